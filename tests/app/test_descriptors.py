@@ -50,7 +50,7 @@ def test_unlimited_hard_limit_is_raised_no_further_than_the_kernel_allows(tmp_pa
     assert ran.stdout == f"{1 << 20} -1\n"
 
 
-def test_use_counts_what_is_open() -> None:
+def test_use_counts_open_descriptors() -> None:
     before = descriptor_use()
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
     try:
@@ -80,7 +80,7 @@ def test_use_is_near_its_limit_before_it_is_short() -> None:
 
 
 @given(st.integers(128, 1 << 20))
-def test_ports_together_take_an_eighth_of_the_descriptors_at_most(limit: int) -> None:
+def test_ports_together_take_at_most_an_eighth_of_the_descriptors(limit: int) -> None:
     http, control = http_limits(limit), control_limits(limit)
     assert http.connections + control.connections <= max(limit // 8, 12)
     assert http.connections >= CONNECTIONS_WHEN_SHORT

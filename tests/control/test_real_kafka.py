@@ -74,7 +74,7 @@ async def role(told: Told, partition: TopicIdPartition, expected: Role) -> Leade
     return event
 
 
-async def test_leaders_move_when_their_broker_dies_and_come_back_by_election(
+async def test_leaders_move_when_their_broker_dies_and_return_by_election(
     trio: KafkaCluster, topic: str, told: Told
 ) -> None:
     first, second, third = partitions(trio, topic)
@@ -95,7 +95,7 @@ async def test_leaders_move_when_their_broker_dies_and_come_back_by_election(
     assert epochs == sorted(set(epochs))
 
 
-async def test_a_topic_recreated_under_its_name_is_another_and_the_old_one_is_deleted(
+async def test_recreated_topic_is_another_topic_and_the_old_one_is_deleted(
     trio: KafkaCluster, topic: str, told: Told
 ) -> None:
     old = partitions(trio, topic)[0]
@@ -141,7 +141,7 @@ async def test_a_partition_that_is_reassigned_away_is_followed(trio: KafkaCluste
     await role(told, first, Role.FOLLOWER)
 
 
-async def test_a_frozen_broker_is_left_by_the_deadline_for_another_one(trio: KafkaCluster, topic: str) -> None:
+async def test_frozen_broker_is_replaced_by_another_at_the_deadline(trio: KafkaCluster, topic: str) -> None:
     first = partitions(trio, topic)[0]
     async with listening_to(source(trio.address(3), request_timeout_s=0.5)) as told:
         told.source.observe(first, 0)
@@ -162,7 +162,7 @@ async def test_a_frozen_broker_is_left_by_the_deadline_for_another_one(trio: Kaf
 @pytest.mark.parametrize(
     ("kind", "attributes"), [("reset_peer", {"timeout": 0}), ("timeout", {"timeout": 0}), ("limit_data", {"bytes": 60})]
 )
-async def test_a_reset_a_silent_and_a_cut_connection_are_left_and_change_no_role(
+async def test_reset_silent_and_cut_connections_are_replaced_and_change_no_role(
     trio: KafkaCluster,
     topic: str,
     faulty_path_to: Callable[[str], FaultyPath],
@@ -209,7 +209,7 @@ async def test_brokers_of_another_cluster_are_refused(trio: KafkaCluster) -> Non
         assert f"belongs to cluster {CLUSTER_ID}" in wrong.not_ready()
 
 
-async def test_settings_of_topics_follow_the_broker(trio: KafkaCluster, topic: str) -> None:
+async def test_settings_of_topics_are_those_of_the_broker_after_each_change(trio: KafkaCluster, topic: str) -> None:
     cache = BrokerTopicConfigs(plaintext(trio.address(1)), cluster_id=CLUSTER_ID, clock=SystemClock())
     cache.get(topic)
     cache.get("no-such-topic")

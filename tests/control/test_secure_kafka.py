@@ -52,7 +52,7 @@ async def described(kafka: SecureKafka, connection: KafkaConnection) -> ClusterM
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_every_login_works_and_sees_what_its_rights_allow(kafka: SecureKafka, mechanism: str) -> None:
+async def test_every_kind_of_login_works_within_its_rights(kafka: SecureKafka, mechanism: str) -> None:
     connection = await connected(kafka, "LOGIN", security_protocol="sasl_plaintext", sasl_mechanism=mechanism, **LOGIN)
 
     orders, secret = (await described(kafka, connection)).topics
@@ -70,14 +70,14 @@ async def test_settings_need_the_right_to_describe_them(kafka: SecureKafka) -> N
     assert (secret.settings, secret.error) == (None, "topic_authorization_failed")
 
 
-async def test_a_user_without_rights_logs_in_and_sees_nothing(kafka: SecureKafka) -> None:
+async def test_user_without_rights_logs_in_and_is_denied_all_topics(kafka: SecureKafka) -> None:
     login = LOGIN | {"sasl_username": POWERLESS}
     connection = await connected(kafka, "LOGIN", security_protocol="sasl_plaintext", **login)
 
     assert {topic.knowledge for topic in (await described(kafka, connection)).topics} == {TopicKnowledge.DENIED}
 
 
-async def test_a_login_over_tls_ends_when_the_broker_said_so_and_not_later(kafka: SecureKafka) -> None:
+async def test_login_over_tls_ends_at_the_time_set_by_the_broker(kafka: SecureKafka) -> None:
     connection = await connected(
         kafka, "TLSLOGIN", security_protocol="sasl_ssl", ca_file=kafka.authority.ca_file, **LOGIN
     )
@@ -97,7 +97,7 @@ async def test_tls_with_and_without_a_certificate_of_ours(kafka: SecureKafka) ->
         await described(kafka, await connected(kafka, listener, **settings))
 
 
-async def test_a_name_that_the_certificate_does_not_have_is_refused_unless_told_otherwise(kafka: SecureKafka) -> None:
+async def test_host_name_that_the_certificate_lacks_is_refused_unless_verification_is_off(kafka: SecureKafka) -> None:
     trust: Settings = {"security_protocol": "ssl", "ca_file": kafka.authority.ca_file}
     with pytest.raises(KafkaTlsError, match="for another host"):
         await connected(kafka, "TLS", host="localhost", **trust)
@@ -122,7 +122,7 @@ MISTAKES: list[Mistake] = [
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{m[0]}: {m[3]}" for m in MISTAKES])
-async def test_every_mistake_is_named_with_the_key_to_look_at(kafka: SecureKafka, mistake: Mistake) -> None:
+async def test_mistake_in_the_settings_is_an_error_that_names_the_key(kafka: SecureKafka, mistake: Mistake) -> None:
     listener, settings, kind, cause, remedy = mistake
     trust: Settings = {"ca_file": kafka.authority.ca_file} if "ssl" in settings.get("security_protocol", "") else {}
     with pytest.raises(kind, match=cause) as caught:

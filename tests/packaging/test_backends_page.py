@@ -1,4 +1,4 @@
-"""What docs/backends.md shows works as it stands there."""
+"""Examples of docs/backends.md, run as they are printed."""
 
 import re
 import tomllib

@@ -43,7 +43,7 @@ def test_every_metric_in_the_documentation_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith("http"):
             continue
@@ -61,7 +61,7 @@ def test_every_decision_is_listed() -> None:
         assert all(f"**{part}" in page.read_text() for part in ("Context.", "Decision.", "What we gave up."))
 
 
-def test_the_readme_names_every_command() -> None:
+def test_readme_names_every_command() -> None:
     named = set(re.findall(r"`([a-z][a-z -]*)`", (ROOT / "README.md").read_text().partition("## Commands")[2]))
 
     assert {" ".join(verb.words) for verb in VERBS if not verb.hidden} <= named

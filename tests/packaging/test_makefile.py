@@ -1,4 +1,4 @@
-"""``make quick`` runs what it says: rooms that are there, and none that needs a server or Spark."""
+"""``make quick`` runs rooms that exist, and none that needs a server or Spark."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ def paths() -> list[Path]:
     return [ROOT / name for name in re.findall(r"\btests/\S+", line)]
 
 
-def test_quick_names_folders_and_files_that_are_there(paths: list[Path]) -> None:
+def test_quick_names_existing_folders_and_files(paths: list[Path]) -> None:
     assert len(paths) == len(set(paths)) > 20
     assert [path for path in paths if not path.exists()] == []
 

@@ -1,4 +1,4 @@
-"""A daemon with few descriptors whose ports are attacked by a local user: it goes on copying and holding."""
+"""Daemon with few descriptors whose ports a local user attacks: it continues to copy and hold."""
 
 import os
 import resource

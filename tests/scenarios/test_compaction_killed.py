@@ -1,4 +1,4 @@
-"""A daemon that is killed or frozen at every step between job and leader; Spark is not the point of these."""
+"""Daemon that is killed or frozen at every step between job and leader, without a real Spark."""
 
 import signal
 import subprocess
@@ -42,7 +42,9 @@ def test_a_daemon_killed_at_any_step_leaves_the_inputs_or_the_output(
     lab.assert_rebuilt_alike()
 
 
-def test_a_daemon_whose_leadership_moves_during_a_run_commits_nothing_more(lab: CompactionLab, tmp_path: Path) -> None:
+def test_daemon_whose_leadership_moves_during_a_run_commits_no_further_group(
+    lab: CompactionLab, tmp_path: Path
+) -> None:
     lab.fill("orders", segments=9)
     shared = {"metadata": {"sqlite": {"path": str(tmp_path / "rows" / "metadata.db")}}}
     (tmp_path / "rows").mkdir()
@@ -72,7 +74,7 @@ def test_a_daemon_whose_leadership_moves_during_a_run_commits_nothing_more(lab: 
             lab.assert_clean(daemon, "orders", tierd=successor)
 
 
-def test_of_two_runs_at_once_the_second_is_refused_and_says_so(lab: CompactionLab, tmp_path: Path) -> None:
+def test_second_run_at_the_same_time_is_refused_as_under_way(lab: CompactionLab, tmp_path: Path) -> None:
     lab.fill("orders", segments=9)
     with lab.tierd.daemon(command=command(tmp_path / "spark")) as daemon:
         lab.let_local_go(daemon)

@@ -259,7 +259,7 @@ COPYING = [
 
 
 @pytest.mark.parametrize("row", COPYING, ids=str)
-async def test_a_metadata_write_of_a_copy_that_fails(world: World, row: Row) -> None:
+async def test_failed_metadata_write_of_a_copy_is_recovered(world: World, row: Row) -> None:
     hurt = KEYS.partition_prefix(world.partition(HURT))
 
     def faults(batch: Batch) -> Fault | None:
@@ -278,7 +278,7 @@ async def test_a_metadata_write_of_a_copy_that_fails(world: World, row: Row) -> 
     await world.assert_recovers(session)
 
 
-async def test_a_claim_that_fails_copies_nothing_and_leaves_local_data_alone(world: World) -> None:
+async def test_failed_claim_copies_no_segment_and_keeps_local_data(world: World) -> None:
     row_key = KEYS.row(world.partition(HURT))
     world.rows.faults = lambda batch: Fault.FAIL if row_key in _written(batch) else None
     session = world.session()
@@ -291,7 +291,7 @@ async def test_a_claim_that_fails_copies_nothing_and_leaves_local_data_alone(wor
     await world.assert_recovers(session)
 
 
-async def test_a_metadata_store_that_is_away_stops_copies_and_nothing_else(world: World) -> None:
+async def test_unreachable_metadata_store_stops_copies_until_it_answers(world: World) -> None:
     world.rows.reads_fail = True
     world.rows.faults = lambda _: Fault.FAIL
     session = world.session()
@@ -306,7 +306,7 @@ async def test_a_metadata_store_that_is_away_stops_copies_and_nothing_else(world
 
 @pytest.mark.parametrize("step", [DELETING, DELETED], ids=lambda state: state.name.lower())
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST], ids=lambda fault: fault.name)
-async def test_a_metadata_write_of_a_deletion_that_fails(
+async def test_failed_metadata_write_of_a_deletion_is_recovered(
     world: World, step: RemoteLogSegmentState, fault: Fault
 ) -> None:
     session = world.session()
@@ -330,7 +330,7 @@ async def test_a_metadata_write_of_a_deletion_that_fails(
     await assert_expires(world, session)
 
 
-async def test_an_object_store_that_deletes_nothing_keeps_the_rows(world: World) -> None:
+async def test_object_store_that_refuses_deletions_keeps_the_rows(world: World) -> None:
     session = world.session()
     await session.copy_once()
     world.policy = TopicPolicy(retention_ms=1)
@@ -378,7 +378,7 @@ async def assert_expires(world: World, session: Session) -> None:
     ],
     ids=["throttled", "5xx", "unknown", "full"],
 )
-async def test_an_upload_that_fails_leaves_nothing_and_is_repeated(world: World, suffix: str, error: Exception) -> None:
+async def test_failed_upload_leaves_no_object_and_is_repeated(world: World, suffix: str, error: Exception) -> None:
     def fault(operation: str, key: str) -> None:
         if operation == "put" and world.is_hurt(key) and key.endswith(suffix):
             raise error
@@ -392,7 +392,7 @@ async def test_an_upload_that_fails_leaves_nothing_and_is_repeated(world: World,
     await world.assert_recovers(session)
 
 
-async def test_a_half_written_object_is_never_taken_for_a_whole_one(world: World) -> None:
+async def test_half_written_object_is_not_taken_for_a_whole_one(world: World) -> None:
     async def half(key: str) -> None:
         await FilesystemObjectStore(world.tier.hold_dir.parent / "store").put(key, b"half of it")
 
@@ -474,7 +474,7 @@ async def slow_down(world: World, suffix: str) -> None:
         "manifest throttled",
     ],
 )
-async def test_readers_get_the_class_of_the_cause_and_never_wrong_bytes(
+async def test_readers_get_the_error_class_of_the_cause_and_no_wrong_bytes(
     world: World, hurt: Callable[[World], "AsyncIterator[None]"], error: type[TierError]
 ) -> None:
     session = world.session()
@@ -496,14 +496,14 @@ async def test_readers_get_the_class_of_the_cause_and_never_wrong_bytes(
         assert [finding.where for finding in await world.findings()]
 
 
-async def test_an_offset_that_no_segment_holds_is_out_of_range(world: World) -> None:
+async def test_offset_without_a_segment_is_out_of_range(world: World) -> None:
     session = world.session()
     await session.copy_once()
     with pytest.raises(OffsetOutOfRangeError):
         await session.reader(world.paths[HURT]).read(99, max_bytes=1 << 20, isolation=IsolationLevel.READ_UNCOMMITTED)
 
 
-async def test_a_key_that_is_missing_from_the_ring_is_named_and_reads_go_on_when_it_is_back(tmp_path: Path) -> None:
+async def test_key_missing_from_the_ring_is_named_and_reads_succeed_when_it_is_restored(tmp_path: Path) -> None:
     rows = await SqliteKeyValueStore.open(tmp_path / "metadata.db")
     world = World(tmp_path, rows, transform_named("aes"))
     await world.session().copy_once()
@@ -524,7 +524,7 @@ async def test_a_key_that_is_missing_from_the_ring_is_named_and_reads_go_on_when
 
 
 @pytest.mark.service("postgres")
-def test_a_database_that_turns_read_only_and_then_dies_is_waited_for(
+def test_daemon_waits_for_a_database_that_is_read_only_and_then_down(
     tmp_path: Path, make_installation: MakeInstallation, postgres_service: PostgresService, postgres_dsn: str
 ) -> None:
     log_dir = LogDirWriter(tmp_path / "kafka")

@@ -1,4 +1,4 @@
-"""A broker is killed, loses what was not flushed although it was copied, and writes over the same offsets again."""
+"""Broker that is killed, loses copied records that were not flushed, and writes the same offsets again."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
 
 @pytest.mark.parametrize("is_beside", [True, False], ids=["tierd-runs", "tierd-is-down"])
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_tier_serves_what_a_consumer_reads_after_a_log_was_cut_back(
+def test_tier_serves_the_records_that_a_consumer_reads_after_a_log_was_cut_back(
     version: str, *, is_beside: bool, make_broker: MakeBroker, make_installation: MakeInstallation
 ) -> None:
     broker = make_broker(version, properties=SETTINGS)

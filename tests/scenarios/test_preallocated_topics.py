@@ -28,7 +28,7 @@ HIGH_WATERMARKS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_preallocated_topics_are_copied_and_read_while_their_active_segments_have_room(
+def test_preallocated_topics_are_copied_and_read_with_zeros_behind_their_data(
     version: str, make_broker: MakeBroker, make_installation: MakeInstallation
 ) -> None:
     broker = make_broker(version, properties=HIGH_WATERMARKS)

@@ -1,4 +1,4 @@
-"""A daemon that compacts by the clock what a broker keeps writing, and compacts itself, while others read."""
+"""Scheduled compaction by a daemon of topics that a broker writes and compacts itself, while readers read them."""
 
 import base64
 import contextlib
@@ -84,7 +84,7 @@ def tierd(make_installation: MakeInstallation, broker: KafkaCluster) -> Installa
     return make_installation(broker.log_dirs_of(1), settings=SETTINGS)
 
 
-def test_readers_of_a_topic_that_is_compacted_by_the_clock_see_it_whole_at_any_time(
+def test_readers_see_the_whole_topic_at_any_time_of_its_scheduled_compaction(
     broker: KafkaCluster, tierd: Installation, tmp_path: Path
 ) -> None:
     readings: dict[str, list[Reading]] = {topic: [] for topic in TOPICS}

@@ -1,4 +1,4 @@
-"""Three real brokers, a tierd beside each, one metadata store, one bucket: whatever happens, the tier is whole."""
+"""Three real brokers with a tierd each, one metadata store, one bucket: the tier is whole after any faults."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +73,7 @@ def lab(  # noqa: PLR0917 - fixtures
 
 
 @pytest.mark.spec("remote-tiering 257")
-def test_nothing_is_lost_and_nothing_is_left_over_whatever_happens_to_brokers_and_daemons(lab: ClusterLab) -> None:
+def test_random_faults_of_brokers_and_daemons_lose_no_record_and_leave_no_orphan(lab: ClusterLab) -> None:
     random = Random(7)
     with lab:
         for topic in BUSY:

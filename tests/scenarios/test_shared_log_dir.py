@@ -1,4 +1,4 @@
-"""A stock broker and tierd take turns on one log dir; each goes on where the other stopped."""
+"""Stock broker and tierd in turn on one log dir: each continues where the other stopped."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -154,9 +154,7 @@ def make_shared(make_broker: MakeBroker) -> Callable[[str], SharedLogDir]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_goes_on_where_tierd_stopped_and_tierd_where_the_broker_stopped(
-    version: str, make_shared: Callable[[str], SharedLogDir]
-) -> None:
+def test_broker_and_tierd_continue_each_others_log(version: str, make_shared: Callable[[str], SharedLogDir]) -> None:
     shared = make_shared(version)
     shared.create_topics()
     with shared.broker.producer(idempotent=True) as producer:
@@ -193,7 +191,7 @@ def test_a_broker_goes_on_where_tierd_stopped_and_tierd_where_the_broker_stopped
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
+def test_broker_recovers_the_log_of_a_killed_tierd(
     version: str, make_shared: Callable[[str], SharedLogDir], tmp_path: Path
 ) -> None:
     shared = make_shared(version)
@@ -214,7 +212,7 @@ def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
     assert (shared.consumed(committed=False), shared.consumed(committed=True)) == expected
 
 
-def test_a_broker_goes_on_with_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
+def test_broker_continues_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
     shared, partition = make_shared("4.3.1"), TopicPartition("cleaned", 0)
     settings = CONFIG | {"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "1.0"}
     configs = {name: value for name, value in settings.items() if name != "segment.bytes"}

@@ -1,4 +1,4 @@
-"""Killed again and again while a broker produces and rolls: in the end nothing is lost and nothing is left over."""
+"""Daemon killed repeatedly while a broker produces and rolls: it loses no record and leaves no orphan."""
 
 import time
 from random import Random
@@ -28,7 +28,7 @@ TOPICS = (
 )
 
 
-def test_fifty_kills_lose_nothing_and_leave_nothing_behind(
+def test_fifty_kills_lose_no_record_and_leave_no_orphan(
     make_broker: MakeBroker, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     random = Random(SEED)

@@ -1,4 +1,4 @@
-"""A tier that a real broker fills, read by the data source while it grows, and after the broker's retention."""
+"""Tier that a real broker fills, read by the data source while the tier grows, and after retention of the broker."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tests.scenarios.traffic import EVERY_KIND, Traffic
 pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3")]
 
 
-def test_batch_and_stream_read_what_a_consumer_reads_and_cat_shows(
+def test_batch_and_stream_read_the_records_of_a_consumer_and_of_cat(
     make_broker: MakeBroker, make_installation: MakeInstallation, s3_remote: Settings
 ) -> None:
     broker = make_broker("4.3.1")

@@ -1,4 +1,4 @@
-"""What an operator is told while a service is away: once, on top, with the time, by every surface; and its end."""
+"""Report of an outage of a service: once, first and with its time, in every output of the daemon; and its end."""
 
 import json
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def assert_over(daemon: Daemon, service: str) -> None:
 
 @pytest.mark.service("s3")
 @pytest.mark.service("toxiproxy")
-def test_object_store_that_goes_away_is_told_everywhere_until_it_answers(
+def test_outage_of_the_object_store_is_in_every_output_until_it_answers(
     log_dir: LogDirWriter, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     tierd = make_installation([log_dir.path], remote=spoilable_s3.remote())
@@ -91,7 +91,7 @@ def test_object_store_that_goes_away_is_told_everywhere_until_it_answers(
 
 @pytest.mark.service("s3")
 @pytest.mark.service("toxiproxy")
-def test_outage_ends_without_work_that_asks_the_store(
+def test_outage_ends_without_other_calls_to_the_store(
     log_dir: LogDirWriter, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     tierd = make_installation([log_dir.path], remote=spoilable_s3.remote())
@@ -106,7 +106,7 @@ def test_outage_ends_without_work_that_asks_the_store(
 
 @pytest.mark.service("redis")
 @pytest.mark.service("toxiproxy")
-def test_metadata_store_that_goes_away_is_told_everywhere_until_it_answers(
+def test_outage_of_the_metadata_store_is_in_every_output_until_it_answers(
     log_dir: LogDirWriter,
     make_installation: MakeInstallation,
     redis_url: str,
@@ -130,9 +130,7 @@ def test_metadata_store_that_goes_away_is_told_everywhere_until_it_answers(
         daemon.wait_copied({PARTITION: 11}, deadline_s=RECOVERY_DEADLINE_S)
 
 
-def test_kafka_that_does_not_answer_is_told_everywhere(
-    log_dir: LogDirWriter, make_installation: MakeInstallation
-) -> None:
+def test_outage_of_kafka_is_in_every_output(log_dir: LogDirWriter, make_installation: MakeInstallation) -> None:
     tierd = make_installation(
         [log_dir.path],
         settings={"leadership": {"source": "kafka", "kafka": {"bootstrap_servers": ["127.0.0.1:1"]}}},
@@ -148,7 +146,7 @@ def test_kafka_that_does_not_answer_is_told_everywhere(
         daemon.kill()
 
 
-def test_high_watermark_of_a_quarantined_partition_goes_on(
+def test_high_watermark_of_a_quarantined_partition_is_updated(
     log_dir: LogDirWriter, make_installation: MakeInstallation
 ) -> None:
     (writer,) = log_dir.partitions.values()
@@ -166,7 +164,7 @@ def test_high_watermark_of_a_quarantined_partition_goes_on(
         assert seen is not None
         assert (seen["state"], seen["high_watermark"]) == ("quarantined", writer.end_offset)
         rows = [line.split()[0] for line in tierd.ask("status").stdout.splitlines()[2:]]
-    assert rows == [PARTITION, "fine-0"], "what needs a person comes first"
+    assert rows == [PARTITION, "fine-0"], "a partition that needs a person is listed first"
 
 
 @pytest.mark.parametrize("content", ["state_dir: {state_dir}\nlog_dirs: [", "state_dir: {state_dir}\ncopyy: 1\n"])

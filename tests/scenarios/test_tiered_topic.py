@@ -148,7 +148,7 @@ def topic(beside: Beside, request: pytest.FixtureRequest) -> TieredTopic:
 
 
 @pytest.mark.spec("remote-tiering 246")
-def test_one_batch_a_segment(topic: TieredTopic) -> None:
+def test_segments_of_one_batch_are_tiered_and_read_back(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(3)
     topic.wait_tiered([(0, 0), (1, 1)])
@@ -159,7 +159,7 @@ def test_one_batch_a_segment(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 247")
-def test_two_batches_a_segment(topic: TieredTopic) -> None:
+def test_segments_of_two_batches_are_tiered_and_read_back(topic: TieredTopic) -> None:
     topic.create(segment_bytes=TWO_BATCHES)
     topic.produce(5)
     topic.wait_tiered([(0, 1), (2, 3)])
@@ -168,7 +168,7 @@ def test_two_batches_a_segment(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 249")
-def test_retention_by_size(topic: TieredTopic, beside: Beside) -> None:
+def test_retention_by_size_deletes_segments_of_the_tier(topic: TieredTopic, beside: Beside) -> None:
     topic.create()
     topic.produce(4)
     topic.wait_tiered([(0, 0), (1, 1), (2, 2)])
@@ -179,7 +179,7 @@ def test_retention_by_size(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 250")
-def test_retention_by_time(topic: TieredTopic, beside: Beside) -> None:
+def test_retention_by_time_deletes_segments_of_the_tier(topic: TieredTopic, beside: Beside) -> None:
     topic.create()
     topic.produce(3, timestamp_ms=int(time.time() * 1000) - 60_000)
     topic.produce(1, timestamp_ms=int(time.time() * 1000) + 600_000)
@@ -191,7 +191,7 @@ def test_retention_by_time(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 251")
-def test_records_are_deleted(topic: TieredTopic) -> None:
+def test_deleted_records_are_removed_from_the_tier(topic: TieredTopic) -> None:
     topic.create(segment_bytes=TWO_BATCHES)
     topic.produce(5)
     topic.wait_tiered([(0, 1), (2, 3)])
@@ -208,7 +208,7 @@ def test_records_are_deleted(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 252")
-def test_the_topic_is_deleted(topic: TieredTopic, beside: Beside) -> None:
+def test_tier_is_deleted_with_its_topic(topic: TieredTopic, beside: Beside) -> None:
     beside.set_topics(delete_with_topic=True)
     topic.create(partitions=2)
     for partition in range(2):
@@ -219,7 +219,7 @@ def test_the_topic_is_deleted(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 253")
-def test_copies_are_switched_off_and_on(topic: TieredTopic, beside: Beside) -> None:
+def test_switched_off_copies_continue_when_switched_on(topic: TieredTopic, beside: Beside) -> None:
     topic.create(segment_bytes=TWO_BATCHES)
     topic.produce(5)
     topic.wait_tiered([(0, 1), (2, 3)])
@@ -241,7 +241,7 @@ def test_copies_are_switched_off_and_on(topic: TieredTopic, beside: Beside) -> N
 
 
 @pytest.mark.spec("remote-tiering 254")
-def test_tiering_begins_later(topic: TieredTopic, beside: Beside) -> None:
+def test_tiering_that_is_enabled_later_copies_existing_segments(topic: TieredTopic, beside: Beside) -> None:
     beside.set_topics(copy=False)
     topic.create(partitions=2)
     for partition in range(2):
@@ -255,7 +255,7 @@ def test_tiering_begins_later(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 256")
-def test_partitions_are_added(topic: TieredTopic) -> None:
+def test_added_partitions_are_tiered(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(3)
     topic.wait_tiered([(0, 0), (1, 1)])
@@ -268,7 +268,7 @@ def test_partitions_are_added(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 258")
-def test_the_active_segment_goes_too(topic: TieredTopic) -> None:
+def test_active_segment_that_retention_rolled_is_tiered(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(4)
     topic.wait_tiered([(0, 0), (1, 1), (2, 2)])
@@ -281,7 +281,7 @@ def test_the_active_segment_goes_too(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 259")
-def test_the_replica_moves_to_another_log_dir(topic: TieredTopic) -> None:
+def test_replica_that_moved_to_another_log_dir_is_tiered_further(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(3)
     topic.wait_tiered([(0, 0), (1, 1)])

@@ -1,4 +1,4 @@
-"""No secret of the configuration is in what becomes of a client's exception, whatever the other side does."""
+"""Secrets of the configuration in errors: none is in an error made from an exception of a client library."""
 
 import asyncio
 import io
@@ -213,7 +213,7 @@ async def test_errors_of_every_client_hide_every_secret_setting(
 
 @pytest.mark.parametrize("behaviour", QUICK)
 @pytest.mark.parametrize("kind", ["authorized_user", "service_account"])
-async def test_errors_of_gcs_hide_what_its_credentials_file_holds(
+async def test_errors_of_gcs_hide_the_content_of_its_credentials_file(
     kind: str, behaviour: Behaviour, tmp_path: Path, library_log: io.StringIO
 ) -> None:
     credentials = tmp_path / "key.json"
@@ -238,7 +238,7 @@ async def test_errors_of_gcs_hide_what_its_credentials_file_holds(
 
 @pytest.mark.parametrize("behaviour", QUICK)
 @pytest.mark.parametrize("backend", ["s3", "azure"])
-async def test_errors_hide_secrets_that_the_environment_gave_to_a_client(
+async def test_errors_hide_secrets_that_a_client_took_from_the_environment(
     backend: str, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch, library_log: io.StringIO
 ) -> None:
     async with hostile_server(behaviour) as address:
@@ -267,7 +267,7 @@ async def test_errors_hide_secrets_that_the_environment_gave_to_a_client(
     assert not reveals(library_log.getvalue()), library_log.getvalue()
 
 
-async def test_daemon_and_commands_hide_the_signature_of_a_store_that_repeats_it(tmp_path: Path) -> None:
+async def test_daemon_and_commands_hide_a_signature_that_the_store_repeats(tmp_path: Path) -> None:
     writer = LogDirWriter(tmp_path / "kafka")
     writer.add_partition("orders").append([b"value"])
     writer.write_checkpoints()

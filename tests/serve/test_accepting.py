@@ -27,7 +27,7 @@ def no_descriptors_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_accepting_rests_cuts_what_waits_and_goes_on_when_descriptors_are_back() -> None:
+async def test_accept_loop_without_descriptors_pauses_cuts_waiting_connections_and_continues_later() -> None:
     clock = ManualClock()
     limits = ConnectionLimits(connections=8, per_peer=8)
     gate = ConnectionGate(limits, clock=clock, is_short=lambda: False)

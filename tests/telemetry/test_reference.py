@@ -6,7 +6,7 @@ from tierd.telemetry.reference import main, render_markdown
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_in_the_repository_is_what_the_declarations_say() -> None:
+def test_page_in_the_repository_agrees_with_the_declarations() -> None:
     assert (ROOT / "docs/metrics.md").read_text() == render_markdown(), "docs/metrics.md is stale: run make docs"
 
 

@@ -1,4 +1,4 @@
-"""AbsentPartitions: what is in the metadata and in no log dir is asked about, where that matters."""
+"""AbsentPartitions: the leadership is asked about partitions that are in the metadata and in no log dir."""
 
 from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
@@ -55,7 +55,7 @@ async def absent_partitions(
     )
 
 
-async def test_only_what_is_in_no_log_dir_and_would_go_with_its_topic_is_asked_about() -> None:
+async def test_partition_is_observed_only_if_it_is_in_no_log_dir_and_deleted_with_its_topic() -> None:
     leadership = AskedLeadership()
     absent = await absent_partitions(leadership, MemoryKeyValueStore(), HERE, ELSEWHERE, KEPT)
     assert await absent.run_once() > 0, "and again some time"

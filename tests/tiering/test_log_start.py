@@ -160,7 +160,7 @@ async def test_checkpoint_is_obeyed_after_a_rebuild_without_a_record_under_a_lat
     assert await setup.offsets() == [*range(10, 29)]
 
 
-async def test_log_start_of_retention_survives_a_rebuild_and_nothing_is_copied_again(setup: Setup) -> None:
+async def test_log_start_of_retention_survives_a_rebuild_and_no_segment_is_copied_again(setup: Setup) -> None:
     await setup.copy()
     setup.policy = TopicPolicy(retention_bytes=0)
     await setup.expire()
@@ -186,7 +186,7 @@ async def test_log_start_that_is_lowered_is_lowered_in_the_bucket(setup: Setup) 
     assert setup.log_start == 0
 
 
-async def test_damaged_record_is_reported_by_a_rebuild_and_written_anew_by_the_leader(setup: Setup) -> None:
+async def test_damaged_record_is_reported_by_a_rebuild_and_written_again_by_the_leader(setup: Setup) -> None:
     await setup.copy()
     setup.request_deletion(10)
     await setup.copy()
@@ -200,7 +200,7 @@ async def test_damaged_record_is_reported_by_a_rebuild_and_written_anew_by_the_l
     assert (await setup.rebuild()).problems == []
 
 
-async def test_audit_finds_nothing_wrong_with_a_log_start_record(setup: Setup) -> None:
+async def test_audit_of_a_log_start_record_has_no_finding(setup: Setup) -> None:
     await setup.copy()
     setup.request_deletion(10)
     await setup.copy()

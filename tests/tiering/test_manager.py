@@ -106,7 +106,7 @@ def world(tmp_path: Path, group: asyncio.TaskGroup) -> World:
 
 
 class TestFollowing:
-    async def test_what_is_there_at_the_start_is_copied(self, world: World) -> None:
+    async def test_partition_that_exists_at_the_start_is_copied(self, world: World) -> None:
         world.add()
         async with world.run():
             await world.copied_through(15)
@@ -119,7 +119,7 @@ class TestFollowing:
             await world.copied_through(19)
         assert all(delay_s < 1 or delay_s > 200 for delay_s in world.clock.sleeps_s), "only the reconcile waits"
 
-    async def test_a_topic_created_again_starts_anew(self, world: World) -> None:
+    async def test_topic_created_again_is_copied_from_its_beginning(self, world: World) -> None:
         writer = world.add()
         async with world.run():
             await world.copied_through(15)
@@ -172,7 +172,7 @@ class TestFollowing:
         async with world.run():
             assert world.session.manager.status() == ()
 
-    async def test_a_partition_that_moves_between_log_dirs_goes_on(
+    async def test_copying_continues_after_a_partition_moved_between_log_dirs(
         self, tmp_path: Path, group: asyncio.TaskGroup
     ) -> None:
         world = World(tmp_path, group, log_dirs=2)
@@ -190,7 +190,7 @@ class TestFollowing:
         assert world.session.finished(partition_of(moved)) == [(0, 7), (8, 15), (16, 19)]
 
     @pytest.mark.parametrize("after", ["the move", "a restart", "another broker's election"])
-    async def test_compacted_replica_that_moves_into_one_active_segment_is_as_far_in_the_tier_as_before(
+    async def test_moved_and_compacted_replica_of_one_active_segment_keeps_its_copied_offset(
         self, tmp_path: Path, group: asyncio.TaskGroup, after: str
     ) -> None:
         world = World(tmp_path, group, log_dirs=2)
@@ -252,7 +252,7 @@ class TestFollowing:
             world.roll(writer)
             await world.until(lambda s: s.leader_epoch == 4 and s.copied_through == 19, "led at epoch 4")
 
-    async def test_a_directory_that_gets_its_topic_id_later_is_found_then(self, world: World) -> None:
+    async def test_directory_that_gets_its_topic_id_later_is_copied_then(self, world: World) -> None:
         writer = world.add()
         metadata = writer.path / "partition.metadata"
         content = metadata.read_bytes()
@@ -262,7 +262,7 @@ class TestFollowing:
             metadata.write_bytes(content)
             await world.copied_through(15)
 
-    async def test_an_offline_log_dir_keeps_its_holds_and_the_others_go_on(
+    async def test_offline_log_dir_keeps_its_holds_and_copying_continues_in_the_others(
         self, tmp_path: Path, group: asyncio.TaskGroup
     ) -> None:
         world = World(tmp_path, group, log_dirs=2)
@@ -285,7 +285,7 @@ class TestFollowing:
 
 
 class TestWaiting:
-    async def test_a_new_high_watermark_wakes_only_who_waits_for_it(self, world: World) -> None:
+    async def test_new_high_watermark_wakes_the_task_that_waits_for_it(self, world: World) -> None:
         world.add()
         checkpoint = world.log_dir.path / "replication-offset-checkpoint"
         content = checkpoint.read_text()
@@ -297,7 +297,7 @@ class TestWaiting:
             new.rename(checkpoint)
             await world.copied_through(15)
 
-    async def test_idle_partitions_ask_nothing_of_the_store(self, world: World) -> None:
+    async def test_idle_partitions_make_no_calls_to_the_store(self, world: World) -> None:
         world.add()
         async with world.run():
             await world.until(lambda s: s.state == "idle", "idle")
@@ -308,7 +308,7 @@ class TestWaiting:
             await eventually(
                 lambda: world.session.recorder.succeeded.count("reconcile") > reconciled, what="another reconcile"
             )
-            assert world.calls.calls <= calls + 1, "nothing but the one listing of unfinished uploads after the start"
+            assert world.calls.calls <= calls + 1, "the one listing of unfinished uploads after the start"
 
     async def test_the_lag_is_right_while_the_task_is_stuck(self, world: World) -> None:
         class DownRows(MemoryKeyValueStore):
@@ -347,7 +347,7 @@ class TestWaiting:
 
 
 class TestControl:
-    async def test_a_paused_partition_waits_and_goes_on_when_it_is_resumed(self, world: World) -> None:
+    async def test_paused_partition_waits_and_is_copied_when_resumed(self, world: World) -> None:
         world.session.manager.pause()
         world.add()
         async with world.run():
@@ -355,7 +355,7 @@ class TestControl:
             world.session.manager.resume()
             await world.copied_through(15)
 
-    async def test_sync_returns_when_everything_had_a_pass(self, world: World) -> None:
+    async def test_sync_returns_after_a_pass_of_each_partition(self, world: World) -> None:
         writer = world.add()
         async with world.run():
             await world.copied_through(15)
@@ -384,7 +384,7 @@ class TestControl:
             (status,) = await world.session.manager.current_status()
         assert status.high_watermark == 20
 
-    async def test_a_stopped_intake_begins_nothing(self, world: World) -> None:
+    async def test_no_copy_begins_after_the_intake_is_stopped(self, world: World) -> None:
         world.session.manager.stop_intake()
         world.add()
         async with world.run():

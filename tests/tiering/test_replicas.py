@@ -1,4 +1,4 @@
-"""Replicas: a look at a log dir whose disk does not answer is told, since it waits for no deadline."""
+"""Replicas: a scan of a log dir whose disk does not answer is reported, since the scan has no deadline."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize("call", ["list_log_dir", "scan_partition"])
-async def test_log_dir_whose_disk_does_not_answer_is_told_until_it_does(
+async def test_log_dir_whose_disk_does_not_answer_is_reported_until_it_answers(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, sound = (write_log_dir(tmp_path / name, partitions=1, rolled_segments=1).path for name in ("bad", "good"))

@@ -341,7 +341,7 @@ def _nothing_collected() -> Iterator[None]:
         gc.enable()
 
 
-async def test_a_week_leaves_no_task_no_descriptor_and_no_memory_behind(tmp_path: Path) -> None:
+async def test_simulated_week_leaks_no_task_no_descriptor_and_no_memory(tmp_path: Path) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     asyncio.get_running_loop().set_debug(False)  # which keeps a traceback for each of thousands of tasks
     async with asyncio.TaskGroup() as group:

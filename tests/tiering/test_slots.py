@@ -12,7 +12,7 @@ from tierd.config import CopySettings, ExpireSettings
 from tierd.tiering.slots import Slots
 
 
-async def test_more_slots_let_in_who_waits() -> None:
+async def test_larger_size_admits_a_waiting_caller() -> None:
     slots = Slots(1)
     await slots.acquire()
     waiting = asyncio.create_task(slots.acquire())
@@ -23,7 +23,7 @@ async def test_more_slots_let_in_who_waits() -> None:
     assert (slots.size, slots.idle_ratio) == (2, 0.0)
 
 
-async def test_fewer_slots_take_none_from_who_has_one() -> None:
+async def test_smaller_size_takes_no_slot_from_its_holder() -> None:
     slots = Slots(3)
     for _ in range(3):
         await slots.acquire()
@@ -35,20 +35,20 @@ async def test_fewer_slots_take_none_from_who_has_one() -> None:
     assert (slots.locked(), slots.idle_ratio) == (False, 1.0)
 
 
-async def test_how_idle_they_are() -> None:
+async def test_idle_ratio_is_the_share_of_free_slots() -> None:
     slots = Slots(4)
     assert slots.idle_ratio == 1.0
     await slots.acquire()
     assert slots.idle_ratio == 0.75
 
 
-def test_not_even_one_is_refused() -> None:
+def test_resize_to_zero_slots_is_refused() -> None:
     with pytest.raises(ValueError, match="nobody"):
         Slots(1).resize(0)
 
 
 @given(steps=st.lists(st.one_of(st.integers(1, 5), st.sampled_from(["take", "give"])), max_size=40))
-def test_once_all_are_given_back_there_are_as_many_as_the_size_says(steps: list[int | str]) -> None:
+def test_free_slots_equal_the_size_once_all_are_released(steps: list[int | str]) -> None:
     async def story() -> None:
         slots, taken = Slots(2), 0
         for step in steps:

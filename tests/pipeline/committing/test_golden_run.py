@@ -1,4 +1,4 @@
-"""A tier of what a real broker's cleaner found, compacted by one run: it reads as what that cleaner left."""
+"""Tier of the input of a real broker's cleaner, compacted by one run: it reads as the output of that cleaner."""
 
 import asyncio
 import shutil
@@ -111,7 +111,9 @@ async def golden_tier(request: pytest.FixtureRequest, golden: Path, tmp_path: Pa
     await rows.close()
 
 
-async def test_a_run_leaves_what_the_real_cleaner_left(golden: Path, golden_tier: GoldenTier, tmp_path: Path) -> None:
+async def test_run_leaves_the_same_records_as_the_real_cleaner(
+    golden: Path, golden_tier: GoldenTier, tmp_path: Path
+) -> None:
     await golden_tier.copy()
     prepared, found = await golden_tier.compact(tmp_path)
     assert len(prepared.order.partitions) == len(golden_tier.cases)

@@ -98,7 +98,7 @@ async def test_a_process_killed_at_any_await_leaves_the_inputs_or_the_output(tmp
     assert (committed[0], committed[-1]) == (False, True)
 
 
-async def test_an_end_cancelled_at_any_await_leaves_rows_to_the_sweep(tmp_path: Path) -> None:
+async def test_end_of_a_run_cancelled_at_any_await_leaves_rows_to_the_sweep(tmp_path: Path) -> None:
     for suspension in range(1, 100):
         lab = LeaderLab(tmp_path)
         await lab.copy_tier(0, 10, 20)

@@ -35,7 +35,7 @@ def rewritten(group: Mapping[int, Record], latest: Mapping[str, int]) -> tuple[d
 
 
 @given(st.data())
-def test_no_deleted_key_comes_back_whatever_fails_and_in_whatever_order_groups_are_handed_in(
+def test_deleted_keys_stay_deleted_after_any_failures_and_order_of_groups(
     data: st.DataObject,
 ) -> None:
     records = data.draw(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=12))
@@ -57,7 +57,7 @@ def test_no_deleted_key_comes_back_whatever_fails_and_in_whatever_order_groups_a
 
 
 @given(st.integers(1, 5))
-def test_in_order_every_group_may_be_committed(groups: int) -> None:
+def test_groups_in_order_may_all_be_committed(groups: int) -> None:
     found = round_of(groups)
     for place in range(groups):
         assert found.compacted_to_with(place) == (groups * 10 if place == groups - 1 else None)
@@ -65,7 +65,7 @@ def test_in_order_every_group_may_be_committed(groups: int) -> None:
         found.move(place, GroupState.DONE)
 
 
-def test_a_lost_partition_begins_and_commits_nothing_more() -> None:
+def test_lost_partition_refuses_further_begins_and_commits() -> None:
     found = round_of(2)
     found.lost = "broker 2 leads it"
     assert found.why_not_begin(0) == found.why_not_commit(0, {}) == "broker 2 leads it"

@@ -1,4 +1,4 @@
-"""Any log, growing, compacted run after run in any groups of which any fail: readers end up with what was written."""
+"""Any growing log, compacted by any runs with any failures: readers end up with the records that were written."""
 
 import tempfile
 from collections.abc import Mapping
@@ -216,7 +216,7 @@ def _scan(
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
-def test_readers_end_up_with_what_was_written_whatever_was_compacted_and_whatever_failed(data: st.DataObject) -> None:
+def test_readers_get_the_written_records_after_any_runs_and_failures(data: st.DataObject) -> None:
     log = Written.of(data.draw(STEPS, "log"))
     with tempfile.TemporaryDirectory() as folder:
         tier = Tier(log, Path(folder), broken=data.draw(st.one_of(st.none(), st.integers(0, 9)), "broken"))

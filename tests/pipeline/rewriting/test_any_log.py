@@ -1,4 +1,4 @@
-"""Any log, cleaned: what must hold whatever was written, in whatever order and groups."""
+"""Cleaning of any log: invariants over any records, order and groups."""
 
 import shutil
 from pathlib import Path
@@ -86,7 +86,7 @@ def clean(log: CompactedLog, now_ms: int, groups: list[int]) -> bool:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, max_size=25), st.lists(st.integers(0, 9), max_size=3))
-def test_the_latest_record_of_every_key_survives_and_groups_make_no_difference(
+def test_latest_record_of_every_key_survives_cleaning_with_any_groups(
     tmp_path: Path, steps: list[Step], groups: list[int]
 ) -> None:
     one, several = written(tmp_path / "one", steps), written(tmp_path / "several", steps)

@@ -1,4 +1,4 @@
-"""The golden partitions that a real broker has cleaned, twice: our rounds write what its cleaner wrote."""
+"""Golden partitions that a real broker has cleaned twice: our rounds write the same bytes as its cleaner."""
 
 import shutil
 from pathlib import Path
@@ -115,7 +115,7 @@ def content(path: Path) -> bytes:
 
 
 @of_every_partition
-def test_two_passes_with_records_between_them_write_what_the_broker_wrote(
+def test_two_passes_with_new_records_between_write_the_bytes_of_the_broker(
     golden: Path, case: GoldenCase, tmp_path: Path
 ) -> None:
     directory = tmp_path / case.partition
@@ -131,7 +131,9 @@ def test_two_passes_with_records_between_them_write_what_the_broker_wrote(
 
 
 @pytest.mark.parametrize("case", golden_cases("old-format"), ids=lambda case: case.partition)
-def test_old_formats_come_out_as_magic_2_with_the_same_records(golden: Path, case: GoldenCase, tmp_path: Path) -> None:
+def test_old_formats_are_rewritten_as_magic_2_with_the_same_records(
+    golden: Path, case: GoldenCase, tmp_path: Path
+) -> None:
     directory = tmp_path / case.partition
     shutil.copytree(golden / case.logdirs[0] / case.partition, directory)
     end_offset = max(line["offset"] for line in expected_records(golden / case.oracle / "records.jsonl.gz")) + 1

@@ -1,4 +1,4 @@
-"""The tier of every golden log dir reads as a real consumer said, by the data source."""
+"""Tier of each golden log dir, read by the data source as a real consumer has read it."""
 
 import asyncio
 from collections import defaultdict
@@ -30,7 +30,7 @@ LOG_DIRS = {
 
 
 @pytest.mark.parametrize("source", LOG_DIRS)
-def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Path, tmp_path: Path) -> None:
+def test_log_dir_of_a_broker_is_read_the_same_from_the_tier(source: str, golden: Path, tmp_path: Path) -> None:
     log_dir, oracle = tmp_path / "logdir", golden / LOG_DIRS[source]
     copy_writable(golden / source, log_dir)
     if not (log_dir / "meta.properties").exists():

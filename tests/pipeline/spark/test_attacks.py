@@ -74,7 +74,7 @@ def test_pages_of_local_session_listen_for_this_host_and_mask_secrets(tmp_path: 
         assert not files_with(tmp_path / "local", KEY.encode())
 
 
-async def test_job_under_way_gives_nothing_to_another_user(tmp_path: Path) -> None:
+async def test_running_job_gives_no_data_to_another_user(tmp_path: Path) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=7)
     attacks: list[Attack] = []
@@ -111,7 +111,7 @@ async def test_job_under_way_gives_nothing_to_another_user(tmp_path: Path) -> No
     assert seen == {"open": [], "files": [], "arguments": []}
 
 
-async def test_job_on_standalone_cluster_gives_nothing_and_shows_no_secret(tmp_path: Path) -> None:
+async def test_job_on_a_standalone_cluster_gives_no_data_and_shows_no_secret(tmp_path: Path) -> None:
     """Attack the driver and an executor that is a process of its own."""
     secret = "0f3b2c5d7e9a48b1"
     log = Log(tmp_path, ("orders",))

@@ -87,7 +87,9 @@ async def erase_from_both(lab: SparkErasureLab) -> None:
         assert await lab.session.findings(lab.path(name)) == []
 
 
-async def test_keys_leave_both_kinds_of_topics_the_bucket_and_the_caches(tmp_path: Path, spark: SparkSession) -> None:
+async def test_keys_are_erased_from_both_kinds_of_topics_the_bucket_and_the_caches(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     (tmp_path / "bucket").mkdir()
     async with opened(tmp_path, spark, remote_settings(tmp_path)) as lab:
         stored = await lab.stored()
@@ -101,7 +103,7 @@ async def test_keys_leave_both_kinds_of_topics_the_bucket_and_the_caches(tmp_pat
         assert untouched.items() <= (await lab.stored()).items(), "byte for byte what it was"
 
 
-async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_says_that_it_goes(
+async def test_erasure_waits_for_an_unread_batch_until_a_request_removes_unread_batches(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     (tmp_path / "bucket").mkdir()
@@ -134,7 +136,7 @@ async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_s
 
 
 @pytest.mark.service("s3")
-async def test_keys_leave_older_versions_in_a_bucket_too(
+async def test_keys_are_erased_from_older_versions_in_a_bucket(
     tmp_path: Path, spark: SparkSession, s3_service: S3Service, s3_admin: S3Admin
 ) -> None:
     bucket = s3_admin.create_versioned_bucket()

@@ -1,4 +1,4 @@
-"""The whole way of a run, on a real session: what it does to a tier, and what it does when something is in its way."""
+"""Whole runs on a real session: their effect on a tier, without and with failures."""
 
 import asyncio
 import base64
@@ -82,7 +82,7 @@ class Log:
             yield lab
 
 
-async def test_a_run_keeps_the_latest_of_every_key_and_the_next_run_has_nothing_to_do(
+async def test_run_keeps_the_latest_record_of_every_key_and_the_next_run_has_no_work(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders", "users"))
@@ -108,7 +108,7 @@ async def test_a_run_keeps_the_latest_of_every_key_and_the_next_run_has_nothing_
         assert await lab.session.findings(lab.log_dir / "orders-0") == []
 
 
-async def test_segments_are_compressed_and_encrypted_on_the_way_through_a_run(
+async def test_run_over_compressed_and_encrypted_segments_keeps_their_transform(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders",))
@@ -126,9 +126,7 @@ def large(key: bytes) -> bytes:
     return bytes(encode_batch(records, compression=Compression.ZSTD))
 
 
-async def test_compaction_goes_on_around_a_batch_that_unpacks_to_257_mib_and_counts_it(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+async def test_compaction_keeps_and_counts_a_batch_that_unpacks_to_257_mib(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     writer = log.partitions["orders-0"]
     fill(writer, segments=2, keys=7)
@@ -154,7 +152,7 @@ async def test_compaction_goes_on_around_a_batch_that_unpacks_to_257_mib_and_cou
         assert any(batch[61:] in data for data in logs), "byte for byte"
 
 
-async def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path, spark: SparkSession) -> None:
+async def test_merge_of_small_segments_loses_no_record(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=5, keys=3)
     async with log.copied() as lab:
@@ -166,7 +164,7 @@ async def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path, spa
         assert await lab.session.findings(lab.log_dir / "orders-0") == []
 
 
-async def test_an_erasure_rewrites_only_what_has_the_key(tmp_path: Path, spark: SparkSession) -> None:
+async def test_erasure_rewrites_only_segments_with_the_key(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=1000)
     async with log.copied() as lab:
@@ -180,7 +178,7 @@ async def test_an_erasure_rewrites_only_what_has_the_key(tmp_path: Path, spark: 
         assert kept == [row.segment for row in before if row.start_offset != 10]
 
 
-async def test_a_damaged_segment_is_reported_and_only_its_group_stays_as_it_was(
+async def test_damaged_segment_is_reported_and_only_its_group_is_not_rewritten(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders", "users"))
@@ -197,7 +195,7 @@ async def test_a_damaged_segment_is_reported_and_only_its_group_stays_as_it_was(
         assert dict(await contents(lab, "users-0")) == latest(range(40), 7)
 
 
-async def test_an_audit_finds_what_is_damaged_and_changes_nothing(tmp_path: Path, spark: SparkSession) -> None:
+async def test_audit_finds_damaged_segments_and_changes_no_row(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=3, keys=7)
     async with log.copied() as lab:
@@ -259,9 +257,7 @@ class SabotagedLeader(LeaderClient):
         return begun
 
 
-async def test_an_object_that_is_there_with_other_bytes_fails_its_group_alone(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+async def test_existing_object_with_other_bytes_fails_only_its_group(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=6, keys=7)
     async with log.copied() as lab:
@@ -281,7 +277,9 @@ async def test_an_object_that_is_there_with_other_bytes_fails_its_group_alone(
         assert len(await contents(lab, "orders-0")) == 7
 
 
-async def test_a_store_that_fails_half_way_leaves_the_rest_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+async def test_store_that_fails_half_way_leaves_the_remaining_groups_unchanged(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=6, keys=7)
     async with log.copied() as lab:
@@ -294,9 +292,7 @@ async def test_a_store_that_fails_half_way_leaves_the_rest_as_it_was(tmp_path: P
         assert len(await contents(lab, "orders-0")) == 7
 
 
-async def test_a_worker_that_is_killed_costs_at_most_the_group_that_kills_it(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+async def test_killed_worker_fails_at_most_the_group_that_kills_it(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=6, keys=7)
     async with log.copied() as lab:
@@ -307,7 +303,7 @@ async def test_a_worker_that_is_killed_costs_at_most_the_group_that_kills_it(
         assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
 
 
-async def test_task_that_dies_after_it_stored_its_output_runs_again_under_encryption_and_is_committed(
+async def test_encrypted_output_of_a_task_that_died_after_storing_is_committed_by_its_repetition(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders",))

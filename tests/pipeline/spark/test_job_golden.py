@@ -84,7 +84,7 @@ def checkpoint_ends(golden: Path, log_dir: Path, stage: str) -> None:
     (log_dir / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
 
-async def test_two_runs_over_all_partitions_read_as_what_the_real_cleaner_left(
+async def test_two_runs_over_all_partitions_leave_the_records_of_the_real_cleaner(
     golden: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     log_dir = tmp_path / "logdir"

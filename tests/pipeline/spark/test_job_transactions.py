@@ -1,4 +1,4 @@
-"""Transactions over the groups of a run: what ends one stays as long as anything of it does, wherever that lies."""
+"""Transactions over the groups of a run: a marker is kept while any group has data of its transaction."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -45,7 +45,7 @@ async def markers(lab: JobLab) -> dict[int, ControlRecordType | None]:
     return {batch.base_offset: batch.control_type() for batch in await batches(lab) if batch.is_control}
 
 
-async def test_a_marker_stays_while_data_of_its_transaction_is_in_an_earlier_group(
+async def test_marker_is_kept_while_data_of_its_transaction_is_in_an_earlier_group(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     (tmp_path / "logdir").mkdir()

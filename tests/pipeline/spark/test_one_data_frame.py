@@ -163,7 +163,7 @@ def expected(spark: SparkSession, config_file: Path, isolation: str) -> dict[str
 @pytest.mark.parametrize(
     ("registered_by", "pushdown", "adaptive"), [("tierd", "false", "true"), ("the user", "true", "false")]
 )
-def test_data_frame_used_in_every_way_gives_what_a_plain_table_gives(  # noqa: PLR0917 - fixtures
+def test_data_frame_in_any_query_gives_the_rows_of_a_plain_table(  # noqa: PLR0917 - fixtures
     spark: SparkSession,
     config_file: Path,
     isolation: str,
@@ -185,7 +185,7 @@ def test_data_frame_used_in_every_way_gives_what_a_plain_table_gives(  # noqa: P
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
-def test_stream_joined_with_a_data_frame_that_other_queries_filter_sees_all_its_rows(
+def test_stream_joined_with_a_data_frame_that_other_queries_filter_gets_all_rows_of_the_data_frame(
     spark: SparkSession, config_file: Path, tmp_path: Path, pushdown: str
 ) -> None:
     register(spark)

@@ -1,4 +1,4 @@
-"""Queries over what a run of the job wrote, or replaced while they were under way."""
+"""Queries over segments that a run of the job wrote, or replaced during the query."""
 
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -124,7 +124,7 @@ def bytes_of_chunks_with(
 
 
 @pytest.mark.parametrize("time_of", [in_order, out_of_order])
-async def test_of_what_a_run_wrote_a_narrow_range_of_times_fetches_only_the_chunks_that_may_have_it(
+async def test_query_of_a_narrow_time_range_fetches_only_chunks_of_that_time_from_a_rewritten_segment(
     tmp_path: Path, spark: SparkSession, time_of: Callable[[int, int], int]
 ) -> None:
     async with copied(tmp_path, lambda writer: fill(writer, time_of)) as lab:
@@ -175,7 +175,7 @@ def fill_small(writer: PartitionWriter) -> None:
         writer.roll()
 
 
-async def test_a_query_reads_what_it_was_planned_over_though_a_run_replaced_it_meanwhile(
+async def test_query_reads_its_planned_segments_although_a_run_replaced_them(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     async with copied(tmp_path, fill_small) as lab:
@@ -192,7 +192,7 @@ async def test_a_query_reads_what_it_was_planned_over_though_a_run_replaced_it_m
 
 
 @pytest.mark.parametrize("already_read", [0, 1])
-async def test_after_the_grace_such_a_query_fails_and_says_why_and_never_mixes_old_and_new(
+async def test_query_over_replaced_segments_fails_after_their_grace_and_does_not_mix_old_and_new_records(
     tmp_path: Path, spark: SparkSession, already_read: int
 ) -> None:
     async with copied(tmp_path, fill_small) as lab:

@@ -70,7 +70,7 @@ async def test_an_orphan_is_found(setup: Audited) -> None:
     assert (finding.kind, finding.where) == ("orphan", orphan)
 
 
-async def test_a_changed_byte_of_the_log_is_found_where_the_store_tells_checksums_and_by_the_deep_look(
+async def test_changed_byte_of_the_log_is_found_by_the_checksum_of_the_store_and_by_a_deep_verify(
     setup: Audited,
 ) -> None:
     await setup.spoil(".log")
@@ -101,7 +101,7 @@ async def test_a_manifest_that_is_no_json_is_found(setup: Audited) -> None:
     ("content", "what"),
     [(b" " * (MANIFEST.max_bytes + 1), "no manifest has more than"), (b'{"a":' * 3_000, "nested too deeply")],
 )
-async def test_oversized_or_deep_manifest_is_found_and_the_rest_is_looked_at(
+async def test_oversized_or_deep_manifest_is_found_and_the_other_segments_are_verified(
     setup: Audited, content: bytes, what: str
 ) -> None:
     first, second = await setup.objects(".manifest")
@@ -156,7 +156,7 @@ async def transformed(tmp_path: Path, name: str) -> Audited:
 
 
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
-async def test_a_sound_tier_has_no_findings_however_it_is_stored(tmp_path: Path, name: str) -> None:
+async def test_sound_tier_has_no_findings_with_any_transform(tmp_path: Path, name: str) -> None:
     setup = await transformed(tmp_path, name)
     assert await setup.findings(deep=True) == []
 
@@ -184,7 +184,7 @@ async def test_a_changed_field_of_an_encrypted_manifest_is_found(tmp_path: Path)
     assert "was changed" in finding.what
 
 
-async def test_a_missing_key_is_a_finding_for_each_segment_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+async def test_missing_key_is_a_finding_for_each_segment(tmp_path: Path) -> None:
     setup = await transformed(tmp_path, "aes")
     setup.transform = Transform(encrypts=True, ring=ring("new", "new"))
     findings = await setup.findings(deep=True)
@@ -270,7 +270,7 @@ async def test_a_segment_in_its_grace_is_no_finding_and_an_overdue_one_is(setup:
     assert "its grace has been over for 600 s" in finding.what
 
 
-async def test_what_the_store_refuses_to_delete_is_said_to_be_retained(setup: Audited) -> None:
+async def test_segment_that_the_store_refuses_to_delete_is_found_as_retained(setup: Audited) -> None:
     row = await soft_deleted(setup, grace_s=0)
     setup.tier.clock.advance(600)
     (report,) = await setup.reports(retained=row.segment.id)
@@ -310,7 +310,7 @@ async def change_manifest(setup: Audited, **fields: object) -> None:
     await setup.overwrite(first.key, json.dumps(manifest).encode())
 
 
-async def test_a_manifest_of_an_unknown_format_is_found_and_the_rest_is_looked_at(setup: Audited) -> None:
+async def test_manifest_of_an_unknown_format_is_found_and_the_other_segments_are_verified(setup: Audited) -> None:
     await change_manifest(setup, format_version=2)
     await setup.tier.store.delete((await setup.objects(".log"))[1].key)
     assert await setup.kinds() == ["unknown-format", "missing-object"]
@@ -340,7 +340,7 @@ async def test_a_partition_and_an_incarnation_that_the_metadata_does_not_know_ar
     assert sorted(finding.where for finding in findings) == sorted(unknown)
 
 
-async def test_an_object_that_is_no_segments_is_foreign_once_it_is_old(setup: Audited) -> None:
+async def test_object_that_belongs_to_no_segment_is_foreign_once_it_is_old(setup: Audited) -> None:
     await setup.tier.store.put(f"{OBJECT_KEYS.root}notes.txt", b"mine")
     assert await setup.kinds() == []
     setup.tier.clock.advance(600)
@@ -353,7 +353,7 @@ async def test_report_of_an_erasure_is_no_foreign_object(setup: Audited) -> None
     assert await setup.kinds() == []
 
 
-async def test_one_partition_alone_can_be_looked_at(setup: Audited) -> None:
+async def test_verify_can_be_limited_to_one_partition(setup: Audited) -> None:
     await setup.lose(".log")
     other = replace(setup.partition, partition=9)
     await setup.tier.store.put(f"{OBJECT_KEYS.partition_prefix(other)}{0:020d}-{'A' * 22}.log", b"left behind")
@@ -362,7 +362,7 @@ async def test_one_partition_alone_can_be_looked_at(setup: Audited) -> None:
     assert await setup.reports(only=[TopicIdPartition(UUID(int=5), "orders", 0)]) == []
 
 
-async def test_segments_under_an_earlier_prefix_are_looked_at_as_well(tmp_path: Path) -> None:
+async def test_segments_under_an_earlier_prefix_are_verified(tmp_path: Path) -> None:
     setup = Audited(tmp_path)
     old = SegmentStorage(setup.tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, key_prefix="old")
     await setup.tier.session(storage=lambda _: old).copy_once()
@@ -391,7 +391,7 @@ class RefusingStore(MemoryObjectStore):
             raise RemoteStorageError(f"{key}: it is too long", remedy="use a shorter key")
 
 
-async def test_segment_that_the_store_refuses_to_show_is_a_finding_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+async def test_segment_that_the_store_refuses_to_read_is_a_finding_and_the_others_are_verified(tmp_path: Path) -> None:
     setup = Audited(tmp_path, rolled_segments=3, store=RefusingStore)
     await setup.session.copy_once()
     first, second, third = await setup.objects(".log")
@@ -405,7 +405,7 @@ async def test_segment_that_the_store_refuses_to_show_is_a_finding_and_the_rest_
     assert second.key not in str(findings)
 
 
-async def test_long_topic_names_in_keys_of_before_and_of_now_are_looked_at_together(tmp_path: Path) -> None:
+async def test_objects_of_a_long_topic_name_are_verified_under_old_and_new_keys(tmp_path: Path) -> None:
     setup = Audited(tmp_path, topic="t" * 249, rolled_segments=3)
     await setup.session.copy_once()
     now, before = OBJECT_KEYS.forms("t" * 249)
@@ -452,7 +452,7 @@ class UploadingStore(MemoryObjectStore):
         self.uploads = tuple(each for each in self.uploads if each != upload)
 
 
-async def test_uploads_that_nobody_will_end_are_found(tmp_path: Path) -> None:
+async def test_abandoned_upload_is_found_after_its_grace(tmp_path: Path) -> None:
     setup = Audited(tmp_path, store=UploadingStore)
     store = setup.tier.store
     assert isinstance(store, UploadingStore)
@@ -488,7 +488,7 @@ class StaleListing(MemoryObjectStore):
         return found[:limit]
 
 
-async def test_a_listing_from_the_past_raises_no_alarm(tmp_path: Path) -> None:
+async def test_stale_listing_causes_no_finding(tmp_path: Path) -> None:
     setup = Audited(tmp_path, store=StaleListing)
     store = setup.tier.store
     assert isinstance(store, StaleListing)
@@ -521,7 +521,7 @@ class BusyStore(InterruptedObjectStore):
         return found
 
 
-async def test_a_deletion_that_happens_meanwhile_raises_no_alarm(setup: Audited) -> None:
+async def test_deletion_during_verify_causes_no_finding(setup: Audited) -> None:
     async def delete() -> None:
         row = await soft_deleted(setup, grace_s=0)
         await setup.storage().delete_log_segment_data(row)
@@ -529,7 +529,7 @@ async def test_a_deletion_that_happens_meanwhile_raises_no_alarm(setup: Audited)
     assert await setup.reports(store=BusyStore(setup.tier.store, delete), deep=True) == []
 
 
-async def test_copies_that_happen_meanwhile_raise_no_alarm(tmp_path: Path) -> None:
+async def test_copies_during_verify_cause_no_finding(tmp_path: Path) -> None:
     setup = Audited(tmp_path)
     log_dir = LogDirWriter(tmp_path / "busy")
     setup.tier.log_dirs.append(log_dir.path)

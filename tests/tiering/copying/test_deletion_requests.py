@@ -144,7 +144,7 @@ def test_request_at_a_batch_of_an_earlier_leader_is_obeyed_once_the_log_start_be
     assert outcomes == {0, request_offset}, "in doubt the tier keeps its records"
 
 
-def test_log_start_that_was_taken_over_is_obeyed_in_no_order() -> None:
+def test_log_start_that_was_taken_over_is_not_obeyed_in_any_order() -> None:
     steps = [step for step in Step if step is not Step.REQUEST]
     for length in range(7):
         for order in product(steps, repeat=length):
@@ -171,7 +171,7 @@ def test_log_start_without_a_batch_before_it_proves_nothing() -> None:
     assert not requests.is_proven_by(_batch_at(13, epoch=-1, magic=1), inside=14, latest_epoch=EPOCH)
 
 
-def test_epoch_zero_has_taken_over_nothing() -> None:
+def test_log_start_that_rises_in_epoch_zero_is_obeyed_without_waiting() -> None:
     requests = DeletionRequests(0)
     requests.look(BrokerOffsets(20, 8, "written"))
     assert requests.has_risen(8)

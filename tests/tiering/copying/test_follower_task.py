@@ -1,4 +1,4 @@
-"""FollowerTask: what it shows is true already when it is shown."""
+"""FollowerTask: its published state is true at the time of publication."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class WatchedLog(PartitionLog):
 
 
 @pytest.mark.parametrize("is_copied", [True, False])
-async def test_follower_shows_the_frontier_after_it_has_held_what_lies_above_it(
+async def test_follower_publishes_the_frontier_after_it_has_held_the_segments_above(
     tmp_path: Path, is_copied: bool
 ) -> None:
     log_dir = LogDirWriter(tmp_path / "kafka")

@@ -41,7 +41,7 @@ def test_epochs_of_batches_below_the_log_start_complete_the_lineage(
         pytest.param([(4, 12)], id="where the broker remembers"),
     ],
 )
-def test_batches_of_another_branch_stay_a_misfit(seen: Entries) -> None:
+def test_epochs_of_batches_of_another_branch_do_not_fit_the_completed_lineage(seen: Entries) -> None:
     lineage, local = Lineage.of([(0, 0), (6, 10)]), Lineage.of([(6, 10)])
     epochs = tuple(EpochEntry(*entry) for entry in seen)
     assert epoch_misfit(epochs, with_forgotten_epochs(lineage, local, epochs)) is not None

@@ -1,4 +1,4 @@
-"""Where the log begins, and what the tier lacks below the frontier: decisions over views and scans."""
+"""First log start, frontier and holes of a tier, decided over views and scans."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,7 +72,7 @@ def is_readable(view: PartitionView, epochs: Sequence[int], offset: int) -> bool
 
 
 @given(st.data())
-def test_frontier_from_the_newest_epochs_is_that_from_all_of_them_or_none(data: st.DataObject) -> None:
+def test_frontier_from_the_newest_epochs_equals_that_from_all_epochs_or_is_unknown(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
     epochs = sorted(data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)))
     copied = sorted(data.draw(st.lists(st.integers(0, count - 1), unique=True)))
@@ -126,7 +126,7 @@ def test_every_local_record_that_may_be_read_is_in_the_tier_or_due_and_nothing_i
 
 
 def test_hole_in_a_segment_that_begins_below_the_leader_epochs_of_the_log_is_none() -> None:
-    """The log start lay inside the segment when it was copied: another copy would say the same."""
+    """The log start lay inside the segment when it was copied: another copy would have the same bounds."""
     row = replace(segment(0, 9, {0: 4}), state=FINISHED)
     found = BucketSegment(metadata=segment(0, 9, {0: 4}, segment_id=row.segment.id))
     view = rebuild_partition(

@@ -1,4 +1,4 @@
-"""The copy sequence interrupted at every call of either store, then begun again: nothing lost, nothing left behind."""
+"""Copy sequence interrupted at every call of either store, then repeated: it loses no segment and leaves no orphan."""
 
 import asyncio
 from pathlib import Path

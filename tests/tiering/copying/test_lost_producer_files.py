@@ -1,4 +1,4 @@
-"""What the broker lost of what it wrote about producers is made anew, byte for byte, and no copy is stuck on it."""
+"""Producer snapshots and transaction indexes that the broker lost are rebuilt byte for byte: copying continues."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -147,7 +147,9 @@ async def half(closed: Replica) -> Replica:
 
 class TestAsTheBrokerWroteIt:
     @every_replica
-    async def test_when_everything_is_lost(self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) -> None:
+    async def test_producer_files_are_rebuilt_when_all_are_lost(
+        self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
+    ) -> None:
         of = replica_of(golden, tmp_path, replica)
         if of.bases[0] > 0:
             return  # records that tell of producers are gone: see what begins behind a gap
@@ -156,7 +158,9 @@ class TestAsTheBrokerWroteIt:
         await of.assert_as_written()
 
     @every_replica
-    async def test_when_one_roll_is_lost(self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) -> None:
+    async def test_producer_files_are_rebuilt_when_those_of_every_second_roll_are_lost(
+        self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
+    ) -> None:
         of = replica_of(golden, tmp_path, replica)
         of.lose(".snapshot", ".txnindex", at=of.bases[1::2])
         if of.bases[0] > 0:
@@ -165,20 +169,20 @@ class TestAsTheBrokerWroteIt:
         await of.assert_as_written()
 
     @pytest.mark.parametrize("hold_mode", ["link", "descriptor"])
-    async def test_however_the_segments_are_held(self, closed: Replica, hold_mode: HoldModeName) -> None:
+    async def test_producer_files_are_rebuilt_in_any_hold_mode(self, closed: Replica, hold_mode: HoldModeName) -> None:
         closed.session = closed.new_session(hold_mode)
         closed.lose(".snapshot", ".txnindex")
         assert await closed.copy() is None
         await closed.assert_as_written()
 
     @pytest.mark.parametrize("damage", [lambda c: b"\x00\x07" + c[2:], lambda c: c[:-1]], ids=["other", "torn"])
-    async def test_when_it_is_damaged(self, closed: Replica, damage: Callable[[bytes], bytes]) -> None:
+    async def test_damaged_producer_files_are_rebuilt(self, closed: Replica, damage: Callable[[bytes], bytes]) -> None:
         for file in [*closed.path.glob("*.snapshot"), *closed.path.glob("*.txnindex")]:
             file.write_bytes(damage(file.read_bytes()))
         assert await closed.copy() is None
         await closed.assert_as_written()
 
-    async def test_a_line_tells_of_each_file(self, closed: Replica) -> None:
+    async def test_rebuild_of_each_file_is_logged_with_segment_and_source(self, closed: Replica) -> None:
         closed.lose(".snapshot", at=[116])
         closed.lose(".txnindex", at=[56])
         with capture_logs() as events:
@@ -192,7 +196,7 @@ class TestAsTheBrokerWroteIt:
 
 
 class TestWhereTheStateBeforeComesFrom:
-    async def test_from_the_segment_before_in_the_tier(self, half: Replica) -> None:
+    async def test_snapshot_is_rebuilt_from_the_segment_before_in_the_tier(self, half: Replica) -> None:
         half.delete(0, 56, 116)
         half.lose(".snapshot", ".txnindex")
         half.commit(1 << 40)
@@ -203,8 +207,10 @@ class TestWhereTheStateBeforeComesFrom:
         sources = [event["known_from"] for event in events if event["event"] == "producer_snapshot_rebuilt"]
         assert sources == ["the tier", "this host", "this host"]
 
-    async def test_from_an_earlier_snapshot_and_the_segments_in_between(self, half: Replica) -> None:
-        """As a broker does it; here because the tier has lost what it knew."""
+    async def test_snapshot_is_rebuilt_from_an_earlier_snapshot_and_the_segments_in_between(
+        self, half: Replica
+    ) -> None:
+        """A broker rebuilds its snapshots in this way; here the tier has lost the indexes of the segment before."""
         await half.lose_indexes(116)
         half.lose(".snapshot", ".txnindex", at=[174, 229])
         half.commit(1 << 40)
@@ -213,7 +219,7 @@ class TestWhereTheStateBeforeComesFrom:
         assert await half.stored(174, IndexType.PRODUCER_SNAPSHOT) == half.written[f"{229:020d}.snapshot"]
         assert [e["replayed_from"] for e in events if e["event"] == "producer_snapshot_rebuilt"] == [116]
 
-    async def test_from_nobody_where_the_log_begins(self, closed: Replica) -> None:
+    async def test_snapshot_at_the_beginning_of_the_log_is_rebuilt_from_its_own_records(self, closed: Replica) -> None:
         closed.delete(0, 56)
         closed.lose(".snapshot", ".txnindex")
         assert await closed.copy() is None
@@ -224,14 +230,14 @@ class TestWhereTheStateBeforeComesFrom:
         assert [(entry.first_offset, entry.last_offset) for entry in index.entries] == [(116, 167)]
         assert [base for base, _ in closed.session.finished(closed.partition)] == [116, 174, 229, 284]
 
-    async def test_from_nobody_behind_a_gap(self, half: Replica) -> None:
+    async def test_lost_snapshots_behind_a_gap_do_not_stop_copying(self, half: Replica) -> None:
         half.lose_before(229)
         half.lose(".snapshot")
         assert await half.copy() is None
         assert [base for base, _ in half.session.finished(half.partition)] == [0, 56, 116, 229, 284]
 
-    async def test_no_transaction_index_is_made_behind_a_gap(self, half: Replica) -> None:
-        """What an aborted transaction wrote before the gap is in the tier, and this index alone says so."""
+    async def test_lost_transaction_index_behind_a_gap_is_not_rebuilt(self, half: Replica) -> None:
+        """The tier holds aborted data from before the gap, and only the lost index marks it as aborted."""
         half.lose_before(229)
         index = half.path / f"{229:020d}.txnindex"
         half.lose(".snapshot", ".txnindex", at=[229])
@@ -243,7 +249,7 @@ class TestWhereTheStateBeforeComesFrom:
 
 class TestWhatCannotBeMade:
     @pytest.mark.spec("remote-tiering 152")
-    async def test_a_producer_snapshot_that_nothing_tells_writes_no_row(self, half: Replica) -> None:
+    async def test_segment_whose_producer_snapshot_has_no_source_gets_no_row(self, half: Replica) -> None:
         await half.lose_indexes(116)
         half.delete(0, 56, 116)
         half.lose(".snapshot", at=[174, 229])
@@ -255,7 +261,7 @@ class TestWhatCannotBeMade:
         assert [row.start_offset for row in half.session.rows(half.partition)] == [0, 56, 116]
         assert half.session.recorder.failures == 1
 
-    async def test_a_store_that_does_not_answer_is_asked_again(self, half: Replica) -> None:
+    async def test_rebuild_from_a_store_without_an_answer_is_tried_again(self, half: Replica) -> None:
         half.delete(0, 56, 116)
         half.lose(".snapshot")
         half.commit(1 << 40)
@@ -286,8 +292,10 @@ class TestAnAbortWhoseDataIsInAnEarlierSegment:
         log_dir.write_checkpoints()
         return writer.path
 
-    async def test_its_index_is_made_anew(self, tmp_path: Path, aborted: Path) -> None:
-        """Without it readers would take what lies in the segment before for committed."""
+    async def test_index_of_an_abort_whose_data_is_in_an_earlier_segment_is_rebuilt(
+        self, tmp_path: Path, aborted: Path
+    ) -> None:
+        """Without the index readers would take the aborted records in the segment before for committed ones."""
         session = Tier(tmp_path, [aborted.parent]).session()
         assert (await session.copy_once())["orders-0"].error is None
         first, second = session.rows(partition_of(aborted))
@@ -298,7 +306,7 @@ class TestAnAbortWhoseDataIsInAnEarlierSegment:
             delete_segment(aborted, base)
         assert [r.value for r in await session.read_all(aborted, IsolationLevel.READ_COMMITTED)] == [b"y"]
 
-    async def test_a_marker_of_a_transaction_without_data_needs_none(self, tmp_path: Path, aborted: Path) -> None:
+    async def test_marker_of_a_transaction_without_data_needs_no_index(self, tmp_path: Path, aborted: Path) -> None:
         empty = encode_producer_snapshot(())
         (aborted / f"{1:020d}.snapshot").write_bytes(empty)
         session = Tier(tmp_path, [aborted.parent]).session()

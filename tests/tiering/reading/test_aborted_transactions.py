@@ -1,4 +1,4 @@
-"""FetchTask for readers of committed records: what a log of transactions in the tier costs, and what it gives."""
+"""FetchTask for readers of committed records: requests and records for a log of transactions in the tier."""
 
 from collections import Counter
 from pathlib import Path
@@ -62,7 +62,7 @@ class Committed:
 
 @pytest.mark.spec("remote-tiering 248")
 @pytest.mark.parametrize(("layout", "committed", "indexed"), LAYOUTS)
-async def test_a_committed_reader_gets_the_committed_records_and_passes_over_empty_indexes(
+async def test_committed_reader_returns_the_committed_records_and_fetches_no_empty_index(
     tmp_path: Path, layout: str, committed: set[int], indexed: set[int]
 ) -> None:
     setup = await Committed(tmp_path, layout).copied()
@@ -75,7 +75,7 @@ async def test_a_committed_reader_gets_the_committed_records_and_passes_over_emp
 @pytest.mark.spec("remote-tiering 248")
 @pytest.mark.parametrize("is_one_reader", [True, False], ids=["one reader", "a new reader for each"])
 @pytest.mark.parametrize(("layout", "committed", "indexed"), LAYOUTS)
-async def test_fetches_one_after_the_other_cost_no_more_than_two_requests_a_segment(
+async def test_consecutive_fetches_cost_no_more_than_two_requests_a_segment(
     tmp_path: Path, layout: str, committed: set[int], indexed: set[int], *, is_one_reader: bool
 ) -> None:
     setup = await Committed(tmp_path, layout).copied()

@@ -70,7 +70,9 @@ async def test_places_are_given_in_order_of_arrival(gate: FetchGate, reads: Read
 
 
 @pytest.mark.spec("remote-tiering 207")
-async def test_what_is_cancelled_while_it_waits_never_runs_and_leaves_the_queue(gate: FetchGate, reads: Reads) -> None:
+async def test_read_that_is_cancelled_in_the_queue_leaves_the_queue_and_does_not_run(
+    gate: FetchGate, reads: Reads
+) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     tasks[2].cancel()
@@ -83,7 +85,9 @@ async def test_what_is_cancelled_while_it_waits_never_runs_and_leaves_the_queue(
     await running(gate, 0, 0)
 
 
-async def test_a_place_that_is_given_to_one_who_is_cancelled_goes_to_the_next(gate: FetchGate, reads: Reads) -> None:
+async def test_place_of_a_read_cancelled_at_its_admission_is_passed_to_the_next_read(
+    gate: FetchGate, reads: Reads
+) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     reads.ends["a"].set()
@@ -97,7 +101,7 @@ async def test_a_place_that_is_given_to_one_who_is_cancelled_goes_to_the_next(ga
     await running(gate, 0, 0)
 
 
-async def test_closing_refuses_who_waits_and_who_comes(gate: FetchGate, reads: Reads) -> None:
+async def test_close_refuses_waiting_and_later_reads(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abc"]
     await running(gate, 2, 1)
     gate.close()
@@ -112,7 +116,7 @@ async def test_closing_refuses_who_waits_and_who_comes(gate: FetchGate, reads: R
     assert gate.statistics().running == 0
 
 
-async def test_the_quota_is_asked_and_told() -> None:
+async def test_gate_throttles_by_the_bytes_recorded_in_its_quota() -> None:
     clock = FakeClock()
     gate = FetchGate(concurrency=1, max_pending=1, quota=RateQuota(100), clock=clock)
     assert gate.throttle_ms() == 0

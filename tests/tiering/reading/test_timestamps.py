@@ -103,7 +103,7 @@ async def vector(tmp_path: Path) -> Partition:
 
 class TestBetweenRecords:
     @pytest.mark.spec("remote-tiering 210")
-    async def test_the_first_record_that_is_no_older_is_found_in_the_tier(self, vector: Partition) -> None:
+    async def test_first_record_at_or_after_the_timestamp_is_found_in_the_tier(self, vector: Partition) -> None:
         assert await vector.find(T) == TimestampOffset(T + 1, 121, 10)
         assert await vector.find(T + 2) == TimestampOffset(T + 2, 122, 10)
         assert await vector.find(T + 3) is None
@@ -148,15 +148,13 @@ class TestBetweenRecords:
         assert await partition.find(T) == TimestampOffset(T + 1, 121, 10)
         assert partition.storage.indexes == []
 
-    async def test_what_is_behind_the_high_watermark_is_not_found(self, vector: Partition) -> None:
+    async def test_record_behind_the_high_watermark_is_not_found(self, vector: Partition) -> None:
         vector.append(T + 50)
         assert await vector.find(T + 50) is None
         vector.log_dir.write_checkpoints()
         assert await vector.find(T + 50) == TimestampOffset(T + 50, 124, 10)
 
-    async def test_a_segment_with_nothing_left_behind_the_log_start_does_not_end_the_search(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_segment_without_a_match_behind_the_log_start_does_not_end_the_search(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path)
         partition.append(T + 7, T)
         partition.writer.roll()
@@ -208,7 +206,9 @@ class TestASmallPartition:
         assert await partition.find(T + 3) == TimestampOffset(T + 3, 3, 1)
 
     @pytest.mark.spec("remote-tiering 216")
-    async def test_deleted_records_move_the_starts_and_not_what_was_tiered(self, tmp_path: Path) -> None:
+    async def test_deletion_of_records_moves_the_earliest_offset_and_not_the_latest_tiered_one(
+        self, tmp_path: Path
+    ) -> None:
         partition = await _small_partition(tmp_path)
         await self._delete_records(partition, 3)
         assert partition.storage.deleted == [0]
@@ -273,7 +273,7 @@ class _LocalView:
 
 
 class TestPlaces:
-    async def test_before_anything_was_copied_all_is_pending(self, tmp_path: Path) -> None:
+    async def test_pending_upload_begins_at_the_log_start_before_the_first_copy(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path, first_offset=7)
         partition.append(T)
         await partition.copy()
@@ -281,7 +281,7 @@ class TestPlaces:
         assert await partition.find(OffsetSpec.EARLIEST_PENDING_UPLOAD) == TimestampOffset(-1, 7, 0)
         assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 7, 0)
 
-    async def test_a_committed_reader_is_told_the_last_stable_offset(self, tmp_path: Path) -> None:
+    async def test_latest_offset_for_a_committed_reader_is_the_last_stable_offset(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
         listed = await partition.task().list_offset(OffsetSpec.LATEST, isolation=IsolationLevel.READ_COMMITTED)
         assert listed == TimestampOffset(-1, 6, 1)
@@ -299,7 +299,7 @@ class TestPlaces:
         assert await task.list_offset(OffsetSpec.MAX_TIMESTAMP) is None
         assert await task.list_offset(OffsetSpec.LATEST) == TimestampOffset(-1, 4, 1)
 
-    async def test_what_stands_for_nothing_is_an_error(self, tmp_path: Path) -> None:
+    async def test_unknown_offset_spec_is_an_error(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
         with pytest.raises(ValueError, match="-7"):
             await partition.find(-7)

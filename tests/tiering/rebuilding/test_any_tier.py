@@ -1,4 +1,4 @@
-"""Whatever the tier was made of, the bucket gives its metadata back, row by row; so does an export."""
+"""Rebuild and export of a tier with any history restore its metadata row by row."""
 
 import asyncio
 import tempfile
@@ -115,7 +115,7 @@ def has_answer(before: PartitionView, after: PartitionView, epoch: int, offset: 
 @example(MERGED_BY_THE_BROKER, PLAIN)
 @example(EPOCH_FORGOTTEN, PLAIN)
 @example(EPOCH_FORGOTTEN, ENCRYPTED)
-def test_rebuild_of_any_tier_gives_its_metadata_back_row_by_row(history: list[Step], transform: Transform) -> None:
+def test_rebuild_of_any_tier_restores_its_metadata_row_by_row(history: list[Step], transform: Transform) -> None:
     played(history, check_rebuild, transform)
 
 
@@ -176,7 +176,7 @@ async def check_repair(tier: GrownTier, which: int) -> None:
 @given(steps, st.integers(0, 7), transforms)
 @example(LOG_START_INSIDE, 0, PLAIN)
 @example(LOG_START_INSIDE, 0, ENCRYPTED)
-def test_repair_of_any_tier_brings_back_a_segment_whose_row_is_lost(
+def test_repair_of_any_tier_restores_a_segment_whose_row_is_lost(
     history: list[Step], which: int, transform: Transform
 ) -> None:
     played(history, lambda tier: check_repair(tier, which), transform)
@@ -201,7 +201,7 @@ async def check_undelete(tier: GrownTier) -> None:
 @given(steps, transforms)
 @example(LOG_START_INSIDE, PLAIN)
 @example(LOG_START_INSIDE, ENCRYPTED)
-def test_undelete_of_any_tier_brings_back_what_expired_and_a_rebuild_agrees(
+def test_undelete_of_any_tier_restores_expired_segments_and_a_rebuild_agrees(
     history: list[Step], transform: Transform
 ) -> None:
     played(history, check_undelete, transform)

@@ -1,4 +1,4 @@
-"""What deletions write into the ledger while a store is away, refuses, or never got an object."""
+"""Ledger lines of deletions while the store is unreachable, refuses, or has no object of the copy."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ async def attempt(process: Process, start: int, *, with_objects: bool) -> Remote
     return metadata
 
 
-async def test_attempts_that_put_no_object_leave_no_line_while_the_store_is_away_and_after(world: World) -> None:
+async def test_attempts_without_an_object_write_no_line_during_and_after_an_outage_of_the_store(world: World) -> None:
     store = AwayStore(clock=world.clock)
     world.objects = store
     process = world.process()
@@ -71,7 +71,7 @@ async def test_attempt_that_put_an_object_has_its_line_before_the_object_goes(wo
     assert world.steps() == [("deleted", 0)]
 
 
-async def test_deletion_that_fails_again_and_again_has_its_lines_once_in_a_process(world: World) -> None:
+async def test_deletion_that_fails_repeatedly_writes_its_lines_once_per_process(world: World) -> None:
     process = world.process()
     await process.lead()
     metadata = await attempt(process, 0, with_objects=True)

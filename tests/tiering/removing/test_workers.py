@@ -1,4 +1,4 @@
-"""Several at a time, begun in order, and no further after a failure."""
+"""Concurrent work on several items, begun in order, and no further after a failure."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def test_slots_bound_all_partitions_together() -> None:
     assert most == 2
 
 
-async def test_after_a_failure_nothing_is_begun_and_what_runs_ends() -> None:
+async def test_failure_ends_running_items_and_no_further_item_is_begun() -> None:
     begun: list[int] = []
     ended: list[int] = []
 
@@ -56,7 +56,7 @@ async def test_after_a_failure_nothing_is_begun_and_what_runs_ends() -> None:
     assert ended == [0]
 
 
-async def test_nothing_to_do_is_done() -> None:
+async def test_empty_list_of_items_calls_no_work() -> None:
     async def do(item: int) -> None:
         raise AssertionError(item)
 
