@@ -50,7 +50,7 @@ async def test_metadata_and_stores_are_closed_once_and_the_metadata_first(
 
 
 def _note_close(monkeypatch: pytest.MonkeyPatch, kind: type, closed: list[str]) -> None:
-    close = kind.close  # type: ignore[attr-defined] # each of them has one
+    close = kind.close  # type: ignore[attr-defined] # each kind has a close method
 
     async def noted(self: object, **limits: float) -> None:
         closed.append(kind.__name__)

@@ -51,7 +51,7 @@ def tierd(tmp_path: Path, log_dir: LogDirWriter) -> Installation:
 
 @pytest.fixture
 def slow(tierd: Installation) -> Installation:
-    """A store so slow that one segment takes some seconds."""
+    """Return an installation with a store so slow that one segment takes some seconds."""
     tierd.configure({"copy": {"max_bytes_per_second": "200kB"}})
     return tierd
 
@@ -170,7 +170,7 @@ def test_systemd_is_notified_of_start_reload_and_stop(tierd: Installation, notif
     hear("READY=1")
     hear("WATCHDOG=1")
     said.clear()
-    hear("WATCHDOG=1")  # and again
+    hear("WATCHDOG=1")  # a second time
     process.send_signal(signal.SIGHUP)
     hear("RELOADING=1")
     hear("READY=1")
@@ -205,7 +205,7 @@ def test_daemon_whose_log_goes_to_a_full_disk_copies_and_ends_cleanly(tierd: Ins
 
 
 class BrokenManager(RemoteLogManager):
-    """A manager whose watching dies, which nothing in it foresees."""
+    """Manager whose watching fails with an unexpected exception."""
 
     async def run(self) -> None:
         await asyncio.sleep(0)
@@ -213,7 +213,7 @@ class BrokenManager(RemoteLogManager):
 
 
 class BrokenEngine(Engine):
-    """An engine with such a manager."""
+    """Engine with a broken manager."""
 
     def new_tiering(self, supervisor: Supervisor) -> Tiering:
         tiering = super().new_tiering(supervisor)
@@ -230,7 +230,7 @@ async def composed(tierd: Installation, kind: type[Engine]) -> AsyncIterator[tup
 
 
 class HeldStorage(SegmentStorage):
-    """A storage whose uploads wait until they are let go; from then on none waits."""
+    """Storage whose uploads wait until the test releases them; later ones do not wait."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - SegmentStorage's own
         super().__init__(*args, **settings)
@@ -259,8 +259,8 @@ async def test_signal_lets_the_running_copy_end_and_no_other_begin(tierd: Instal
     assert await asyncio.to_thread(states, tierd) == ["COPY_SEGMENT_FINISHED"]
 
 
-class LongGoodbye:
-    """A run that ends when it is let go, and not before."""
+class HeldRun:
+    """Run of the pipeline that ends only when the test releases it."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -280,10 +280,10 @@ class LongGoodbye:
 async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
     tierd: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until its processes are gone, what it began is given up, and its leases are back."""
-    work, clock = LongGoodbye(), ManualClock()
+    """The daemon waits until processes of the run are gone, outputs abandoned and leases released."""
+    work, clock = HeldRun(), ManualClock()
 
-    def build(engine: Engine, *arguments: Any) -> Pipeline:  # noqa: ANN401 - as the original takes them
+    def build(engine: Engine, *arguments: Any) -> Pipeline:  # noqa: ANN401 - the types of the original
         scheduler = PipelineScheduler(
             work,
             timetable=Schedule("* * * * *"),
@@ -295,7 +295,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
         return replace(build_pipeline(engine, *arguments), scheduler=scheduler)
 
     async def has_spark(_: Engine) -> None:
-        """As on a host with Java."""
+        """Let the host appear to have Java."""
 
     monkeypatch.setattr(daemon_module, "build_pipeline", build)
     monkeypatch.setattr(daemon_module, "require_pipeline", has_spark)

@@ -1,4 +1,4 @@
-"""The limit of descriptors: raised at the start, counted, and shared out to the ports."""
+"""Limit of descriptors: raised at the start, counted, and shared among the ports."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def test_daemon_raises_its_limit_to_the_hard_one_and_status_shows_it(tmp_path: P
 
 
 def test_unlimited_hard_limit_is_raised_no_further_than_the_kernel_allows(tmp_path: Path) -> None:
-    """A share of the system's table of files that half of 2**30 would be belongs to the broker as well."""
+    """Half of 2**30 descriptors would be a share of the system's file table that the broker needs as well."""
     script = (
         "import resource, tierd.app.descriptors as d\n"
         "resource.getrlimit = lambda _: (256, resource.RLIM_INFINITY)\n"

@@ -29,7 +29,7 @@ def log_key(segment: LeftSegment) -> str:
 
 @pytest.fixture
 async def chunks(tmp_path: Path) -> AsyncIterator[ChunkCache]:
-    """With a chunk of each segment on disk."""
+    """Return a chunk cache with a chunk of each segment on disk."""
     store = MemoryObjectStore()
     for segment in (GONE, LIVE):
         await store.put(log_key(segment), b"data")

@@ -66,7 +66,7 @@ async def test_reads_fill_both_caches_and_their_metrics(engine: Engine, one: Rol
         await read_all(fetches, one)
         await eventually(lambda: chunks_of(fetches).statistics().entries == 3, what="the chunks on disk")
         assert b'tierd_cache_entries{cache="chunks"} 3.0' in engine.metrics.render()[0]
-    assert len(list((tmp_path / "state/cache/chunks").glob("*.chunk"))) == 3, "they stay for the next start"
+    assert len(list((tmp_path / "state/cache/chunks").glob("*.chunk"))) == 3, "chunks stay for the next start"
     async with fetching(engine) as fetches:
         await read_all(fetches, one)
         assert chunks_of(fetches).statistics().misses == 0

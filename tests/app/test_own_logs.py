@@ -153,7 +153,7 @@ async def test_compacted_own_logs_are_cleaned_by_the_daemon(tmp_path: Path) -> N
             await writer.append_as_leader(batch, leader_epoch=0)
         writer.log.update_high_watermark(40)
     before = sum(path.stat().st_size for path in (tmp_path / "own" / "orders-0").glob("*.log"))
-    async with compose(config, tmp_path / "tierd.yaml") as engine:  # it looks for what is due as soon as it starts
+    async with compose(config, tmp_path / "tierd.yaml") as engine:  # the cleaner starts with a check
         service = engine.logs.service
         assert service is not None
         await eventually(lambda: service.cleaner_statistics().rounds == 1, what="the cleaner")

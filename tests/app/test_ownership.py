@@ -18,7 +18,7 @@ from tierd.remote.backends.memory import MemoryObjectStore
 
 
 class Claim:
-    """Fails as often as told, then succeeds."""
+    """Claim that fails with the given errors, and then succeeds."""
 
     def __init__(self, *failures: Exception) -> None:
         self.calls = 0

@@ -37,7 +37,7 @@ async def test_run_ignores_a_recent_leap_of_the_wall_clock(tmp_path: Path, monke
 async def test_many_requests_to_erase_do_not_hold_up_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step of each of them looks at the segments of its partition, and at those of no other request."""
+    """Each step of a request surveys the segments of its own partition only."""
     config = _config(tmp_path)
     (tmp_path / "kafka").rmdir()
     log_dir = LogDirWriter(tmp_path / "kafka")

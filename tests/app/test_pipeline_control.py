@@ -28,7 +28,7 @@ MINUTE_S = 60.0
 
 @dataclass(frozen=True)
 class Candidates:
-    """A broker that leads one partition."""
+    """Broker that leads one partition."""
 
     led: TopicPartition
 
@@ -38,7 +38,7 @@ class Candidates:
 
 
 class Erasures:
-    """A keeper to whom nothing was asked."""
+    """Keeper without requests."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -63,7 +63,7 @@ class Lab:
 
     @asynccontextmanager
     async def running(self, *, enabled: bool) -> AsyncIterator[PipelineControl]:
-        """The control's own task, stopped in order at the end."""
+        """Run the task of the control, and stop it in order at the end."""
         async with asyncio.TaskGroup() as group:
             control = PipelineControl(self.pipeline, group, enabled=enabled)
             task = group.create_task(control.run())
@@ -72,7 +72,7 @@ class Lab:
             control.stop()
             await asyncio.wait_for(task, 60)
 
-    async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
+    async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON has any type
         (compact,) = [handler for handler in control.handlers() if handler.verb == COMPACT.name]
         return await compact.answer(ControlRequestLine(command=COMPACT.name, partitions=names))
 

@@ -37,7 +37,7 @@ def with_umask(umask: int) -> Sequence[str]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Return what others may do anything with, apart from links to the broker's own files."""
+    """Return the paths that other users may access, without links to files of the broker."""
     return [
         f"{path.relative_to(directory)} {mode(path):04o}"
         for path in (directory, *directory.rglob("*"))

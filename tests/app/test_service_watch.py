@@ -109,7 +109,7 @@ async def probing(watch: ServiceWatch, probe: Callable[[], Awaitable[object]]) -
 
 
 class Probe:
-    """Counts its calls and notes their outcome, as the store's wrapper does."""
+    """Probe that counts its calls and records their outcome, as the wrapper of the store does."""
 
     def __init__(self, reachability: Reachability) -> None:
         self.calls = 0

@@ -33,7 +33,7 @@ def self_test(store: ObjectStore, clock: FakeClock) -> StoreSelfTest:
 
 
 async def outcomes(store: MemoryObjectStore, clock: FakeClock) -> dict[str, str]:
-    """Run the test beside somebody else's object, and see that only that is left."""
+    """Run the self test beside an object of another owner, and check that only that object is left."""
     await MemoryObjectStore.put(store, "tier/cluster/other", b"somebody else's")
     checklist = Checklist()
     await self_test(store, clock).run(checklist)

@@ -19,7 +19,7 @@ Step = BaseException | float | None | Callable[[], Awaitable[float | None]]
 
 
 class ScriptedTask:
-    """Does in each pass what its script says: raises, returns a delay, or awaits; idle when the script is over."""
+    """Task that in each pass raises, returns a delay, or awaits, as scripted; idle after its script."""
 
     def __init__(self, name: str, *script: Step) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class ScriptedTask:
 
 
 class Steady(FakeClock):
-    """Time that stands still while somebody sleeps, until the test moves it."""
+    """Clock that stands still while a task sleeps, until the test moves the time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ def test_no_segment_expires_before_the_brokers_have_answered() -> None:
         policy = resolve_policy(settings, None, has_broker=True)
 
         assert (policy.expires_ms, policy.expires_bytes) == (-1, -1)
-        assert policy.cleanup_policy == frozenset(), "whether it is compacted is not known either"
+        assert policy.cleanup_policy == frozenset(), "the cleanup policy is not known either"
     assert resolve_policy(FROM_BROKER, None, has_broker=True).effective_local_retention_ms == -1
 
 

@@ -19,7 +19,7 @@ def outcomes(tierd: Installation, *, exit_code: int = 0) -> dict[str, str]:
 
 
 def stored(tierd: Installation) -> list[Path]:
-    """Every file of the tier, apart from the lock that stays empty."""
+    """Return every file of the tier, without the empty lock file."""
     return sorted(path for path in tierd.store_dir.rglob("*") if path.is_file() and path.name != "replace.lock")
 
 

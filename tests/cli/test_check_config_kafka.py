@@ -70,7 +70,7 @@ def test_steps_of_a_real_broker_name_version_cluster_controller_and_own_node(
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[SecureKafka]:
-    """A broker with a listener for every security protocol."""
+    """Start a broker with a listener for every security protocol."""
     described = secure_kafka(tmp_path_factory.mktemp("secure"), kafka_jars("4.3.1"))
     with described.broker:
         described.broker.create_topic("orders")
@@ -80,7 +80,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str]
 
 @pytest.mark.service("kafka")
 class TestSecurity:
-    """The outcome of TLS and login."""
+    """Outcomes of TLS and login."""
 
     @pytest.mark.parametrize(
         ("listener", "settings", "security"),

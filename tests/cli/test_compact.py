@@ -21,7 +21,7 @@ Compact = Callable[..., CommandResult]
 
 @pytest.fixture
 def spark(tmp_path: Path) -> Path:
-    """Where the command is that stands for spark-submit."""
+    """Return the folder of the command that replaces spark-submit."""
     return tmp_path / "spark"
 
 
@@ -122,7 +122,7 @@ def test_segments_that_a_run_does_not_rewrite_are_audited(copied: Installation, 
     ended = compact("--once", "orders-0")
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.splitlines()[1].startswith("audited: 1 segments, ")
-    assert compact("--once", "audit-0", "--json").json()["outcome"] == "nothing_due", "of that one there is no segment"
+    assert compact("--once", "audit-0", "--json").json()["outcome"] == "nothing_due", "that partition has no segment"
     _, report, _ = copied.tierd("compact", "--history", "--json").json()
     assert (report["outcome"], report["partitions"], report["audited_segments"]) == ("succeeded", 0, 1)
     assert (report["damaged_segments"], report["groups_unchanged"]) == (0, 0)

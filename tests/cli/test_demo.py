@@ -84,7 +84,7 @@ def test_second_writer_continues_at_the_last_whole_batch_after_a_torn_write(log_
     active = max(orders.glob("*.log"))
     with active.open("ab") as file:
         file.write(active.read_bytes()[:50])  # the first half of a batch
-    (log_dir / ".kafka_cleanshutdown").unlink()  # a writer that was killed leaves none
+    (log_dir / ".kafka_cleanshutdown").unlink()  # a killed writer leaves no clean stop
     with opened(log_dir) as writer:
         writer.recover(START_MS)
         writer.tick(START_MS)
@@ -110,7 +110,7 @@ def test_writer_of_the_demo_ends_with_its_standard_input(log_dir: Path) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"
-        process.send_signal(signal.SIGINT)  # Ctrl-C reaches it too, and is not for it
+        process.send_signal(signal.SIGINT)  # Ctrl-C reaches the writer too, and must not end it
         wait_until(lambda: high_watermarks(log_dir) != before, what="growth", deadline_s=60)
         process.stdin.close()
         assert process.wait(60) == 0

@@ -82,7 +82,7 @@ def test_keys_are_given_as_text_base64_or_file_and_shown_as_digests(copied: Inst
     ((_, request_id, partition),) = [(each["keys"], each["request_id"], each["partition"]) for each in listed(copied)]
     assert (request_id, partition) == (request["request_id"], "orders-0")
     ended = copied.tierd("erase", "status", request_id)
-    assert ended.exit_code == 1, "it is not done"
+    assert ended.exit_code == 1, "the request is not done"
     assert "reason: ticket 17" in ended.stdout
     assert "not covered:" in ended.stdout
     assert "orders-0" in copied.tierd("erase", "list").stdout

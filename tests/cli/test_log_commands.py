@@ -42,7 +42,7 @@ def lines(count: int, *, start: int = 0, epoch: int = 0) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def forked(warm: WarmTierd) -> Iterator[None]:
-    """Commands are forked from a process that has imported tierd, which each would take a second for."""
+    """Fork commands from a process that has imported tierd: an import takes a second."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys.modules[__name__], "run_tierd", warm.run)
         yield
@@ -50,7 +50,7 @@ def forked(warm: WarmTierd) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log dir with ``orders-0``: 120 records in batches of ten and segments of about 40; to be copied."""
+    """Make a log dir with ``orders-0``: 120 records in batches of ten and segments of about 40; tests copy it."""
     log_dir = tmp_path_factory.mktemp("filled") / "data"
     append(log_dir / "orders-0", lines(COUNT), "--create", "--batch-records", "10", "--set", "segment.bytes=1400")
     return log_dir
@@ -58,13 +58,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def orders(filled: Path, tmp_path: Path) -> Path:
-    """The partition directory of ``filled``, one's own."""
+    """Return the partition directory of a copy of ``filled``."""
     return Path(shutil.copytree(filled, tmp_path / "data")) / "orders-0"
 
 
 @pytest.fixture
 def crash(golden: Path, tmp_path: Path) -> Path:
-    """A log dir after kill -9, with every damage that the golden data knows."""
+    """Return a log dir after kill -9, with every damage of the golden data."""
     return Path(shutil.copytree(golden / CRASHES[0].logdirs[0], tmp_path / "crash"))
 
 
@@ -82,7 +82,7 @@ def read(directory: Path, *options: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def in_use(log_dir: Path) -> Iterator[None]:
-    """As a broker has it: with a POSIX lock on the whole of ``.lock``."""
+    """Lock the log dir as a broker does: with a POSIX lock on the whole of ``.lock``."""
     fd = os.open(log_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX)
@@ -158,7 +158,7 @@ def test_a_record_above_the_limit_is_refused(orders: Path) -> None:
 async def test_ctrl_c_ends_an_append_with_a_summary(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "stream-0"
     command = [str(TIERD), "log", "append", str(directory), "--create", "--batch-records", "10", "--json"]
-    process = subprocess.Popen(  # noqa: ASYNC220 - it is started at once, and waited for in the loop
+    process = subprocess.Popen(  # noqa: ASYNC220 - starts at once; the loop waits for it
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdin is not None
@@ -327,7 +327,7 @@ def test_recover_reports_no_data_as_an_answer(tmp_path: Path) -> None:
     assert answer["partitions"] == []
 
 
-# What they share
+# common to all verbs
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def without_event(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def another(copied: Installation, log_dir: LogDirWriter, tmp_path: Path, warm: WarmTierd) -> Installation:
-    """The same log dirs and bucket with a metadata store of its own, still empty."""
+    """Return an installation over the same log dirs and bucket with an empty metadata store of its own."""
     return WarmInstallation(tmp_path / "another", [log_dir.path], remote=copied.settings["remote"], warm=warm)
 
 
@@ -92,7 +92,7 @@ def test_rebuild_keeps_reports_of_erasures_and_names_requests_whose_keys_are_los
     lost = json.loads(copied.tierd("erase", "status", waiting, "--json").stdout)
     assert "file the request again" in lost["problem"]
     ended = copied.tierd("rebuild-metadata", "--json")
-    assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "it is done"
+    assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "the request is done"
     assert copied.tierd("verify", "--deep").exit_code == 0, "reports are no foreign objects"
 
 

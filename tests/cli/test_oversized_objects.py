@@ -18,7 +18,7 @@ HUGE_BYTES = 600 * MIB
 
 
 def objects(copied: Installation, suffix: str) -> list[Path]:
-    """Files of the store, in the order of their segments."""
+    """Return files of the store, in the order of their segments."""
     ids = [segment["segment_id"] for segment in copied.segments("orders-0")]
     found = [path for path in copied.store_dir.rglob(f"*{suffix}") if path.is_file()]
     return sorted(found, key=lambda path: next(n for n, each in enumerate(ids) if each in path.name))

@@ -62,7 +62,7 @@ def test_cat_reads_both_tiers_as_one_log(copied: Installation, log_dir: LogDirWr
 
 
 def roll_and_lose_all_that_rolled(log_dir: LogDirWriter, *, hold_dir: Path | None = None) -> None:
-    """Roll the active segment; the broker deletes it uncopied, from under a hold or not."""
+    """Roll the active segment; let the broker delete it before its copy, with or without a hold."""
     orders = log_dir.partitions[TopicPartition("orders", 0)]
     orders.roll()
     orders.append([b"after"])
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_cat_without_a_traceback(tierd: Installation, log_dir: LogDi
         [TIERD, "cat", "many-0", "--config", str(tierd.config_file)], stdout=writer, stderr=subprocess.PIPE
     )
     os.close(writer)
-    os.read(reader, 1)  # it has begun to print, and then waits for its reader
+    os.read(reader, 1)  # the command has begun to print, and waits for its reader
     process.send_signal(signal.SIGINT)
     with os.fdopen(reader, "rb") as output:
         while output.read(1 << 16):

@@ -24,7 +24,7 @@ def read_offsets(tierd: Installation) -> list[int]:
 
 @pytest.fixture
 def expired(copied: Installation, log_dir: LogDirWriter) -> Installation:
-    """All three segments are in their grace, and the broker has deleted its own."""
+    """Return the installation with all three segments in their grace, and deleted by the broker."""
     copied.configure(OLD)
     ended = copied.tierd("expire", "--once")
     assert ended.exit_code == 0, ended.output

@@ -19,7 +19,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of the path with the example package in it."""
+    """Return a folder of the import path with the example package."""
     install(EXAMPLE_BACKEND, tmp_path / "site")
     monkeypatch.syspath_prepend(tmp_path / "site")
     return tmp_path / "site"
@@ -27,7 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def module(site: Path, request: pytest.FixtureRequest) -> Write:
-    """Write a module with the given text; return its name, which no other test has."""
+    """Write a module with the given text; return its unique name."""
     name = "plugin_" + "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
 
     def write(text: str) -> str:

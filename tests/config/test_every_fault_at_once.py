@@ -49,7 +49,7 @@ EXCLUDE_EACH_OTHER = [{"store", "ring"}, {"login", "left to brokers"}]
 
 
 def mutated(names: frozenset[str]) -> dict[str, object]:
-    """The smallest file with these mutations."""
+    """Return the smallest configuration with these mutations."""
     tree: dict[str, object] = {
         "log_dirs": [{"path": "/var/lib/kafka/data"}],
         "remote": {"backend": "filesystem", "filesystem": {"path": "/mnt/tier"}},
@@ -120,7 +120,7 @@ def written_at(location: Location) -> bool:
 
 READ_ONLY_PATHS = {
     "cost.price_file",
-    "log_dirs.path",  # owned by the broker, or by tierd: see ``owner``
+    "log_dirs.path",  # ``owner`` decides: paths of the broker or of tierd
     "pipeline.java_home",
     "leadership.kafka.ca_file",
     "leadership.kafka.cert_file",
@@ -153,7 +153,7 @@ def test_every_path_that_tierd_writes_is_refused_in_a_log_dir(tmp_path: Path, lo
 
 
 class Prices(Settings):
-    """A side file with a rule between its keys."""
+    """Side file with a rule between its keys."""
 
     low: WholeNumber = 0
     high: WholeNumber = 0
@@ -180,7 +180,7 @@ def test_rules_of_a_side_file_are_checked_beside_a_wrong_value(
 
 
 class TestListEntries:
-    """One fault for a bad entry, with what to write."""
+    """Faults of list entries: one fault for a bad entry, with a valid form."""
 
     @pytest.mark.parametrize("entry", ["/a/b", "3", "[/x]", "null"])
     def test_entry_that_is_no_section_is_one_fault_with_the_entry_to_write(self, tmp_path: Path, entry: str) -> None:
@@ -254,7 +254,7 @@ NEEDLE = "hunter2hunter2"
 
 
 class TestSecrets:
-    """Secrets: no fault repeats a value in the place of a secret, in any shape."""
+    """Values in the place of a secret, in any shape: no fault repeats them."""
 
     @pytest.mark.parametrize(
         "written",
@@ -306,7 +306,7 @@ class TestSecrets:
 
 
 def keyed(location: Location) -> Location:
-    """The location as the file of ``file_with`` has it: keys of a ring are in a list."""
+    """Return the location as the file of ``file_with`` has it: keys of a ring are in a list."""
     return (*location[:-1], 0, location[-1]) if location[:-1] == ("remote", "encryption", "keys") else location
 
 

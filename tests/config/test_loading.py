@@ -336,7 +336,7 @@ def test_any_shape_of_file_loads_or_has_placed_faults(tmp_path: Path, tree: dict
     path = tmp_path / "tierd.yaml"
     path.write_text(json.dumps(tree))
 
-    with pytest.raises(ConfigError) as caught:  # none of these trees names everything that is needed
+    with pytest.raises(ConfigError) as caught:  # none of these trees has all required keys
         load_config(path, {})
 
     assert all(fault.line == 1 or "missing" in fault.message for fault in caught.value.faults)

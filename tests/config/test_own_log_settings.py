@@ -1,4 +1,4 @@
-"""The section topics.*.log: Kafka's names, merged over the overrides that match."""
+"""Section topics.*.log: names of Kafka, merged over the overrides that match."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sessions of Spark that are left open are faults of the file, each at its place."""
+"""Sessions of Spark that are open to others: faults of the file, each at its place."""
 
 from pathlib import Path
 

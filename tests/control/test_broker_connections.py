@@ -22,7 +22,7 @@ def to(*servers: str, request_timeout_s: float = 5.0) -> BrokerConnections:
 
 @contextlib.asynccontextmanager
 async def cluster(count: int) -> AsyncIterator[list[ScriptedBroker]]:
-    """Brokers that name one another."""
+    """Run brokers that name one another."""
     brokers = [ScriptedBroker(node_id=node) for node in range(1, count + 1)]
     async with contextlib.AsyncExitStack() as stack:
         for broker in brokers:

@@ -20,7 +20,7 @@ ORDERS = TopicIdPartition(TOPIC, "orders", 0)
 
 
 class Told:
-    """What a source has said, collected as the one consumer of ``changes``."""
+    """Events of a source, collected as the one consumer of ``changes``."""
 
     def __init__(self, source: KafkaLeadership) -> None:
         self.source = source

@@ -29,7 +29,7 @@ async def connected(address: str, *, request_timeout_s: float = 5.0) -> KafkaCon
 
 @contextlib.asynccontextmanager
 async def saying(answer: bytes) -> AsyncIterator[str]:
-    """Something that is no broker: answers the first bytes with ``answer`` and hangs up."""
+    """Run a server that is no broker: it answers the first bytes with ``answer`` and hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)

@@ -1,4 +1,4 @@
-"""Requests as bytes and answers from bytes; a damaged answer is an error and never the end of the process."""
+"""Requests as bytes and answers from bytes; a damaged answer is an error and does not end the process."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -99,7 +99,7 @@ def test_api_versions_are_read_beside_unknown_features() -> None:
     assert api_versions(version="1").answer(content) == {3: (0, 13)}
 
 
-TAGS = b"\x02" + b"\x07\x03new" + b"\xf0\x01\x00"  # of a Kafka to come: 7 with three bytes, 240 with none
+TAGS = b"\x02" + b"\x07\x03new" + b"\xf0\x01\x00"  # of a later Kafka: tag 7 with three bytes, tag 240 with none
 
 
 def test_tagged_fields_of_a_later_kafka_are_skipped() -> None:

@@ -21,4 +21,4 @@ def test_every_public_name_can_be_imported(name: str) -> None:
 
 def test_unknown_name_of_the_room_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Leaders"):
-        tierd.control.Leaders  # noqa: B018 - that it is not there is the test
+        tierd.control.Leaders  # noqa: B018 - the missing name is the test

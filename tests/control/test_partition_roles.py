@@ -120,7 +120,7 @@ class TestLeaders:
         assert roles.counts().leaders == 1
 
 
-class TestWhatIsAsked:
+class TestRequestedTopics:
     def test_new_replica_and_unannounced_epoch_are_due_for_a_request_at_once(self) -> None:
         roles = PartitionRoles(US)
         assert roles.observe(ORDERS, 3)
@@ -211,13 +211,13 @@ class TestDeletion:
         assert roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=1) == [Leadership(ORDERS_1, 0, Role.DELETED)]
 
 
-# A history: epoch is the index, the value its leader, -1 for an epoch without one.
+# A history: the index is the epoch, the value its leader, -1 for an epoch without a leader.
 HISTORIES = st.lists(st.sampled_from([US, OTHER, 3, -1]), min_size=1, max_size=12)
 
 
 @given(history=HISTORIES, data=st.data())
 def test_answers_of_lagging_brokers_lower_no_epoch_and_converge(history: list[int], data: st.DataObject) -> None:
-    views = st.integers(-1, len(history) - 1)  # how much of the history the asked broker knows; -1: not the topic
+    views = st.integers(-1, len(history) - 1)  # last epoch known to the asked broker; -1: unknown topic
     roles = observing()
     events: list[Leadership] = []
     for now_s, (view, seen) in enumerate(data.draw(st.lists(st.tuples(views, st.none() | views), max_size=30))):
@@ -228,7 +228,7 @@ def test_answers_of_lagging_brokers_lower_no_epoch_and_converge(history: list[in
     events += roles.apply([led(history[last], last)], 1000)
 
     epochs = [event.leader_epoch for event in events]
-    assert epochs == sorted(set(epochs)), "every epoch is told once, and none after a later one"
+    assert epochs == sorted(set(epochs)), "every epoch is reported once, and none after a later one"
     assert all((event.role is Role.LEADER) == (history[event.leader_epoch] == US) for event in events)
     if history[last] != -1:
         assert epochs[-1] == last, "the newest answer decides"

@@ -24,13 +24,13 @@ DEADLINE_S = 30.0
 
 @pytest.fixture(scope="module")
 def trio(shared_kafka: MakeCluster) -> KafkaCluster:
-    """Three nodes of the newest Kafka."""
+    """Start three nodes of the newest Kafka."""
     return shared_kafka(nodes=3, version="4.3.1")
 
 
 @pytest.fixture
 def topic(trio: KafkaCluster) -> str:
-    """A fresh topic; its partitions are led by nodes 1, 2 and 3."""
+    """Create a fresh topic; its partitions are led by nodes 1, 2 and 3."""
     name = f"orders-{uuid4().hex[:8]}"
     trio.create_topic(name, replicas=[[1, 2, 3], [2, 1, 3], [3, 1, 2]])
     return name
@@ -48,7 +48,7 @@ def source(*servers: str, node_id: int = 1, request_timeout_s: float = 1.0) -> K
 
 @pytest.fixture
 async def told(trio: KafkaCluster) -> AsyncIterator[Told]:
-    """What the cluster tells node 1."""
+    """Collect the events of the cluster for node 1."""
     async with listening_to(source(*trio.bootstrap.split(","))) as collected:
         yield collected
 
@@ -59,7 +59,7 @@ def partitions(trio: KafkaCluster, topic: str, count: int = 3) -> list[TopicIdPa
 
 
 async def role(told: Told, partition: TopicIdPartition, expected: Role) -> Leadership:
-    """The last word on ``partition``, once it is ``expected``."""
+    """Return the latest event of ``partition``, once its role is ``expected``."""
 
     def last() -> Leadership | None:
         return next((event for event in reversed(told.events) if event.partition == partition), None)

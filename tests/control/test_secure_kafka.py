@@ -25,7 +25,7 @@ LOGIN = {"sasl_username": USER, "sasl_password": PASSWORD}
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[SecureKafka]:
-    """A broker that trusts nobody without proof, with one topic that ``USER`` may see and one that it may not."""
+    """Start a broker that requires proof of identity, with a topic that ``USER`` may see and one that it may not."""
     secured = secure_kafka(tmp_path_factory.mktemp("secure"), kafka_jars("3.9.2"))
     with secured.broker:
         secured.broker.create_topic("orders", partitions=2)
@@ -34,7 +34,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], 
         yield secured
 
 
-async def connected(kafka: SecureKafka, listener: str, *, host: str = "127.0.0.1", **settings: Any) -> KafkaConnection:  # noqa: ANN401 - settings, as pydantic takes them
+async def connected(kafka: SecureKafka, listener: str, *, host: str = "127.0.0.1", **settings: Any) -> KafkaConnection:  # noqa: ANN401 - any type that pydantic accepts
     broker: KafkaBroker = kafka.broker
     address = broker.listeners.get(listener, broker.bootstrap)
     port = int(address.rpartition(":")[2])
@@ -44,7 +44,7 @@ async def connected(kafka: SecureKafka, listener: str, *, host: str = "127.0.0.1
 
 
 async def described(kafka: SecureKafka, connection: KafkaConnection) -> ClusterMetadata:
-    """Ask about both topics, and end."""
+    """Ask about both topics, and close the connection."""
     try:
         return await connection.call(metadata([kafka.broker.topic_id("orders"), kafka.broker.topic_id("secret")]))
     finally:
@@ -58,7 +58,7 @@ async def test_every_kind_of_login_works_within_its_rights(kafka: SecureKafka, m
     orders, secret = (await described(kafka, connection)).topics
 
     assert (orders.knowledge, len(orders.partitions)) == (TopicKnowledge.KNOWN, 2)
-    assert secret.knowledge is TopicKnowledge.DENIED, "and never UNKNOWN, which would read as deleted"
+    assert secret.knowledge is TopicKnowledge.DENIED, "and not UNKNOWN, which would count as deleted"
 
 
 async def test_settings_need_the_right_to_describe_them(kafka: SecureKafka) -> None:
@@ -82,7 +82,7 @@ async def test_login_over_tls_ends_at_the_time_set_by_the_broker(kafka: SecureKa
         kafka, "TLSLOGIN", security_protocol="sasl_ssl", ca_file=kafka.authority.ca_file, **LOGIN
     )
     assert connection.is_open
-    assert connection._login_ends_s != float("inf"), "connections.max.reauth.ms is heard"
+    assert connection._login_ends_s != float("inf"), "connections.max.reauth.ms is obeyed"
     await described(kafka, connection)
 
 

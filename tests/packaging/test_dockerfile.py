@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def stages() -> list[str]:
-    """The instructions of each stage, comments left out."""
+    """Return the instructions of each stage, without comments."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     return re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
 
 
 @pytest.fixture(scope="module")
 def extras() -> dict[str, set[str]]:
-    """What each extra asks for."""
+    """Return the requirements of each extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return {name: set(wanted) for name, wanted in project["optional-dependencies"].items()}
 

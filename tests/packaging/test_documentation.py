@@ -16,13 +16,13 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 
 
 def kinds() -> list[type[TierError]]:
-    """Every error that the project raises on purpose."""
+    """Return every error class that the project raises on purpose."""
     classes = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TierError)]
     return [kind for kind in classes if kind is not TierError]
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link into ``page`` may name after ``#``, by GitHub's rule."""
+    """Return the valid anchors of links into ``page``, by the rule of GitHub."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -26,7 +26,7 @@ def options(verb: Verb) -> frozenset[str]:
 
 
 def commands(page: Path) -> list[tuple[Verb, list[str]]]:
-    """Verbs with the options behind them, up to the end of the code or of a shell's command."""
+    """Yield verbs with their options, up to the end of the code or of a shell command."""
     found = []
     for words, rest in _COMMAND.findall(page.read_text()):
         named = words.split()

@@ -1,4 +1,4 @@
-"""The hashes of a production install: complete, of the pinned versions, and without an index."""
+"""Hashes of a production install: complete, of the pinned versions, and without an index."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires
@@ -18,7 +18,7 @@ def locked(stem: str) -> dict[str, str]:
 
 
 def needed(extras: tuple[str, ...]) -> set[str]:
-    """Every package that tierd with these extras needs here, by the metadata of what is installed."""
+    """Return every package that tierd with these extras needs here, by the metadata of installed packages."""
     found: set[str] = set()
     waiting = [Requirement(f"tierd[{','.join(extras)}]" if extras else "tierd")]
     seen: set[str] = set()

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def paths() -> list[Path]:
-    """What ``make quick`` hands to pytest."""
+    """Return the paths that ``make quick`` passes to pytest."""
     planned = subprocess.run(["make", "-n", "quick"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     line = next(line for line in reversed(planned.stdout.splitlines()) if "pytest" in line)
     assert '-m "not service"' in line

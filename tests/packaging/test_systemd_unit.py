@@ -16,7 +16,7 @@ MAX_EXPOSURE = 3.0
 
 
 def settings_of(wanted: str, file: Path = UNIT) -> dict[str, list[str]]:
-    """Every setting of a section; systemd lets a key come more than once."""
+    """Return every setting of a section; systemd accepts a key several times."""
     section, settings = "", dict[str, list[str]]()
     for line in file.read_text().splitlines():
         if line.startswith("["):
@@ -29,7 +29,7 @@ def settings_of(wanted: str, file: Path = UNIT) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def service() -> dict[str, list[str]]:
-    """The section that says how tierd runs."""
+    """Return the section Service of the unit."""
     return settings_of("Service")
 
 
@@ -103,7 +103,7 @@ def test_unit_explains_both_set_ups_of_holds() -> None:
 
 
 def test_sandbox_of_the_unit_has_a_low_exposure(service: dict[str, list[str]]) -> None:
-    """systemd's own score where systemd is installed; the settings that it rests on everywhere."""
+    """The score is that of systemd where systemd is installed; the settings behind it are checked everywhere."""
     for key in ("PrivateTmp", "PrivateDevices", "PrivateUsers", "ProtectKernelTunables", "MemoryDenyWriteExecute"):
         assert service[key] == ["yes"]
     assert service["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
@@ -123,7 +123,7 @@ def exposure_of(unit: Path) -> float:
     return float(score[1])
 
 
-class TestTheDropInForSpark:
+class TestSparkDropIn:
     """Drop-in with the permissions that Java needs; without Spark the unit has none of them."""
 
     def test_drop_in_allows_only_the_permissions_that_java_needs(self) -> None:

@@ -17,7 +17,7 @@ DEADLINE_S = 120.0
 
 
 def asked(lab: CompactionLab) -> "subprocess.Popen[str]":
-    """``tierd compact --once``, under way."""
+    """Start ``tierd compact --once``."""
     command = [str(TIERD), "compact", "--once", "--config", str(lab.tierd.config_file)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -86,10 +86,10 @@ def test_next_run_succeeds_and_leaves_no_traces_after_a_killed_driver_or_daemon(
 
 
 def wait_for_driver(daemon: Daemon) -> int:
-    """Return the driver's pid when there is one."""
+    """Return the pid of the driver when it runs."""
     daemon.wait_until(lambda: driver(daemon.pid), what="a driver", deadline_s=DEADLINE_S)
     found = driver(daemon.pid)
-    assert found is not None, "it has only just begun"
+    assert found is not None, "the driver has just begun"
     return found.pid
 
 

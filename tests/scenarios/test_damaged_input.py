@@ -20,18 +20,18 @@ Repair = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """Two partitions of three rolled segments each; the first one is about to be hurt."""
+    """Two partitions of three rolled segments each; a test damages the first one."""
 
     path: Path
 
     @property
     def second_segment(self) -> Path:
-        """A rolled segment with one before and one behind it."""
+        """Return the rolled segment between two others."""
         return self.path / HURT / f"{SEGMENT_RECORDS:020d}.log"
 
     @property
     def rolled_through(self) -> int:
-        """Last offset of the newest rolled segment."""
+        """Return the last offset of the newest rolled segment."""
         return 3 * SEGMENT_RECORDS - 1
 
 
@@ -185,7 +185,7 @@ def test_directory_that_is_no_partition_is_ignored(log_dir: LogDir, make_install
 
 def test_segment_that_vanished_without_a_hold_is_skipped(log_dir: LogDir, make_installation: MakeInstallation) -> None:
     for file in (log_dir.path / HURT).glob("00000000000000000000.*"):
-        file.unlink()  # retention won before tierd was ever started
+        file.unlink()  # retention deleted the segment before the first start of tierd
     tierd = make_installation([log_dir.path])
 
     ended = tierd.ask("copy", "--once")

@@ -1,7 +1,7 @@
-"""The failure matrix (remote-tiering 7.9) and what readers are told (14.6), over real stores with faults in between.
+"""Failure matrix (remote-tiering 7.9) and errors of readers (14.6), over real stores with scripted faults.
 
-Two partitions, one of which is hurt: nothing is lost, nothing is served wrong, the other partition goes on, and what
-was hurt recovers by itself once the cause is gone. ``verify`` has the last word.
+One of two partitions is hurt: no record is lost, no wrong byte is served, the other partition continues, and the hurt
+one recovers by itself once the cause is gone. ``verify`` checks the result.
 
 Elsewhere: latency, resets, black holes, lost replies, refusals and wrong credentials of a real S3 server in
 ``test_store_faults``; full disks in ``test_full_disk`` and ``remote/cache``; damaged caches in ``remote/cache`` and
@@ -65,7 +65,7 @@ DAY_S = 86_400.0
 
 
 class FaultyRows(KeyValueStore):
-    """A metadata store that fails for some batches, in one of the ways a real one does."""
+    """Metadata store that fails for some batches, in one of the ways of a real one."""
 
     def __init__(self, inner: KeyValueStore) -> None:
         self._inner = inner
@@ -105,7 +105,7 @@ class FaultyRows(KeyValueStore):
 
 
 class FaultyObjects(ForwardingObjectStore):
-    """An object store that fails for some calls: ``fault`` raises for those."""
+    """Object store that fails for some calls: ``fault`` raises for those."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -153,7 +153,7 @@ class World:
         return partition_of(self.paths[name])
 
     def is_hurt(self, text: str) -> bool:
-        """Whether a key, of either store, is of the hurt partition."""
+        """Return True if a key, of either store, belongs to the hurt partition."""
         return "/hurt-" in text or KEYS.partition_prefix(self.partition(HURT)) in text
 
     async def states(self, name: str = HURT) -> list[RemoteLogSegmentState]:
@@ -161,7 +161,7 @@ class World:
         return [row.state for row in sorted(view.list(), key=lambda row: (row.start_offset, row.event_timestamp_ms))]
 
     async def key(self, suffix: str) -> str:
-        """The object of the hurt partition's first segment."""
+        """Return the key of an object of the first segment of the hurt partition."""
         return next(
             i.key for i in await self.objects.list_objects("") if self.is_hurt(i.key) and i.key.endswith(suffix)
         )
@@ -193,13 +193,13 @@ class World:
         return [record.offset for record in await session.read_all(self.paths[name])]
 
     def lose_local(self) -> None:
-        """Retention has deleted what was copied."""
+        """Delete copied local segments, as retention does."""
         for path in self.paths.values():
             for base_offset in (0, 8):
                 delete_segment(path, base_offset)
 
     async def assert_recovers(self, session: Session) -> None:
-        """Without the fault the daemon's next passes bring everything into the tier, and leave nothing else there."""
+        """Check that the next passes without the fault copy all segments, and leave no other object."""
         self.rows.faults, self.rows.reads_fail = (lambda _: None), False
         self.objects.fault = lambda operation, key: None
         for _ in range(3):
@@ -225,9 +225,9 @@ def _written(batch: Batch) -> list[str]:
 
 
 def writes(batch: Batch, state: RemoteLogSegmentState) -> bool:
-    """Whether the batch takes a segment into that state."""
+    """Return True if the batch moves a segment into that state."""
     segments = [write for write in batch.writes if isinstance(write, Put) and "/seg/" in write.key]
-    # Behind a byte that says the version of the format, a value is JSON.
+    # A value is JSON behind a byte with the version of the format.
     return any(json.loads(write.value[1:])["state"] == state.value for write in segments)
 
 
@@ -236,7 +236,7 @@ def writes(batch: Batch, state: RemoteLogSegmentState) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the matrix: the step that fails, how, what is left in between, and what the pass ends with."""
+    """Row of the matrix: the failing step, the fault, the state in between, and the end of the pass."""
 
     step: RemoteLogSegmentState
     fault: Fault
@@ -325,7 +325,7 @@ async def test_failed_metadata_write_of_a_deletion_is_recovered(
     world.rows.faults = lambda _: None
     assert await world.states(SOUND) == []
     if step is DELETING and fault is not Fault.LOSE_ANSWER:
-        assert await world.states() == [FINISHED, FINISHED]  # nothing is deleted before the row says so
+        assert await world.states() == [FINISHED, FINISHED]  # no object is deleted before the row is updated
         assert len([key for key in await keys_of(world) if key.endswith(".log")]) == 2
     await assert_expires(world, session)
 
@@ -402,7 +402,7 @@ async def test_half_written_object_is_not_taken_for_a_whole_one(world: World) ->
     async def put(key: str, body: Body) -> None:
         if world.is_hurt(key) and key.endswith(".log") and not pending:
             pending.append(key)
-            await half(key)  # somebody else's, or a store that shows what it was still writing
+            await half(key)  # of another writer, or of a store that shows unfinished writes
         await original(key, body)
 
     world.objects.put = put  # type: ignore[method-assign]  # the fault of this test alone
@@ -482,7 +482,7 @@ async def test_readers_get_the_error_class_of_the_cause_and_no_wrong_bytes(
     world.lose_local()
     sound = await world.records(session, SOUND)
     await hurt(world)  # type: ignore[misc]  # one of the functions above
-    fresh = world.session()  # a process that remembers nothing
+    fresh = world.session()  # a process without cached state
     for name in world.paths:
         await fresh.metadata.become_leader(world.partition(name), 0)
     with pytest.raises(error) as caught:

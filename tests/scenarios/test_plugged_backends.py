@@ -1,4 +1,4 @@
-"""A daemon whose metadata and objects lie in the stores of another package, which is installed as pip installs one."""
+"""Daemon whose metadata and objects are in the stores of another package, installed as pip installs one."""
 
 import os
 import pickle

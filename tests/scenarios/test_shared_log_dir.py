@@ -28,14 +28,14 @@ pytestmark = pytest.mark.service("kafka")
 VERSIONS = ("3.9.2", "4.3.1")
 SEGMENT_BYTES = 16_384
 NOW_MS = 1_780_000_000_000
-EPOCHS = (0, 1, 2)  # what tierd writes as a leader; the broker that starts afterwards leads with a later one
+EPOCHS = (0, 1, 2)  # epochs of tierd as a leader; the broker that starts afterwards leads with a later one
 COMPLAINTS = ("Recovering unflushed segment", "Corruption found", "Found a corrupted", "Could not find offset index")
 CONFIG = {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "600", "segment.index.bytes": "4096"}
 Records = dict[TopicPartition, list[OracleRecord]]
 
 
 class Topics:
-    """What both write to."""
+    """Topics that both write to."""
 
     BY_CODEC = tuple(f"plain-{codec}" for codec in CODECS)
     MANY = tuple(f"many-{n}" for n in range(10))
@@ -46,7 +46,7 @@ class Topics:
 
 
 class SharedLogDir:
-    """One log dir; ``tierd`` is whoever has it while the broker is down."""
+    """Log dir in turn of a broker and of ``tierd``."""
 
     def __init__(self, broker: KafkaBroker, seed: int) -> None:
         self.broker = broker
@@ -59,7 +59,7 @@ class SharedLogDir:
             self.broker.create_topic(topic, configs=configs, segment_bytes=SEGMENT_BYTES)
 
     def restart_broker(self, times: int) -> None:
-        """Every start is another leader epoch."""
+        """Restart the broker; every start is another leader epoch."""
         for _ in range(times):
             self.broker.stop()
             self.broker.start()
@@ -74,7 +74,7 @@ class SharedLogDir:
         return {TopicPartition(topic, p): list(map(as_known, found)) for (topic, p), found in records.items()}
 
     def complaints(self) -> list[str]:
-        """What the broker said about logs while it loaded them; that of its own metadata it recovers at every start."""
+        """Return the messages of the broker about logs at its start, without those about its own metadata."""
         text = (self.path.parent / "node1" / "server.log").read_text(errors="replace")
         lines = [line for line in text.splitlines() if "__cluster_metadata" not in line]
         return [line for line in lines if any(complaint in line for complaint in COMPLAINTS)]
@@ -91,7 +91,7 @@ def config_of(topic: str) -> LogConfig:
 
 
 def as_known(record: object) -> OracleRecord:
-    """A consumed record; this client says null where an epoch is not known."""
+    """Return a consumed record with null for an unknown epoch, as this client has it."""
     assert isinstance(record, dict)
     return OracleRecord(**record)  # type: ignore[typeddict-item]  # the same keys, checked by the comparison
 
@@ -117,7 +117,7 @@ def new_records(shared: SharedLogDir, count: int) -> list[NewRecord]:
 
 
 def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[int, ...]) -> None:
-    """Every codec, transactions that overlap, several leader epochs, enough for several segments; then retention."""
+    """Write with every codec, overlapping transactions and several leader epochs over several segments; then retain."""
     codecs = dict(zip(Topics.BY_CODEC, Compression, strict=True))
     for epoch in epochs:
         for topic in (*Topics.BY_CODEC, *Topics.MANY, Topics.RETAINED):
@@ -130,7 +130,7 @@ def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[in
 
 
 def write_transactions(shared: SharedLogDir, log: UnifiedLog, epoch: int) -> None:
-    """Three producers at once; one of three transactions is aborted. None is left open."""
+    """Write with three producers at once; one of three transactions is aborted. None is left open."""
     for round_number in range(4):
         for step in range(3):
             for producer_id in (900, 901, 902):

@@ -47,7 +47,7 @@ def test_batch_and_stream_read_the_records_of_a_consumer_and_of_cat(
 
 
 def _go_on(queries: Queries, progress: dict[str, dict[str, int]], streamed: dict[str, list[Any]]) -> Any:  # noqa: ANN401
-    """A streaming query from where the one before stopped, until nothing is new."""
+    """Run a streaming query from the checkpoint of the one before, until no new record is left."""
     reader = queries.stream(startingOffsets="earliest", maxOffsetsPerTrigger="4000")
     try:
         at = progress or reader.initialOffset()
@@ -69,5 +69,5 @@ def _by_partition(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _plain(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Without what a row of the data source has not."""
+    """Return records without the fields that a row of the data source lacks."""
     return [{name: value for name, value in record.items() if name != "leaderEpoch"} for record in records]

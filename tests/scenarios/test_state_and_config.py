@@ -1,4 +1,4 @@
-"""tierd's own files: a damaged metadata store, two daemons on one state dir, mistakes in the configuration."""
+"""Files of tierd itself: a damaged metadata store, two daemons on one state dir, errors in the configuration."""
 
 import signal
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_a_bad_file_on_reload_keeps_the_old_settings(tierd: Installation) -> Non
         assert "tierd.yaml:1" in daemon.log_tail()
         tierd.config_file.write_text(good)
         daemon.send_signal(signal.SIGHUP)
-        daemon.wait_until(lambda: daemon.metrics()["tierd_config_reload_success"] == 1, what="the reload to be taken")
+        daemon.wait_until(lambda: daemon.metrics()["tierd_config_reload_success"] == 1, what="the reload to be applied")
 
 
 def test_sigterm_and_sigint_end_the_daemon_cleanly_and_keep_its_copies(tierd: Installation) -> None:

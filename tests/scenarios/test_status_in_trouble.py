@@ -43,8 +43,8 @@ def events(daemon: Daemon, name: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
-def assert_told_everywhere(tierd: Installation, daemon: Daemon, service: str, headline: str) -> None:
-    """Every surface names the outage once, and the daemon is alive and not ready."""
+def assert_reported_everywhere(tierd: Installation, daemon: Daemon, service: str, headline: str) -> None:
+    """Check that every output names the outage once, and that the daemon is alive and not ready."""
     assert daemon.is_alive()
     assert not daemon.is_ready()
     ready, page, shown = daemon.get("/readyz"), daemon.get("/"), tierd.ask("status")
@@ -61,7 +61,7 @@ def assert_told_everywhere(tierd: Installation, daemon: Daemon, service: str, he
 
 
 def lose_store(daemon: Daemon, log_dir: LogDirWriter, store: SpoilableS3) -> None:
-    """Take the object store away while there is something to copy, and wait for the outage."""
+    """Disable the object store while a segment is due, and wait for the outage."""
     daemon.wait_copied({PARTITION: 7})
     store.path.disable()
     roll(log_dir)
@@ -83,7 +83,7 @@ def test_outage_of_the_object_store_is_in_every_output_until_it_answers(
     tierd = make_installation([log_dir.path], remote=spoilable_s3.remote())
     with tierd.daemon() as daemon:
         lose_store(daemon, log_dir, spoilable_s3)
-        assert_told_everywhere(tierd, daemon, "object_store", "object store unreachable since 20")
+        assert_reported_everywhere(tierd, daemon, "object_store", "object store unreachable since 20")
         spoilable_s3.path.enable()
         assert_over(daemon, "object_store")
         daemon.wait_copied({PARTITION: 11}, deadline_s=RECOVERY_DEADLINE_S)
@@ -124,7 +124,7 @@ def test_outage_of_the_metadata_store_is_in_every_output_until_it_answers(
         path.disable()
         roll(log_dir)
         daemon.wait_until(lambda: "metadata_store" in outages(daemon), what="the outage")
-        assert_told_everywhere(tierd, daemon, "metadata_store", "metadata store unreachable since 20")
+        assert_reported_everywhere(tierd, daemon, "metadata_store", "metadata store unreachable since 20")
         path.enable()
         assert_over(daemon, "metadata_store")
         daemon.wait_copied({PARTITION: 11}, deadline_s=RECOVERY_DEADLINE_S)
@@ -140,7 +140,7 @@ def test_outage_of_kafka_is_in_every_output(log_dir: LogDirWriter, make_installa
     try:
         daemon.wait_until(daemon.is_alive, what="the daemon to listen")
         daemon.wait_until(lambda: "kafka" in outages(daemon), what="the outage")
-        assert_told_everywhere(tierd, daemon, "kafka", "Kafka unreachable since 20")
+        assert_reported_everywhere(tierd, daemon, "kafka", "Kafka unreachable since 20")
         assert "127.0.0.1:1" in outages(daemon)["kafka"]["problem"]
     finally:
         daemon.kill()

@@ -147,8 +147,8 @@ def test_kill_of_the_store_during_large_uploads_is_survived(
         spoilable_s3.path.remove("bandwidth", "upstream")
         end = 2 * 700 * 16 - 1
         daemon.wait_copied({"synthetic-0": end, "synthetic-1": end}, deadline_s=RECOVERY_DEADLINE_S)
-    # The killed store may have begun an upload whose id reached no client; here one surely is there. The sweep after a
-    # start discards it.
+    # The killed store may have begun an upload whose id reached no client; this upload surely exists. The sweep after
+    # a start aborts it.
     key = next(key for key in spoilable_s3.admin.keys(spoilable_s3.bucket) if key.endswith(".log"))
     spoilable_s3.admin.begin_upload(spoilable_s3.bucket, key)
     with tierd.daemon() as daemon:
@@ -191,7 +191,7 @@ def test_second_metadata_store_for_one_prefix_is_refused(
 
 
 def says_what_is_wrong(tierd: Installation, s3: SpoilableS3) -> bool:
-    """Whether the daemon names the store or the bucket where an operator looks: the log, or the status."""
+    """Return True if the log or the status of the daemon names the store or the bucket."""
     said = (tierd.root / "tierd.log").read_text()
     return s3.path.endpoint_url in said or s3.bucket in said
 

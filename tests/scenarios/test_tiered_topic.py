@@ -1,6 +1,6 @@
-"""A real broker with a tierd beside it, through what happens to a tiered topic (remote-tiering 23, end to end).
+"""Real broker with a tierd beside it, and the life of a tiered topic (remote-tiering 23, end to end).
 
-In tierd's form: consumed is ``tierd cat``, local retention is the broker's own, retention of the tier is tierd's.
+In the form of tierd: ``tierd cat`` consumes, the broker applies local retention, and tierd the retention of the tier.
 """
 
 import time
@@ -28,7 +28,7 @@ TWO_BATCHES = 900  # room for two batches of one such record
 
 
 class TieredTopic:
-    """One topic, what was sent to it, and the tier beside it."""
+    """Topic with its sent records, and the tier beside it."""
 
     def __init__(self, cluster: KafkaCluster, tierd: Installation, s3: SpoilableS3, name: str) -> None:
         self.cluster = cluster
@@ -63,7 +63,7 @@ class TieredTopic:
         )
 
     def let_local_go(self, *, but: int, partition: int = 0) -> None:
-        """Lower the broker's retention until its first segment begins at ``but``, the active one."""
+        """Lower retention of the broker until its first segment begins at ``but``, the active one."""
         self.cluster.alter_topic(self.name, {"retention.bytes": "1"})
         wait_until(
             lambda: self.cluster.base_offsets(self.name, partition)[0] == but,
@@ -72,7 +72,7 @@ class TieredTopic:
         )
 
     def read(self, *options: str, partition: int = 0) -> list[int]:
-        """Read what is committed by now, once the broker has said so on disk: no reader of its files goes further."""
+        """Read the committed records, once the broker has checkpointed them: a reader of its files stops there."""
         committed, name = self.cluster.end_offset(self.name, partition), TopicPartition(self.name, partition)
 
         def written() -> int | None:
@@ -93,7 +93,7 @@ class TieredTopic:
         return [key for key in self._s3.admin.keys(self._s3.bucket) if f"/{self.name}-" in key]
 
     def wait_empty(self) -> None:
-        """Wait until no segment is left; where the log starts stays known."""
+        """Wait until no segment is left; the log start stays known."""
 
         def is_empty() -> bool:
             return [key for key in self.objects() if not key.endswith("/log-start.json")] == []
@@ -102,7 +102,7 @@ class TieredTopic:
 
 
 class Beside:
-    """A broker and a daemon that a test may give topics."""
+    """Broker and daemon that a test may give topics."""
 
     def __init__(self, cluster: KafkaCluster, tierd: Installation, daemon: Daemon, s3: SpoilableS3) -> None:
         self.cluster = cluster
@@ -114,14 +114,14 @@ class Beside:
         return TieredTopic(self.cluster, self.tierd, self._s3, name)
 
     def set_topics(self, **defaults: object) -> None:
-        """Change what the tier keeps, in the file, and have the daemon read it."""
+        """Change the topic settings in the file, and have the daemon read it."""
         self.tierd.configure({"topics": {"defaults": defaults}})
         self.daemon.reload()
 
 
 @pytest.fixture(scope="module")
 def broker(shared_kafka: MakeCluster) -> KafkaCluster:
-    """One node with two log dirs."""
+    """Start one node with two log dirs."""
     return shared_kafka(nodes=1, version="4.3.1", log_dir_count=2)
 
 
@@ -143,7 +143,7 @@ def beside(
 
 @pytest.fixture
 def topic(beside: Beside, request: pytest.FixtureRequest) -> TieredTopic:
-    """Named as the test is, so that the tests of a module share a broker and nothing else."""
+    """Return a topic named as the test, so that the tests of a module share only the broker."""
     return beside.topic(request.node.name.removeprefix("test_"))
 
 
@@ -229,7 +229,7 @@ def test_switched_off_copies_continue_when_switched_on(topic: TieredTopic, besid
     assert topic.segments() == [(0, 1), (2, 3)]
     beside.set_topics(copy=True)
     topic.wait_tiered([(0, 1), (2, 3), (4, 5)])
-    # Within a segment: a log start at its base is what the broker's own retention leaves, and the tier keeps that.
+    # The offset is within a segment: a log start at its base would be retention of the broker, which the tier ignores.
     topic.cluster.delete_records(topic.name, 0, 3)
     topic.wait_tiered([(2, 3), (4, 5)])
     beside.tierd.configure({"topics": {"exclude": [topic.name]}})

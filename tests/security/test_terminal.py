@@ -39,7 +39,7 @@ def controls(text: str) -> set[str]:
 
 
 def printed_by_python(path: Path) -> list[str]:
-    """Places of a module that write to a terminal by themselves."""
+    """Return the places of a module that write to a terminal by themselves."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         match node:

@@ -1,4 +1,4 @@
-"""The accept loop of a port when the process has no descriptor left, over real sockets."""
+"""Accept loop of a port when the process has no descriptor left, over real sockets."""
 
 import asyncio
 import resource
@@ -16,7 +16,7 @@ from tierd.serve.connection_gate import Connection, ConnectionGate, ConnectionLi
 
 @contextmanager
 def no_descriptors_left() -> Iterator[None]:
-    """Let every new descriptor be refused: the lowest free number is beyond the limit."""
+    """Make every new descriptor fail: the lowest free number is beyond the limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as probe:
         lowest_free = probe.fileno()

@@ -14,7 +14,7 @@ LIMITS = ConnectionLimits(connections=6, per_peer=3, request_timeout_s=10, answe
 
 
 class Transport:
-    """As much of a transport as a gate uses."""
+    """Transport with only the methods that a gate uses."""
 
     def __init__(self) -> None:
         self.is_aborted = False
@@ -24,7 +24,7 @@ class Transport:
 
 
 class Descriptors:
-    """The state of the process that a gate asks for."""
+    """Descriptor state of the process for a gate."""
 
     def __init__(self) -> None:
         self.are_short = False

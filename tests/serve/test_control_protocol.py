@@ -51,7 +51,7 @@ from tierd.tiering.local.lag import CopyLag
 ORDERS, AUDIT = TopicPartition("orders", 0), TopicPartition("audit", 3)
 ID, ID_TEXT = UUID(int=1), "AAAAAAAAAAAAAAAAAAAAAQ"
 
-# What earlier versions sent and what later ones send: the line of each verb, with every option that it has.
+# Lines of earlier and later versions: the line of each verb, with each of its options.
 LINES: list[tuple[ControlVerb[Any, Any], ControlRequest, dict[str, JsonValue]]] = [
     (STATUS, StatusRequest(), {}),
     (PAUSE, PartitionsRequest(), {}),

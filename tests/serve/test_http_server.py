@@ -48,7 +48,7 @@ def partition(name: str, state: PartitionState = "idle", **changes: object) -> P
 
 @dataclass(slots=True)
 class Scene:
-    """What the daemon behind the server is like."""
+    """State of the daemon behind the server."""
 
     not_ready: list[str] = field(default_factory=list)
     stalled: str | None = None
@@ -250,7 +250,7 @@ async def test_a_slow_client_does_not_hold_up_the_stop() -> None:
 
 @dataclass(slots=True)
 class Attacked:
-    """A server whose clock a test moves, and a way to connect to it."""
+    """Server whose clock a test moves, and connections to it."""
 
     scene: Scene
     gate: ConnectionGate
@@ -258,7 +258,7 @@ class Attacked:
     url: str
 
     async def connect(self, payload: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect and send; the receive buffer is small, so that an answer that is not read waits at the server."""
+        """Connect and send; the receive buffer is small, so that an unread answer waits at the server."""
         channel = socket.socket()
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         channel.setblocking(False)

@@ -138,7 +138,7 @@ def test_values_that_are_no_secrets_are_not_masked() -> None:
 
 
 class FailingStream(io.StringIO):
-    """A stream on a disk that is full, or to a reader that has left."""
+    """Stream on a full disk, or to a reader that has closed."""
 
     failure: OSError | None = None
 

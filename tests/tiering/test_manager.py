@@ -1,4 +1,4 @@
-"""RemoteLogManager over live directories: partitions come, grow, move and go."""
+"""RemoteLogManager over live directories: partitions appear, grow, move and disappear."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ SHAPE = SegmentShape()  # 8 records a segment
 
 
 class World:
-    """One or more log dirs, and tierd running over them."""
+    """One or more log dirs, and a running tierd over them."""
 
     def __init__(self, tmp_path: Path, group: asyncio.TaskGroup, *, log_dirs: int = 1) -> None:
         self.log_dirs = [LogDirWriter(tmp_path / f"kafka{number}") for number in range(log_dirs)]
@@ -84,7 +84,7 @@ class World:
 
 
 def move_into_one_segment(path: Path, log_dir: Path) -> Path:
-    """Move a replica as a broker does: it appends what is left of the records to a new log, which rolls anew."""
+    """Move a replica as a broker does: append the remaining records to a new log with segments of its own."""
     new, logs = log_dir / path.name, sorted(path.glob("*.log"))
     new.mkdir()
     (new / logs[0].name).write_bytes(b"".join(log.read_bytes() for log in logs))
@@ -231,7 +231,7 @@ class TestFollowing:
             nonlocal listings
             listings += 1
             listing = list_log_dir(log_dir, known=known)
-            # The third reconcile's first look comes too early for one log dir, and too late for the other.
+            # The first listing of the third reconcile is too early for one log dir, and too late for the other.
             return replace(listing, partitions=()) if listings in (5, 6) else listing
 
         session = world.passive_session()
@@ -242,7 +242,7 @@ class TestFollowing:
         listings = 4
         await session.copy_once()
         assert listings == 8
-        assert session.hold.statistics().segments == 2, "one of them has no other name any more"
+        assert session.hold.statistics().segments == 2, "one of the segments has no name but that of its hold"
 
     async def test_a_higher_leader_epoch_is_claimed_by_a_new_task(self, world: World) -> None:
         writer = world.add()
@@ -279,7 +279,7 @@ class TestFollowing:
             await world.copied_through(7, "payments-0")
             away.rename(world.log_dir.path)
             world.log_dir.write_checkpoints()
-            world.clock.advance(1000)  # the reconcile finds it again
+            world.clock.advance(1000)  # the reconcile finds the log dir again
             world.supervisor.retry()
             await world.copied_through(15)
 

@@ -43,7 +43,7 @@ class Span:
 
 
 def _spans(*bases: int) -> list[Span]:
-    """Neighbouring segments, the last one active."""
+    """Return neighbouring segments, the last one active."""
     return [*(Span(a, b) for a, b in pairwise(bases)), Span(bases[-1], None)]
 
 
@@ -115,7 +115,7 @@ class TestCandidates:
         chosen = _chosen(bases, copied_through=copied, log_start=log_start, lso=lso)
         rolled = [(a, b - 1) for a, b in pairwise(bases)]
         due = [span for span in rolled if span[1] >= max(copied + 1, log_start)]
-        assert chosen == due[: len(chosen)], "oldest first, without leaving one out"
+        assert chosen == due[: len(chosen)], "oldest first, without a gap"
         assert all(end < lso for _, end in chosen)  # remote-tiering 10.8, I4
         assert all(end >= lso for _, end in due[len(chosen) :][:1]), "and no stable one is left"
 
@@ -311,4 +311,6 @@ class TestCopyDelay:
         assert 0 <= count <= len(ages)
         if due_ms is not None:
             assert due_ms > now_ms
-            assert ripe_segments(ages[count:], delay, now_ms=due_ms).segments > 0, "those before it are copied by then"
+            assert ripe_segments(ages[count:], delay, now_ms=due_ms).segments > 0, (
+                "the segments before are copied by then"
+            )

@@ -24,8 +24,8 @@ from tierd.tiering.local.lag import CopyLag
 SHAPE = SegmentShape()  # 8 records a segment
 
 
-class ToldLeadership:
-    """A source that says what the test says."""
+class ScriptedLeadership:
+    """Leadership source with roles set by the test."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Leadership] = asyncio.Queue()
@@ -47,7 +47,7 @@ class ToldLeadership:
 
 
 class DownRows(MemoryKeyValueStore):
-    """A store that answers no read while it is down."""
+    """Key-value store that answers no read while it is down."""
 
     down = False
 
@@ -58,14 +58,14 @@ class DownRows(MemoryKeyValueStore):
 
 
 class Broker:
-    """One broker's tierd over one partition; several share a ``Tier``'s stores."""
+    """Broker with the tierd over its one partition; several share the stores of a ``Tier``."""
 
     def __init__(
         self, tmp_path: Path, group: asyncio.TaskGroup, *, tier: Tier | None = None, broker_id: int = 1
     ) -> None:
         self.log_dir = LogDirWriter(tmp_path / f"kafka{broker_id}")
         self.clock = StandingClock()
-        self.leadership = ToldLeadership()
+        self.leadership = ScriptedLeadership()
         self.policy = TopicPolicy()
         self.supervisor = PlainSupervisor(group, self.clock)
         self.tier = Tier(
@@ -105,7 +105,7 @@ class Broker:
 
     @property
     def tasks(self) -> set[str]:
-        """The kinds of tasks that run for the partition."""
+        """Return the kinds of tasks that run for the partition."""
         return {name.split()[0] for name in self.supervisor.statistics() if "orders" in name}
 
     async def until(self, condition: Callable[[PartitionStatus], bool], what: str) -> None:
@@ -143,7 +143,7 @@ async def test_repeated_role_reports_start_one_task_of_each_kind(broker: Broker)
         for _ in range(3):
             broker.tell(Role.LEADER)
         await broker.session.manager.sync()
-        assert before.tasks.copy is task, "the same one, with what it knows"
+        assert before.tasks.copy is task, "the same task, with its state"
         for epoch in (1, 1, 2):
             broker.tell(Role.FOLLOWER, epoch)
         await broker.until(lambda s: s.role == "follower", "following")
@@ -255,7 +255,7 @@ class TestSwitch:
             assert "switched off" in broker.status.reason
             assert broker.session.hold.statistics().segments == 0
             records = await broker.session.read_all(writer.path)
-            assert [record.offset for record in records] == list(range(21)), "what is in the tier stays readable"
+            assert [record.offset for record in records] == list(range(21)), "copied segments stay readable"
             broker.policy = TopicPolicy()
             await broker.session.manager.follow_policies()
             await broker.until(lambda s: s.copied_through == 19, "copied again")

@@ -30,7 +30,7 @@ async def test_smaller_size_takes_no_slot_from_its_holder() -> None:
     slots.resize(1)
     slots.release()
     slots.release()
-    assert slots.locked(), "the two were surplus"
+    assert slots.locked(), "the two slots were surplus"
     slots.release()
     assert (slots.locked(), slots.idle_ratio) == (False, 1.0)
 
@@ -62,7 +62,7 @@ def test_free_slots_equal_the_size_once_all_are_released(steps: list[int | str])
                 taken -= 1
         for _ in range(taken):
             slots.release()
-        for _ in range(10):  # what is free beyond a smaller size goes as soon as it was used once more
+        for _ in range(10):  # a free slot beyond a smaller size is dropped after its next use
             if not slots.locked():
                 await slots.acquire()
                 slots.release()

@@ -22,11 +22,11 @@ from tests.tiering.usage import (
 from tierd.tiering.pass_waiters import PassWaiters
 
 DAYS = 8
-EVENTS = 15  # a day; the least that the simulated week has of any kind
+EVENTS = 15  # events a day; the lowest count of any kind in the simulated week
 
 
 def days_of(live: Callable[[int], object]) -> list[Usage]:
-    """The usage at the end of each day, after two days that are no part of it."""
+    """Return the usage at the end of each day, after two days that are no part of it."""
     live(0)
     Usage()
     days = []
@@ -38,14 +38,14 @@ def days_of(live: Callable[[int], object]) -> list[Usage]:
 
 @pytest.fixture
 def leaked() -> Iterator[list[object]]:
-    """What is never let go of while the test lasts."""
+    """Return a list that keeps its objects while the test lasts."""
     kept: list[object] = []
     yield kept
     kept.clear()
 
 
 def garbage(_day: int) -> None:
-    """Use a lot and let all of it go, more on some days than on others."""
+    """Use much memory and release all of it, more on some days than on others."""
     amount = random.Random(_day).randrange(1, 8)
     large = [bytes(2_000_000) for _ in range(amount)]
     small = [[number] for number in range(2_000 * amount)]

@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def conversation(server: LeaderServer, job: Callable[[], T]) -> tuple[bool, T]:
-    """Serve while ``job`` runs in a thread; whether the job was done, and what it returned."""
+    """Serve while ``job`` runs in a thread; return the success of the job, and its result."""
     async with server.listening(), asyncio.timeout(20):
         serving = asyncio.create_task(server.serve())
         answer = await asyncio.to_thread(job)
@@ -57,7 +57,7 @@ async def conversation(server: LeaderServer, job: Callable[[], T]) -> tuple[bool
 
 
 async def refused(server: LeaderServer, job: Callable[[], T]) -> T:
-    """The same where the server ends with an error."""
+    """Serve as ``conversation`` does, and expect the server to end with an error."""
     async with server.listening(), asyncio.timeout(20):
         serving = asyncio.create_task(server.serve())
         answer = await asyncio.to_thread(job)
@@ -68,7 +68,7 @@ async def refused(server: LeaderServer, job: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def raw(path: Path) -> Iterator[socket.socket]:
-    """A client that says what it likes."""
+    """Connect a client without the protocol."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.settimeout(60)
         channel.connect(str(path))
@@ -262,7 +262,7 @@ class TestSocket:
         assert "gone" in await refused(server, job)
 
 
-class TestLies:
+class TestProtocolViolations:
     """A job that breaks the protocol: the run ends, and the leader abandons the outputs that were begun."""
 
     @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ BROKERS = sorted({case.broker for case in CASES})
 
 
 class GoldenTier:
-    """The partitions of one broker in a filesystem store with SQLite metadata."""
+    """Partitions of one broker in a filesystem store with SQLite metadata."""
 
     def __init__(self, tier: Tier, log_dir: Path, cases: list[GoldenCase]) -> None:
         self.tier = tier
@@ -50,7 +50,7 @@ class GoldenTier:
                     path.unlink()
 
     async def compact(self, scratch: Path) -> tuple[PreparedRun, RunStatistics]:
-        """One run, the leader here and the job in a thread, with a socket between them."""
+        """Run once, with the leader here and the job in a thread, and a socket between them."""
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,

@@ -276,7 +276,7 @@ class TestRefusals:
         assert lab.readable() == [(0, 39)]
 
     async def is_as_before(self, lab: LeaderLab, output: Output) -> None:
-        """The group is, and the sweep has the output."""
+        """Check that the group is unchanged, and that the sweep removes the output."""
         assert lab.readable() == [(0, 9), (10, 19)]
         given_up = lab.metadata.view(PARTITION).segments[output.metadata.segment.id]
         assert (given_up.state, given_up.soft_delete) == (DELETE_STARTED, None)
@@ -414,7 +414,7 @@ class TestLeadership:
         await successor.lead(PARTITION, leader_epoch=6)
         refused = await commit(lab, moved, await lab.write(moved))
         assert "may not write" in refused.reason
-        with pytest.raises(RemoteResourceNotFoundError):  # a rebuild believes every manifest
+        with pytest.raises(RemoteResourceNotFoundError):  # a rebuild accepts every manifest
             await lab.storage.read_manifest(moved.metadata)
         assert (await lab.leader.begin(0, [1])).refused[0].reason == refused.reason
         assert (await commit(lab, stays, await lab.write(stays))).committed
@@ -529,7 +529,7 @@ class TestAudit:
 
     @pytest.fixture
     async def audited(self, lab: LeaderLab) -> list[RemoteLogSegmentMetadata]:
-        """Two neighbours of an order with nothing but their audit."""
+        """Return two neighbours of an order with only their audit."""
         segments = await lab.copy_tier(0, 10)
         prepared = await lab.leader.prepare([lab.candidate(CleaningPolicy())], audit_bytes=1 << 30)
         (work,) = prepared.order.partitions

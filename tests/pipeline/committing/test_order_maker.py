@@ -30,7 +30,7 @@ def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
 
 
 class SlowIndexes(SegmentStorage):
-    """One kind of index never comes; of the others it is counted how many are fetched at once."""
+    """Storage that never returns one kind of index, and counts concurrent fetches of the others."""
 
     def __init__(self, inner: SegmentStorage, never: IndexType | None = None) -> None:
         self._inner = inner
@@ -199,7 +199,7 @@ class TestChoice:
 
 
 class _Damaging(SegmentStorage):
-    """Snapshots come back damaged, or those of one segment."""
+    """Storage that returns damaged snapshots, of all segments or of one."""
 
     def __init__(self, inner: SegmentStorage, segment: RemoteLogSegmentMetadata | None = None) -> None:
         self._inner = inner

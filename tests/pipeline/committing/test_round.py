@@ -17,7 +17,7 @@ def round_of(groups: int, kind: WorkKind = WorkKind.COMPACT) -> PartitionRound:
 
 
 def live_values(groups: list[dict[int, Record]]) -> dict[str, int]:
-    """What a reader of the whole log ends up with: of every key that is not deleted the offset of its value."""
+    """Return the state of a reader of the whole log: for every key that is not deleted, the offset of its value."""
     found: dict[str, int] = {}
     for group in groups:
         for offset, (key, is_tombstone) in sorted(group.items()):
@@ -28,7 +28,7 @@ def live_values(groups: list[dict[int, Record]]) -> dict[str, int]:
 
 
 def rewritten(group: Mapping[int, Record], latest: Mapping[str, int]) -> tuple[dict[int, Record], dict[str, int]]:
-    """The group as the log cleaner leaves it, and its counts."""
+    """Return the group as the log cleaner leaves it, and its counts."""
     kept = {offset: record for offset, record in group.items() if latest[record[0]] == offset}
     values = {offset: record for offset, record in kept.items() if not record[1]}
     return values, {"records_tombstone": len(kept) - len(values), "records_expired": 0}

@@ -20,7 +20,7 @@ ALWAYS_DUE = replace(COMPACTED, min_cleanable_dirty_ratio=0.0)
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> ErasureLab:
-    """A topic that is deleted and one that is compacted, three segments each, the second with the key."""
+    """Return a topic with deletion and one with compaction, three segments each, the second with the key."""
     lab = ErasureLab(tmp_path, POLICIES)
     for name in NAMES:
         lab.fill(name)
@@ -109,7 +109,7 @@ async def test_records_in_the_active_segment_are_erased_once_they_are_in_the_tie
     await lab.copy()
     assert [key for key in await lab.holders(b"late") if "orders" in key]
     (round_,) = await lab.run()
-    assert len(round_.work.groups) == 1, "only what is new is looked through"
+    assert len(round_.work.groups) == 1, "only the new segment is searched"
     await lab.keeper.step(request.id)
     await lab.end_of_grace()
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.DONE
@@ -261,7 +261,7 @@ async def test_compaction_during_the_request_keeps_its_evidence(tmp_path: Path) 
     await lab.copy()
     request = await lab.file("users-0")
     (round_,) = await lab.run()
-    assert round_.work.compacts, "the compaction erases on its way"
+    assert round_.work.compacts, "the compaction erases the key"
     await lab.keeper.step(request.id)
     lab.fill("users-0", segments=2, secret_in=())
     await lab.copy()
@@ -287,7 +287,7 @@ async def test_request_removes_segments_deleted_before_it_from_the_cache_of_the_
 
     lab.tier.clock.advance(1)
     request = await lab.file("users-0", at_once=True)
-    lab.policies = POLICIES  # so that it is looked through whether it is dirty or not
+    lab.policies = POLICIES  # so that it is searched, dirty or not
     await lab.run()
     done = await lab.keeper.step(request.id)
     assert done.phase is ErasePhase.DONE, done.problem

@@ -200,7 +200,7 @@ async def test_report_does_not_return_to_an_earlier_state_of_its_row(lab: Erasur
     keys = ObjectKeyFactory("", CLUSTER_ID)
 
     class Late(EraseRequests):
-        """Lists what was there before the request was cancelled."""
+        """EraseRequests that list the state before the request was cancelled."""
 
         async def list(self, *_: object, **__: object) -> list[EraseRequest]:
             return [request]
@@ -308,7 +308,7 @@ async def test_report_of_an_earlier_version_gets_a_tag_and_is_then_accepted(lab:
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses to show one object, and has lost another since it was listed."""
+    """Store that refuses to read one object, and has lost another since its listing."""
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         if key == KEYS.erasure_report(UUID(int=1)):

@@ -58,15 +58,15 @@ def test_objects_of_other_owners_are_ignored() -> None:
     assert plan_versions(other, keys=[KEYS], known=(), end_offset=20).looked_at == 0
 
 
-class UntoldStore(MemoryObjectStore):
-    """A store that cannot tell."""
+class StoreWithoutVersions(MemoryObjectStore):
+    """Store that cannot list versions."""
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
         raise ObjectVersionsUnknownError("no such call", remedy="look yourself")
 
 
 async def test_store_without_version_listing_needs_an_attestation(tmp_path: Path) -> None:
-    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=UntoldStore())
+    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=StoreWithoutVersions())
     lab.fill("orders-0")
     await lab.copy()
     request = await lab.file("orders-0", at_once=True)
@@ -81,7 +81,7 @@ async def test_store_without_version_listing_needs_an_attestation(tmp_path: Path
 
 
 class LeftUploads(MemoryObjectStore):
-    """With uploads that nobody ended."""
+    """Store with unfinished uploads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ async def test_locked_version_is_reported_and_the_request_stays_open(
 
 @asynccontextmanager
 async def lab_in_a_bucket(root: Path, service: S3Service, bucket: str) -> AsyncIterator[ErasureLab]:
-    """A partition whose tier is in a real bucket."""
+    """Run a lab of one partition whose tier is in a real bucket."""
     store = S3ObjectStore(
         S3Bucket(name=bucket, endpoint_url=service.endpoint_url, region=service.region, path_style=True),
         keys=S3Keys(access_key_id=service.access_key_id, secret_access_key=service.secret_access_key),

@@ -29,7 +29,7 @@ Rows = list[OffsetBlock | InputNote]
 
 
 class ShakyTier:
-    """Segments of ten records each, key 0 to 9, one batch each; the log of some cannot be read behind its middle."""
+    """Segments of ten records each, key 0 to 9, one batch each; some logs cannot be read behind their middle."""
 
     def __init__(self, torn: frozenset[int]) -> None:
         self._torn = torn
@@ -62,7 +62,7 @@ def context(*torn: int) -> RunContext:
 
 
 def group_rows(*, torn_in_buckets: frozenset[int]) -> dict[int, Rows]:
-    """The rows of every group, some of whose buckets were read while the segment at offset 20 was torn."""
+    """Return the rows of every group, with some buckets read while the segment at offset 20 was torn."""
     split = InputSplit(tuple(InputPlace(0, at) for at in range(4)), 4000)
     groups: dict[int, Rows] = {number: [] for number in range(len(GROUPS))}
     for bucket in range(BUCKETS):

@@ -23,7 +23,7 @@ NO_PRODUCERS = encode_producer_snapshot(())
 
 
 def merged(plan: Proposal) -> list[list[int]]:
-    """Start offsets of the segments of each group."""
+    """Return the start offsets of the segments of each group."""
     return [[m.start_offset for m in plan.chain.segments[first : last + 1]] for first, last in plan.groups]
 
 

@@ -39,7 +39,7 @@ def rules_of(end_offset: int, *, compacts: bool = True) -> RewriteRules:
 def rewritten(
     data: bytes, tmp_path: Path, *, end_offset: int, latest: list[int], piece_bytes: int = 64
 ) -> tuple[RewrittenSegment, bytes]:
-    """One input in small pieces; what ends the round is not of it."""
+    """Rewrite one input in small pieces; the last batch of the round is not part of it."""
     pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
     output = rewrite_group(
         [InputLog(name="a.log", start_offset=0, end_offset=end_offset - 1, pieces=pieces)],

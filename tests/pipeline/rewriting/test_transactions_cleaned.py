@@ -31,7 +31,7 @@ def test_kept_batches_of_a_producer_still_detect_duplicates(log: CompactedLog) -
     log.write(2, producer_id=4)  # 8
     log.roll()
     log.clean()
-    assert log.last_offsets() == [2, 5, 7, 8]  # producer 1's is empty now
+    assert log.last_offsets() == [2, 5, 7, 8]  # the batch of producer 1 is empty now
     assert log.last_sequences() == {1: 2, 2: 2, 3: 1, 4: 0}
     assert (log.keys(), log.offsets()) == ([3, 1, 4, 2], [3, 6, 7, 8])
     again = [NewRecord(b"%d" % key, b"value", NOW_MS) for key in (1, 2, 3)]
@@ -105,7 +105,7 @@ def test_transactions_across_segments_and_groups_are_cleaned_as_whole_ones(
     log.commit(1)  # 12
     log.roll()
     log.clean(is_grouped=is_grouped)
-    assert [entry.last_offset for entry in log.aborted()] == [7]  # an empty batch of it was there
+    assert [entry.last_offset for entry in log.aborted()] == [7]  # the transaction had an empty batch
     assert (log.keys(), log.offsets()) == ([5, 2, 3], [6, 7, 8, 9, 10, 11, 12])
     log.clean(is_grouped=is_grouped)
     log.clean(LATER_MS, is_grouped=is_grouped)
@@ -126,10 +126,10 @@ def test_commit_marker_is_kept_while_its_data_is_and_then_until_its_horizon(log:
     log.in_transaction(1, 1, 3)  # 6, 7
     log.commit(1)  # 8
     log.roll()
-    log.clean()  # there was data of it still
+    log.clean()  # the transaction still had data
     assert (log.keys(), log.offsets()) == ([2, 1, 3], [3, 4, 5, 6, 7, 8])
     log.clean()  # sets the horizon
-    log.clean()  # at the same time, so nothing is past
+    log.clean()  # at the same time, so no horizon is past
     assert log.offsets() == [3, 4, 5, 6, 7, 8]
     log.clean(LATER_MS)
     assert (log.keys(), log.offsets()) == ([2, 1, 3], [4, 5, 6, 7, 8])
@@ -155,7 +155,7 @@ def test_a_producers_last_batch_is_kept_empty_until_it_writes_again(log: Compact
     log.in_transaction(1, 1)  # 8
     log.commit(1)  # 9
     log.roll()
-    log.clean()  # producer 1's empty batch goes, its marker had something to end
+    log.clean()  # the empty batch of producer 1 is removed, its marker ended a transaction with data
     assert log.offsets() == [2, 3, 4, 5, 7, 8, 9]
     assert log.last_offsets() == [3, 4, 5, 6, 7, 8, 9]
     log.clean()

@@ -64,14 +64,14 @@ def write_large(
 
 
 def records_of(log: CompactedLog) -> list[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of each record, by a reader that opens everything."""
+    """Return offset, key and value of each record, by a reader that opens every batch."""
     batches = (batch for batch in log.batches() if not batch.is_control)
     found = (record for batch in batches for record in batch.records(max_bytes=MAX_DECOMPRESSED_BYTES))
     return [(record.offset, record.key or b"", record.value) for record in found]
 
 
 def state_of(log: CompactedLog) -> dict[bytes, bytes]:
-    """The value of each key, as a reader knows it that has read the whole log."""
+    """Return the value of each key, for a reader of the whole log."""
     state: dict[bytes, bytes] = {}
     for _, key, value in records_of(log):
         if value is None:
@@ -106,7 +106,7 @@ def test_records_superseded_only_by_an_unread_batch_are_kept(log: CompactedLog) 
 
 
 def test_tombstone_behind_an_unread_batch_is_kept_and_one_before_it_is_removed(log: CompactedLog) -> None:
-    log.write(7, value=None)  # before: what it hides is older still
+    log.write(7, value=None)  # before the unread batch: the hidden records are older
     write_large(log, (1, b"old"))
     log.write(1, value=None)
     log.write(5)
@@ -189,7 +189,7 @@ def rewritten(data: bytes, folder: Path, wanted: RewriteRules) -> RewrittenSegme
 def test_group_with_an_unread_batch_that_the_rules_do_not_cover_fails(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    """The job has not noted it, so other records were judged without it; or a key to be erased may be in it."""
+    """The job has no note of the batch: other records were judged without it, or it may have a key to be erased."""
     with pytest.raises(BatchTooLargeError, match=f"offsets 0 to 0 has more than {LIMIT_BYTES} bytes"):
         rewritten(large_log(), tmp_path, rules(**changes))
     assert not (tmp_path / "out.log").exists()
@@ -247,7 +247,7 @@ def test_header_of_a_removed_batch_is_kept_for_the_state_of_its_producer(log: Co
 
 
 def test_real_limit_holds_for_eight_kilobytes_that_unpack_to_257_mib(tmp_path: Path) -> None:
-    """The reproduction of the defect: the value of one record, and the limit as it is."""
+    """This test reproduces the defect: the value of one record, and the real limit."""
     with opening_at_most(MAX_DECOMPRESSED_BYTES):
         data = bytes(encode_batch([NewRecord(b"k", bytes(257 << 20), 5)], compression=Compression.ZSTD))
         assert len(data) < 12 << 10

@@ -18,7 +18,7 @@ KEYS = MetadataKeyFactory("cluster")
 
 
 class DistantStore(MemoryKeyValueStore):
-    """Every answer takes a second, however many are waited for."""
+    """Store whose every answer takes a second, for any number of concurrent calls."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ async def test_first_of_many_leases_does_not_expire_before_the_last_is_acquired(
 
 
 async def test_lease_of_a_dead_process_expires(lab: Lab) -> None:
-    async with lab.leases("dead").held([ORDERS]):  # its clock stands still: it renews no more
+    async with lab.leases("dead").held([ORDERS]):  # the clock stands still: the lease is not renewed
         later = ManualClock(now_ms=lab.clock.now_ms() + round(LEASE_S * 1000))
         async with PartitionLeases(lab.store, KEYS, holder="two", clock=later).held([ORDERS]) as (ours, _):
             assert ours == [ORDERS]

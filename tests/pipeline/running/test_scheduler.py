@@ -47,10 +47,10 @@ class Lab:
             await asyncio.gather(running, return_exceptions=True)
 
     async def pass_time(self, seconds: float) -> None:
-        """In steps as short as the scheduler's own, so that it may look at the clock."""
+        """Advance the clock in steps as short as those of the scheduler, so that it can check the clock."""
         end_s = self.clock.monotonic_s() + seconds
         while self.clock.monotonic_s() < end_s:
-            await eventually(lambda: self.clock.sleeping > 0, what="somebody to sleep")
+            await eventually(lambda: self.clock.sleeping > 0, what="a sleeping task")
             self.clock.advance(min(60.0, end_s - self.clock.monotonic_s()))
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -183,7 +183,7 @@ async def test_a_clock_that_is_set_back_does_not_prolong_a_pause(tmp_path: Path)
         await lab.pass_time(1.005 * HOUR_S)
         lab.job.ends.put_nowait(PipelineError("no memory", remedy="give it some"))
         await lab.ended(1)
-        await lab.pass_time(300)  # it would be tried again now
+        await lab.pass_time(300)  # a retry would be due now
         lab.clock.step_wall_clock(-3_600_000)
         await lab.pass_time(120)
         assert len(lab.job.begun) == 2

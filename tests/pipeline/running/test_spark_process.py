@@ -37,7 +37,7 @@ def process(folder: Path, script: str, **settings: object) -> SparkProcess:
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie, which nobody but init can take away, runs no more."""
+    """Return True for a running process; a zombie, which only init can remove, does not run."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -63,7 +63,7 @@ async def test_unwritable_file_fails_the_run_with_a_named_path(tmp_path: Path, i
         await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")  # its loop has no time for that either
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")  # the event loop has no time for that either
 def test_job_is_killed_although_its_stop_is_cancelled(tmp_path: Path) -> None:
     """The event loop ends while the job is asked to stop, and cancels the task that waits for the stop."""
     script = "trap '' TERM; echo $$ > pid.new; mv pid.new pid; tail -f /dev/null"
@@ -138,7 +138,7 @@ async def test_secret_of_cluster_is_in_neither_arguments_nor_environment(tmp_pat
     )
     await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
     said = [line for line in (tmp_path / "log").read_text().splitlines() if "hush" in line]
-    assert said == ["spark.authenticate.secret=hush"], "the file that we alone can read has it"
+    assert said == ["spark.authenticate.secret=hush"], "the file that only its owner can read has it"
 
 
 async def test_cancelled_job_is_ended_with_its_child_processes(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ AGAIN_ID = uuid_to_text(UUID(int=8))
 
 
 class Job:
-    """A ``JobProcess`` that is a thread: it connects, talks, and ends with the code that comes of it."""
+    """``JobProcess`` that is a thread: it connects, talks, and ends with the exit code of its talk."""
 
     def __init__(self, talk: Talk, *, says: str = "") -> None:
         self._talk = talk
@@ -55,7 +55,7 @@ class Job:
 
 
 class Lab:
-    """A partition of three segments of which the first two are a group, and the run over it."""
+    """Partition of three segments of which the first two are a group, and the run over it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,7 @@ class Lab:
         await self.run(job)(self.progress, None)
 
     def commits(self, *groups: int, then: JobExit = JobExit.DONE) -> Talk:
-        """Talk that has these groups of the only partition replaced."""
+        """Return talk that has these groups of the only partition replaced."""
         loop = asyncio.get_running_loop()
 
         def talk(leader: LeaderClient) -> JobExit:
@@ -122,7 +122,7 @@ class Lab:
         return talk
 
     async def assert_over(self) -> None:
-        """Nothing of the run is left: no scratch, no guarded segment, no lease, no open output, room for the next."""
+        """Check that the run left no scratch file, protected segment, lease or output, and another can begin."""
         assert not list((self.folder / "pipeline" / "runs").glob("*"))
         assert not self.leader.being_copied
         assert not self.leader.in_state(STARTED)

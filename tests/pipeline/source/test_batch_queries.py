@@ -16,7 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> SmallTier:
-    """orders-0: [0, 80) in four segments; orders-1: [0, 20); payments-0: [0, 20), and 5 records on the host alone."""
+    """Return orders-0: [0, 80) in four segments; orders-1: [0, 20); payments-0: [0, 20), and 5 local records."""
     made = SmallTier(tmp_path_factory.mktemp("tier"))
     for _ in range(4):
         made.append(20)
@@ -149,7 +149,7 @@ def test_recreated_topic_is_the_one_in_the_log_dir_before_its_first_copy(tmp_pat
     tier.append(5)
     tier.log_dir.write_checkpoints()
     assert offsets(tier, includeLocal="true") == list(range(5))
-    (tier.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")  # nothing of it is committed yet
+    (tier.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")  # none of its records is committed yet
     assert offsets(tier, includeLocal="true") == []
 
 

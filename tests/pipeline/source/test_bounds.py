@@ -62,7 +62,7 @@ def filters(draw: st.DrawFn) -> Filter:
 
 
 def holds(condition: Filter, row: Row) -> bool | None:
-    """As SQL has it; None is unknown."""
+    """Evaluate a condition as SQL does; None is unknown."""
     if isinstance(condition, Not):
         inner = holds(condition.child, row)
         return None if inner is None else not inner

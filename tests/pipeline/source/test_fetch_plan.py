@@ -22,7 +22,7 @@ class Log:
     """Batches one after another: sizes, last offsets, and an index of some of them."""
 
     def __init__(self, shapes: list[tuple[int, int, bool]]) -> None:
-        self.batches: list[tuple[Bytes, int, int]] = []  # where, first offset, last offset
+        self.batches: list[tuple[Bytes, int, int]] = []  # bytes, first offset, last offset
         entries, position, offset = b"", 0, 0
         for size, records, is_indexed in shapes:
             last = offset + records - 1

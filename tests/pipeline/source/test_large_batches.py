@@ -11,7 +11,7 @@ LARGE = 257 << 20
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> SmallTier:
-    """Five records, one whose value unpacks to 257 MiB, and five more."""
+    """Return five records, one whose value unpacks to 257 MiB, and five more."""
     made = SmallTier(tmp_path_factory.mktemp("tier"))
     made.append(5)
     batch = encode_batch([NewRecord(b"large", bytes(LARGE), 5_000)], compression=Compression.ZSTD)

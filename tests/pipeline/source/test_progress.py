@@ -14,7 +14,7 @@ USERS = TopicPartition("users", 0)
 
 
 def size_below(each: QuerySpan, end_offset: int) -> float:
-    """Bytes of the part of a span that lies below ``end_offset``."""
+    """Return the bytes of the part of a span below ``end_offset``."""
     cut = (part.cut(part.start_offset, end_offset) for part in each.parts if part.start_offset < end_offset)
     return sum(part.size_bytes for part in cut)
 

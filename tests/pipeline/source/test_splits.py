@@ -10,7 +10,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def span(*parts: tuple[int, int, int], name: TopicPartition = ORDERS) -> QuerySpan:
-    """Of parts with first offset, end offset and size."""
+    """Return a span of parts with first offset, end offset and size."""
     found = tuple(Part(ReadableRange(segment(a, b - 1), a, b), a, b, size) for a, b, size in parts)
     return QuerySpan(name, parts[0][0], parts[-1][1], found)
 

@@ -20,13 +20,13 @@ def tier(tmp_path: Path) -> SmallTier:
 
 
 def values(reader: TierStreamReader, start: Progress, end: Progress) -> list[str]:
-    """The records of a micro-batch, as topic-partition@offset."""
+    """Return the records of a micro-batch, as topic-partition@offset."""
     rows = [row for batch in read_all(reader, reader.partitions(start, end)) for row in batch.to_pylist()]
     return [f"{row['topic']}-{row['partition']}@{row['offset']}" for row in rows]
 
 
 class Query:
-    """A streaming query that keeps its progress, as a checkpoint does."""
+    """Streaming query that keeps its progress, as a checkpoint does."""
 
     def __init__(self, queries: Queries, limit: ReadLimit | None = None) -> None:
         self._queries = queries
@@ -35,7 +35,7 @@ class Query:
         self.delivered: list[str] = []
 
     def run(self, *, at_most: int = 100, available_now: bool = False) -> int:
-        """Run micro-batches until nothing is new; return how many had anything."""
+        """Run micro-batches until no new record is left; return the number of non-empty ones."""
         reader = self._queries.stream()
         try:
             if available_now:
@@ -149,7 +149,7 @@ def test_offsets_that_retention_deleted_fail_the_query_or_are_skipped(
     tier.add_segment()
     reader = tier.queries(**EVERYTHING, failOnDataLoss=fails).stream()
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    lost: Progress = {"orders": {"0": -20}}  # as if the log had begun there once
+    lost: Progress = {"orders": {"0": -20}}  # as if the log had begun at that offset
     if expected is None:
         with pytest.raises(DataLossError, match=r"orders-0: \[-20, 0\) was removed by retention"):
             reader.partitions(lost, end)

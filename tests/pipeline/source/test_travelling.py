@@ -1,4 +1,4 @@
-"""Settings that travel to tasks: the object store in use and its keys, not the metadata store."""
+"""Settings that are sent to tasks: the object store in use and its keys, not the metadata store."""
 
 import base64
 import json

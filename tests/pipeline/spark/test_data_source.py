@@ -44,7 +44,7 @@ def test_query_in_spark_returns_the_records_of_cat(spark: SparkSession, tier: Sm
 
 @pytest.fixture
 def pushes_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The session of a Spark that makes a reader for each scan, as far as registration can tell."""
+    """Make the session appear as that of a Spark that makes a reader for each scan."""
     monkeypatch.setattr(source, "makes_a_reader_for_each_scan", lambda _: True)
     register(spark)
     yield

@@ -25,7 +25,7 @@ POLICIES = {"orders-0": KEPT, "users-0": COMPACTED}
 
 
 class SparkErasureLab(ErasureLab):
-    """Whose runs are carried out by the job on a session."""
+    """ErasureLab whose runs are carried out by the job on a session."""
 
     def __init__(self, root: Path, spark: SparkContext, remote: RemoteSettings, rows: KeyValueStore) -> None:
         super().__init__(root, POLICIES, store=open_object_store(remote), rows=rows)
@@ -68,7 +68,7 @@ async def opened(root: Path, spark: SparkSession, remote: RemoteSettings) -> Asy
 
 
 async def erase_from_both(lab: SparkErasureLab) -> None:
-    """File, run, step beyond the grace."""
+    """File a request for both topics, run, and step beyond the grace."""
     before = {name: [(r.offset, r.key, r.value, r.timestamp_ms) for r in await lab.read(name)] for name in POLICIES}
     requests = [await lab.file(name) for name in POLICIES]
     rounds = await lab.run()
@@ -116,13 +116,13 @@ async def test_erasure_waits_for_an_unread_batch_until_a_request_removes_unread_
 
         waiting = await lab.file("orders-0")
         (round_,) = await lab.run("orders-0")
-        assert (len(round_.outputs), round_.counts["records_erased"]) == (2, 2), "the other groups go on"
+        assert (len(round_.outputs), round_.counts["records_erased"]) == (2, 2), "the other groups are processed"
         (stepped,) = await lab.keeper.step_all()
         assert stepped.phase is ErasePhase.SEARCHING
         assert "1 batches unpack to more than tierd opens, the first at offset 12" in stepped.problem
         assert "tierd erase request --remove-unread" in stepped.problem
         (round_,) = await lab.run("orders-0")
-        assert not round_.outputs, "nothing is lost that nobody gave up"
+        assert not round_.outputs, "no other record is lost"
 
         await lab.file("orders-0", removes_unread=True)
         (round_,) = await lab.run("orders-0")

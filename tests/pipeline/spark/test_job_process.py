@@ -28,7 +28,9 @@ async def test_job_process_carries_out_an_order_and_logs_json(tmp_path: Path) ->
         assert [event["event"] for event in events if event["event"].startswith("run_")] == ["run_begins", "run_ends"]
         assert (found.committed, found.stage) == (found.groups, "done")
         assert dict(await contents(lab, "orders-0")) == latest(range(40), 7)
-        assert not list((tmp_path / "state" / "pipeline").iterdir()), "Spark's scratch files go with the session"
+        assert not list((tmp_path / "state" / "pipeline").iterdir()), (
+            "the scratch files of Spark are removed with the session"
+        )
 
 
 async def test_job_whose_leader_hangs_up_ends_at_once_and_changes_no_further_segment(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ WAYS: dict[str, Way] = {
 
 @pytest.fixture(scope="module")
 def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """orders-0 with transactions of both ends, orders-1 without; several segments each."""
+    """Make a tier of orders-0 with committed and aborted transactions, and orders-1 without; several segments each."""
     root = tmp_path_factory.mktemp("tier")
     folder = LogDirWriter(root / "kafka")
     plain = folder.add_partition("orders", 1)
@@ -137,7 +137,7 @@ def load(spark: SparkSession, config_file: Path, isolation: str) -> DataFrame:
 
 
 def plain_table(spark: SparkSession, config_file: Path, isolation: str) -> DataFrame:
-    """The rows that the source's own classes give without Spark, as a table of the driver."""
+    """Return the rows that the classes of the source give without Spark, as a table of the driver."""
     rows = Queries(config_file, subscribe="orders", isolation=isolation).rows(COLUMNS)
     return spark.createDataFrame([tuple(row.values()) for row in rows], COLUMNS)
 
@@ -154,7 +154,7 @@ def isolation(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, config_file: Path, isolation: str) -> dict[str, list[str]]:
-    """What each way of use gives over the plain table."""
+    """Return the answer of each way of use over the plain table."""
     table = plain_table(spark, config_file, isolation)
     assert table.count() == {"read_committed": 45 + 48, "read_uncommitted": 45 + 80}[isolation]
     return {name: answers(way(spark, table)) for name, way in WAYS.items()}

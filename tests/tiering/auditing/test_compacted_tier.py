@@ -26,7 +26,7 @@ Layout = list[tuple[int, int, Collection[int]]]
 async def compacted(
     tmp_path: Path, layout: Layout, *, transform: str = "plain", grace_over: bool = False, keeps_local: bool = False
 ) -> Audited:
-    """Four segments of two batches of four records, copied and replaced; only the active one is left on local disk."""
+    """Copy four segments of two batches of four records, replace them, and delete the rolled ones from local disk."""
     audited = Audited(tmp_path, transform_named(transform), rolled_segments=4)
     assert [o.error for o in (await audited.session.copy_once()).values()] == [None]
     if not keeps_local:

@@ -103,7 +103,7 @@ async def test_record_of_a_deleted_partition_is_found_and_removed_if_the_metadat
             )
     key = OBJECT_KEYS.log_start(gone)
     await tier.tier.store.put(key, record(4).encode(OBJECT_KEYS.cluster_id, gone))
-    assert await tier.findings() == [], "a young one may be removed at this moment"
+    assert await tier.findings() == [], "a young record may be removed at this moment"
     tier.tier.clock.advance(86_400)
 
     (finding,) = await tier.findings()

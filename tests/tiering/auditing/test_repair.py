@@ -1,4 +1,4 @@
-"""Repair: what can be mended is, once; what cannot is left alone and said; interrupted anywhere it is gone on with."""
+"""Repair: repairable damage is repaired once, other damage is reported and left; an interrupted repair is continued."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tierd.tiering import TierRepair, partitions_left
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-ALL = list(range(3 * 8 + 4))  # three rolled segments of 8 records, and what is active
+ALL = list(range(3 * 8 + 4))  # three rolled segments of 8 records, and the active one
 
 
 async def copied(tmp_path: Path, transform: str = "plain") -> Audited:
@@ -44,7 +44,7 @@ async def states(tier: Audited) -> list[tuple[int, RemoteLogSegmentState]]:
 
 
 async def assert_whole(tier: Audited) -> None:
-    """Nothing is wrong, everything reads back from the tier alone, and another repair finds nothing to do."""
+    """Fail unless the audit is clean, all records are read from the tier alone, and another repair finds no action."""
     assert await tier.results(deep=True) == []
     assert await tier.findings(deep=True) == []
     tier.lose_local(0, 8, 16)
@@ -106,7 +106,7 @@ async def test_segment_that_the_local_log_lacks_is_copied_again_from_its_hold(ti
     await tier.lose(".log")
     tier.lose_local(0)
     keep = tier.tier.hold_dir / uuid_to_text(tier.partition.topic_id) / "0" / f"{0:020d}-8"
-    # Held by another process before the broker deleted it: what a link leaves behind.
+    # Another process held the segment before the broker deleted it: these files remain of its hold.
     other = Audited(tier.folder / "again", rolled_segments=3)
     keep.mkdir(parents=True)
     for file in other.path.glob(f"{0:020d}.*"):
@@ -365,7 +365,7 @@ async def test_a_missing_tombstone_is_written(tier: Audited) -> None:
 
 
 async def damaged(folder: Path) -> Audited:
-    """One segment to copy again from its own log, and one to adopt."""
+    """Make one segment to copy again from the local log, and one orphan to adopt."""
     tier = await copied(folder)
     tier.lose_local(0, 8)
     await tier.forget_rows(8)
@@ -382,7 +382,7 @@ def interrupted(tier: Audited, interruption: Interruption) -> TierRepair:
 
 
 async def assert_gone_on_with(tier: Audited) -> None:
-    tier.tier.clock.advance(MIN_AGE_S)  # what was begun counts as left behind
+    tier.tier.clock.advance(MIN_AGE_S)  # a copy that was begun counts as abandoned
     await tier.outcomes()
     await tier.outcomes()
     assert await tier.findings(deep=True) == []

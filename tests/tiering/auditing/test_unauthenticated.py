@@ -43,7 +43,7 @@ def grow_old(tier: EncryptedTier) -> None:
 
 
 async def being_deleted(tier: EncryptedTier) -> RemoteLogSegmentMetadata:
-    """Begin to delete the first of the two segments, in the metadata alone; return its row of before."""
+    """Begin to delete the first of the two segments in the metadata alone; return its earlier row."""
     (first, _) = await tier.rows()
     now_ms = tier.tier.clock.now_ms()
     await tier.session.metadata.advance_log_start_offset(tier.partition, 8)
@@ -124,7 +124,7 @@ async def test_tombstone_of_a_holder_of_the_ring_removes_an_orphan_once_its_grac
 async def test_old_tombstone_that_is_put_again_after_an_undelete_removes_its_orphan_only_after_the_whole_grace(
     tier: EncryptedTier,
 ) -> None:
-    """The tag does not tell when: an intruder has kept the object, and a backup of the metadata lacks the row."""
+    """The tag has no time: an intruder has kept the object, and a backup of the metadata lacks the row."""
     (first, _) = await tier.rows()
     now_ms, grace_s = tier.tier.clock.now_ms(), 2 * (MIN_AGE_S + GRACE_S)
     old = Tombstone("retention_time", now_ms - 10**9, now_ms - 10**9 + round(1000 * grace_s), BROKER_ID)
@@ -230,7 +230,7 @@ async def test_misplaced_object_with_the_id_of_a_segment_leaves_the_segment_unto
 
 
 async def test_forged_tombstone_beside_a_copy_in_removal_does_not_stop_repair(tier: EncryptedTier) -> None:
-    """A copy that was never readable has no grace, so its row says nothing of a tombstone."""
+    """A copy that was never readable has no grace, so its row has no tombstone."""
     (first, _) = await tier.rows()
     row = replace(first, state=DELETING, event_timestamp_ms=tier.tier.clock.now_ms())
     await tier.replace_row(row)
@@ -264,7 +264,7 @@ async def test_forged_tombstone_does_not_mark_a_segment_whose_undelete_was_inter
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses to show one object, as S3 does what lies in an archive or under a key of another account."""
+    """Store that refuses to read one object, as S3 does for an archived object or a key of another account."""
 
     refused = ""
 

@@ -1,4 +1,4 @@
-"""Verification against what can be wrong in a bucket."""
+"""Verification of a bucket with each kind of damage."""
 
 import asyncio
 import json
@@ -192,11 +192,11 @@ async def test_missing_key_is_a_finding_for_each_segment(tmp_path: Path) -> None
     assert "remote.encryption.keys" in findings[0].remedy
 
 
-# ------------------------------------------------------------ copies and deletions under way
+# ------------------------------------------------------------ running copies and deletions
 
 
 async def started(setup: Audited, *, session_is_ours: bool = True) -> RemoteLogSegmentMetadata:
-    """The row of a copy that has begun, with the first of its objects."""
+    """Add the row of a copy that has begun, with the first of its objects."""
     session = setup.tier.session()
     await session.metadata.become_leader(setup.partition, 0)
     template = (await setup.rows())[-1]
@@ -374,7 +374,7 @@ async def test_segments_under_an_earlier_prefix_are_verified(tmp_path: Path) -> 
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses every question about one segment for good, as a file system does with a name that is too long."""
+    """Store that refuses each call about one segment for good, as a file system does for a name that is too long."""
 
     refused = "no key contains this"
 
@@ -441,7 +441,7 @@ async def test_the_owner_of_the_tier_is_checked(setup: Audited) -> None:
 
 
 class UploadingStore(MemoryObjectStore):
-    """Has unfinished uploads."""
+    """Store with unfinished uploads."""
 
     uploads: tuple[UnfinishedUpload, ...] = ()
 
@@ -474,7 +474,7 @@ async def test_abandoned_upload_is_found_after_its_grace(tmp_path: Path) -> None
 
 
 class StaleListing(MemoryObjectStore):
-    """Lists what was there when it was frozen, whatever happened since."""
+    """Store that lists the objects of the moment in which it was frozen."""
 
     frozen: list[ObjectInfo] | None = None
 
@@ -493,7 +493,7 @@ async def test_stale_listing_causes_no_finding(tmp_path: Path) -> None:
     store = setup.tier.store
     assert isinstance(store, StaleListing)
     await store.freeze()
-    await setup.session.copy_once()  # the listing lacks all of it
+    await setup.session.copy_once()  # the listing lacks all of these objects
     assert await setup.findings(deep=True) == []
     store.frozen = None
     await store.freeze()
@@ -503,11 +503,11 @@ async def test_stale_listing_causes_no_finding(tmp_path: Path) -> None:
     await session.metadata.become_leader(setup.partition, 0)
     gone = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
     await session.metadata.update(row.advance(gone, event_timestamp_ms=1, broker_id=BROKER_ID))
-    assert await setup.findings(deep=True) == []  # the listing still has what is gone
+    assert await setup.findings(deep=True) == []  # the listing still has the deleted objects
 
 
 class BusyStore(InterruptedObjectStore):
-    """Something else happens while the store is asked."""
+    """Store in which another change happens during a call."""
 
     def __init__(self, inner: ObjectStore, event: Callable[[], Awaitable[object]]) -> None:
         super().__init__(inner, Interruption(at=None))

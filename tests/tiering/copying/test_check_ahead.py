@@ -17,7 +17,7 @@ from tierd.tiering.local.held_segment import HeldSegment
 
 @dataclass
 class Checker:
-    """Checks when it is told to."""
+    """Check that waits for a signal of the test."""
 
     path: Path
     begun: list[int] = field(default_factory=list)
@@ -126,4 +126,4 @@ async def test_a_damaged_segment_is_reported_when_it_is_its_turn(
 
 
 def _free(slots: asyncio.Semaphore) -> int:
-    return int(slots._value)  # the semaphore itself does not say
+    return int(slots._value)  # the semaphore has no public count

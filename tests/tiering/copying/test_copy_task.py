@@ -1,4 +1,4 @@
-"""CopyTask against real segment files, a real metadata manager and a storage that can be told to fail."""
+"""CopyTask over real segment files, a real metadata manager and a storage that a test can make fail."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ SINGLE_RECORDS = SegmentShape(batches=8, records_per_batch=1)
 
 
 class OnlyReplica(StaticLeadership):
-    """Every replica here is led, and the cluster has no other."""
+    """Leadership of a cluster with no other replicas: this broker leads all partitions."""
 
     async def changes(self) -> AsyncIterator[Leadership]:
         async for event in super().changes():
@@ -54,7 +54,7 @@ class OnlyReplica(StaticLeadership):
 
 
 class ScriptedStorage(SegmentStorage):
-    """A SegmentStorage that can be told what to do instead."""
+    """SegmentStorage with scripted failures."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -84,7 +84,7 @@ class ScriptedStorage(SegmentStorage):
 
 
 class Setup:
-    """One partition with some rolled segments, and a session over scripted storage."""
+    """Partition with some rolled segments, and a session over scripted storage."""
 
     def __init__(self, tmp_path: Path, *, rolled: int = 2, shape: SegmentShape = SHAPE) -> None:
         self.tmp_path = tmp_path
@@ -200,7 +200,7 @@ class TestOneSegment:
         assert setup.finished == [(0, 7), (8, 15)]
 
 
-class TestWhatIsNotCopied:
+class TestUncopiedSegments:
     async def test_a_partition_without_a_high_watermark_waits(self, setup: Setup) -> None:
         setup.set_high_watermark(None)
         status = (await setup.run()).status
@@ -397,14 +397,14 @@ ADD_BATCH, FINISH_BATCH = 3, 4  # after the claim and the log start
 
 
 class _ScriptedRows(MemoryKeyValueStore):
-    """Batches of which one gets another answer."""
+    """Key-value store that answers one batch differently."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fail_at: tuple[int, TierError, bool] | None = None  # which batch, with what, after applying it
+        self.fail_at: tuple[int, TierError, bool] | None = None  # batch number, error, and whether to apply it
         self.failures = 1
         self.batches = 0
-        self.silent_after: int | None = None  # no answer at all after that many batches
+        self.silent_after: int | None = None  # no answer after that many batches
         self.on_get: Callable[[], object] = lambda: None
 
     async def get(self, key: str) -> bytes | None:
@@ -519,7 +519,7 @@ class TestMetadataFailures:
 
 
 async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Path) -> None:
-    """Not as time itself: any retention would delete them as soon as they are in the tier."""
+    """Any retention would delete such records at once if their age were that of time 0."""
     setup = Setup(tmp_path, rolled=0)
     setup.writer = setup.log_dir.add_partition("timeless")
     path = setup.writer.active_segment
@@ -556,7 +556,7 @@ class TestLogStart:
     ) -> None:
         """Retention of the other leader put it at a base of its own segments; in the local log it is inside one."""
         setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
-        setup.writer.begin_epoch(1)  # of this broker; epoch 0 was another one's
+        setup.writer.begin_epoch(1)  # of this broker; epoch 0 was of another one
         setup.writer.append([b"mine"] * 4)
         setup.log_dir.write_checkpoints()
         delete_segment(setup.path, 0)
@@ -568,7 +568,7 @@ class TestLogStart:
         os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(1, 1))
         assert (await setup.run()).error is None
         assert setup.session.metadata.view(setup.partition).log_start_offset == before
-        setup.set_log_start(12)  # asked of this leader
+        setup.set_log_start(12)  # a request to this leader
         assert (await setup.run()).status.log_start_offset == 12
 
     @pytest.mark.parametrize(
@@ -662,7 +662,7 @@ class TestLogStart:
         await setup.run()
         setup.writer.begin_epoch(2)
         setup.log_dir.write_checkpoints()
-        setup.set_log_start(10)  # a base of that leader's segments
+        setup.set_log_start(10)  # a base of the segments of that leader
         setup.session = setup.new_session(leadership=OnlyReplica())
         assert (await setup.run()).status.log_start_offset == 0
         setup.session = setup.new_session(leadership=OnlyReplica())

@@ -14,7 +14,7 @@ SHAPE = SegmentShape()
 
 
 def _write(log_dir: LogDirWriter) -> Path:
-    """Three rolled segments, an hour apart, and an active one."""
+    """Write three rolled segments, an hour apart, and an active one."""
     writer = log_dir.add_partition("orders")
     for hour in range(3):
         writer.append([b"x"], timestamp_ms=FIRST_MS + hour * HOUR_MS)
@@ -59,7 +59,7 @@ async def test_a_segment_is_copied_when_it_is_old_enough(tmp_path: Path) -> None
     assert "copy_lag" in outcome.status.reason
     (replica,) = session.tiering.replicas.all()
     assert replica.tasks.copy is not None
-    assert await replica.tasks.copy.run_once() == 3600.0, "it says when to come back"
+    assert await replica.tasks.copy.run_once() == 3600.0, "it returns the delay until the next pass"
     tier.clock.advance(3600)
     await replica.tasks.copy.run_once()
     assert session.finished(partition_of(path)) == [(0, 0), (1, 1), (2, 2)]

@@ -20,7 +20,7 @@ RECORDS_PER_BATCH = 4
 
 
 class Step(Enum):
-    """What may happen next, in any order."""
+    """Event of the model; events happen in any order."""
 
     REQUEST = "DeleteRecords"
     CHECKPOINT = "the broker writes its log starts"
@@ -31,7 +31,7 @@ class Step(Enum):
 
 @dataclass
 class Model:
-    """A broker that leads since a moment ago, and the daemon beside it."""
+    """Broker that has just begun to lead, and the daemon beside it."""
 
     request: int
     log_start: int = TAKEN_OVER
@@ -97,7 +97,7 @@ def _batch_at(offset: int, *, epoch: int | None = None, magic: int = 2) -> Batch
 
 
 def _orders(longest: int) -> Iterator[tuple[Step, ...]]:
-    """Every order of up to ``longest`` steps in which records are deleted once."""
+    """Yield every order of up to ``longest`` steps with exactly one deletion of records."""
     for length in range(1, longest + 1):
         yield from (order for order in product(Step, repeat=length) if order.count(Step.REQUEST) == 1)
 

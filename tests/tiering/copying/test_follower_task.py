@@ -21,7 +21,7 @@ from tierd.tiering.local.partition_log import PartitionLog
 
 
 class WatchedLog(PartitionLog):
-    """Notes what a task shows while segments are held, or let go."""
+    """Log offsets that record the published state of a task at each hold and release."""
 
     def __init__(self, scan: PartitionScan, hold: SegmentHold, shown: Callable[[], int | None]) -> None:
         super().__init__(scan, hold)

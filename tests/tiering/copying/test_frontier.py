@@ -23,7 +23,7 @@ LENGTH = 10
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[int], list[int], int, int | None, BucketLogStart | None]:
-    """Epoch of each segment; which are in the bucket; the first local one; the checkpoint; the bucket's record."""
+    """Draw the epoch of each segment, the segments in the bucket, the first local one, checkpoint and record."""
     count = draw(st.integers(1, 7))
     epochs = sorted(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
     copied = draw(st.lists(st.integers(0, count - 1), unique=True))
@@ -39,7 +39,7 @@ def lineage_of(epochs: Sequence[int]) -> Lineage:
 
 
 def rebuilt_view(epochs: Sequence[int], copied: Sequence[int], record: BucketLogStart | None) -> PartitionView:
-    """What a rebuild makes of the segments that are in the bucket."""
+    """Return the metadata that a rebuild makes of the segments in the bucket."""
     found = [
         BucketSegment(
             metadata=segment(
@@ -53,7 +53,7 @@ def rebuilt_view(epochs: Sequence[int], copied: Sequence[int], record: BucketLog
 
 
 def scan_of(epochs: Sequence[int], first_local: int, checkpoint: int | None) -> PartitionScan:
-    """A log of rolled segments and an active one, whose broker has forgotten the epochs below its log start."""
+    """Return the scan of rolled segments and an active one, whose broker has forgotten epochs below its log start."""
     path = Path("/kafka/orders-0")
     bases = [number * LENGTH for number in range(first_local, len(epochs) + 1)]
     ends = [*bases[1:], None]

@@ -21,7 +21,7 @@ CALLS = 40  # more than the sequence makes: the last ones run uninterrupted, whi
 
 
 class _Story:
-    """One partition of two rolled segments, and two stores that survive."""
+    """Partition of two rolled segments, and two stores that survive interruptions."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tmp_path = tmp_path
@@ -49,7 +49,7 @@ class _Story:
             assert error is None or isinstance(error, BaseExceptionGroup | CrashError)
 
     async def recover(self) -> None:
-        """A new process, and another once the grace has passed: the sweep takes what the first left."""
+        """Run a new process, and another after the grace, so that the sweep removes leftovers of the first."""
         tier = Tier(self.tmp_path, [self.path.parent], store=self.objects, rows=self.rows)
         await self._pass(tier)
         tier.clock.advance(3600)

@@ -36,7 +36,7 @@ every_replica = pytest.mark.parametrize("replica", REPLICAS, ids=lambda r: f"{r[
 
 
 class FlakyStorage(SegmentStorage):
-    """A SegmentStorage of which indexes cannot be had for a while."""
+    """SegmentStorage whose indexes are unreachable for a while."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -49,7 +49,7 @@ class FlakyStorage(SegmentStorage):
 
 
 class Replica:
-    """A partition that a broker wrote, the bytes of its files, and sessions that copy it."""
+    """Partition that a broker wrote, the bytes of its files, and sessions that copy it."""
 
     def __init__(self, tmp_path: Path, directory: Path) -> None:
         self.path = tmp_path / "kafka" / directory.name
@@ -64,14 +64,14 @@ class Replica:
         self.session = self.new_session()
 
     def _stable(self) -> int:
-        """Where the earliest transaction that never ended began, as the snapshot of the clean stop has it."""
+        """Return the begin of the earliest unfinished transaction, from the snapshot of the clean stop."""
         newest = max((name for name in self.written if name.endswith(".snapshot")), default=None)
         producers = () if newest is None else parse_producer_snapshot(self.written[newest], newest)
         began = [each.current_txn_first_offset for each in producers if each.current_txn_first_offset >= 0]
         return min(began, default=1 << 40)
 
     def new_session(self, hold_mode: HoldModeName = "none") -> Session:
-        """A process of tierd; by default it holds nothing, so that what is lost is lost."""
+        """Start a process of tierd; by default it holds no segment, so that lost files stay lost."""
         return self.tier.session(hold_mode=hold_mode, storage=lambda _: self.storage)
 
     def commit(self, high_watermark: int) -> None:
@@ -91,13 +91,13 @@ class Replica:
             delete_segment(self.path, base)
 
     def lose_before(self, base_offset: int) -> None:
-        """Let the broker delete all below an offset while tierd does not run; all of it is committed."""
+        """Let the broker delete all records below an offset while tierd does not run; all of them are committed."""
         self.delete(*(base for base in self.bases if base < base_offset))
         self.commit(1 << 40)
         self.session = self.new_session()
 
     async def lose_indexes(self, base_offset: int) -> None:
-        """Let the tier lose what it keeps beside the log of a segment."""
+        """Let the tier lose the indexes of a segment."""
         for info in await self.tier.store.list_objects(""):
             if info.key.endswith(".indexes") and f"/{base_offset:020d}-" in info.key:
                 await self.tier.store.delete(info.key)
@@ -110,7 +110,7 @@ class Replica:
         return await self.storage.fetch_index(row, kind)
 
     async def assert_as_written(self) -> None:
-        """The tier has every segment that is rolled and stable, with all that the broker wrote about producers."""
+        """Fail unless the tier has every rolled and stable segment with the producer files of the broker."""
         rows = self.session.rows(self.partition)
         ends = [following - 1 for following in self.bases[1:] if following <= self.stable]
         assert [end for _, end in self.session.finished(self.partition)] == ends
@@ -131,28 +131,28 @@ def replica_of(golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) ->
 
 @pytest.fixture
 def closed(golden: Path, tmp_path: Path) -> Replica:
-    """Seven segments of three transactional producers, every transaction decided, some over a roll."""
+    """Return seven segments of three transactional producers, every transaction decided, some over a roll."""
     (found,) = ((case, d) for case, d in REPLICAS if case.partition == "txn-closed-0" and case.broker.endswith("3.9.2"))
     return replica_of(golden, tmp_path, found)
 
 
 @pytest.fixture
 async def half(closed: Replica) -> Replica:
-    """The same with its first three segments, through offset 173, in the tier; two transactions are open there."""
+    """Return the partition of ``closed`` with three segments in the tier; two transactions are open at offset 173."""
     closed.commit(284)
     assert await closed.copy() is None
     assert [base for base, _ in closed.session.finished(closed.partition)] == [0, 56, 116]
     return closed
 
 
-class TestAsTheBrokerWroteIt:
+class TestRebuiltFiles:
     @every_replica
     async def test_producer_files_are_rebuilt_when_all_are_lost(
         self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
     ) -> None:
         of = replica_of(golden, tmp_path, replica)
         if of.bases[0] > 0:
-            return  # records that tell of producers are gone: see what begins behind a gap
+            return  # records of the producers are deleted: the test of a gap covers this case
         of.lose(".snapshot", ".txnindex")
         assert await of.copy() is None
         await of.assert_as_written()
@@ -195,7 +195,7 @@ class TestAsTheBrokerWroteIt:
             assert "missing" in event["problem"]
 
 
-class TestWhereTheStateBeforeComesFrom:
+class TestSourcesOfState:
     async def test_snapshot_is_rebuilt_from_the_segment_before_in_the_tier(self, half: Replica) -> None:
         half.delete(0, 56, 116)
         half.lose(".snapshot", ".txnindex")
@@ -247,7 +247,7 @@ class TestWhereTheStateBeforeComesFrom:
         assert "replica" in error.remedy
 
 
-class TestWhatCannotBeMade:
+class TestMissingSources:
     @pytest.mark.spec("remote-tiering 152")
     async def test_segment_whose_producer_snapshot_has_no_source_gets_no_row(self, half: Replica) -> None:
         await half.lose_indexes(116)
@@ -272,10 +272,10 @@ class TestWhatCannotBeMade:
         await half.assert_as_written()
 
 
-class TestAnAbortWhoseDataIsInAnEarlierSegment:
+class TestAbortAcrossSegments:
     @pytest.fixture
     def aborted(self, tmp_path: Path) -> Path:
-        """One transaction: its data in the first segment, its marker, and nothing else of it, in the second."""
+        """Return one transaction: its data in the first segment, and only its marker in the second."""
         log_dir = LogDirWriter(tmp_path / "kafka")
         writer = log_dir.add_partition("orders")
         record, producer = NewRecord(None, b"x", FIRST_TIMESTAMP_MS), Producer(7, 0, 0)

@@ -16,7 +16,7 @@ from tierd.tiering.slots import Slots
 
 
 class StoppedClock(FakeClock):
-    """Time stands still: who sleeps, sleeps until he is cancelled or time is moved on."""
+    """Clock that stands still: sleeping tasks sleep until they are cancelled or the test moves the time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ async def test_cancelled_wait_is_not_charged_and_the_next_segment_passes() -> No
     await asyncio.wait([first])
     clock.advance(20)
     assert await second
-    assert gate.quota.rate(clock.monotonic_s()) == 1, "only what passed was charged"
+    assert gate.quota.rate(clock.monotonic_s()) == 1, "only the admitted segment was charged"
 
 
 async def test_new_limit_applies_to_segments_that_wait() -> None:
@@ -201,4 +201,4 @@ class TestCopyTask:
         slots.release()
         await passing
         assert setup.session.rows(setup.partition) == []
-        assert slots.idle_ratio == 1.0, "its slot is given back"
+        assert slots.idle_ratio == 1.0, "its slot is released"

@@ -1,4 +1,4 @@
-"""Copied segments of a log that was cut back within one leader epoch, and of logs that only look like it."""
+"""Copied segments of a log that was cut back within one leader epoch, and of logs that only look like one."""
 
 import asyncio
 import os
@@ -155,7 +155,7 @@ async def test_segment_whose_first_records_are_only_in_the_tier_is_kept(lab: Cut
     lab.log_dir.write_checkpoints()
     await lab.run()
     assert lab.finished == [(0, 5), (6, 17)]
-    # the local log begins anew inside the second segment, with other records
+    # the local log restarts inside the second segment, with other records
     for base in (0, 6, 18):
         delete_segment(lab.path, base)
     fresh = PartitionWriter(
@@ -191,7 +191,7 @@ async def test_log_at_rest_is_compared_at_most_once(lab: CutBackLab) -> None:
     lab.segments(3)
     await lab.run()
     lab.start()
-    os.utime(lab.path / f"{12:020d}.log", ns=(1, 2 * 10**18))  # as if it had been touched since
+    os.utime(lab.path / f"{12:020d}.log", ns=(1, 2 * 10**18))  # as if the file had been touched later
     for _ in range(3):
         await lab.run()
     assert lab.storage.fetches == 1
@@ -202,7 +202,7 @@ async def test_log_at_rest_is_compared_at_most_once(lab: CutBackLab) -> None:
 def test_tier_and_local_log_together_hold_the_whole_log_after_random_losses(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A log of one epoch that appends, rolls, is copied, loses what was not flushed, and grows again."""
+    """The log has one epoch; it appends, rolls, is copied, loses unflushed records, and grows again."""
     asyncio.run(_play(CutBackLab(tmp_path_factory.mktemp("lab")), data))
 
 

@@ -25,7 +25,7 @@ def follower_of(lab: CutBackLab, folder: Path) -> CutBackLab:
 
 
 def touch_long_ago(path: Path) -> None:
-    """Date the segments of a log before every copy, as files that have not changed for long."""
+    """Date the segments of a log before every copy, as files that were not changed for long."""
     for log in path.glob("*.log"):
         os.utime(log, ns=(LONG_AGO_NS, LONG_AGO_NS))
 
@@ -38,7 +38,7 @@ def move(lab: CutBackLab) -> None:
 
 
 def move_and_compact(lab: CutBackLab, *, drop: int) -> None:
-    """Move the replica as a broker does that has cleaned it: what is left of it in one segment, and an active one."""
+    """Move the replica after a cleaning by the broker: one segment of its remaining records, and an active one."""
     new, logs = lab.other_log_dir.path / lab.path.name, sorted(lab.path.glob("*.log"))
     new.mkdir()
     for name in ("partition.metadata", "leader-epoch-checkpoint"):
@@ -127,7 +127,7 @@ async def test_new_leader_with_the_same_batches_ends_no_copied_segment(
 
 
 async def test_new_leader_with_segments_of_other_sizes_ends_no_copied_segment(lab: CutBackLab, tmp_path: Path) -> None:
-    """Replicas roll by their own configuration."""
+    """Replicas roll their segments by their own configuration."""
     lab.segments(4)
     await lab.run()
     follower = follower_of(lab, tmp_path)

@@ -55,7 +55,7 @@ def _names(path: Path) -> dict[str, FileState]:
 
 
 def _begin_anew(path: Path, *, active: int, content: bytes, at: int) -> None:
-    """Leave a log as a broker does that cuts it off whole (LocalLog.truncateFullyAndStartAt) and starts at ``at``."""
+    """Cut a log off whole and restart it at ``at``, as a broker does (LocalLog.truncateFullyAndStartAt)."""
     for file in path.iterdir():
         if file.name[:20].isdigit():
             file.unlink()
@@ -123,7 +123,9 @@ def test_segment_that_is_in_the_tier_is_released(setup: Setup) -> None:
 def test_links_are_recovered_by_the_next_process(setup: Setup) -> None:
     setup.hold().protect(setup.scan(), copied_through=-1)
     delete_segment(setup.path, 0)
-    (setup.path / "leader-epoch-checkpoint").write_text("0\n1\n0 8\n")  # the broker forgets with what it deletes
+    (setup.path / "leader-epoch-checkpoint").write_text(
+        "0\n1\n0 8\n"
+    )  # the broker forgets the epochs of deleted segments
 
     hold = setup.hold()
     assert hold.recover() == 3
@@ -207,7 +209,7 @@ def test_active_segment_of_a_log_before_its_restart_ends_with_its_data(setup: Se
 
 def test_empty_segment_that_was_held_during_a_restart_of_its_log_is_released(setup: Setup) -> None:
     _begin_anew(setup.path, active=0, content=b"", at=24)
-    (setup.path / f"{0:020d}.log.deleted").rename(setup.log(0))  # as in the moment before it is renamed
+    (setup.path / f"{0:020d}.log.deleted").rename(setup.log(0))  # as in the moment before the rename
     hold = setup.hold()
     assert [(each.base_offset, each.next_base_offset) for each in hold.protect(setup.scan(), copied_through=7)] == [
         (0, 24)
@@ -311,7 +313,7 @@ def test_dropped_partition_leaves_no_directory_in_the_hold_dir(setup: Setup) -> 
 
 
 def merge(setup: Setup, base: int, *others: int) -> bytes:
-    """What a broker does that compacts: one log in the place of several, under the first's name; return its bytes."""
+    """Compact as a broker does: one log replaces several, under the name of the first; return its bytes."""
     content = b"".join(setup.log(each).read_bytes() for each in (base, *others))
     cleaned = setup.path / "cleaned"
     cleaned.write_bytes(content)
@@ -331,7 +333,7 @@ def mark_deleted(setup: Setup, base: int) -> None:
 def test_merged_log_is_not_held_with_the_end_from_an_older_listing(setup: Setup, mode: HoldModeName) -> None:
     hold, listed = setup.hold(mode=mode), setup.scan()
     merged = merge(setup, 0, 8)
-    assert [held.base_offset for held in hold.protect(listed, copied_through=-1)] == [16], "0 is looked at again"
+    assert [held.base_offset for held in hold.protect(listed, copied_through=-1)] == [16], "segment 0 is checked again"
     first, second = hold.protect(setup.scan(), copied_through=-1)
     assert (first.base_offset, first.next_base_offset, second.base_offset) == (0, 16, 16)
     assert first.log.read_bytes() == merged
@@ -340,7 +342,7 @@ def test_merged_log_is_not_held_with_the_end_from_an_older_listing(setup: Setup,
 
 def test_merged_log_in_deletion_by_retention_is_held_with_its_own_end(setup: Setup) -> None:
     merged = merge(setup, 0, 8)
-    mark_deleted(setup, 0)  # the names of 8, which it took in, are still there
+    mark_deleted(setup, 0)  # the names of segment 8, which was merged into it, still exist
     first, second = setup.hold().protect(setup.scan(), copied_through=-1)
     assert (first.base_offset, first.next_base_offset, second.base_offset) == (0, 16, 16)
     assert first.log.read_bytes() == merged

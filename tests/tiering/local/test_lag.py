@@ -1,4 +1,4 @@
-"""The lag of a partition."""
+"""Copy lag of a partition."""
 
 import pytest
 

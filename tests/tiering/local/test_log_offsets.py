@@ -25,7 +25,7 @@ LONG_AFTER_MS = NOW_MS + 10_000_000
 
 @dataclass
 class OwnLog:
-    """One log in a log dir of tierd's, and a session that tiers it."""
+    """Log in a log dir of tierd, and a session that tiers it."""
 
     service: LogService
     offsets: OwnLogOffsets
@@ -49,7 +49,7 @@ class OwnLog:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     async def delete_old(self) -> list[int]:
-        """Apply local retention, long after; return the bases that are left."""
+        """Apply local retention at a much later time; return the remaining bases."""
         await self.service.writer(NAME).run(lambda log: log.delete_old_segments(LONG_AFTER_MS))
         return [segment.base_offset for segment in self.log.segments]
 
@@ -77,10 +77,10 @@ async def test_own_log_deletes_only_committed_and_copied_segments(tmp_path: Path
         await own.append(1)
         own.log.update_high_watermark(4)
         await own.session.copy_once()
-        assert own.session.finished(own.partition) == [(0, 2)], "the high watermark is in the second one"
+        assert own.session.finished(own.partition) == [(0, 2)], "the high watermark is in the second segment"
         assert own.log.highest_remote_offset == 2
         own.commit()
-        assert await own.delete_old() == [3, 6], "the second one is not in the tier yet"
+        assert await own.delete_old() == [3, 6], "the second segment is not in the tier yet"
         assert (own.log.log_start_offset, own.log.local_log_start_offset) == (0, 3)
 
 
@@ -123,7 +123,7 @@ async def test_rewritten_segments_of_an_own_log_stay_until_they_are_copied_again
         await own.append(50, epoch=1)
         own.commit()
         bases = await own.delete_old()
-        assert min(bases) == 150, "nothing from there on is deleted"
+        assert min(bases) == 150, "no segment from there on is deleted"
         await own.session.copy_once()
         assert own.log.highest_remote_offset == own.session.finished(own.partition)[-1][1] > 200
         assert own.session.metadata.view(own.partition).segment_for(1, 155) is not None
@@ -135,7 +135,9 @@ async def test_remote_offset_of_an_epoch_that_the_log_lacks_is_ignored(tmp_path:
         assert not own.log.replace_highest_remote_offset(5, epoch=3)
         assert own.log.highest_remote_offset == -1
         assert own.log.replace_highest_remote_offset(5, epoch=0)
-        assert own.log.replace_highest_remote_offset(3, epoch=0), "a new leader's word replaces the former one's"
+        assert own.log.replace_highest_remote_offset(3, epoch=0), (
+            "the report of a new leader replaces that of the former one"
+        )
         assert own.log.highest_remote_offset == 3
         assert own.log.replace_highest_remote_offset(-1, epoch=-1)
         assert own.log.highest_remote_offset == -1

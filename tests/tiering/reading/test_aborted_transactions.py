@@ -31,7 +31,7 @@ LAYOUTS = [
 
 
 class Committed:
-    """A partition that its leader wrote and rolled entry by entry; all but the active segment are only in the tier."""
+    """Partition that its leader wrote and rolled entry by entry; only its active segment is on local disk."""
 
     def __init__(self, tmp_path: Path, layout: str) -> None:
         log_dir = LogDirWriter(tmp_path / "kafka").path
@@ -50,7 +50,7 @@ class Committed:
         return self
 
     def asked_for_aborts(self) -> set[int]:
-        """Base offsets of the segments whose transaction index was fetched."""
+        """Return the base offsets of the segments whose transaction index was fetched."""
         asked = zip(self.storage.indexes, self.storage.indexed_segments, strict=True)
         return {base for index_type, base in asked if index_type is IndexType.TRANSACTION}
 
@@ -93,6 +93,6 @@ async def test_consecutive_fetches_cost_no_more_than_two_requests_a_segment(
 
 
 def _offsets(result: FetchResult) -> list[int]:
-    """What a consumer makes of one answer, knowing nothing of the answers before it."""
+    """Return the offsets that a consumer takes from one answer, without knowledge of earlier answers."""
     batches = iter_batches(result.data, name="answer")
     return [record.offset for batch in committed_batches(batches, result.aborted) for record in batch.records()]

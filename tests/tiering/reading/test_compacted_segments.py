@@ -28,12 +28,12 @@ UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_CO
 EACH, SEGMENTS, END = 4, 6, 25
 TRANSACTIONS = ("A", "B", "A", "B", "A!", "B+", "-")
 
-Replacement = tuple[int, int, Collection[int]]  # start, end, and the offsets that stay
+Replacement = tuple[int, int, Collection[int]]  # start, end, and the kept offsets
 Hook = Callable[[], Awaitable[None]]
 
 
 class HookedStorage(CountingStorage):
-    """Does something once, just before the next fetch from a segment or of an index."""
+    """Storage that runs a hook once, just before the next fetch of a log or of an index."""
 
     before_log: Hook | None = None
     before_index: Hook | None = None
@@ -52,7 +52,7 @@ class HookedStorage(CountingStorage):
 
 
 class Compacted:
-    """Six rolled segments of four batches of one record each, and an active one of one; all rolled ones copied."""
+    """Six rolled and copied segments of four batches of one record each, and an active one of one record."""
 
     def __init__(self, tmp_path: Path, *, value_bytes: int = 200) -> None:
         log_dir = LogDirWriter(tmp_path / "kafka")
@@ -75,7 +75,7 @@ class Compacted:
         self.compaction = Compaction(self.session, self.partition, tmp_path / "compacted")
 
     async def copied(self, *, local_from: int = SEGMENTS * EACH) -> "Compacted":
-        """Copy, and keep on local disk only what lies at ``local_from`` and behind it."""
+        """Copy, and keep on local disk only the records from ``local_from`` on."""
         assert [o.error for o in (await self.session.copy_once()).values()] == [None]
         for base in range(0, local_from, EACH):
             delete_segment(self.path, base)
@@ -199,7 +199,7 @@ async def test_fetch_behind_the_last_record_continues_at_the_end_of_the_tier(
     tmp_path: Path, isolation: IsolationLevel
 ) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced((8, 15, {8}), (16, 19, ()), (20, 23, ()))
-    shutil.rmtree(setup.path)  # nothing is local any more, and so nothing is known of the last record
+    shutil.rmtree(setup.path)  # no local file is left, and so the last record is unknown
 
     async def without_replica() -> TieredLog:
         return TieredLog(setup.partition, setup.session.metadata.view(setup.partition), None, None)
@@ -274,8 +274,8 @@ class TestTimestamps:
             await setup.reader().list_offset(FIRST_TIMESTAMP_MS)
 
 
-class TestReplacedUnderAReader:
-    """Every object of the replaced segments is gone: the grace was over before the reader came back."""
+class TestReplacementDuringRead:
+    """Replacement during a read: the grace is over, and all objects of the replaced segments are deleted."""
 
     @pytest.mark.parametrize("at", range(24))
     async def test_reader_continues_at_its_next_offset_after_a_replacement(self, tmp_path: Path, at: int) -> None:
@@ -343,7 +343,7 @@ class TestReplacedUnderAReader:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_readers_during_random_compactions_see_each_remaining_record_once(tmp_path: Path, seed: int) -> None:
-    """Compactions at random moments; a record that a reader misses was compacted away before it came there."""
+    """A record that a reader misses was compacted away before the reader came to its offset."""
     source = random.Random(seed)
     setup = await Compacted(tmp_path).copied()
     kept = KeptReaders(capacity=4, clock=FakeClock())
@@ -362,7 +362,7 @@ async def test_readers_during_random_compactions_see_each_remaining_record_once(
 
 
 class _Walk:
-    """A reader that goes on where it was."""
+    """Reader that continues at its last offset."""
 
     def __init__(self, reader: FetchTask, isolation: IsolationLevel) -> None:
         self.reader = reader
@@ -376,7 +376,7 @@ class _Walk:
 
 
 async def _compact_at_random(setup: Compacted, source: random.Random, left: set[int]) -> set[int]:
-    """Replace some neighbouring segments, drop some of their records, and return those."""
+    """Replace some neighbouring segments, drop some of their records, and return the dropped ones."""
     ranges = setup.session.finished(partition_of(setup.path))
     first = source.randrange(len(ranges))
     last = source.randrange(first, min(first + 3, len(ranges)))
@@ -388,7 +388,7 @@ async def _compact_at_random(setup: Compacted, source: random.Random, left: set[
 
 
 class TestTransactions:
-    """``A`` aborted and ``B`` committed, each entry of ``TRANSACTIONS`` a segment."""
+    """Transactions ``A``, aborted, and ``B``, committed; each entry of ``TRANSACTIONS`` is a segment."""
 
     async def _setup(self, tmp_path: Path) -> Compacted:
         log_dir = LogDirWriter(tmp_path / "kafka").path
@@ -459,7 +459,7 @@ class TestTransactions:
 
 
 def _bases(data: bytes) -> list[int]:
-    """Base offsets of the batches in ``data``."""
+    """Return the base offsets of the batches in ``data``."""
     found, at = list[int](), 0
     while at < len(data):
         base, size = struct.unpack_from(">qi", data, at)

@@ -17,7 +17,7 @@ def gate() -> FetchGate:
 
 
 class Reads:
-    """Reads that end when they are told to."""
+    """Reads that end on a signal of the test."""
 
     def __init__(self, gate: FetchGate) -> None:
         self._gate = gate
@@ -92,7 +92,7 @@ async def test_place_of_a_read_cancelled_at_its_admission_is_passed_to_the_next_
     await running(gate, 2, 2)
     reads.ends["a"].set()
     await tasks[0]
-    tasks[2].cancel()  # its place was given in this very turn, perhaps
+    tasks[2].cancel()  # it may have got its place in this turn of the loop
     await asyncio.wait({tasks[2]})
     await eventually(lambda: "d" in reads.begun, what="the next one")
     for name in "bd":

@@ -32,7 +32,7 @@ UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
 class HeldStorage(SegmentStorage):
-    """A SegmentStorage that counts, waits and fails as it is told."""
+    """SegmentStorage that counts calls, and waits or fails on demand."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -138,7 +138,7 @@ class TestQuota:
             assert result.throttled_ms == round((size / 10 - 1) * 1000)
             assert setup.session.recorder.throttles_ms == [result.throttled_ms]
             assert setup.storage.calls == 0
-            assert (await read(service, task, 24)).next_offset == 28, "local reads go on"
+            assert (await read(service, task, 24)).next_offset == 28, "local reads continue"
             setup.clock.advance(size / 10 + 1)
             assert (await read(service, task, 8)).next_offset == 16
 

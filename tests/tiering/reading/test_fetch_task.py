@@ -24,13 +24,13 @@ UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_CO
 
 
 class CountingStorage(SegmentStorage):
-    """A SegmentStorage that remembers what was asked of it and may refuse."""
+    """SegmentStorage that records its calls and may refuse them."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
         self.ranges: list[ByteRange] = []
         self.indexes: list[IndexType] = []
-        self.indexed_segments: list[int] = []  # their base offsets, beside ``indexes``
+        self.indexed_segments: list[int] = []  # base offsets of the segments of ``indexes``
         self.error: Exception | None = None
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
@@ -113,7 +113,7 @@ class TestRecords:
         records = setup.session.reader(setup.path, prefetch_bytes=64 << 10).records(None, None, UNCOMMITTED)
         assert (await anext(records)).offset == 0
         await records.aclose()
-        assert len(setup.storage.ranges) == 2, "one read, and one ahead"
+        assert len(setup.storage.ranges) == 2, "one read, and one read ahead"
 
     async def test_a_sequential_reader_reads_every_byte_once(self, tmp_path: Path) -> None:
         setup = await Setup(tmp_path, SegmentShape(batches=40, value_bytes=2000)).copied(deleted=0)
@@ -231,7 +231,7 @@ class TestErrors:
 class TestTransactions:
     @staticmethod
     async def _transactional(golden: Path, tmp_path: Path, *, kept_local: int) -> tuple[Setup, list[int]]:
-        """The golden partition of transactions that span segments, its first segments only in the tier."""
+        """Copy the golden partition of transactions that span segments, its first segments only in the tier."""
         (case,) = [c for c in golden_cases("clean") if c.partition == "txn-closed-0" and c.broker.endswith("4.3.1")]
         setup = Setup.__new__(Setup)
         log_dir = tmp_path / "kafka"

@@ -44,7 +44,7 @@ ENTRY_BYTES = sum(file_size_of(len(content)) for content in CONTENTS.values())
 
 
 class Remote:
-    """The storage of segments that all have the same indexes; it can be held up and made to lie."""
+    """Storage of segments with equal indexes, which a test can block or make return wrong bytes."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, IndexType]] = []
@@ -326,7 +326,7 @@ class TestReadersAndRemovers:
         cache.remove([metadata.segment.id])
         remote.open.set()
         await reader
-        assert metadata.segment.id in cache, "it was removed before it was there"
+        assert metadata.segment.id in cache, "it was removed before its load ended"
         assert len(names(directory)) == 3
 
 

@@ -26,7 +26,7 @@ PIECE, PREFETCH = 64 * KIB, 1024 * KIB
 
 
 class CountingStorage(SegmentStorage):
-    """Knows which ranges were asked for and which are under way; answers when it is told."""
+    """Storage that records requested ranges and those in flight, and answers on demand."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -65,7 +65,7 @@ class Setup:
         return self.service.task(self.snapshot)
 
     async def read(self, offset: int, *, max_bytes: int = 32 * KIB) -> tuple[int | None, bytes, int]:
-        """A new task each time, as for a request."""
+        """Read by a new task each time, as for a request."""
         result = await self.task().read(offset, max_bytes=max_bytes, isolation=UNCOMMITTED)
         return result.base_offset, result.data, result.next_offset
 
@@ -164,7 +164,7 @@ async def test_number_of_kept_readers_is_bounded(setup: Setup) -> None:
 async def test_range_that_failed_ahead_is_requested_again(setup: Setup) -> None:
     _, _, offset = await setup.read(0)
     setup.storage.error = RetriableRemoteStorageError("reset")
-    _, _, offset = await setup.read(offset)  # it has its bytes; those ahead of it fail
+    _, _, offset = await setup.read(offset)  # its own bytes are present; the ranges ahead fail
     await eventually(lambda: setup.storage.under_way == 0, what="the failures")
     setup.storage.error = None
     while offset < SEGMENTS * RECORDS:

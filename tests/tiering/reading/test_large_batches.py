@@ -18,7 +18,7 @@ BATCHES = 40
 
 
 async def remote_reader(tmp_path: Path) -> FetchTask:
-    """One segment in the tier alone: batches of one record each, a few hundred bytes that unpack to 4 MiB."""
+    """Return a reader of a segment in the tier: batches of one record, some hundred bytes that unpack to 4 MiB."""
     log_dir = LogDirWriter(tmp_path / "kafka")
     writer = log_dir.add_partition("orders")
     for _ in range(BATCHES):
@@ -59,7 +59,7 @@ async def test_batch_that_cannot_be_opened_ends_the_read_after_all_earlier_recor
 
     async def read_all() -> None:
         async for record in reader.records(None, None, IsolationLevel.READ_UNCOMMITTED):
-            seen.append(record.offset)  # noqa: PERF401 - those before the error count
+            seen.append(record.offset)  # noqa: PERF401 - records before the error count
 
     with pytest.raises(BatchTooLargeError, match="the batch of offsets 3 to 3 has more than") as refused:
         await read_all()

@@ -24,7 +24,7 @@ SEGMENTS, RECORDS = 4, 160
 
 @dataclass
 class Asked:
-    """One range that was asked for."""
+    """Requested range."""
 
     segment: int
     byte_range: ByteRange
@@ -32,7 +32,7 @@ class Asked:
 
 
 class HeldStorage(SegmentStorage):
-    """A SegmentStorage whose ranges are answered when a test says so, or at once."""
+    """SegmentStorage whose ranges are answered on demand, or at once."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -105,9 +105,9 @@ async def offsets(task: FetchTask, start: int | None = None, end: int | None = N
 
 
 async def collect(task: FetchTask, seen: list[int]) -> None:
-    """Note what is read, also when it ends in an error."""
+    """Append each offset as it is read, so that offsets before an error are kept."""
     async for record in task.records(None, None, UNCOMMITTED):
-        seen.append(record.offset)  # noqa: PERF401 - what was seen before an error counts
+        seen.append(record.offset)  # noqa: PERF401 - offsets before an error count
 
 
 async def test_read_of_the_whole_log_requests_its_window_at_once(setup: Setup) -> None:
@@ -166,7 +166,7 @@ async def test_read_ahead_grows_while_a_reader_continues(setup: Setup) -> None:
     assert widths[0] == 1
     assert widths == sorted(widths)
     assert widths[-1] >= 4
-    assert setup.storage.under_way == [], "what was ahead ended with the reader"
+    assert setup.storage.under_way == [], "requests ahead ended with the reader"
 
 
 async def test_ranges_end_where_stored_chunks_do(setup: Setup) -> None:
@@ -210,7 +210,7 @@ async def test_truncated_object_is_an_error_and_no_short_read(setup: Setup, tmp_
     async def short(metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         return b""
 
-    setup.storage.fetch_log_segment = short  # type: ignore[method-assign] # a store that lies about the end
+    setup.storage.fetch_log_segment = short  # type: ignore[method-assign] # a store with a wrong end
     with pytest.raises(RemoteIntegrityError, match="ends at byte"):
         await offsets(setup.task(prefetch=256 * KIB))
 
@@ -241,4 +241,6 @@ async def test_read_ahead_does_not_grow_for_a_reader_that_does_not_wait(setup: S
         async for _ in groups:
             await eventually(lambda: not setup.storage.under_way, what="everything that was asked for")
     assert sum(a.byte_range.size for a in setup.storage.asked) == setup.tiered_bytes
-    assert setup.storage.most_bytes <= 8 * 64 * KIB, "twice what an eager reader begins with: it waited for the first"
+    assert setup.storage.most_bytes <= 8 * 64 * KIB, (
+        "twice the first window of an eager reader: it waited for the first range"
+    )

@@ -25,7 +25,7 @@ COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCO
 
 
 class Storage(CountingStorage):
-    """Whose producer snapshots a test may take away, or change."""
+    """Storage whose producer snapshots a test may remove or change."""
 
     snapshots: Callable[[RemoteLogSegmentMetadata], bytes | None] = staticmethod(lambda _: None)
 
@@ -36,7 +36,7 @@ class Storage(CountingStorage):
 
 
 class Host:
-    """A partition that its leader writes, and a reader elsewhere: without a replica, or with an older one.
+    """Partition that its leader writes, and a reader on another host: without a replica, or with an older one.
 
     Layout: "-" is a record without a transaction, "A" one in the transaction of producer A, "A+" the marker that
     commits it, "A!" the one that aborts it, and "|" rolls the segment.
@@ -68,7 +68,7 @@ class Host:
         return self
 
     def replicate(self, *, high_watermark: int, from_segment: int = 0) -> None:
-        """Give the reader the log as it is now, of which it knows so much to be committed."""
+        """Give the reader the present log, committed up to the high watermark."""
         self.replica = self.tmp_path / "replica" / self.path.name
         shutil.copytree(self.path, self.replica, dirs_exist_ok=True)
         for file in self.replica.glob("0*.*"):

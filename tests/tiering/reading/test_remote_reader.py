@@ -18,7 +18,7 @@ SIZES = st.lists(st.integers(0, 300), min_size=1, max_size=12)
 
 
 class Ranges:
-    """A ``RemoteStorageManager`` that only has the bytes of one log."""
+    """``RemoteStorageManager`` that has only the bytes of one log."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -47,7 +47,7 @@ class Ranges:
 
 
 def log_of(sizes: list[int]) -> bytes:
-    """A batch of one record of each size."""
+    """Return a log with a batch of one record for each size."""
     batches = [encode_batch([NewRecord(None, b"v" * size, 1)], base_offset=at) for at, size in enumerate(sizes)]
     return b"".join(bytes(batch) for batch in batches)
 

@@ -93,7 +93,7 @@ class TestBounds:
         assert place is OffsetPlace.EXPIRED
 
     def test_log_start_of_a_follower_does_not_hide_records_that_the_leader_keeps(self) -> None:
-        """A follower takes it over from a leader whose retention put it at a base of its own segments."""
+        """A follower takes over the log start of a leader whose retention put it at a base of its own segments."""
         view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))
         row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 2, UUID(int=99)), log_start_offset=0)
         log = TieredLog(PARTITION, replace(view, row=row), _scan(100, 200, lineage=[(0, 100)]), 300, 150)

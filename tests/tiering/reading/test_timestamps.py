@@ -35,7 +35,7 @@ T = 1_700_000_000_000
 
 
 class CountingStorage(SegmentStorage):
-    """A SegmentStorage that remembers which segments were read and deleted."""
+    """SegmentStorage that records read and deleted segments."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -52,7 +52,7 @@ class CountingStorage(SegmentStorage):
 
 
 class Partition:
-    """A partition that a broker wrote and tierd copies."""
+    """Partition that a broker wrote and tierd copies."""
 
     def __init__(self, tmp_path: Path, *, first_offset: int = 0, leader_epoch: int = 0) -> None:
         self.log_dir = LogDirWriter(tmp_path / "kafka")
@@ -92,7 +92,7 @@ class Partition:
 
 @pytest.fixture
 async def vector(tmp_path: Path) -> Partition:
-    """(120, T-1) (121, T+1) (122, T+2) in a remote segment of epoch 10, and nothing younger locally."""
+    """Return the records (120, T-1) (121, T+1) (122, T+2) in a remote segment of epoch 10; local ones are older."""
     partition = Partition(tmp_path, first_offset=120, leader_epoch=10)
     partition.append(T - 1, T + 1, T + 2)
     partition.writer.roll()
@@ -179,7 +179,7 @@ class TestBetweenRecords:
 
 
 async def _small_partition(tmp_path: Path) -> Partition:
-    """Records 0 to 5 at T to T+5: [0-1] of epoch 0 and [2-3] of epoch 1 in the tier, 4 and 5 on local disk."""
+    """Return records 0 to 5 at T to T+5: [0-1] of epoch 0 and [2-3] of epoch 1 in the tier, 4 and 5 on local disk."""
     partition = Partition(tmp_path)
     partition.append(T, T + 1)
     partition.writer.roll()
@@ -215,7 +215,7 @@ class TestASmallPartition:
         assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 3, 1)
 
         await self._delete_records(partition, 4)
-        (partition.path / "leader-epoch-checkpoint").write_text("0\n1\n1 4\n")  # as the broker truncates it
+        (partition.path / "leader-epoch-checkpoint").write_text("0\n1\n1 4\n")  # as the broker truncates the log
         assert partition.storage.deleted == [0, 2]
         assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 4, 1)
         assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 4, 1)
@@ -224,7 +224,7 @@ class TestASmallPartition:
 
     @staticmethod
     async def _delete_records(partition: Partition, before: int) -> None:
-        """What a DeleteRecords request leads to, with a pass of the expiration."""
+        """Apply a DeleteRecords request, with a pass of the expiration."""
         session, clock = partition.session, partition.stores.clock
         await session.metadata.advance_log_start_offset(partition_of(partition.path), before)
         deletion = SegmentDeletion(
@@ -254,7 +254,7 @@ class TestASmallPartition:
 
 
 class _LocalView:
-    """The local log as the expiration sees it."""
+    """View of the expiration on the local log."""
 
     def __init__(self, partition: Partition) -> None:
         self._path = partition.path

@@ -79,7 +79,7 @@ def storage_of(store: MemoryObjectStore, transform: Transform) -> SegmentStorage
 
 
 class MixedTier(FilledTier):
-    """Segments through a storage with a key ring, or without one."""
+    """Segments through a storage with a key ring, and through one without."""
 
     def __init__(self, folder: Path, objects: MemoryObjectStore | None = None) -> None:
         self.objects = objects or MemoryObjectStore()
@@ -179,7 +179,7 @@ async def test_output_of_a_holder_of_the_ring_replaces_its_inputs(mixed: MixedTi
 async def test_tombstone_and_log_start_of_an_earlier_version_count_only_when_accepted(
     mixed: MixedTier,
 ) -> None:
-    """An earlier tierd wrote both without a tag, and encrypted segments just as now."""
+    """An earlier tierd wrote both without a tag, and encrypted segments in the present form."""
     gone = await mixed.copy(0, 9)
     await mixed.copy(10, 19)
     tombstone = Tombstone("retention-time", 1, 2, 1)
@@ -345,7 +345,7 @@ async def test_segments_under_another_name_of_a_topic_do_not_stop_a_rebuild_with
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses to show objects with a suffix, as S3 does those in an archive or under a key of another account."""
+    """Store that refuses to read objects with a suffix, as S3 does for archived objects or a key of another account."""
 
     suffix = ""
 
@@ -384,7 +384,7 @@ async def test_tombstone_that_the_store_refuses_to_read_hides_no_proven_segment(
 async def test_number_that_no_row_can_hold_makes_no_partition_unreadable(
     mixed: MixedTier, suffix: str, name: str, number: int
 ) -> None:
-    """Without a key ring a rebuild believes what is there; what it writes must be readable all the same."""
+    """A rebuild without a key ring accepts the objects of the bucket; its rows must be readable nevertheless."""
     mixed.storage = mixed.plain
     kept, given_up = await mixed.copy(0, 9), await mixed.copy(10, 19)
     await mixed.give_up(given_up)
@@ -406,7 +406,7 @@ async def test_number_that_no_row_can_hold_makes_no_partition_unreadable(
 
 @functools.cache
 def sound_bucket() -> tuple[Mapping[str, bytes], PartitionView]:
-    """Objects of a tier with all that decides, and the metadata that they give."""
+    """Return the objects of a tier with all deciding objects, and the metadata that they give."""
 
     async def fill(folder: Path) -> tuple[Mapping[str, bytes], PartitionView]:
         tier = MixedTier(folder)
@@ -428,7 +428,7 @@ def sound_bucket() -> tuple[Mapping[str, bytes], PartitionView]:
 
 
 def deciding() -> list[str]:
-    """The keys of manifests, tombstones and the log start."""
+    """Return the keys of manifests, tombstones and the log start."""
     return [key for key in sound_bucket()[0] if key.endswith((".manifest", ".tombstone", "log-start.json"))]
 
 
@@ -461,7 +461,7 @@ mutations = st.lists(
 
 
 def mutated(objects: dict[str, bytes], mutation: Mutation) -> None:
-    """Put what an intruder makes of the deciding objects; none is deleted, and any may be put over another."""
+    """Put the changes of an intruder to the deciding objects; none is deleted, and any may be put over another."""
     what, which, how = mutation
     keys = [key for key in deciding() if key in objects]
     key, other = keys[which % len(keys)], keys[how % len(keys)]

@@ -1,4 +1,4 @@
-"""Topics with names of every legal length: stored, listed, rebuilt from the bucket, read and deleted again."""
+"""Topics with names of every legal length: stored, listed, rebuilt from the bucket, read and deleted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +72,7 @@ def s3_store(service: S3Service, bucket: str) -> S3ObjectStore:
 
 
 async def respell(store: ObjectStore, partition: TopicIdPartition) -> None:
-    """Move the objects of a partition to the keys that tierd wrote before."""
+    """Move the objects of a partition to the keys of earlier versions of tierd."""
     now, before = OBJECT_KEYS.forms(partition.topic)
     for info in await store.list_objects(now.partition_prefix(partition)):
         await store.put(

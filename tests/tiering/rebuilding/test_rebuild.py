@@ -142,7 +142,7 @@ async def test_rebuild_keeps_segment_whose_log_start_lies_inside_it(tier: Filled
 
 
 async def test_rebuild_of_merged_local_segments_reports_nothing(tier: FilledTier) -> None:
-    """The broker's cleaner merges small segments, so that each later copy covers earlier ones."""
+    """The cleaner of the broker merges small segments, so that each later copy covers earlier ones."""
     for end in range(9, 60, 10):
         await tier.copy(end - 9, end)
         await tier.copy(0, end)
@@ -217,7 +217,7 @@ async def _changed(tier: FilledTier, metadata: RemoteLogSegmentMetadata, **field
 
 
 async def _impossible_leader(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
-    """No leader could ever claim a partition after it."""
+    """Put a record after which no leader could claim the partition."""
     await _changed(tier, metadata, leader_epoch=2**31)
 
 
@@ -435,7 +435,7 @@ async def test_rebuild_that_is_cancelled_at_any_await_is_continued(tier: FilledT
 
 
 class _SlowStore(MemoryObjectStore):
-    """Counts requests at once, and fails on demand."""
+    """Store that counts concurrent requests, and fails on demand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -513,7 +513,7 @@ events = st.lists(
 
 
 async def _play(tier: FilledTier, history: list[tuple[str, int]]) -> set[UUID]:
-    """A leader's life; returns the copies that are whole in the bucket, but were never finished."""
+    """Play the life of a leader; return the copies that are whole in the bucket, but were never finished."""
     end, epoch, epochs = 0, 0, {0: 0}
     finished: list[RemoteLogSegmentMetadata] = []
     given_up: list[RemoteLogSegmentMetadata] = []

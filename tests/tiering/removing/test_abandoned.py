@@ -23,7 +23,7 @@ STARTED = row(0, 9, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 
 @dataclass
 class Storage:
-    """Remembers what was deleted; the rest is never asked for."""
+    """Storage that records deletions; its other calls are not used."""
 
     deleted: list[UUID] = field(default_factory=list)
     refuses: bool = False
@@ -50,7 +50,7 @@ class Storage:
 
 
 class Left:
-    """The task, with a row that is there or not."""
+    """AbandonedCopies task, with or without a row of the copy."""
 
     def __init__(self) -> None:
         self.clock, self.storage = FakeClock(), Storage()

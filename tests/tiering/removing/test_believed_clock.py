@@ -1,4 +1,4 @@
-"""A wall clock that leaps ahead expires nothing until it has stood for a while."""
+"""Wall clock that leaps ahead: no segment expires by it until the leap has lasted for a while."""
 
 from pathlib import Path
 

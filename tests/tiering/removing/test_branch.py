@@ -21,7 +21,7 @@ def test_epochs_that_wrote_nothing_are_left_out() -> None:
 
 
 def _lineage(pairs: Iterable[tuple[int, int]]) -> Lineage:
-    """Entry by entry: ``Lineage.of`` would leave no two at the same offset."""
+    """Return the lineage entry by entry: ``Lineage.of`` would leave no two entries at the same offset."""
     return Lineage(tuple(EpochEntry(*pair) for pair in pairs))
 
 

@@ -20,7 +20,7 @@ COMPACTED = TopicPolicy(cleanup_policy=frozenset({"compact"}))
 
 
 def view_of(*segments: RemoteLogSegmentMetadata, log_start_offset: int = 0) -> PartitionView:
-    """A view in which the segments were copied one after the other."""
+    """Return a view in which the segments were copied one after the other."""
     view = PartitionView(PARTITION)
     for metadata in segments:
         view = view.with_added(metadata).view.with_updated(step(metadata, FINISHED)).view

@@ -11,8 +11,8 @@ from tierd.remote import ObjectInfo
 from tierd.remote.backends.memory import MemoryObjectStore
 
 
-class AwayStore(MemoryObjectStore):
-    """Answers nothing while it is away."""
+class UnreachableStore(MemoryObjectStore):
+    """Store that can be unreachable."""
 
     is_away = False
 
@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 
 async def attempt(process: Process, start: int, *, with_objects: bool) -> RemoteLogSegmentMetadata:
-    """Begin a copy of a hundred offsets that nobody ends."""
+    """Begin a copy of a hundred offsets that is never finished."""
     metadata = await process.add(start, start + 99, state=STARTED)
     if not with_objects:
         for suffix in (".log", ".indexes", ".manifest"):
@@ -44,7 +44,7 @@ async def attempt(process: Process, start: int, *, with_objects: bool) -> Remote
 
 
 async def test_attempts_without_an_object_write_no_line_during_and_after_an_outage_of_the_store(world: World) -> None:
-    store = AwayStore(clock=world.clock)
+    store = UnreachableStore(clock=world.clock)
     world.objects = store
     process = world.process()
     await process.lead()

@@ -245,13 +245,13 @@ def test_plan_of_any_tier_keeps_its_invariants(
     gone = set(ids)
     live = [m for m in rows if m.state is not DELETING]
     assert [m.segment.id in gone for m in live] == sorted((m.segment.id in gone for m in live), reverse=True), (
-        "the oldest go, and nothing behind the first that is kept"
+        "the oldest are deleted, and none behind the first that is kept"
     )
     by_size = [p for p in plan.deletions if p.reason is DeleteReason.RETENTION_BYTES]
     if by_size:
-        chosen = {p.metadata.segment.id for p in by_size}  # what time takes besides may well go below it
+        chosen = {p.metadata.segment.id for p in by_size}  # deletions by time may go below the size limit
         kept = sum(m.size_bytes for m in rows if m.state is FINISHED and m.segment.id not in chosen)
-        assert kept + only_local >= retention_bytes, "size never goes under the limit"
+        assert kept + only_local >= retention_bytes, "deletions by size stay above the limit"
     expired = [
         p.metadata
         for p in plan.deletions

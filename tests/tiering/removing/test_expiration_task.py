@@ -130,7 +130,7 @@ async def test_time_limit_deletes_the_oldest_segments_in_order(world: World, cou
     with deletions_of(process) as deleted:
         delay_s = await process.task().run_once()
     assert [m.start_offset for m in deleted] == [n * 100 for n in range(count)]
-    assert delay_s == (None if count == 50 else 1.0), "time says when the next one is due"
+    assert delay_s == (None if count == 50 else 1.0), "the delay is that of the next expiration by time"
 
 
 @pytest.mark.spec("remote-tiering 170")
@@ -165,7 +165,7 @@ async def test_failed_delete_ends_the_run_and_is_repeated_by_the_next_run(world:
     assert process.view.log_start_offset == 200, "pushed before the first delete"
     assert (process.recorder.deletes, process.recorder.delete_failures) == (1, 1)
     assert process.states() == {0: DELETING, 100: FINISHED}
-    assert task.state.lag_segments == 0, "what nobody works at is no lag"
+    assert task.state.lag_segments == 0, "a deletion that no task works at is no lag"
     process.storage.refuses = False
     await task.run_once()
     assert process.states() == {}
@@ -285,7 +285,7 @@ async def test_next_leader_deletes_the_same_segments_after_a_crash_behind_the_ne
     await process.lead()
     await process.fill(3, age_ms=1000)
     await process.add(300, 399)
-    await process.metadata.advance_log_start_offset(PARTITION, 300)  # and then it died
+    await process.metadata.advance_log_start_offset(PARTITION, 300)  # and then the process died
     world.policy = TopicPolicy(retention_ms=500)
     successor = world.process(broker_id=2)
     with deletions_of(successor) as deleted:

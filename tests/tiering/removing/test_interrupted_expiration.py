@@ -30,7 +30,7 @@ Act = Callable[[Process], Awaitable[object]]
 
 
 async def _begun(tmp_path: Path) -> World:
-    """Three segments of which two have expired, and a copy that nobody finished."""
+    """Make three segments of which two have expired, and an unfinished copy."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -81,7 +81,7 @@ async def test_an_interrupted_expiration_is_completed_by_the_next_process(tmp_pa
     await task.run_once()
     assert process.view.log_start_offset == 200
     assert process.starts(FINISHED) == [300]
-    assert process.starts(DELETING) == [0, 100], "in their grace, whoever began it"
+    assert process.starts(DELETING) == [0, 100], "in their grace, begun by either process"
     for metadata in process.view.list():
         if metadata.state is DELETING:
             assert ".tombstone" in await process.suffixes(metadata)
@@ -175,7 +175,9 @@ async def test_interrupted_deletion_of_a_partition_is_continued(tmp_path: Path, 
     remover = remover_of(process, grace_s=0.0)
     await remover.run_once()
     await remover.run_once()
-    if await world.objects.list_objects(""):  # it died before the mark was durable: nothing was accepted
+    if await world.objects.list_objects(
+        ""
+    ):  # the process died before the mark was durable: the request was not accepted
         await process.lead()
         assert process.view.delete_state is None
         assert len(process.view.list()) == 4
@@ -224,5 +226,5 @@ async def _delete(process: Process, metadata: RemoteLogSegmentMetadata) -> None:
         metadata = await process.deletion.begin(metadata, reason="retention_time", detail="", delete_after_ms=0)
     if metadata.soft_delete is None:
         await process.deletion.delete(metadata)
-    elif not await process.deletion.finish(metadata):  # its tombstone was never written, and is now
+    elif not await process.deletion.finish(metadata):  # its tombstone was missing, and is written now
         assert await process.deletion.finish(metadata)

@@ -1,4 +1,4 @@
-"""The ledger of deletions: durable before the step, bounded, and readable after a crash."""
+"""Ledger of deletions: durable before the step, bounded, and readable after a crash."""
 
 import asyncio
 import json

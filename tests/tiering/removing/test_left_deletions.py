@@ -32,7 +32,7 @@ def left_deletions(process: Process, *here: TopicIdPartition) -> LeftDeletions:
 
 
 async def interrupted(world: World) -> None:
-    """Leave one readable segment, one in its grace, one whose deletion stopped half-way, and a copy without an end."""
+    """Make a readable segment, one in its grace, one whose deletion stopped half-way, and an unfinished copy."""
     process = world.process()
     await process.lead()
     _, soft = await process.fill(2)

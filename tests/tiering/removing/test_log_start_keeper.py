@@ -30,7 +30,7 @@ CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 
 
 class CountingStore(MemoryObjectStore):
-    """Counts what is asked of the log start, and may refuse to write it."""
+    """Store that counts calls about the log start, and may refuse to write it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,13 +62,13 @@ class CountingStore(MemoryObjectStore):
 
 
 async def recorded(world: World) -> int | None:
-    """What the bucket says, None where it says nothing."""
+    """Return the log start in the bucket, None without a record."""
     stored = await LogStartStorage(world.objects, ObjectKeyFactory("", CLUSTER_ID)).read(world.partition)
     return None if stored is None or stored.record is None else stored.record.log_start_offset
 
 
 async def led(world: World, leader_epoch: int = 0) -> Process:
-    """A process that leads and has a segment in the tier."""
+    """Return a process that leads and has a segment in the tier."""
     process = world.process()
     await process.lead(leader_epoch)
     await process.metadata.ensure_ready(world.partition)
@@ -282,7 +282,7 @@ async def test_cancellation_at_any_wait_is_repaired_by_the_next_call(tmp_path: P
 
 
 class Story:
-    """Leaders that come and go, die at any call, and move the log start."""
+    """History of leaders that start, die at any call, and move the log start."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
@@ -312,7 +312,7 @@ class Story:
                 async with process.log_starts.lowered(partition, lower):
                     await process.metadata.lower_log_start_offset(partition, lower)
             await process.log_starts.keep(partition)
-        assert (await recorded(self.world) or 0) <= await self.stored(), "a rebuild would hide what is readable"
+        assert (await recorded(self.world) or 0) <= await self.stored(), "a rebuild would hide readable records"
 
     async def stored(self) -> int:
         return (await self.leader()).view.log_start_offset or 0
@@ -362,6 +362,6 @@ def test_decision_to_write_depends_on_epoch_and_offset(stored: StoredLogStart | 
         assert not must_write(stored, wanted)
         return
     after = wanted.log_start_offset if must_write(stored, wanted) else present.log_start_offset if present else 0
-    assert after == start, "what the bucket says afterwards is what the leader says"
+    assert after == start, "the log start in the bucket is that of the leader"
     if present is not None and present.log_start_offset == start:
         assert not must_write(stored, wanted)

@@ -29,7 +29,7 @@ GRACE_S = 3600.0
 
 
 class UnfinishedUploads(SegmentStorage):
-    """Lists made-up uploads; None refuses to."""
+    """Source of made-up uploads; None refuses the listing."""
 
     def __init__(self, store: ObjectStore, uploads: list[UnfinishedSegmentUpload] | None) -> None:
         super().__init__(store, cluster_id=CLUSTER_ID, broker_id=1)
@@ -126,7 +126,7 @@ async def test_partition_in_its_grace_has_no_readable_row_and_all_its_objects(wo
     assert process.starts(FINISHED) == [0, 100]
     assert await remover.run_once() == GRACE_S
     assert delete_state(process) is RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-    assert process.states() == {0: DELETING, 100: DELETING}, "what was never readable is gone"
+    assert process.states() == {0: DELETING, 100: DELETING}, "the copy that was never readable is removed"
     assert len(await world.objects.list_objects("")) == 8
     world.clock.advance(GRACE_S)
     assert await remover.run_once() is None
@@ -185,7 +185,7 @@ async def test_partition_of_a_deleted_topic_is_removed_by_its_owner_and_not_by_a
     mine.delete_tier(PARTITION)
     assert await mine.run_once() is None
     assert await world.objects.list_objects("") == []
-    assert await follower.run_once() is None, "it was done"
+    assert await follower.run_once() is None, "the removal was done by the owner"
 
 
 async def test_partition_of_a_dead_owner_is_removed_by_a_follower_after_a_delay(world: World) -> None:

@@ -22,7 +22,7 @@ NAME = TopicPartition("orders", 0)
 
 
 class Desk:
-    """One expired segment of one partition, and the removals over its task."""
+    """Expired segment of one partition, and the removals over its task."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

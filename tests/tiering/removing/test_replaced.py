@@ -20,7 +20,7 @@ GRACE_S = 3600.0
 
 @pytest.fixture
 async def world(tmp_path: Path) -> World:
-    """Three segments, the first two of which an output of the same offsets has replaced."""
+    """Return three segments, the first two of which an output of the same offsets has replaced."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()

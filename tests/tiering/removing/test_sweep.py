@@ -33,7 +33,7 @@ DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 class RecordingStorage(SegmentStorage):
-    """Remembers deletes, and may refuse them; lists made-up uploads."""
+    """Storage that records deletions, may refuse them, and lists made-up uploads."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -214,7 +214,7 @@ class TestUploads:
         other = replace(PARTITION, partition=1)
         setup.storage.uploads = [upload("ours", PARTITION), upload("theirs", other)]
         assert await setup.upload_sweep().run_once([PARTITION]) == 1
-        assert setup.storage.aborted == [], "it may be written at this moment"
+        assert setup.storage.aborted == [], "the log start may be written at this moment"
         setup.tier.clock.advance(GRACE_S)
         assert await setup.upload_sweep().run_once([PARTITION]) == 0
         assert setup.storage.aborted == ["ours"]

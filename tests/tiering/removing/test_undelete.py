@@ -25,7 +25,7 @@ GRACE_S = 3600.0
 
 @pytest.fixture
 async def world(tmp_path: Path) -> World:
-    """Four segments of which three have expired, and then retention was raised."""
+    """Return four segments of which three have expired, with retention raised afterwards."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
