@@ -277,7 +277,7 @@ class HeldRun:
             self.has_ended = True
 
 
-async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
+async def test_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
     tierd: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon waits until processes of the run are gone, outputs abandoned and leases released."""
@@ -314,7 +314,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
         assert [report.outcome for report in RunHistory(config.state_dir).read()] == [RunOutcome.CANCELLED]
 
 
-async def test_infrastructure_that_dies_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:
+async def test_failure_of_the_infrastructure_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:
     async with composed(tierd, BrokenEngine) as (_, engine):
         with capture_logs() as logs:
             exit_code = await Daemon(engine, tierd.config_file, {}, SystemdNotifier(None)).run()

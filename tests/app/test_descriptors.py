@@ -72,7 +72,7 @@ def test_count_is_made_at_most_once_a_second() -> None:
         assert count.use() is not first
 
 
-def test_use_is_near_its_limit_before_it_is_short() -> None:
+def test_use_of_descriptors_is_near_its_limit_before_it_is_short() -> None:
     assert not DescriptorUse(800, 1000).is_near_limit
     assert DescriptorUse(801, 1000).is_near_limit
     assert not DescriptorUse(875, 1000).is_short

@@ -72,7 +72,7 @@ async def test_reads_fill_both_caches_and_their_metrics(engine: Engine, one: Rol
         assert chunks_of(fetches).statistics().misses == 0
 
 
-async def test_damaged_chunk_leaves_the_cache_once_the_store_has_it_whole(
+async def test_damaged_chunk_is_replaced_in_the_cache_once_the_store_is_sound(
     engine: Engine, one: Rolled, tmp_path: Path
 ) -> None:
     await engine.storage.copy_log_segment_data(one.metadata, one.data)

@@ -27,7 +27,7 @@ async def test_own_broker_that_is_not_alive_is_unreachable_and_living_brokers_ar
     assert taken["this broker"].detail == ("broker 7, whose log dirs these are, is not among the brokers alive: 2")
 
 
-async def test_broker_of_another_cluster_fails() -> None:
+async def test_broker_of_another_cluster_is_a_failed_step() -> None:
     async with ScriptedBroker(cluster_id="another").listening() as address:
         taken = await steps(plaintext(address), BrokerIdentity(CLUSTER_ID, 1))
 

@@ -34,7 +34,7 @@ class TestServiceSettings:
 
 
 class TestLogConfig:
-    def test_limits_are_those_of_the_policy(self) -> None:
+    def test_limits_of_an_own_log_are_those_of_the_policy(self) -> None:
         policy = TopicPolicy(retention_ms=9, retention_bytes=8, local_retention_ms=7, local_retention_bytes=6)
         config = log_config(policy, TopicDefaults(), is_tiered=True)
         assert (config.retention_ms, config.retention_bytes) == (9, 8)

@@ -50,7 +50,7 @@ def test_failures_that_are_few_or_simultaneous_are_no_outage(
     assert store.suspected.is_set()
 
 
-def test_two_slow_failures_are_an_outage(store: Reachability, clock: FakeClock) -> None:
+def test_two_failures_far_apart_are_an_outage(store: Reachability, clock: FakeClock) -> None:
     fail(store, clock, times=2, apart_s=10.0)
 
     assert store.outage is not None

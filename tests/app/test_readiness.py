@@ -59,7 +59,7 @@ def test_consequence_of_an_outage_is_no_further_cause(service: Service, left: li
     assert told[1:] == left
 
 
-def test_partitions_that_load_are_counted_and_some_named() -> None:
+def test_loading_partitions_are_counted_and_some_are_named() -> None:
     told = causes(loading=[f"orders-{n}" for n in range(7)])
 
     assert told == [

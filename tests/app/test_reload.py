@@ -15,7 +15,7 @@ def config(**changes: object) -> TierdConfig:
     return TierdConfig.model_validate(settings | changes)
 
 
-def test_equal_files_change_nothing() -> None:
+def test_equal_files_have_no_changed_keys() -> None:
     change = changed_keys(config(), config())
     assert (change.live, change.after_restart) == ((), ())
 

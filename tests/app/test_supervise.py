@@ -235,13 +235,13 @@ async def test_stop_returns_although_a_pass_swallows_the_cancellation(supervisor
     assert task.passes == 1
 
 
-async def test_a_name_that_runs_already_is_refused(supervisor: TaskSupervisor) -> None:
+async def test_task_with_the_name_of_a_running_one_is_refused(supervisor: TaskSupervisor) -> None:
     supervisor.start(ScriptedTask("copy a-0"))
     with pytest.raises(ValueError, match="runs already"):
         supervisor.start(ScriptedTask("copy a-0"))
 
 
-async def test_drain_lets_running_passes_end_and_begins_none(supervisor: TaskSupervisor) -> None:
+async def test_drain_waits_for_running_passes_and_begins_no_other(supervisor: TaskSupervisor) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def long_pass() -> float:

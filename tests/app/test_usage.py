@@ -67,7 +67,7 @@ async def test_usage_is_written_at_the_full_hour_and_at_the_end(config: TierdCon
     ]
 
 
-def test_part_that_failed_is_billed_beside_the_put_that_it_belongs_to(config: TierdConfig) -> None:
+def test_failed_part_of_an_upload_is_billed_beside_its_put(config: TierdConfig) -> None:
     billed: list[tuple[str, str, int, int]] = []
     keeper = UsageKeeper(config, KEYS, clock=ManualClock(), record=lambda *item: billed.append(item))
     keeper.attempted(ObjectStoreCall("upload_part", KEY, "retriable", 0.1, 0))

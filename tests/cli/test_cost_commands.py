@@ -22,7 +22,7 @@ def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:
     assert topics["audit"]["unknown_partitions"] == 1
 
 
-def test_an_estimate_for_people_ends_in_a_sum(log_dir: LogDirWriter) -> None:
+def test_text_output_of_an_estimate_ends_with_a_sum(log_dir: LogDirWriter) -> None:
     answer = run_tierd("estimate", str(log_dir.path))
 
     assert answer.exit_code == 0, answer.output

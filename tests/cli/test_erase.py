@@ -133,7 +133,7 @@ def test_undelete_of_a_segment_that_may_hold_an_erased_key_is_refused(
     assert ended.exit_code == 0, ended.output
 
 
-def test_a_running_daemon_files_and_steps(copied: Installation) -> None:
+def test_running_daemon_files_and_steps_requests(copied: Installation) -> None:
     with copied.daemon() as daemon:
         daemon.wait_ready()
         request_id = filed(copied, "--key", "a")["request_id"]

@@ -32,7 +32,7 @@ def ids(arguments: list[str]) -> str:
 
 
 @pytest.mark.parametrize("arguments", ARRAYS, ids=ids)
-def test_list_that_is_an_array_is_the_same_in_the_object(copied: Installation, arguments: list[str]) -> None:
+def test_array_output_has_the_same_items_in_the_object(copied: Installation, arguments: list[str]) -> None:
     listed = copied.tierd(*arguments, "--json")
     within = copied.tierd(*arguments, "--json-object")
 
@@ -42,7 +42,7 @@ def test_list_that_is_an_array_is_the_same_in_the_object(copied: Installation, a
 
 @pytest.mark.parametrize("arguments", LINES, ids=ids)
 @pytest.mark.parametrize("is_sound", [True, False])
-def test_list_that_is_lines_is_the_same_in_the_object(
+def test_line_output_has_the_same_items_in_the_object(
     copied: Installation, arguments: list[str], is_sound: bool
 ) -> None:
     if not is_sound:
@@ -57,7 +57,7 @@ def test_list_that_is_lines_is_the_same_in_the_object(
 
 
 @pytest.mark.parametrize("arguments", WITH_DAEMON, ids=ids)
-def test_list_from_the_daemon_is_the_same_in_the_object(copied: Installation, arguments: list[str]) -> None:
+def test_output_from_the_daemon_has_the_same_items_in_the_object(copied: Installation, arguments: list[str]) -> None:
     with copied.daemon() as daemon:
         daemon.wait_until(lambda: daemon.partition("orders-0") is not None, what="the partition")
         listed = copied.tierd(*arguments, "orders-0", "--json").json()

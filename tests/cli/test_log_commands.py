@@ -130,7 +130,7 @@ def test_text_line_is_key_and_value_or_a_value(tmp_path: Path) -> None:
     assert found == [(b64encode(b"key").decode(), b"value\twith tab"), (None, b"only"), (None, b"last without end")]
 
 
-def test_offsets_and_epochs_can_be_kept(tmp_path: Path) -> None:
+def test_append_can_keep_offsets_and_epochs(tmp_path: Path) -> None:
     directory = tmp_path / "kept-0"
     given = lines(3, start=10, epoch=2) + lines(4, start=20, epoch=5)
     append(directory, given, "--create", "--keep-offsets")
@@ -212,7 +212,7 @@ def test_append_and_roll_are_refused_if_a_recovery_would_lose_records(crash: Pat
 # roll and truncate
 
 
-def test_roll_begins_a_segment_once(orders: Path) -> None:
+def test_second_roll_begins_no_further_segment(orders: Path) -> None:
     before = len(list(orders.glob("*.log")))
     assert run_tierd("log", "roll", str(orders), "--json").json() == {
         "directory": str(orders), "rolled": True, "base_offset": COUNT, "segments": before + 1,
@@ -312,7 +312,7 @@ def test_recover_repairs_a_log_dir_as_a_broker_does(crash: Path) -> None:
     assert {each["outcome"] for each in again["partitions"]} == {"loaded", "stray"}
 
 
-def test_strict_recovery_lists_the_damage_and_changes_nothing(crash: Path) -> None:
+def test_strict_recovery_lists_the_damage_and_changes_no_file(crash: Path) -> None:
     before = {path: path.read_bytes() for path in crash.rglob("*") if path.is_file()}
     ended = run_tierd("log", "recover", str(crash), "--strict", "--json")
     assert ended.exit_code == 1

@@ -79,7 +79,7 @@ def test_chunks_of_a_read_are_cached_on_disk_and_damaged_ones_are_fetched_again(
         ("2024-05-01", 1_714_521_600_000),
     ],
 )
-def test_times_are_milliseconds_or_iso_8601(text: str, expected: int) -> None:
+def test_time_is_given_as_milliseconds_or_iso_8601(text: str, expected: int) -> None:
     assert timestamp_ms_of(text) == expected
 
 

@@ -83,7 +83,7 @@ def test_rebuild_names_an_oversized_manifest_and_restores_the_other_segments(
 
 
 @pytest.mark.parametrize("suffix", [".manifest", ".indexes", ".log"])
-def test_cat_of_a_segment_with_a_huge_object_takes_the_memory_of_a_sound_one(
+def test_cat_of_a_segment_with_a_huge_object_needs_no_more_memory(
     copied: Installation, log_dir: LogDirWriter, suffix: str
 ) -> None:
     broker_deletes_everything_rolled(log_dir)

@@ -106,7 +106,7 @@ def test_cat_includes_both_of_its_bounds(copied: Installation) -> None:
     assert [r["offset"] for r in copied.cat("orders-0", "--from", "3", "--to", "9")] == list(range(3, 10))
 
 
-def test_cat_of_an_empty_range_prints_nothing(copied: Installation) -> None:
+def test_cat_of_an_empty_range_prints_no_record(copied: Installation) -> None:
     assert copied.cat("orders-0", "--from", str(LAST_OFFSET + 1)) == []
 
 

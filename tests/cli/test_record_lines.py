@@ -34,7 +34,7 @@ def test_line_of_cat_is_parsed_to_its_record(record: Record) -> None:
     assert found == InputRecord(expected, record.offset, record.leader_epoch)
 
 
-def test_only_a_key_or_a_value_is_needed() -> None:
+def test_line_with_only_a_key_or_a_value_is_a_record() -> None:
     assert parse_json_line(b'{"value": null}', 1, 5) == InputRecord(NewRecord(None, None, 5))
     assert parse_json_line(b'{"key": "YQ=="}', 1, 5) == InputRecord(NewRecord(b"a", None, 5))
 

@@ -116,7 +116,7 @@ def test_daemon_is_found_without_the_secrets_of_a_plugin(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("site")
-def test_every_fault_in_a_plugin_section_has_its_place(tmp_path: Path) -> None:
+def test_faults_in_a_plugin_section_have_line_and_column(tmp_path: Path) -> None:
     text = "metadata:\n  backend: acme\n  plugin:\n    paht: /a\n    password: {a: hush}\n" + FILESYSTEM
 
     found = faults(tmp_path, text)

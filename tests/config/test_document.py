@@ -118,12 +118,14 @@ def test_value_that_expands_to_nothing_counts_as_absent() -> None:
     assert read_document("a: ${X:-}\nb: '${X:-}'\n", {}).tree == {"b": ""}
 
 
-def test_keys_are_not_expanded() -> None:
+def test_environment_variables_in_keys_are_not_expanded() -> None:
     assert read_document("${A}: 1\n", {"A": "b"}).tree == {"${A}": 1}
 
 
 @pytest.mark.parametrize("value", ["*hunter2", "!hunter2!x y", "&hunter2 a\nb: &hunter2 c"])
-def test_password_that_yaml_takes_for_a_name_is_not_repeated(value: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_password_that_yaml_takes_for_an_alias_or_tag_is_not_repeated(
+    value: str, recwarn: pytest.WarningsRecorder
+) -> None:
     document = read_document(f"password: {value}\n", {}, secret_at=lambda _: True)
 
     assert "hunter2" not in f"{document.faults} {[str(each.message) for each in recwarn]}"

@@ -183,7 +183,7 @@ class TestListEntries:
     """Faults of list entries: one fault for a bad entry, with a valid form."""
 
     @pytest.mark.parametrize("entry", ["/a/b", "3", "[/x]", "null"])
-    def test_entry_that_is_no_section_is_one_fault_with_the_entry_to_write(self, tmp_path: Path, entry: str) -> None:
+    def test_entry_that_is_no_section_is_one_fault_with_a_valid_entry(self, tmp_path: Path, entry: str) -> None:
         text = MINIMAL.replace("{path: /var/lib/kafka/data}", entry)
 
         assert faults(tmp_path, text) == [
@@ -268,7 +268,9 @@ class TestSecrets:
         ],
     )
     @pytest.mark.parametrize("location", SECRETS, ids=dotted)
-    def test_value_of_another_shape_is_not_repeated(self, tmp_path: Path, location: Location, written: str) -> None:
+    def test_value_of_another_shape_in_the_place_of_a_secret_is_not_repeated(
+        self, tmp_path: Path, location: Location, written: str
+    ) -> None:
         found = faults(tmp_path, file_with(location, written))
 
         assert any(dotted(keyed(location)) in fault for fault in found)

@@ -156,7 +156,7 @@ def test_wrong_value_is_a_fault_with_its_place_and_a_valid_form(tmp_path: Path, 
     assert found.startswith(f"tierd.yaml:{fault}")
 
 
-def test_a_name_of_python_is_no_key_of_the_file(tmp_path: Path) -> None:
+def test_python_name_of_a_setting_is_no_key_of_the_file(tmp_path: Path) -> None:
     assert faults(tmp_path, MINIMAL + "copy: {interval_s: 3s}\n") == [
         "tierd.yaml:5:8: unknown key copy.interval_s: did you mean copy.interval?"
     ]
@@ -175,7 +175,7 @@ def test_a_list_without_log_dirs_is_a_fault(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_key_is_reported_at_its_section(tmp_path: Path) -> None:
+def test_missing_key_is_a_fault_at_its_section(tmp_path: Path) -> None:
     assert faults(tmp_path, MINIMAL.replace("{path: /mnt/tier}", "{}")) == [
         (
             "tierd.yaml:4:3: remote.filesystem.path is missing: directory of the objects, "
@@ -225,7 +225,7 @@ def test_prefix_of_more_than_127_bytes_is_a_fault(tmp_path: Path) -> None:
     ]
 
 
-def test_paths_that_begin_with_a_dot_start_at_the_file(tmp_path: Path) -> None:
+def test_paths_that_begin_with_a_dot_are_relative_to_the_file(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         "log_dirs: [{path: ./kafka}]\nstate_dir: ../state\nremote: {backend: filesystem, filesystem: {path: ./t}}\n",
@@ -332,7 +332,7 @@ _TREES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.d
 
 @_ANY_FILE
 @given(tree=st.dictionaries(_KEYS, _TREES, max_size=5))
-def test_any_shape_of_file_loads_or_has_placed_faults(tmp_path: Path, tree: dict[str, object]) -> None:
+def test_file_of_any_shape_is_loaded_or_refused_with_places(tmp_path: Path, tree: dict[str, object]) -> None:
     path = tmp_path / "tierd.yaml"
     path.write_text(json.dumps(tree))
 

@@ -66,7 +66,7 @@ async def test_brokers_known_from_the_cluster_are_tried_when_the_bootstrap_serve
         connections.close()
 
 
-async def test_a_hung_broker_is_left_for_another_one() -> None:
+async def test_hanging_broker_is_replaced_by_another_one() -> None:
     async with cluster(2) as (hung, other):
         connections = to(str(hung.address), request_timeout_s=0.05)
         await connections.call(metadata())

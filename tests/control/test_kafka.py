@@ -145,7 +145,7 @@ async def test_answers_of_a_cluster_with_another_id_are_refused() -> None:
         assert told.events == []
 
 
-async def test_a_lost_connection_is_made_again_without_waiting_for_the_next_round() -> None:
+async def test_lost_connection_is_reopened_before_the_next_round() -> None:
     broker = ScriptedBroker(topics={TOPIC: {0: (1, 5)}})
     async with broker.listening() as address, listening_to(leadership(address, refresh_s=3600)) as told:
         told.source.observe(ORDERS, 5)

@@ -59,5 +59,5 @@ async def test_missing_controller_is_an_error() -> None:
         (None, "a Kafka that names no metadata.version, as with ZooKeeper"),
     ],
 )
-def test_release_follows_from_the_highest_metadata_version(level: int | None, release: str) -> None:
+def test_release_of_a_broker_is_derived_from_its_highest_metadata_version(level: int | None, release: str) -> None:
     assert release_of(BrokerSoftware({}, level)) == release

@@ -126,7 +126,7 @@ async def test_cancelled_request_closes_the_connection() -> None:
     [lambda _: None, lambda answer: answer[: len(answer) // 2], lambda _: b"\0\0\0\x05\0\0\0\2\1", lambda _: b"junk!"],
     ids=["hangs up", "half an answer", "a header of another kind", "noise"],
 )
-async def test_a_broken_answer_closes_the_connection(spoil: Callable[[bytes], bytes | None]) -> None:
+async def test_malformed_answer_closes_the_connection(spoil: Callable[[bytes], bytes | None]) -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         connection = await connected(address, request_timeout_s=0.2)
@@ -137,7 +137,7 @@ async def test_a_broken_answer_closes_the_connection(spoil: Callable[[bytes], by
         assert not connection.is_open
 
 
-async def test_a_connection_that_the_broker_reset_is_not_open() -> None:
+async def test_connection_that_the_broker_reset_is_closed() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         connection = await connected(address)

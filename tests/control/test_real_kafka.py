@@ -187,7 +187,7 @@ async def test_reset_silent_and_cut_connections_are_replaced_and_change_no_role(
         assert [event.role for event in told.events] == [Role.LEADER]
 
 
-async def test_a_slow_connection_is_kept(
+async def test_slow_connection_is_not_closed(
     trio: KafkaCluster, topic: str, faulty_path_to: Callable[[str], FaultyPath]
 ) -> None:
     path = faulty_path_to(trio.address(2))

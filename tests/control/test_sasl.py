@@ -98,7 +98,7 @@ def test_random_messages_of_a_server_lead_only_to_a_refused_login(first: bytes, 
         scram.verify(last)
 
 
-def test_plain_sends_name_and_password_behind_zeros() -> None:
+def test_plain_login_sends_name_and_password_behind_zero_bytes() -> None:
     assert plain_message("tierd", "straße") == b"\0tierd\0" + "straße".encode()
     assert is_scram("SCRAM-SHA-512")
     assert not is_scram("PLAIN")

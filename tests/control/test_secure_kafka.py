@@ -61,7 +61,7 @@ async def test_every_kind_of_login_works_within_its_rights(kafka: SecureKafka, m
     assert secret.knowledge is TopicKnowledge.DENIED, "and not UNKNOWN, which would count as deleted"
 
 
-async def test_settings_need_the_right_to_describe_them(kafka: SecureKafka) -> None:
+async def test_settings_of_a_topic_need_the_right_to_describe_them(kafka: SecureKafka) -> None:
     connection = await connected(kafka, "LOGIN", security_protocol="sasl_plaintext", **LOGIN)
     orders, secret = await connection.call(describe_topic_configs(["orders", "secret"], ["retention.ms"]))
     connection.close()
@@ -86,7 +86,7 @@ async def test_login_over_tls_ends_at_the_time_set_by_the_broker(kafka: SecureKa
     await described(kafka, connection)
 
 
-async def test_tls_with_and_without_a_certificate_of_ours(kafka: SecureKafka) -> None:
+async def test_tls_works_with_and_without_a_client_certificate(kafka: SecureKafka) -> None:
     trust: Settings = {"security_protocol": "ssl", "ca_file": kafka.authority.ca_file}
     ours: Settings = {
         "cert_file": kafka.client.cert_file,

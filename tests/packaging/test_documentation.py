@@ -53,7 +53,7 @@ def test_every_link_has_an_existing_target(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-def test_every_decision_is_listed() -> None:
+def test_every_decision_is_listed_in_the_index() -> None:
     index = (DOCS / "decisions" / "README.md").read_text()
 
     for page in (DOCS / "decisions").glob("0*.md"):

@@ -29,6 +29,6 @@ def test_quick_needs_no_spark(paths: list[Path]) -> None:
     assert [file for file in files if "import pyspark" in file.read_text() or "from pyspark" in file.read_text()] == []
 
 
-def test_quick_is_lint_and_tests() -> None:
+def test_quick_runs_lint_and_tests() -> None:
     assert re.search(r"^quick: lint$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert "make quick " in (ROOT / "docs" / "contributing.md").read_text()

@@ -74,7 +74,7 @@ def unreadable_epochs(log_dir: LogDir) -> Repair:
         (unreadable_epochs, "leader-epoch-checkpoint", -1),
     ],
 )
-def test_a_damaged_partition_is_quarantined_alone_and_recovers(
+def test_damaged_partition_is_quarantined_without_the_others_and_recovers(
     damage: Callable[[LogDir], Repair],
     named: str,
     copied_before: int,
@@ -151,7 +151,7 @@ def test_missing_epoch_file_stops_its_partition_until_the_file_returns(
     assert_everything_reads_back(tierd, log_dir)
 
 
-def test_a_segment_of_zero_bytes_is_no_gap(tmp_path: Path, make_installation: MakeInstallation) -> None:
+def test_segment_of_zero_bytes_is_copied_without_a_gap(tmp_path: Path, make_installation: MakeInstallation) -> None:
     log_dir = LogDirWriter(tmp_path / "logdir")
     partition = log_dir.add_partition("compacted")
     partition.append([b"a", b"b"])

@@ -134,7 +134,7 @@ def test_copying_continues_without_a_gap_in_a_new_leader_epoch(
     assert tierd.tierd("verify", "--deep").exit_code == 0
 
 
-def test_paused_partitions_wait_and_resumed_ones_catch_up(
+def test_paused_partitions_wait_and_are_copied_when_resumed(
     tierd: Installation, broker_dirs: tuple[LogDirWriter, LogDirWriter]
 ) -> None:
     log_dir, _ = broker_dirs

@@ -168,7 +168,7 @@ def test_high_watermark_of_a_quarantined_partition_is_updated(
 
 
 @pytest.mark.parametrize("content", ["state_dir: {state_dir}\nlog_dirs: [", "state_dir: {state_dir}\ncopyy: 1\n"])
-def test_healthy_daemon_is_reached_while_its_file_has_faults(
+def test_daemon_is_reachable_while_its_configuration_file_has_faults(
     log_dir: LogDirWriter, make_installation: MakeInstallation, content: str
 ) -> None:
     tierd = make_installation([log_dir.path])
@@ -181,7 +181,7 @@ def test_healthy_daemon_is_reached_while_its_file_has_faults(
             assert "run tierd check-config" in ended.stderr
 
 
-def test_socket_is_enough_to_reach_a_daemon(log_dir: LogDirWriter, make_installation: MakeInstallation) -> None:
+def test_daemon_is_reachable_by_its_socket_alone(log_dir: LogDirWriter, make_installation: MakeInstallation) -> None:
     tierd = make_installation([log_dir.path])
     with tierd.daemon():
         tierd.config_file.unlink()

@@ -62,7 +62,7 @@ def printed_by_python(path: Path) -> list[str]:
 # ------------------------------------------------------------------ the functions
 
 
-def test_no_module_prints_around_the_functions_that_escape() -> None:
+def test_modules_print_only_by_the_functions_that_escape() -> None:
     modules = {path.relative_to(ROOT).as_posix(): path for path in ROOT.rglob("*.py")}
     found = {name: places for name, path in modules.items() if (places := printed_by_python(path))}
     assert set(found) == PRINTERS, {name: places for name, places in found.items() if name not in PRINTERS}
@@ -93,7 +93,7 @@ def test_lines_failures_and_tables_show_control_characters_and_markup_as_text() 
     assert "next: [/] go on" in out.getvalue()
 
 
-def test_json_is_exact_data_without_control_characters() -> None:
+def test_json_output_keeps_data_exactly_without_control_characters() -> None:
     with redirect_stdout(io.StringIO()) as out:
         print_json({"key": ATTACK, "half": "\udc80"})
     assert not controls(out.getvalue())

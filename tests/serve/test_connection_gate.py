@@ -70,7 +70,7 @@ def test_full_gate_cuts_a_connection_of_the_peer_with_most_connections(gate: Con
     assert not any(each.is_cut for each in (lone, *few))
 
 
-def test_gate_refuses_peer_whose_connections_are_all_being_answered(gate: ConnectionGate, clock: FakeClock) -> None:
+def test_gate_refuses_a_peer_whose_connections_are_all_being_answered(gate: ConnectionGate, clock: FakeClock) -> None:
     for _ in range(3):
         gate.begin_answer(admitted(gate, clock, "a"))
     assert gate.admit("a") is None
@@ -89,7 +89,7 @@ def test_gate_keeps_four_connections_and_cuts_waiting_ones_while_descriptors_are
     assert not connections[0].is_cut
 
 
-def test_gate_cuts_by_deadline_of_the_state_that_a_connection_is_in(gate: ConnectionGate, clock: FakeClock) -> None:
+def test_gate_cuts_a_connection_at_the_deadline_of_its_state(gate: ConnectionGate, clock: FakeClock) -> None:
     waiting, answered = gate.admit("a"), gate.admit("a")
     assert waiting is not None
     assert answered is not None
@@ -102,7 +102,7 @@ def test_gate_cuts_by_deadline_of_the_state_that_a_connection_is_in(gate: Connec
     assert answered.is_cut
 
 
-def test_connection_that_is_cut_before_it_has_a_transport_aborts_it_at_once(gate: ConnectionGate) -> None:
+def test_connection_cut_before_its_transport_is_attached_aborts_the_transport(gate: ConnectionGate) -> None:
     connection = gate.admit("a")
     assert connection is not None
     gate.cut_waiting()

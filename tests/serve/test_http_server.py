@@ -127,7 +127,7 @@ async def test_readiness_lists_its_causes(scene: Scene) -> None:
     assert await get(scene, "/readyz") == (503, "log dirs not looked at\nthe tier cannot be written: 403\n")
 
 
-async def test_liveness_follows_progress(scene: Scene) -> None:
+async def test_livez_fails_while_progress_is_stalled(scene: Scene) -> None:
     assert await get(scene, "/livez") == (200, "ok\n")
     scene.stalled = "copy orders-0"
     assert await get(scene, "/livez") == (503, "copy orders-0 makes no progress\n")
@@ -167,7 +167,7 @@ async def test_status_has_each_outage_with_its_beginning_cause_and_remedy(scene:
     ]
 
 
-async def test_page_marks_causes_and_escapes_them(scene: Scene) -> None:
+async def test_page_shows_causes_escaped_and_marked(scene: Scene) -> None:
     assert "<p class=ready>ready." in (await get(scene, "/"))[1]
     scene.not_ready = ["object store unreachable since <noon>"]
 
@@ -236,7 +236,7 @@ async def test_an_address_in_use_is_named_with_a_remedy() -> None:
                     pass
 
 
-async def test_a_slow_client_does_not_hold_up_the_stop() -> None:
+async def test_slow_client_does_not_delay_the_stop_of_the_server() -> None:
     gate = gate_of(SystemClock())
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         async with server_of(Scene(), gate=gate).listening(group) as url:

@@ -26,7 +26,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_an_event_is_one_json_object_with_time_level_and_words_first() -> None:
+def test_event_is_one_json_object_with_time_level_and_event_first() -> None:
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
 
@@ -58,7 +58,7 @@ def test_events_below_the_level_are_not_written() -> None:
     assert [line["event"] for line in lines(stream)] == ["loud"]
 
 
-def test_a_second_call_changes_loggers_that_exist() -> None:
+def test_second_configuration_applies_to_existing_loggers() -> None:
     log = structlog.get_logger()
     first, second = io.StringIO(), io.StringIO()
 

@@ -108,7 +108,7 @@ def test_call_to_the_store_is_counted_with_its_duration_and_size() -> None:
     assert samples["tierd_object_store_seconds_bucket", (("le", "0.5"), ("operation", "put"))] == 1
 
 
-def test_the_age_of_the_oldest_byte_grows_while_everything_stalls() -> None:
+def test_age_of_the_oldest_byte_grows_while_copying_stalls() -> None:
     clock = FakeClock(now_ms=100_000)
     it = metrics(clock)
     it.watch_partitions(lambda: [lag(oldest_ms=90_000), lag(partition=4, oldest_ms=70_000)])
@@ -221,7 +221,7 @@ def test_two_registries_have_separate_metrics() -> None:
     assert scrape(second)["tierd_uploads_aborted_total", ()] == 0
 
 
-def test_every_exposed_metric_of_ours_is_declared_once() -> None:
+def test_every_exposed_metric_of_tierd_is_declared_once() -> None:
     names = [declaration.name for declaration in DECLARATIONS]
     body = metrics().render()[0].decode()
 
@@ -238,7 +238,7 @@ def test_metric_names_end_in_their_unit_and_counters_in_total() -> None:
         assert declaration.help.endswith("."), declaration.name
 
 
-def test_labels_come_from_a_small_set() -> None:
+def test_metric_labels_are_of_a_fixed_set() -> None:
     allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
     allowed |= {"cache", "count", "result", "service", "reason"}
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
@@ -246,7 +246,7 @@ def test_labels_come_from_a_small_set() -> None:
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed
 
 
-def test_throttles_have_series_only_after_the_first_of_their_quota() -> None:
+def test_throttle_series_exist_only_after_a_throttle_of_their_quota() -> None:
     metrics = Metrics(version="1", clock=FakeClock())
     assert "tierd_remote_throttle_seconds_" not in metrics.render()[0].decode()
     metrics.copy_throttled(3000)

@@ -166,7 +166,7 @@ class TestFollowing:
             await eventually(lambda: recorder.deletes == 1, what="the objects to be deleted")
 
     @pytest.mark.parametrize("suffix", ["future", "stray", "delete"])
-    async def test_renamed_directories_are_never_copied(self, world: World, suffix: str) -> None:
+    async def test_renamed_directories_are_not_copied(self, world: World, suffix: str) -> None:
         writer = world.add()
         writer.path.rename(writer.path.with_name(f"orders-0.{uuid4().hex}-{suffix}"))
         async with world.run():
@@ -310,7 +310,7 @@ class TestWaiting:
             )
             assert world.calls.calls <= calls + 1, "the one listing of unfinished uploads after the start"
 
-    async def test_the_lag_is_right_while_the_task_is_stuck(self, world: World) -> None:
+    async def test_lag_is_updated_while_the_task_fails(self, world: World) -> None:
         class DownRows(MemoryKeyValueStore):
             async def apply(self, batch: Batch) -> None:
                 raise BackendUnavailableError("down")
@@ -329,7 +329,7 @@ class TestWaiting:
             assert status.last_error is not None
             assert world.session.hold.statistics().segments == 3, "and they are held"
 
-    async def test_the_lag_grows_while_an_upload_never_returns(self, world: World) -> None:
+    async def test_lag_grows_while_an_upload_hangs(self, world: World) -> None:
         class StuckStore(MemoryObjectStore):
             async def put(self, key: str, body: Body) -> None:
                 await asyncio.Event().wait()
@@ -375,7 +375,9 @@ class TestControl:
             (status,) = await world.session.manager.current_status()
         assert status.high_watermark == writer.end_offset
 
-    async def test_current_status_has_what_the_task_saw_while_the_checkpoint_cannot_be_read(self, world: World) -> None:
+    async def test_current_status_has_the_last_high_watermark_while_the_checkpoint_is_unreadable(
+        self, world: World
+    ) -> None:
         world.add()
         async with world.run():
             await world.copied_through(15)

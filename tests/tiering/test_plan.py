@@ -85,7 +85,7 @@ class TestCandidates:
         assert _chosen([5, 10, 15], lso=20) == [(5, 9), (10, 14)]
 
     @pytest.mark.spec("remote-tiering 131")
-    def test_a_segment_that_ends_at_the_stable_offset_is_the_last_one(self) -> None:
+    def test_segment_that_ends_at_the_stable_offset_is_the_last_due_one(self) -> None:
         assert _chosen([5, 10, 15, 20], lso=15) == [(5, 9), (10, 14)]
 
     @pytest.mark.spec("remote-tiering 129")
@@ -109,7 +109,7 @@ class TestCandidates:
         st.integers(0, 60),
         st.integers(0, 60),
     )
-    def test_candidates_are_the_due_prefix_and_never_reach_the_stable_offset(
+    def test_candidates_are_the_oldest_due_segments_below_the_stable_offset(
         self, bases: list[int], copied: int, log_start: int, lso: int
     ) -> None:
         chosen = _chosen(bases, copied_through=copied, log_start=log_start, lso=lso)
@@ -135,10 +135,10 @@ class TestFrontier:
         assert self._search(Lineage.of([(0, 0), (1, 500)]), {0: 200}) == (200, 0)
 
     @pytest.mark.spec("remote-tiering 123")
-    def test_offsets_of_an_abandoned_branch_do_not_count(self) -> None:
+    def test_frontier_ignores_offsets_of_an_abandoned_branch(self) -> None:
         assert self._search(Lineage.of([(0, 0), (1, 150), (2, 300)]), {0: 200}) == (149, 0)
 
-    def test_offsets_beyond_the_end_of_our_log_do_not_count(self) -> None:
+    def test_frontier_ignores_offsets_beyond_the_end_of_our_log(self) -> None:
         assert self._search(Lineage.of([(0, 0)]), {0: 200}, leo=150) == (149, 0)
 
     @given(
@@ -252,7 +252,7 @@ class TestDangling:
     def test_a_deletion_that_was_begun_is_due_at_once(self) -> None:
         assert self._swept([_metadata(1, 0, 9, state=DELETING, event_ms=1000)]) == [1]
 
-    def test_finished_segments_are_never_swept(self) -> None:
+    def test_finished_segments_are_not_swept(self) -> None:
         assert self._swept([_metadata(1, 0, 9, event_ms=0)]) == []
 
     def test_sweep_takes_the_oldest_copies_within_the_limit(self) -> None:
@@ -282,13 +282,13 @@ class TestCopyDelay:
         assert ripe_segments(_aged(0, bytes_after=99), delay, now_ms=NOW_MS).segments == 0
 
     @pytest.mark.spec("remote-tiering 154")
-    def test_a_timestamp_in_the_future_or_none_is_no_reason_to_wait(self) -> None:
+    def test_segment_with_a_future_or_missing_timestamp_is_ripe(self) -> None:
         delay = CopyDelay(lag_ms=HOUR_MS, lag_bytes=1 << 40)
         ages = [Age(NOW_MS + 1, 0), Age(None, 0)]
         assert ripe_segments(ages, delay, now_ms=NOW_MS).segments == 2
 
     @pytest.mark.parametrize("delay", [CopyDelay(0, 100), CopyDelay(HOUR_MS, 0), CopyDelay(0, 0), CopyDelay(0, -1)])
-    def test_a_lag_of_zero_delays_nothing(self, delay: CopyDelay) -> None:
+    def test_copy_lag_of_zero_delays_no_segment(self, delay: CopyDelay) -> None:
         assert ripe_segments(_aged(0, 0), delay, now_ms=NOW_MS).segments == 2
 
     def test_no_segment_is_ripe_without_a_limit(self) -> None:

@@ -76,7 +76,7 @@ def test_free_slots_equal_the_size_once_all_are_released(steps: list[int | str])
 
 
 @pytest.mark.spec("remote-tiering 195")
-async def test_copies_and_deletions_run_with_the_new_size(tmp_path: Path) -> None:
+async def test_copies_and_deletions_use_the_new_number_of_slots(tmp_path: Path) -> None:
     session = Tier(tmp_path, []).session(settings=CopySettings(concurrency=2), expire=ExpireSettings(concurrency=2))
     capacity = session.tiering.capacity
     capacity.resize(copies=5, deletions=1)

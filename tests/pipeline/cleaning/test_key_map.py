@@ -56,7 +56,7 @@ def test_map_of_any_size_has_the_latest_offset_of_all_keys_below_its_end(
     assert known.keeps(rows(keys)).tolist() == expected
 
 
-def test_keys_that_share_half_of_their_hash_are_different_keys() -> None:
+def test_keys_with_half_of_their_hash_in_common_are_different_keys() -> None:
     def made(*lower: int) -> KeyColumns:
         count = len(lower)
         return KeyColumns(np.full(count, 7), np.array(lower), np.arange(count, dtype=np.int64))

@@ -176,7 +176,7 @@ class TestConversation:
         async with LeaderServer(lab.leader, path).listening():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
-    async def test_the_socket_may_have_a_long_path(self, lab: LeaderLab, tmp_path: Path) -> None:
+    async def test_socket_with_a_long_path_works(self, lab: LeaderLab, tmp_path: Path) -> None:
         path = tmp_path / ("d" * 150) / "leader.sock"
         done, _ = await conversation(LeaderServer(lab.leader, path), lambda: LeaderClient.connect(path).done({}))
         assert done
@@ -189,7 +189,7 @@ class TestSocket:
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert not path.exists()
 
-    async def test_a_directory_that_others_may_enter_is_refused(self, lab: LeaderLab, path: Path) -> None:
+    async def test_socket_directory_that_other_users_may_enter_is_refused(self, lab: LeaderLab, path: Path) -> None:
         path.parent.mkdir(mode=0o755)
         path.parent.chmod(0o755)
         with pytest.raises(ListenError, match="not ours alone"):

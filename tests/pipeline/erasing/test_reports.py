@@ -330,9 +330,7 @@ async def test_report_that_the_store_refuses_to_read_does_not_stop_the_restore_o
 
 
 @pytest.mark.parametrize("name", ["reason", "requested_by", "problem"])
-async def test_report_with_half_of_a_character_is_damaged_and_the_others_are_restored(
-    lab: ErasureLab, name: str
-) -> None:
+async def test_report_with_a_lone_surrogate_is_damaged_and_the_others_are_restored(lab: ErasureLab, name: str) -> None:
     request, store = await lab.file(NAME), MemoryObjectStore()
     fields = json.loads(encode_report(replace(request, id=UUID(int=1)))) | {name: "\ud800"}
     await store.put(KEYS.erasure_report(UUID(int=1)), json.dumps(fields).encode())

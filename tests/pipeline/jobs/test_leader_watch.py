@@ -19,7 +19,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_a_leader_that_hangs_up_is_noticed_at_once(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_job_notices_at_once_that_its_leader_hangs_up(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     gone = threading.Event()
     leader = LeaderClient(ours, answer_timeout_s=DEADLINE_S, clock=FakeClock())

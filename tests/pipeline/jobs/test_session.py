@@ -60,13 +60,13 @@ def test_session_of_standalone_cluster_has_the_secret_that_is_configured() -> No
     assert found["spark.authenticate.secret"] == "of the cluster"
 
 
-def test_sockets_of_workers_are_in_the_scratch_directory_where_their_names_fit() -> None:
+def test_sockets_of_workers_are_in_the_scratch_directory_if_their_names_fit() -> None:
     scratch = Path("/" + "s" * 63)
     assert spark_settings(settings(), scratch)["spark.python.unix.domain.socket.dir"] == str(scratch)
     assert "spark.python.unix.domain.socket.dir" not in spark_settings(settings(), Path("/" + "s" * 64))
 
 
-def test_workers_of_cluster_are_reached_by_token_and_not_by_modes_of_files() -> None:
+def test_workers_of_a_cluster_are_protected_by_a_token_and_not_by_file_modes() -> None:
     assert "spark.python.unix.domain.socket.enabled" not in spark_settings(settings(master="yarn"), SCRATCH)
 
 

@@ -68,7 +68,7 @@ class TestFirstDirtyOffset:
 
 class TestFirstUncleanableOffset:
     @pytest.mark.spec("log-format CLN-22")
-    def test_a_segment_that_the_limit_lies_inside_is_left_out_with_all_later_ones(self) -> None:
+    def test_segment_that_contains_the_limit_is_left_out_with_all_later_ones(self) -> None:
         assert measured(tier(1, 2, 4), last_stable_offset=15).first_uncleanable_offset == 10
 
     @pytest.mark.spec("log-format CLM-07")
@@ -125,5 +125,5 @@ class TestOverdue:
         found = measured(tier(1, 1), compacted_to=20, max_lag_ms=HOUR_MS)
         assert not found.is_due(0.0)
 
-    def test_records_without_a_timestamp_do_not_age(self) -> None:
+    def test_segments_without_timestamps_are_not_overdue(self) -> None:
         assert not measured(tier(1, 1, newest_ms=(-1, -1)), max_lag_ms=HOUR_MS).is_overdue

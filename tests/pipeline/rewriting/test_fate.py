@@ -83,7 +83,7 @@ def test_batch_is_copied_rewritten_emptied_or_removed_by_the_rules(
     assert fate_of(batch, rules, kept_count=kept, record_count=count, sets_horizon=sets_horizon) is expected
 
 
-def test_a_protected_batch_is_emptied_once() -> None:
+def test_protected_batch_is_emptied_and_an_empty_one_is_copied() -> None:
     for record_count, expected in ((3, Fate.EMPTIED), (0, Fate.COPIED)):
         batch = data(5, 0, count=3)
         found = fate_of(batch, known(7), kept_count=0, record_count=record_count, sets_horizon=False)

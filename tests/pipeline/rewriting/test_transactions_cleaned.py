@@ -136,7 +136,7 @@ def test_commit_marker_is_kept_while_its_data_is_and_then_until_its_horizon(log:
 
 
 @pytest.mark.spec("log-format CLN-10")
-def test_a_producers_last_batch_is_kept_empty_until_it_writes_again(log: CompactedLog) -> None:
+def test_last_batch_of_a_producer_is_kept_empty_until_its_next_write(log: CompactedLog) -> None:
     log.in_transaction(1, 2, 3)  # 0, 1
     log.roll()
     log.in_transaction(2, 2, 3)  # 2, 3

@@ -137,7 +137,7 @@ async def test_run_that_exceeds_its_time_limit_is_ended(lab: Lab) -> None:
     assert lab.history.read()[0].problems == ("ended while rewriting: not done in 7200 s",)
 
 
-async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tmp_path: Path) -> None:
+async def test_pause_ends_a_scheduled_run_and_prevents_the_next_one(tmp_path: Path) -> None:
     lab = Lab(tmp_path, schedule="0 * * * *", pauses=["01:30-04:30"])
     async with lab.running():
         await lab.pass_time(1.2 * HOUR_S)

@@ -238,7 +238,7 @@ async def test_remedy_for_missing_java_is_its_installation(tmp_path: Path, monke
     assert "install Java 17" in caught.value.remedy
 
 
-async def test_the_installed_spark_is_found() -> None:
+async def test_installed_spark_is_found() -> None:
     spark = await find_spark(None)
     assert spark.java_version >= 17
     assert spark.submit.is_file()

@@ -29,7 +29,7 @@ def test_large_records_before_many_small_ones_are_spread_over_micro_batches() ->
     assert admitted(waiting, {ORDERS: 0}, Admission(max_bytes=64_000_000)) == {ORDERS: 64}
 
 
-def test_a_limit_of_bytes_is_shared_by_size_and_one_of_offsets_by_offsets() -> None:
+def test_byte_limit_is_shared_by_size_and_offset_limit_by_offsets() -> None:
     waiting = {ORDERS: span((0, 100, 9_000)), USERS: span((0, 900, 1_000))}
     starts = starts_of(waiting)
     assert admitted(waiting, starts, Admission(max_bytes=1_000)) == {ORDERS: 10, USERS: 90}

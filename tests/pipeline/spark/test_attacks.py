@@ -47,7 +47,7 @@ PLAIN = {
 }
 
 
-def test_session_without_protection_gives_a_broadcast_to_another_user(tmp_path: Path) -> None:
+def test_session_without_protection_reveals_a_broadcast_to_another_user(tmp_path: Path) -> None:
     """Show that the attack succeeds on an unprotected session."""
     with bare_session(tmp_path, PLAIN) as pid:
         found = {each.attack: each for each in attack_ports(sorted(listening(pid))) if each.succeeded}

@@ -300,7 +300,7 @@ async def test_partition_that_another_broker_leads_is_not_repaired(tier: Audited
     assert await tier.rows() == before
 
 
-async def test_a_leader_that_was_overtaken_changes_nothing(tier: Audited) -> None:
+async def test_repair_by_a_replaced_leader_is_refused(tier: Audited) -> None:
     await tier.lose(".log")
     session = tier.tier.session()
     await session.metadata.become_leader(tier.partition, 7)

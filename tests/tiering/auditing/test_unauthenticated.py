@@ -54,7 +54,7 @@ async def being_deleted(tier: EncryptedTier) -> RemoteLogSegmentMetadata:
     return first
 
 
-async def test_verify_finds_a_forged_segment_and_repair_leaves_it_alone(tier: EncryptedTier) -> None:
+async def test_verify_finds_a_forged_segment_and_repair_does_not_touch_it(tier: EncryptedTier) -> None:
     records = await tier.records()
     await tier.intruder.segments(records=16)
     grow_old(tier)
@@ -93,7 +93,7 @@ async def test_repair_adopts_a_plain_segment_that_a_person_accepts(tier: Encrypt
     assert [row.start_offset for row in await tier.rows()] == [0, 8]
 
 
-async def test_forged_tombstone_beside_a_segment_whose_row_is_lost_removes_nothing(tier: EncryptedTier) -> None:
+async def test_forged_tombstone_of_a_segment_without_a_row_removes_no_object(tier: EncryptedTier) -> None:
     """A backup of the metadata lacks rows of the bucket: a forged tombstone must not remove their objects."""
     await tier.forget_rows(0)
     await tier.intruder.tombstones()
@@ -185,7 +185,7 @@ async def test_verify_finds_an_erasure_report_without_a_tag_and_accepts_a_tagged
     assert await tier.tier.store.get(key) == content
 
 
-async def test_oversized_tombstone_beside_a_segment_whose_row_is_lost_removes_nothing(tier: EncryptedTier) -> None:
+async def test_oversized_tombstone_of_a_segment_without_a_row_removes_no_object(tier: EncryptedTier) -> None:
     row = (await tier.rows())[0]
     await tier.intruder.put(OBJECT_KEYS.segment(row, ".tombstone"), b" " * (TOMBSTONE.max_bytes + 1))
     await tier.forget_rows(0)

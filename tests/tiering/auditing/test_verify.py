@@ -260,7 +260,7 @@ async def soft_deleted(setup: Audited, *, grace_s: int = 900, with_tombstone: bo
     return row.updated(update)
 
 
-async def test_a_segment_in_its_grace_is_no_finding_and_an_overdue_one_is(setup: Audited) -> None:
+async def test_overdue_deletion_is_a_finding_and_a_segment_in_its_grace_is_not(setup: Audited) -> None:
     await soft_deleted(setup, grace_s=900)
     setup.tier.clock.advance(900 + 599)
     assert await setup.findings(deep=True) == []
@@ -325,7 +325,7 @@ async def test_a_manifest_of_another_cluster_is_found(setup: Audited) -> None:
 # ------------------------------------------------------------ the whole bucket
 
 
-async def test_a_partition_and_an_incarnation_that_the_metadata_does_not_know_are_orphans(setup: Audited) -> None:
+async def test_objects_of_unknown_partitions_and_incarnations_are_orphans(setup: Audited) -> None:
     first, _ = await setup.objects(".log")
     unknown = [
         first.key.replace("orders-", "aaa-"),
@@ -427,7 +427,7 @@ async def test_objects_of_a_long_topic_name_are_verified_under_old_and_new_keys(
         assert sorted(kinds) == ["missing-object", "missing-object", "orphan"]
 
 
-async def test_the_owner_of_the_tier_is_checked(setup: Audited) -> None:
+async def test_identity_of_the_tier_in_the_bucket_is_verified(setup: Audited) -> None:
     ours = await store_identity(setup.tier.rows, KEYS, new_id=uuid4)
     await remember_tier(setup.tier.rows, KEYS, key_prefix="")
     assert await setup.kinds() == ["missing-tier-identity"]

@@ -112,7 +112,7 @@ async def test_cancelled_pass_releases_both_slots(segments: tuple[HeldSegment, .
     assert _free(slots) == 2
 
 
-async def test_a_damaged_segment_is_reported_when_it_is_its_turn(
+async def test_damage_found_ahead_is_raised_at_the_result_of_its_segment(
     segments: tuple[HeldSegment, ...], checker: Checker
 ) -> None:
     slots = asyncio.Semaphore(2)

@@ -276,7 +276,7 @@ class TestUncopiedSegments:
 class TestFailures:
     @pytest.mark.spec("remote-tiering 134")
     @pytest.mark.spec("remote-tiering 138")
-    async def test_a_failed_copy_is_deleted_at_once_and_nothing_counts_as_copied(self, setup: Setup) -> None:
+    async def test_failed_copy_is_deleted_at_once_and_does_not_count_as_copied(self, setup: Setup) -> None:
         setup.storage.on_copy = _raise(RemoteStorageError("refused"))
         error = await setup.fails_with(RemoteStorageError)
         assert "refused" in str(error)
@@ -301,7 +301,7 @@ class TestFailures:
         assert (await setup.run()).error is None
 
     @pytest.mark.spec("remote-tiering 154")
-    async def test_a_copy_that_never_ends_meets_its_deadline(self, setup: Setup) -> None:
+    async def test_copy_that_hangs_ends_at_its_deadline(self, setup: Setup) -> None:
         setup.storage.hangs = True
         setup.session = setup.new_session(CopySettings(attempt_timeout_s=0.01))
         error = await setup.fails_with(RetriableRemoteStorageError)
@@ -534,7 +534,7 @@ async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Pat
 
 class TestLogStart:
     @pytest.mark.spec("remote-tiering 125")
-    async def test_the_first_leadership_takes_the_local_start(self, setup: Setup) -> None:
+    async def test_log_start_of_the_first_leadership_is_the_local_one(self, setup: Setup) -> None:
         delete_segment(setup.path, 0)
         assert (await setup.run()).status.log_start_offset == 8
         assert setup.session.recorder.gaps == []
@@ -800,7 +800,7 @@ class TestMovesAndEpochs:
         assert setup.finished == [(0, 7), (8, 15), (16, 20)]
 
     @pytest.mark.spec("remote-tiering 155")
-    async def test_a_truncated_and_rewritten_log_is_copied_again_from_where_it_differs(self, tmp_path: Path) -> None:
+    async def test_truncated_and_rewritten_log_is_copied_again_from_its_first_difference(self, tmp_path: Path) -> None:
         setup = Setup(tmp_path, rolled=3)
         await setup.run()
         topic_id = setup.writer.topic_id

@@ -153,7 +153,7 @@ def test_log_start_that_was_taken_over_is_not_obeyed_in_any_order() -> None:
             assert model.tier_start == 0, order
 
 
-def test_batch_of_this_leadership_proves_nothing_once_a_later_epoch_is_known() -> None:
+def test_batch_of_this_leadership_is_no_proof_once_a_later_epoch_is_known() -> None:
     """The broker follows again: its log start may be what the next leader's retention made it."""
     requests, inside = DeletionRequests(EPOCH), LED_FROM + RECORDS_PER_BATCH
     batch = _batch_at(inside - 1)
@@ -164,7 +164,7 @@ def test_batch_of_this_leadership_proves_nothing_once_a_later_epoch_is_known() -
     assert requests.is_proven_by(batch, inside=inside - 1, latest_epoch=EPOCH + 1), "no segment begins within a batch"
 
 
-def test_log_start_without_a_batch_before_it_proves_nothing() -> None:
+def test_log_start_without_a_batch_before_it_is_no_proof() -> None:
     requests = DeletionRequests(EPOCH)
     assert not requests.is_proven_by(None, inside=13, latest_epoch=EPOCH)
     assert not requests.is_proven_by(_batch_at(16), inside=13, latest_epoch=EPOCH), "compaction left nothing before it"

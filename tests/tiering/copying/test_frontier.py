@@ -105,7 +105,7 @@ def test_log_start_of_a_rebuilt_tier_is_the_recorded_one_or_the_lower_of_both_ti
 
 
 @given(worlds())
-def test_every_local_record_that_may_be_read_is_in_the_tier_or_due_and_nothing_is_copied_twice(
+def test_every_readable_local_record_is_in_the_tier_or_due_and_no_copied_segment_is_due(
     world: tuple[list[int], list[int], int, int | None, BucketLogStart | None],
 ) -> None:
     epochs, copied, first_local, checkpoint, record = world

@@ -92,7 +92,7 @@ async def test_a_cancellation_at_any_call_loses_no_segment_and_leaves_no_orphan(
     await story.recover()
 
 
-async def test_the_interruptions_reach_the_end_of_the_sequence(tmp_path: Path) -> None:
+async def test_interruption_numbers_reach_the_end_of_the_sequence(tmp_path: Path) -> None:
     interruption = Interruption(at=None)
     await _Story(tmp_path).copy_interrupted(interruption)
     assert 10 < interruption.calls < CALLS

@@ -57,7 +57,7 @@ async def test_exceeded_quota_is_checked_again_every_second() -> None:
     assert recorder.copy_throttles_ms == [2000, 2000, 1000], "the first window counts whole from its first moment on"
 
 
-async def test_segments_pass_in_the_order_of_their_arrival() -> None:
+async def test_gate_admits_segments_in_the_order_of_their_arrival() -> None:
     clock = StoppedClock()
     gate, _ = _gate(clock)
     await gate.admit(100)
@@ -159,7 +159,7 @@ class TestCopyTask:
         assert setup.session.recorder.copy_throttles_ms == []
 
     @pytest.mark.spec("remote-tiering 146")
-    async def test_the_first_segment_passes_and_the_second_waits(self, setup: Setup) -> None:
+    async def test_second_segment_waits_for_the_quota_after_the_first(self, setup: Setup) -> None:
         passing = asyncio.create_task(setup.session.copy_once())
         await self.clock.sleeping.wait()
         assert setup.finished == [(0, 7)]

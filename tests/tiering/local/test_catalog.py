@@ -48,7 +48,7 @@ def test_directory_without_a_topic_id_has_no_partition_identity() -> None:
         _ = _directory(topic_id=None).partition
 
 
-def test_a_new_directory_appears() -> None:
+def test_new_directory_has_appeared() -> None:
     change = _change([], [_directory()])
     assert change == CatalogChange((_directory(),), (), (), ())
 
@@ -79,7 +79,7 @@ def test_replica_in_another_log_dir_has_moved() -> None:
     assert _change([_directory()], [moved]).moved == (moved,)
 
 
-def test_of_two_directories_of_one_replica_the_known_one_counts() -> None:
+def test_known_directory_counts_if_a_replica_has_two() -> None:
     change = _change([_directory()], [_directory(log_dir=TWO, inode=2), _directory()])
     assert change == CatalogChange((), (), (), ())
 
@@ -97,5 +97,5 @@ def test_directory_of_a_topic_excluded_later_has_vanished() -> None:
     assert _change([_directory()], [_directory()], excluded="orders").vanished == (_directory().partition,)
 
 
-def test_a_directory_without_a_topic_id_is_waited_for() -> None:
+def test_directory_without_a_topic_id_is_unidentified() -> None:
     assert _change([], [_directory(topic_id=None)]).unidentified == (_directory(topic_id=None),)

@@ -243,7 +243,7 @@ def test_oldest_segments_are_held_when_the_hold_is_full(setup: Setup) -> None:
     assert hold.statistics().unheld_segments == 0
 
 
-def test_descriptors_are_bounded(setup: Setup) -> None:
+def test_number_of_held_descriptors_is_bounded(setup: Setup) -> None:
     hold = setup.hold(mode="descriptor", max_descriptors=4)
     kinds = [held.kind for held in hold.protect(setup.scan(), copied_through=-1)]
     assert kinds == [HoldKind.DESCRIPTOR, HoldKind.NONE, HoldKind.NONE]

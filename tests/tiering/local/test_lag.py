@@ -22,7 +22,7 @@ def test_a_one_record_segment_at_the_frontier_is_not_counted() -> None:
 
 
 @pytest.mark.spec("remote-tiering 157")
-def test_a_segment_that_the_frontier_cuts_counts_whole() -> None:
+def test_segment_that_contains_the_frontier_counts_with_all_its_bytes() -> None:
     lag = copy_lag([PendingSegment(end_offset=199, size_bytes=75, modified_ms=1)], copied_through=149)
     assert (lag.segments, lag.bytes) == (1, 75)
 

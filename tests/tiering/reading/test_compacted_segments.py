@@ -181,7 +181,7 @@ async def test_read_that_ends_behind_an_emptied_segment_searches_no_further(tmp_
         assert [record.offset async for record in reader.records(0, 5, UNCOMMITTED)]
 
 
-async def test_a_gap_at_the_end_of_a_segment_costs_no_request_of_its_own(tmp_path: Path) -> None:
+async def test_gap_at_the_end_of_a_segment_needs_no_extra_request(tmp_path: Path) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced((0, 7, {1, 2}), (8, 15, ()), (16, 23, {20}))
     kept = KeptReaders(capacity=4, clock=FakeClock())
     reader, offset = setup.reader(kept=kept), 0

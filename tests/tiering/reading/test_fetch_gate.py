@@ -46,7 +46,7 @@ async def running(gate: FetchGate, running: int, pending: int) -> None:
 
 
 @pytest.mark.spec("remote-tiering 206")
-async def test_a_read_is_refused_at_once_when_too_many_wait(gate: FetchGate, reads: Reads) -> None:
+async def test_read_is_refused_at_once_when_the_queue_is_full(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     with pytest.raises(RemoteReaderBusyError) as refused:
@@ -60,7 +60,7 @@ async def test_a_read_is_refused_at_once_when_too_many_wait(gate: FetchGate, rea
     await running(gate, 0, 0)
 
 
-async def test_places_are_given_in_order_of_arrival(gate: FetchGate, reads: Reads) -> None:
+async def test_reads_get_places_in_order_of_arrival(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     for name in "badc":

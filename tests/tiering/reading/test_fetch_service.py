@@ -145,7 +145,9 @@ class TestQuota:
 
 class TestPlaces:
     @pytest.mark.spec("remote-tiering 206")
-    async def test_too_many_reads_are_refused_at_once(self, setup: Setup, service: FetchService) -> None:
+    async def test_reads_beyond_the_bound_of_the_queue_are_refused_at_once(
+        self, setup: Setup, service: FetchService
+    ) -> None:
         task = service.task(setup.snapshot())
         setup.storage.open.clear()
         reads = [asyncio.create_task(read(service, task, 0)) for _ in range(2)]

@@ -92,7 +92,7 @@ class TestRecords:
         await setup.copied(deleted=2)
         assert await _offsets(setup.reader, 5, 19) == list(range(5, 19))
 
-    async def test_a_reader_sees_nothing_above_the_high_watermark(self, setup: Setup) -> None:
+    async def test_reader_gets_no_record_above_the_high_watermark(self, setup: Setup) -> None:
         await setup.copied(deleted=2)
         (setup.log_dir.path / "replication-offset-checkpoint").write_text("0\n1\norders 0 24\n")
         assert await _offsets(setup.reader) == list(range(24))

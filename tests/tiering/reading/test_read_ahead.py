@@ -169,7 +169,7 @@ async def test_read_ahead_grows_while_a_reader_continues(setup: Setup) -> None:
     assert setup.storage.under_way == [], "requests ahead ended with the reader"
 
 
-async def test_ranges_end_where_stored_chunks_do(setup: Setup) -> None:
+async def test_ranges_end_at_the_ends_of_stored_chunks(setup: Setup) -> None:
     await offsets(setup.task(prefetch=256 * KIB, piece=128 * KIB), 45)
     first, *rest = [asked.byte_range for asked in setup.storage.asked]
     assert first.start % (128 * KIB)

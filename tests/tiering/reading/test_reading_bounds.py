@@ -137,7 +137,7 @@ class TestWithoutAReplica:
         assert found is not None
         assert found.offset == 0
 
-    async def test_without_an_open_transaction_the_tier_is_read_to_its_end(self, host: Host) -> None:
+    async def test_tier_without_an_open_transaction_is_read_to_its_end(self, host: Host) -> None:
         await host.write("A A! - | B - | B+ -").copy()
         assert await host.offsets() == [2]
         await host.write("|").copy()

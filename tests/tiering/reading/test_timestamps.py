@@ -139,7 +139,7 @@ class TestBetweenRecords:
         assert vector.storage.indexes == []
 
     @pytest.mark.spec("remote-tiering 213")
-    async def test_a_segment_that_is_local_too_is_searched_locally(self, tmp_path: Path) -> None:
+    async def test_segment_in_both_tiers_is_searched_locally(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path, first_offset=120, leader_epoch=10)
         partition.append(T - 1, T + 1, T + 2)
         partition.writer.roll()

@@ -146,7 +146,7 @@ async def test_plain_segments_from_before_encryption_are_rebuilt_only_when_accep
     assert states(view) == {0: FINISHED, 10: FINISHED}
 
 
-async def test_tier_without_a_ring_asks_for_no_proof(mixed: MixedTier) -> None:
+async def test_rebuild_without_a_ring_requires_no_proof(mixed: MixedTier) -> None:
     mixed.storage = mixed.plain
     kept, gone = await mixed.copy(0, 9), await mixed.copy(10, 19)
     await mixed.give_up(gone)

@@ -141,7 +141,7 @@ async def test_rebuild_keeps_segment_whose_log_start_lies_inside_it(tier: Filled
     assert view.epochs == original.epochs
 
 
-async def test_rebuild_of_merged_local_segments_reports_nothing(tier: FilledTier) -> None:
+async def test_rebuild_of_merged_local_segments_reports_no_problem(tier: FilledTier) -> None:
     """The cleaner of the broker merges small segments, so that each later copy covers earlier ones."""
     for end in range(9, 60, 10):
         await tier.copy(end - 9, end)
@@ -284,7 +284,7 @@ async def test_output_of_the_later_leader_replaces_the_inputs_of_two_outputs(tie
     assert problems(report) == [(RebuildSeverity.CONFLICT, "replaced twice")]
 
 
-async def test_a_second_run_compares_and_writes_nothing(tier: FilledTier) -> None:
+async def test_second_rebuild_compares_and_writes_no_row(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     _, store = await rebuilt(tier.store)
     assert isinstance(store, FaultyKeyValueStore)
@@ -312,7 +312,7 @@ async def test_store_that_differs_is_reported_and_not_changed(tier: FilledTier) 
     assert kept.segment.id in tier.manager.view(PARTITION).segments
 
 
-async def test_a_dry_run_reports_the_same_and_writes_nothing(tier: FilledTier) -> None:
+async def test_dry_run_of_a_rebuild_reports_the_same_and_writes_no_row(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     store = FaultyKeyValueStore(MemoryKeyValueStore())
     report = await rebuild_of(tier.store, store, dry_run=True).run()

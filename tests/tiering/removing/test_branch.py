@@ -14,7 +14,7 @@ Epochs = dict[int, int]
 
 
 @pytest.mark.spec("remote-tiering 112")
-def test_epochs_that_wrote_nothing_are_left_out() -> None:
+def test_epochs_without_records_are_left_out() -> None:
     written = [(0, 0), (1, 0), (2, 0), (3, 30), (4, 40), (5, 60), (6, 60), (7, 70), (8, 70)]
     assert _lineage(written).with_data() == _lineage([(2, 0), (3, 30), (4, 40), (6, 60), (8, 70)])
     assert _lineage([(0, 0), (1, 0), (2, 0)]).with_data() == _lineage([(2, 0)])
@@ -57,7 +57,7 @@ def test_a_segment_of_another_branch_is_not_in_lineage(epochs: Epochs, start: in
 
 
 @pytest.mark.spec("remote-tiering 114")
-def test_epochs_below_the_first_one_of_the_log_do_not_count() -> None:
+def test_epochs_below_the_first_one_of_the_log_are_ignored() -> None:
     assert in_lineage(row(14, 150, {5: 14, 7: 15, 9: 100}), 210, MOVED)
 
 

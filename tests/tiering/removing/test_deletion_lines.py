@@ -60,7 +60,7 @@ async def test_attempts_without_an_object_write_no_line_during_and_after_an_outa
     assert world.ledger_lines() == []
 
 
-async def test_attempt_that_put_an_object_has_its_line_before_the_object_goes(world: World) -> None:
+async def test_ledger_line_of_an_attempt_is_written_before_its_object_is_deleted(world: World) -> None:
     process = world.process()
     await process.lead()
     metadata = await attempt(process, 0, with_objects=True)

@@ -74,7 +74,7 @@ def test_log_start_after_overlapping_segments_is_behind_the_longest() -> None:
 
 
 @pytest.mark.spec("remote-tiering 166")
-def test_a_segment_that_is_being_copied_ends_the_scan() -> None:
+def test_scan_ends_at_a_segment_that_is_being_copied() -> None:
     first, second = row(0, 99, state=STARTED), row(100, 199)
     plan = planned([first, second], retention_ms=0, being_copied={first.segment.id})
     assert plan == ExpirationPlan(blocked_by=first.segment.id)
@@ -128,14 +128,14 @@ def test_deleted_segments_are_not_planned_again() -> None:
 
 @pytest.mark.spec("remote-tiering 174")
 @pytest.mark.parametrize("values", [(10, 0), (10, -1), (-1, 10), (-1, -1), (-1, 0)])
-def test_a_size_rule_needs_a_limit_and_a_breach(values: tuple[int, int]) -> None:
+def test_size_rule_without_a_limit_and_an_excess_is_refused(values: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="no breach"):
         SizeRule(*values)
 
 
 @pytest.mark.spec("remote-tiering 174")
 @pytest.mark.parametrize("values", [(-1, 10), (10, -1)])
-def test_a_time_rule_needs_a_limit_and_a_cutoff(values: tuple[int, int]) -> None:
+def test_time_rule_without_a_limit_and_a_cutoff_is_refused(values: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="no rule"):
         TimeRule(*values)
 

@@ -66,7 +66,7 @@ async def test_delete_lag_decreases_with_each_deleted_segment(world: World) -> N
 
 
 @pytest.mark.spec("remote-tiering 166")
-async def test_a_segment_that_is_being_copied_ends_the_run(world: World) -> None:
+async def test_run_ends_at_a_segment_that_is_being_copied(world: World) -> None:
     process = world.process()
     await process.lead()
     copied = await process.add(0, 99, state=STARTED)
@@ -310,7 +310,7 @@ async def test_a_dangling_copy_of_a_fenced_leader_is_swept_after_its_grace(world
 
 
 @pytest.mark.spec("remote-tiering 188")
-async def test_the_sweep_leaves_a_copy_under_way_alone(world: World) -> None:
+async def test_sweep_does_not_touch_a_running_copy(world: World) -> None:
     process = world.process()
     await process.lead()
     copied = await process.add(0, 99, state=STARTED)

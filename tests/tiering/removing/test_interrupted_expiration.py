@@ -187,7 +187,7 @@ async def test_interrupted_deletion_of_a_partition_is_continued(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("act", "calls"), [(_expire, EXPIRE), (_take_back, UNDELETE), (_remove_partition, REMOVE)])
-async def test_the_interruptions_reach_the_end_of_the_sequence(tmp_path: Path, act: Act, calls: int) -> None:
+async def test_interruption_numbers_reach_the_end_of_the_sequence(tmp_path: Path, act: Act, calls: int) -> None:
     world = await _begun(tmp_path)
     if act is _take_back:
         await world.process().task().run_once()

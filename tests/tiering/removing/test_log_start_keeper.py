@@ -101,7 +101,7 @@ async def test_store_is_not_called_while_the_log_start_is_0(world: World, store:
     assert (store.reads, store.writes) == (0, 0)
 
 
-async def test_partition_that_never_had_a_segment_gets_no_object(world: World, store: CountingStore) -> None:
+async def test_partition_without_any_segment_gets_no_record(world: World, store: CountingStore) -> None:
     process = world.process()
     await process.lead()
     await process.metadata.ensure_ready(world.partition)

@@ -82,7 +82,7 @@ async def test_undelete_lowers_the_log_start_in_the_bucket(process: Process) -> 
     assert row.is_log_start_recorded
 
 
-async def test_undelete_is_refused_while_the_log_start_is_written_and_changes_nothing(process: Process) -> None:
+async def test_undelete_is_refused_without_changes_while_the_log_start_is_written(process: Process) -> None:
     async with process.log_starts.lowered(PARTITION, 250):
         with pytest.raises(RefusedError, match="written at this moment"):
             await take_back(process, 200)

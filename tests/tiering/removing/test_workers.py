@@ -24,7 +24,7 @@ async def test_items_are_begun_in_order_and_no_more_than_the_width_at_once() -> 
     assert most == 3
 
 
-async def test_slots_bound_all_partitions_together() -> None:
+async def test_slots_bound_the_work_of_all_partitions_together() -> None:
     slots, running, most = asyncio.Semaphore(2), 0, 0
 
     async def do(_: int) -> None:
