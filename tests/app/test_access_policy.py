@@ -21,7 +21,7 @@ def actions(settings: RemoteSettings) -> list[str]:
     return found
 
 
-def test_s3_is_allowed_what_is_used_and_nothing_else() -> None:
+def test_s3_policy_allows_the_used_actions_and_no_others() -> None:
     assert access_policy(s3(), cluster_id="c") == {
         "Version": "2012-10-17",
         "Statement": [
@@ -60,11 +60,11 @@ def test_s3_is_allowed_what_is_used_and_nothing_else() -> None:
     }
 
 
-def test_an_unknown_cluster_is_any() -> None:
+def test_policy_for_an_unknown_cluster_covers_any_cluster() -> None:
     assert "arn:aws:s3:::b/tier/*/*" in json.dumps(access_policy(s3(), cluster_id=None))
 
 
-def test_features_add_what_they_need() -> None:
+def test_enabled_features_add_their_actions_to_the_policy() -> None:
     assert "s3:PutObjectTagging" not in actions(s3())
     assert "s3:PutObjectTagging" in actions(s3(tags={"team": "a"}))
     assert {"kms:GenerateDataKey", "kms:Decrypt"} <= set(actions(s3(sse={"type": "kms", "kms_key_id": "k"})))
@@ -74,11 +74,11 @@ def test_features_add_what_they_need() -> None:
 @pytest.mark.parametrize(
     ("key", "resource"), [("k", "arn:aws:kms:*:*:key/k"), ("arn:aws:kms:eu:1:key/k", "arn:aws:kms:eu:1:key/k")]
 )
-def test_the_key_is_named(key: str, resource: str) -> None:
+def test_policy_names_the_encryption_key(key: str, resource: str) -> None:
     assert f'"{resource}"' in json.dumps(access_policy(s3(sse={"type": "kms", "kms_key_id": key}), cluster_id="c"))
 
 
-def test_gcs_and_azure_get_roles() -> None:
+def test_policies_of_gcs_and_azure_are_roles() -> None:
     gcs = RemoteSettings.model_validate({"backend": "gcs", "gcs": {"bucket": "b"}})
     assert access_policy(gcs, cluster_id="c")["includedPermissions"] == [
         "storage.objects.create",
@@ -92,6 +92,6 @@ def test_gcs_and_azure_get_roles() -> None:
     assert "sharedAccessSignature" in access_policy(RemoteSettings.model_validate(azure), cluster_id="c")
 
 
-def test_a_directory_needs_a_user() -> None:
+def test_policy_of_a_directory_names_a_user() -> None:
     filesystem = RemoteSettings.model_validate({"backend": "filesystem", "filesystem": {"path": "/mnt/tier"}})
     assert access_policy(filesystem, cluster_id=None)["directory"] == "/mnt/tier"

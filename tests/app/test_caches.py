@@ -1,4 +1,4 @@
-"""Who may use the chunk cache, and who makes its directory."""
+"""Chunk cache of daemon and commands, and the creation of its directory."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -38,19 +38,19 @@ def opened(
 
 
 @pytest.mark.parametrize("is_daemon", [True, False])
-async def test_the_cache_is_below_the_state_dir(make_config: MakeConfig, tmp_path: Path, is_daemon: bool) -> None:
+async def test_chunk_cache_is_below_the_state_dir(make_config: MakeConfig, tmp_path: Path, is_daemon: bool) -> None:
     async with opened(make_config(), MemoryObjectStore(), is_daemon=is_daemon) as cache:
         assert cache is not None
         assert (tmp_path / "state/cache/chunks").is_dir()
 
 
-async def test_a_capacity_of_nothing_is_no_cache(make_config: MakeConfig, tmp_path: Path) -> None:
+async def test_capacity_of_zero_opens_no_cache(make_config: MakeConfig, tmp_path: Path) -> None:
     async with opened(make_config(0), MemoryObjectStore(), is_daemon=True) as cache:
         assert cache is None
     assert not (tmp_path / "state").exists()
 
 
-async def test_a_command_leaves_a_directory_of_somebody_else_alone(
+async def test_command_of_another_user_does_not_open_or_make_the_cache_directory(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tierd.app.caches.os.geteuid", lambda: 4711)
@@ -60,7 +60,7 @@ async def test_a_command_leaves_a_directory_of_somebody_else_alone(
     assert not (tmp_path / "state").exists()
 
 
-def test_metrics_have_the_caches_that_there_are() -> None:
+def test_metrics_have_only_the_open_caches() -> None:
     statistics = FetchStatistics(GateStatistics(1, 2, 3), CacheStatistics(hits=4, entries=5), None)
     use = reading_use(statistics)
     assert (use.running, use.pending, use.rejected) == (1, 2, 3)

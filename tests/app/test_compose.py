@@ -1,4 +1,4 @@
-"""compose: what is opened is closed, once, and in the order in which nothing is used after it."""
+"""compose: each opened part is closed once, and after the parts that use it."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def _config(tmp_path: Path) -> TierdConfig:
 
 
 @pytest.mark.spec("remote-tiering 193")
-async def test_the_metadata_closes_before_the_stores_and_each_of_them_once(
+async def test_metadata_and_stores_are_closed_once_and_the_metadata_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[str] = []
@@ -50,7 +50,7 @@ async def test_the_metadata_closes_before_the_stores_and_each_of_them_once(
 
 
 def _note_close(monkeypatch: pytest.MonkeyPatch, kind: type, closed: list[str]) -> None:
-    close = kind.close  # type: ignore[attr-defined] # each of them has one
+    close = kind.close  # type: ignore[attr-defined] # each kind has a close method
 
     async def noted(self: object, **limits: float) -> None:
         closed.append(kind.__name__)
@@ -59,14 +59,14 @@ def _note_close(monkeypatch: pytest.MonkeyPatch, kind: type, closed: list[str]) 
     monkeypatch.setattr(kind, "close", noted)
 
 
-async def test_a_brokers_log_dirs_are_opened_by_nobody(tmp_path: Path) -> None:
+async def test_compose_opens_no_log_dir_of_a_broker(tmp_path: Path) -> None:
     async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
         assert isinstance(engine.logs, LocalLogs)
         assert engine.logs.service is None
     assert list((tmp_path / "kafka").iterdir()) == [], "not even a lock"
 
 
-async def test_outage_of_the_metadata_store_is_noticed_whoever_asks_it(
+async def test_outage_of_the_metadata_store_is_suspected_after_a_failed_call_of_any_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(self: object, prefix: str) -> list[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""What a valid file says and seldom means is told by check-config and at the start."""
+"""Warnings of check-config and at the start about valid settings that are seldom intended."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which source of leadership the configuration asks for, and what is told of it."""
+"""Source of leadership from the configuration, and its state in readiness, status and metrics."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def planned(leadership: LeadershipSettings) -> ControlPlane:
     return control_plane(leadership, BrokerIdentity("cluster", 1), clock=FakeClock(), random=lambda: 0.0)
 
 
-def test_static_leadership_needs_nobody() -> None:
+def test_static_leadership_is_ready_without_a_cluster() -> None:
     plane = planned(LeadershipSettings())
 
     assert isinstance(plane.leadership, StaticLeadership)
@@ -29,14 +29,14 @@ def test_static_leadership_needs_nobody() -> None:
     plane.close()
 
 
-def test_a_connection_serves_topic_settings_also_beside_static_leadership() -> None:
+def test_kafka_connection_serves_topic_settings_with_static_leadership() -> None:
     plane = planned(LeadershipSettings(kafka=NOBODY))
 
     assert isinstance(plane.leadership, StaticLeadership)
     assert plane.topic_configs is not None
 
 
-async def test_a_cluster_that_was_never_heard_is_told_everywhere() -> None:
+async def test_missing_answer_of_the_cluster_is_in_readiness_metrics_and_errors() -> None:
     plane = planned(LeadershipSettings(source="kafka", kafka=NOBODY))
     assert isinstance(plane.leadership, KafkaLeadership)
     assert "not been asked for yet" in plane.not_ready()

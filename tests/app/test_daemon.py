@@ -1,4 +1,4 @@
-"""The daemon as a process: signals, reloads, systemd, and what happens when a part of it dies."""
+"""Daemon as a process: signals, reloads, systemd, and failures of its parts."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ def tierd(tmp_path: Path, log_dir: LogDirWriter) -> Installation:
 
 @pytest.fixture
 def slow(tierd: Installation) -> Installation:
-    """A store so slow that one segment takes some seconds."""
+    """Return an installation with a store so slow that one segment takes some seconds."""
     tierd.configure({"copy": {"max_bytes_per_second": "200kB"}})
     return tierd
 
@@ -60,7 +60,7 @@ def states(tierd: Installation) -> list[str]:
     return [segment["state"] for segment in tierd.segments("synthetic-0")]
 
 
-def test_what_does_not_end_before_the_deadline_is_cancelled_and_copied_by_the_next_run(slow: Installation) -> None:
+def test_copy_that_exceeds_the_shutdown_timeout_is_cancelled_and_repeated_by_the_next_run(slow: Installation) -> None:
     slow.configure({"shutdown_timeout": "100ms", "copy": {"max_bytes_per_second": "1kB"}})
     daemon = slow.daemon()
     daemon.start()
@@ -77,7 +77,7 @@ def test_what_does_not_end_before_the_deadline_is_cancelled_and_copied_by_the_ne
 
 
 @pytest.mark.parametrize(("second", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_second_signal_ends_at_once(slow: Installation, second: signal.Signals, exit_code: int) -> None:
+def test_second_signal_ends_the_daemon_at_once(slow: Installation, second: signal.Signals, exit_code: int) -> None:
     slow.configure({"copy": {"max_bytes_per_second": "1kB"}})
     daemon = slow.daemon()
     daemon.start()
@@ -89,7 +89,7 @@ def test_a_second_signal_ends_at_once(slow: Installation, second: signal.Signals
     assert "Traceback" not in daemon.log_tail()
 
 
-def test_a_good_reload_applies_what_it_can_and_names_what_needs_a_restart(
+def test_valid_reload_applies_live_keys_and_names_keys_that_need_a_restart(
     tierd: Installation, log_dir: LogDirWriter
 ) -> None:
     log_dir.add_partition("other").append([b"x"])
@@ -132,7 +132,7 @@ def test_an_address_in_use_ends_the_start_with_a_remedy(tierd: Installation) -> 
     assert "http.listen" in ended.stderr
 
 
-def test_tierds_own_files_are_for_its_user_alone(tierd: Installation) -> None:
+def test_files_of_tierd_are_accessible_to_its_user_only(tierd: Installation) -> None:
     with tierd.daemon():
         assert stat.S_IMODE(tierd.state_dir.stat().st_mode) == 0o700
         assert stat.S_IMODE((tierd.state_dir / "control.sock").stat().st_mode) == 0o600
@@ -147,7 +147,7 @@ def notify_socket(tmp_path: Path) -> Iterator[socket.socket]:
         yield channel
 
 
-def test_systemd_is_told_of_the_whole_life(tierd: Installation, notify_socket: socket.socket) -> None:
+def test_systemd_is_notified_of_start_reload_and_stop(tierd: Installation, notify_socket: socket.socket) -> None:
     said: list[str] = []
 
     def heard(word: str) -> bool:
@@ -170,7 +170,7 @@ def test_systemd_is_told_of_the_whole_life(tierd: Installation, notify_socket: s
     hear("READY=1")
     hear("WATCHDOG=1")
     said.clear()
-    hear("WATCHDOG=1")  # and again
+    hear("WATCHDOG=1")  # a second time
     process.send_signal(signal.SIGHUP)
     hear("RELOADING=1")
     hear("READY=1")
@@ -205,7 +205,7 @@ def test_daemon_whose_log_goes_to_a_full_disk_copies_and_ends_cleanly(tierd: Ins
 
 
 class BrokenManager(RemoteLogManager):
-    """A manager whose watching dies, which nothing in it foresees."""
+    """Manager whose watching fails with an unexpected exception."""
 
     async def run(self) -> None:
         await asyncio.sleep(0)
@@ -213,7 +213,7 @@ class BrokenManager(RemoteLogManager):
 
 
 class BrokenEngine(Engine):
-    """An engine with such a manager."""
+    """Engine with a broken manager."""
 
     def new_tiering(self, supervisor: Supervisor) -> Tiering:
         tiering = super().new_tiering(supervisor)
@@ -230,7 +230,7 @@ async def composed(tierd: Installation, kind: type[Engine]) -> AsyncIterator[tup
 
 
 class HeldStorage(SegmentStorage):
-    """A storage whose uploads wait until they are let go; from then on none waits."""
+    """Storage whose uploads wait until the test releases them; later ones do not wait."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - SegmentStorage's own
         super().__init__(*args, **settings)
@@ -243,7 +243,7 @@ class HeldStorage(SegmentStorage):
         return await super().copy_log_segment_data(metadata, data)
 
 
-async def test_a_signal_lets_the_running_copy_end_and_begins_no_other(tierd: Installation) -> None:
+async def test_signal_lets_the_running_copy_end_and_no_other_begin(tierd: Installation) -> None:
     async with composed(tierd, Engine) as (_, engine):
         storage = HeldStorage(*engine.new_storage.args, **engine.new_storage.keywords)
         daemon = Daemon(replace(engine, storage=storage), tierd.config_file, {}, SystemdNotifier(None))
@@ -259,8 +259,8 @@ async def test_a_signal_lets_the_running_copy_end_and_begins_no_other(tierd: Ins
     assert await asyncio.to_thread(states, tierd) == ["COPY_SEGMENT_FINISHED"]
 
 
-class LongGoodbye:
-    """A run that ends when it is let go, and not before."""
+class HeldRun:
+    """Run of the pipeline that ends only when the test releases it."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -277,13 +277,13 @@ class LongGoodbye:
             self.has_ended = True
 
 
-async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
+async def test_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
     tierd: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until its processes are gone, what it began is given up, and its leases are back."""
-    work, clock = LongGoodbye(), ManualClock()
+    """The daemon waits until processes of the run are gone, outputs abandoned and leases released."""
+    work, clock = HeldRun(), ManualClock()
 
-    def build(engine: Engine, *arguments: Any) -> Pipeline:  # noqa: ANN401 - as the original takes them
+    def build(engine: Engine, *arguments: Any) -> Pipeline:  # noqa: ANN401 - the types of the original
         scheduler = PipelineScheduler(
             work,
             timetable=Schedule("* * * * *"),
@@ -295,7 +295,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
         return replace(build_pipeline(engine, *arguments), scheduler=scheduler)
 
     async def has_spark(_: Engine) -> None:
-        """As on a host with Java."""
+        """Let the host appear to have Java."""
 
     monkeypatch.setattr(daemon_module, "build_pipeline", build)
     monkeypatch.setattr(daemon_module, "require_pipeline", has_spark)
@@ -314,7 +314,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
         assert [report.outcome for report in RunHistory(config.state_dir).read()] == [RunOutcome.CANCELLED]
 
 
-async def test_infrastructure_that_dies_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:
+async def test_failure_of_the_infrastructure_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:
     async with composed(tierd, BrokenEngine) as (_, engine):
         with capture_logs() as logs:
             exit_code = await Daemon(engine, tierd.config_file, {}, SystemdNotifier(None)).run()
@@ -324,7 +324,7 @@ async def test_infrastructure_that_dies_ends_the_daemon_in_order_with_exit_code_
     assert next(entry for entry in logs if entry["event"] == "vital_task_failed")["exc_info"]
 
 
-async def test_a_foreign_tier_ends_the_daemon_with_its_cause(tierd: Installation) -> None:
+async def test_tier_of_another_installation_ends_the_daemon_with_the_cause(tierd: Installation) -> None:
     async with composed(tierd, Engine) as (config, engine):
         assert config.remote.filesystem is not None
         identity = config.remote.filesystem.path / engine.identity.cluster_id / "tierd.json"

@@ -1,4 +1,4 @@
-"""The limit of descriptors: raised at the start, counted, and shared out to the ports."""
+"""Limit of descriptors: raised at the start, counted, and shared among the ports."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def test_daemon_raises_its_limit_to_the_hard_one_and_status_shows_it(tmp_path: P
 
 
 def test_unlimited_hard_limit_is_raised_no_further_than_the_kernel_allows(tmp_path: Path) -> None:
-    """A share of the system's table of files that half of 2**30 would be belongs to the broker as well."""
+    """Half of 2**30 descriptors would be a share of the system's file table that the broker needs as well."""
     script = (
         "import resource, tierd.app.descriptors as d\n"
         "resource.getrlimit = lambda _: (256, resource.RLIM_INFINITY)\n"
@@ -50,7 +50,7 @@ def test_unlimited_hard_limit_is_raised_no_further_than_the_kernel_allows(tmp_pa
     assert ran.stdout == f"{1 << 20} -1\n"
 
 
-def test_use_counts_what_is_open() -> None:
+def test_use_counts_open_descriptors() -> None:
     before = descriptor_use()
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
     try:
@@ -72,7 +72,7 @@ def test_count_is_made_at_most_once_a_second() -> None:
         assert count.use() is not first
 
 
-def test_use_is_near_its_limit_before_it_is_short() -> None:
+def test_use_of_descriptors_is_near_its_limit_before_it_is_short() -> None:
     assert not DescriptorUse(800, 1000).is_near_limit
     assert DescriptorUse(801, 1000).is_near_limit
     assert not DescriptorUse(875, 1000).is_short
@@ -80,7 +80,7 @@ def test_use_is_near_its_limit_before_it_is_short() -> None:
 
 
 @given(st.integers(128, 1 << 20))
-def test_ports_together_take_an_eighth_of_the_descriptors_at_most(limit: int) -> None:
+def test_ports_together_take_at_most_an_eighth_of_the_descriptors(limit: int) -> None:
     http, control = http_limits(limit), control_limits(limit)
     assert http.connections + control.connections <= max(limit // 8, 12)
     assert http.connections >= CONNECTIONS_WHEN_SHORT

@@ -1,4 +1,4 @@
-"""What an erasure clears from the caches on disk of a host, with a daemon's caches open and without."""
+"""Removal of erased segments from the caches on disk of a host, with and without open caches of a daemon."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def log_key(segment: LeftSegment) -> str:
 
 @pytest.fixture
 async def chunks(tmp_path: Path) -> AsyncIterator[ChunkCache]:
-    """With a chunk of each segment on disk."""
+    """Return a chunk cache with a chunk of each segment on disk."""
     store = MemoryObjectStore()
     for segment in (GONE, LIVE):
         await store.put(log_key(segment), b"data")
@@ -47,7 +47,9 @@ def write_indexes(directory: Path) -> None:
             (directory / f"{segment.start_offset}_{uuid_to_text(segment.id)}{suffix}").write_bytes(b"")
 
 
-async def test_files_that_nobody_has_open_are_removed_and_others_stay(tmp_path: Path, chunks: ChunkCache) -> None:
+async def test_cached_files_of_removed_segments_are_deleted_and_others_are_kept(
+    tmp_path: Path, chunks: ChunkCache
+) -> None:
     await chunks.close()
     write_indexes(tmp_path)
     caches = HostCaches(tmp_path, KEYS, None)
@@ -58,7 +60,7 @@ async def test_files_that_nobody_has_open_are_removed_and_others_stay(tmp_path: 
     assert all(uuid_to_text(LIVE.id) in name for name in left)
 
 
-async def test_an_open_cache_forgets_what_others_wrote_too(tmp_path: Path, chunks: ChunkCache) -> None:
+async def test_open_cache_purges_files_that_another_cache_wrote(tmp_path: Path, chunks: ChunkCache) -> None:
     other = await ChunkCache.open(
         MemoryObjectStore(), directory=tmp_path / "chunks", capacity_bytes=1 << 20, clock=FakeClock()
     )
@@ -68,11 +70,11 @@ async def test_an_open_cache_forgets_what_others_wrote_too(tmp_path: Path, chunk
     await other.close()
 
 
-async def test_where_no_cache_was_ever_kept_there_is_nothing(tmp_path: Path) -> None:
+async def test_eviction_without_a_cache_directory_finds_no_file(tmp_path: Path) -> None:
     assert await HostCaches(tmp_path / "nowhere", KEYS, None).evict(PARTITION, [GONE, LIVE]) == 0
 
 
-async def test_a_download_under_way_is_not_proven_gone(tmp_path: Path, chunks: ChunkCache) -> None:
+async def test_purge_reports_a_chunk_whose_download_is_not_finished(tmp_path: Path, chunks: ChunkCache) -> None:
     assert await chunks.purge([log_key(GONE)]) == 0
     await chunks.get(log_key(GONE), ByteRange(0, 2))  # on its way to the disk when this returns
     assert await chunks.purge([log_key(GONE)]) == 1

@@ -1,4 +1,4 @@
-"""The caches of a running daemon: opened for it, shown in its metrics, and told of what is deleted."""
+"""Caches of a running daemon: open with it, shown in its metrics, and purged of deleted segments."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -60,19 +60,19 @@ async def read_all(fetches: FetchService, one: Rolled) -> None:
     assert await fetches.index_cache.read(one.metadata, IndexType.OFFSET) == one.indexes[IndexType.OFFSET]
 
 
-async def test_reads_fill_both_caches_and_the_metrics_say_so(engine: Engine, one: Rolled, tmp_path: Path) -> None:
+async def test_reads_fill_both_caches_and_their_metrics(engine: Engine, one: Rolled, tmp_path: Path) -> None:
     await engine.storage.copy_log_segment_data(one.metadata, one.data)
     async with fetching(engine) as fetches:
         await read_all(fetches, one)
         await eventually(lambda: chunks_of(fetches).statistics().entries == 3, what="the chunks on disk")
         assert b'tierd_cache_entries{cache="chunks"} 3.0' in engine.metrics.render()[0]
-    assert len(list((tmp_path / "state/cache/chunks").glob("*.chunk"))) == 3, "they stay for the next start"
+    assert len(list((tmp_path / "state/cache/chunks").glob("*.chunk"))) == 3, "chunks stay for the next start"
     async with fetching(engine) as fetches:
         await read_all(fetches, one)
         assert chunks_of(fetches).statistics().misses == 0
 
 
-async def test_damaged_chunk_leaves_the_cache_once_the_store_has_it_whole(
+async def test_damaged_chunk_is_replaced_in_the_cache_once_the_store_is_sound(
     engine: Engine, one: Rolled, tmp_path: Path
 ) -> None:
     await engine.storage.copy_log_segment_data(one.metadata, one.data)
@@ -86,7 +86,7 @@ async def test_damaged_chunk_leaves_the_cache_once_the_store_has_it_whole(
         await read_all(fetches, one)
 
 
-async def test_what_is_deleted_leaves_the_caches(engine: Engine, one: Rolled, tmp_path: Path) -> None:
+async def test_deleted_segment_is_removed_from_the_caches(engine: Engine, one: Rolled, tmp_path: Path) -> None:
     await engine.storage.copy_log_segment_data(one.metadata, one.data)
     async with fetching(engine) as fetches:
         await read_all(fetches, one)
@@ -100,14 +100,14 @@ async def test_what_is_deleted_leaves_the_caches(engine: Engine, one: Rolled, tm
     assert list((tmp_path / "state/cache/chunks").glob("*.chunk")) == []
 
 
-async def test_a_deletion_after_the_caches_were_closed_is_no_failure(engine: Engine, one: Rolled) -> None:
+async def test_deletion_after_the_caches_were_closed_succeeds(engine: Engine, one: Rolled) -> None:
     await engine.storage.copy_log_segment_data(one.metadata, one.data)
     async with fetching(engine):
         pass
     await engine.storage.delete_log_segment_data(one.metadata)
 
 
-async def test_the_caches_of_a_running_daemon_give_their_files_away(engine: Engine, one: Rolled) -> None:
+async def test_caches_of_a_running_daemon_release_files_for_an_eviction(engine: Engine, one: Rolled) -> None:
     await engine.storage.copy_log_segment_data(one.metadata, one.data)
     async with fetching(engine) as fetches:
         assert fetches.index_cache is not None

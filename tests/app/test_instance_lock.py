@@ -29,13 +29,15 @@ def other_process(tmp_path: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def test_the_second_holder_is_refused_and_told_the_pid(tmp_path: Path, other_process: "subprocess.Popen[str]") -> None:
+def test_second_holder_of_the_lock_is_refused_with_the_pid_of_the_first(
+    tmp_path: Path, other_process: "subprocess.Popen[str]"
+) -> None:
     with other_process, pytest.raises(AlreadyRunningError, match=f"process {other_process.pid}") as refused:
         instance_lock(tmp_path).__enter__()
     assert refused.value.remedy
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, other_process: "subprocess.Popen[str]") -> None:
+def test_lock_of_a_killed_process_is_free(tmp_path: Path, other_process: "subprocess.Popen[str]") -> None:
     with other_process:
         other_process.kill()
         other_process.wait()
@@ -43,13 +45,13 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, other_process: "su
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 
-def test_the_lock_is_free_again_after_use(tmp_path: Path) -> None:
+def test_lock_is_free_again_after_use(tmp_path: Path) -> None:
     for _ in range(2):
         with instance_lock(tmp_path):
             pass
 
 
-def test_the_state_dir_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_state_dir_is_made_for_its_owner_only(tmp_path: Path) -> None:
     state_dir = tmp_path / "var" / "tierd"
     make_state_dir(state_dir)
     make_state_dir(state_dir)
@@ -63,7 +65,7 @@ def test_a_state_dir_that_is_a_file_is_named_with_a_remedy(tmp_path: Path) -> No
     assert "state_dir" in refused.value.remedy
 
 
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
+def test_full_disk_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("/dev/full")
     with pytest.raises(StateDirError, match=r"No space left|Invalid argument"):
         instance_lock(tmp_path).__enter__()

@@ -1,4 +1,4 @@
-"""The steps of ``check-config --online`` that ask Kafka, with brokers that say what a test lets them say."""
+"""Steps of ``check-config --online`` that ask Kafka, with brokers whose answers a test scripts."""
 
 import socket
 
@@ -18,7 +18,7 @@ async def steps(settings: KafkaConnectionSettings, identity: BrokerIdentity | No
     return {step.name: step for step in checklist.steps}
 
 
-async def test_our_broker_that_is_not_alive_is_unreachable_and_the_others_are_named() -> None:
+async def test_own_broker_that_is_not_alive_is_unreachable_and_living_brokers_are_named() -> None:
     async with ScriptedBroker(node_id=2).listening() as address:
         taken = await steps(plaintext(address), BrokerIdentity(CLUSTER_ID, 7))
 
@@ -27,7 +27,7 @@ async def test_our_broker_that_is_not_alive_is_unreachable_and_the_others_are_na
     assert taken["this broker"].detail == ("broker 7, whose log dirs these are, is not among the brokers alive: 2")
 
 
-async def test_broker_of_another_cluster_fails() -> None:
+async def test_broker_of_another_cluster_is_a_failed_step() -> None:
     async with ScriptedBroker(cluster_id="another").listening() as address:
         taken = await steps(plaintext(address), BrokerIdentity(CLUSTER_ID, 1))
 
@@ -36,7 +36,7 @@ async def test_broker_of_another_cluster_fails() -> None:
     assert f"belongs to cluster another, the log dirs to {CLUSTER_ID}" in taken["cluster"].detail
 
 
-async def test_identity_that_is_not_known_is_no_fault_of_kafka() -> None:
+async def test_unknown_identity_of_the_host_is_no_failure_of_kafka() -> None:
     async with ScriptedBroker(node_id=2).listening() as address:
         taken = await steps(plaintext(address), None)
 
@@ -44,7 +44,7 @@ async def test_identity_that_is_not_known_is_no_fault_of_kafka() -> None:
     assert taken["this broker"].detail == "not known, since the log dirs do not say it; alive: 2"
 
 
-async def test_every_server_is_a_step_and_the_first_that_answers_tells_of_the_cluster() -> None:
+async def test_each_server_is_a_step_and_the_first_that_answers_describes_the_cluster() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with ScriptedBroker().listening() as address:
             refused, mute = f"127.0.0.1:{free_port()}", f"127.0.0.1:{silent.getsockname()[1]}"
@@ -55,7 +55,7 @@ async def test_every_server_is_a_step_and_the_first_that_answers_tells_of_the_cl
     assert taken["this broker"].outcome == "ok"
 
 
-async def test_without_any_answer_there_is_no_step_of_the_cluster() -> None:
+async def test_cluster_has_no_step_without_any_answer() -> None:
     refused = f"127.0.0.1:{free_port()}"
 
     assert set(await steps(plaintext(refused), None)) == {refused}

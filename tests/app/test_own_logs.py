@@ -19,42 +19,42 @@ NAME = TopicPartition("orders", 0)
 
 
 class TestServiceSettings:
-    def test_cleaner_goes_by_its_section(self) -> None:
+    def test_cleaner_uses_the_settings_of_its_section(self) -> None:
         section = LogCleanerSettings.model_validate({"io_max_bytes_per_second": "10MiB", "backoff_ms": "2m"})
         settings = service_settings(section)
         assert (settings.cleaner_bytes_per_s, settings.cleaner_interval_s) == (10 << 20, 120.0)
 
-    def test_cleaner_without_a_section_is_as_a_broker_by_default(self) -> None:
+    def test_cleaner_without_a_section_has_the_defaults_of_a_broker(self) -> None:
         assert service_settings(LogCleanerSettings()) == ServiceSettings()
 
     @pytest.mark.parametrize("wrong", [{"io_max_bytes_per_second": 0}, {"backoff_ms": 0}])
-    def test_cleaner_without_rate_or_rest_is_refused(self, wrong: dict[str, object]) -> None:
+    def test_cleaner_settings_of_zero_rate_or_pause_are_refused(self, wrong: dict[str, object]) -> None:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             LogCleanerSettings.model_validate(wrong)
 
 
 class TestLogConfig:
-    def test_limits_are_those_of_the_policy(self) -> None:
+    def test_limits_of_an_own_log_are_those_of_the_policy(self) -> None:
         policy = TopicPolicy(retention_ms=9, retention_bytes=8, local_retention_ms=7, local_retention_bytes=6)
         config = log_config(policy, TopicDefaults(), is_tiered=True)
         assert (config.retention_ms, config.retention_bytes) == (9, 8)
         assert (config.local_retention_ms, config.local_retention_bytes) == (7, 6)
         assert config.is_copy_enabled
 
-    def test_a_topic_that_is_not_tiered_waits_for_no_copy(self) -> None:
+    def test_log_of_a_topic_that_is_not_tiered_does_not_wait_for_a_copy(self) -> None:
         assert not log_config(TopicPolicy(), TopicDefaults(), is_tiered=False).remote_storage_enable
         assert not log_config(
             TopicPolicy(cleanup_policy=frozenset({"compact"})), TopicDefaults(), is_tiered=True
         ).remote_storage_enable
 
-    def test_without_copies_the_local_limits_are_the_total_ones(self) -> None:
+    def test_local_limits_without_copies_are_the_total_ones(self) -> None:
         config = log_config(
             TopicPolicy(retention_ms=9, local_retention_ms=3, copy_enabled=False), TopicDefaults(), is_tiered=True
         )
         assert (config.local_retention_ms, config.is_copy_enabled) == (-2, False)
 
     @pytest.mark.parametrize("local", [-1, 10])
-    def test_a_local_limit_above_the_total_one_is_the_total_one(self, local: int) -> None:
+    def test_local_limit_above_the_total_one_is_the_total_one(self, local: int) -> None:
         assert (
             log_config(
                 TopicPolicy(retention_ms=9, local_retention_ms=local), TopicDefaults(), is_tiered=True
@@ -62,14 +62,14 @@ class TestLogConfig:
             == -2
         )
 
-    def test_a_policy_that_nobody_has_told_yet_keeps_everything(self) -> None:
+    def test_log_with_a_policy_that_is_not_known_yet_keeps_all_records(self) -> None:
         config = log_config(TopicPolicy(retention_ms=9, cleanup_policy=frozenset()), TopicDefaults(), is_tiered=True)
         assert (config.retention_ms, config.cleanup_policy) == (-1, frozenset({"delete"}))
 
     def test_defaults_of_the_file_are_those_of_kafka(self) -> None:
         assert log_config(TopicPolicy(), TopicDefaults(), is_tiered=False) == LogConfig(retention_ms=-1)
 
-    def test_everything_that_a_log_obeys_can_be_set_for_a_topic(self) -> None:
+    def test_every_setting_of_a_log_can_be_set_for_a_topic(self) -> None:
         said = {
             "segment_ms": 1,
             "segment_jitter_ms": 2,
@@ -121,7 +121,7 @@ def _config(tmp_path: Path, **topics: object) -> TierdConfig:
     )
 
 
-async def test_logs_of_tierds_own_are_opened_copied_and_follow_their_policies(tmp_path: Path) -> None:
+async def test_own_logs_are_opened_copied_and_follow_their_policies(tmp_path: Path) -> None:
     config = _config(tmp_path, defaults={"segment_bytes": "4MiB", "retention": "7d"})
     (tmp_path / "state").mkdir()
     async with compose(config, tmp_path / "tierd.yaml") as engine:
@@ -142,7 +142,7 @@ async def test_logs_of_tierds_own_are_opened_copied_and_follow_their_policies(tm
         assert isinstance(writer.log.config, LogConfig)
 
 
-async def test_compacted_logs_of_tierds_own_are_cleaned_by_the_daemon(tmp_path: Path) -> None:
+async def test_compacted_own_logs_are_cleaned_by_the_daemon(tmp_path: Path) -> None:
     config = _config(tmp_path, defaults={"cleanup_policy": "compact", "segment_bytes": "1KiB"})
     (tmp_path / "state").mkdir()
     async with compose(config, tmp_path / "tierd.yaml") as engine:
@@ -153,7 +153,7 @@ async def test_compacted_logs_of_tierds_own_are_cleaned_by_the_daemon(tmp_path: 
             await writer.append_as_leader(batch, leader_epoch=0)
         writer.log.update_high_watermark(40)
     before = sum(path.stat().st_size for path in (tmp_path / "own" / "orders-0").glob("*.log"))
-    async with compose(config, tmp_path / "tierd.yaml") as engine:  # it looks for what is due as soon as it starts
+    async with compose(config, tmp_path / "tierd.yaml") as engine:  # the cleaner starts with a check
         service = engine.logs.service
         assert service is not None
         await eventually(lambda: service.cleaner_statistics().rounds == 1, what="the cleaner")

@@ -18,7 +18,7 @@ from tierd.remote.backends.memory import MemoryObjectStore
 
 
 class Claim:
-    """Fails as often as told, then succeeds."""
+    """Claim that fails with the given errors, and then succeeds."""
 
     def __init__(self, *failures: Exception) -> None:
         self.calls = 0
@@ -35,7 +35,7 @@ def unreachable() -> RetriableRemoteStorageError:
     return RetriableRemoteStorageError("connection refused", remedy="start it")
 
 
-async def test_nothing_is_changed_before_the_prefix_is_ours() -> None:
+async def test_store_refuses_changes_before_the_prefix_is_claimed() -> None:
     inner = MemoryObjectStore()
     await inner.put("theirs", b"x")
     store = OwnedObjectStore(inner, Claim(*[ForeignTierError("not ours") for _ in range(3)]))
@@ -50,7 +50,7 @@ async def test_nothing_is_changed_before_the_prefix_is_ours() -> None:
     assert store.problem == "not ours"
 
 
-async def test_one_claim_serves_all_who_wait() -> None:
+async def test_one_claim_serves_all_waiting_writes() -> None:
     claim = Claim()
     store = OwnedObjectStore(MemoryObjectStore(), claim)
     await asyncio.gather(*(store.put(f"k{n}", b"v") for n in range(8)))
@@ -68,7 +68,7 @@ async def test_a_failed_claim_is_tried_again_by_the_next_write() -> None:
     assert store.problem == ""
 
 
-async def test_an_unreachable_store_is_waited_for_with_backoff_and_named_once() -> None:
+async def test_claim_waits_for_an_unreachable_store_with_backoff_and_logs_it_once() -> None:
     clock = FakeClock()
     store = OwnedObjectStore(MemoryObjectStore(), Claim(*[unreachable() for _ in range(4)]))
     with capture_logs() as logs:
@@ -78,7 +78,7 @@ async def test_an_unreachable_store_is_waited_for_with_backoff_and_named_once() 
 
 
 @pytest.mark.parametrize("failure", [BackendUnavailableError("disk full"), OutcomeUnknownError("no answer")])
-async def test_metadata_store_that_is_away_during_the_claim_is_waited_for(failure: TierError) -> None:
+async def test_claim_waits_for_an_unreachable_metadata_store(failure: TierError) -> None:
     clock = FakeClock()
     store = OwnedObjectStore(MemoryObjectStore(), Claim(unreachable(), failure))
     await own_until_done(store, clock=clock, random=lambda: 0.5, backoff=Backoff(base_s=1, cap_s=3))
@@ -86,7 +86,7 @@ async def test_metadata_store_that_is_away_during_the_claim_is_waited_for(failur
     assert store.problem == ""
 
 
-async def test_a_foreign_tier_is_no_matter_of_waiting() -> None:
+async def test_claim_of_a_foreign_tier_fails_without_waiting() -> None:
     clock = FakeClock()
     store = OwnedObjectStore(MemoryObjectStore(), Claim(ForeignTierError("tierd.json says otherwise")))
     with pytest.raises(ForeignTierError):

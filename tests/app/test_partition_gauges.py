@@ -1,4 +1,4 @@
-"""What a scrape says of the tier of each partition: rows of every state, and nothing as nothing."""
+"""Gauges of the tier of each partition in a scrape: rows in every state, and zero for none."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -33,7 +33,7 @@ def gauges(engine: Engine) -> dict[str, float]:
 
 @pytest.mark.spec("remote-tiering 175")
 @pytest.mark.spec("remote-tiering 176")
-async def test_rows_of_every_state_are_counted_and_none_is_said_too(tierd: Installation) -> None:
+async def test_gauges_count_rows_of_every_state_and_are_zero_without_rows(tierd: Installation) -> None:
     config = load_config(tierd.config_file, {})
     make_state_dir(config.state_dir)
     async with compose(config, tierd.config_file) as engine:

@@ -1,4 +1,4 @@
-"""What the pipeline of an engine is made of."""
+"""Pipeline of an engine."""
 
 import threading
 from pathlib import Path
@@ -22,10 +22,8 @@ YEAR_MS = 365 * 86_400_000
 REQUESTS = 20
 
 
-async def test_no_run_believes_a_wall_clock_that_has_just_leapt_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run takes tombstones and expired records away by age, as expiration takes segments."""
+async def test_run_ignores_a_recent_leap_of_the_wall_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run removes tombstones and expired records by their age, as expiration removes segments."""
     clock = FakeClock()
     monkeypatch.setattr(compose_module, "SystemClock", lambda: clock)
     async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
@@ -39,7 +37,7 @@ async def test_no_run_believes_a_wall_clock_that_has_just_leapt_ahead(
 async def test_many_requests_to_erase_do_not_hold_up_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step of each of them looks at the segments of its partition, and at those of no other request."""
+    """Each step of a request surveys the segments of its own partition only."""
     config = _config(tmp_path)
     (tmp_path / "kafka").rmdir()
     log_dir = LogDirWriter(tmp_path / "kafka")

@@ -1,4 +1,4 @@
-"""The pipeline inside a running daemon: what may be asked of it, and its end."""
+"""Pipeline inside a running daemon: requests to it, and its end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +28,7 @@ MINUTE_S = 60.0
 
 @dataclass(frozen=True)
 class Candidates:
-    """A broker that leads one partition."""
+    """Broker that leads one partition."""
 
     led: TopicPartition
 
@@ -38,7 +38,7 @@ class Candidates:
 
 
 class Erasures:
-    """A keeper to whom nothing was asked."""
+    """Keeper without requests."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -63,7 +63,7 @@ class Lab:
 
     @asynccontextmanager
     async def running(self, *, enabled: bool) -> AsyncIterator[PipelineControl]:
-        """The control's own task, stopped in order at the end."""
+        """Run the task of the control, and stop it in order at the end."""
         async with asyncio.TaskGroup() as group:
             control = PipelineControl(self.pipeline, group, enabled=enabled)
             task = group.create_task(control.run())
@@ -72,7 +72,7 @@ class Lab:
             control.stop()
             await asyncio.wait_for(task, 60)
 
-    async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
+    async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON has any type
         (compact,) = [handler for handler in control.handlers() if handler.verb == COMPACT.name]
         return await compact.answer(ControlRequestLine(command=COMPACT.name, partitions=names))
 
@@ -85,7 +85,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-async def test_a_run_that_somebody_asks_for_is_told_by_the_status_until_it_is_over(lab: Lab) -> None:
+async def test_requested_run_is_in_the_status_until_its_end(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         answer = await lab.ask(control, "orders-0")
         await eventually(lambda: bool(lab.work.begun), what="the run")
@@ -100,7 +100,7 @@ async def test_a_run_that_somebody_asks_for_is_told_by_the_status_until_it_is_ov
     assert lab.outcomes() == [RunOutcome.SUCCEEDED]
 
 
-async def test_a_second_run_is_refused_while_one_is_under_way(lab: Lab) -> None:
+async def test_second_run_is_refused_while_another_runs(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         await lab.ask(control)
         with pytest.raises(PipelineBusyError):
@@ -108,7 +108,7 @@ async def test_a_second_run_is_refused_while_one_is_under_way(lab: Lab) -> None:
     assert lab.work.begun == [None]
 
 
-async def test_what_is_not_led_or_no_partition_begins_nothing(lab: Lab) -> None:
+async def test_request_for_an_unknown_or_malformed_partition_begins_no_run(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         with pytest.raises(UnknownPartitionError):
             await lab.ask(control, "nowhere-3")
@@ -117,7 +117,7 @@ async def test_what_is_not_led_or_no_partition_begins_nothing(lab: Lab) -> None:
     assert lab.work.begun == []
 
 
-async def test_a_run_that_fails_ends_neither_the_daemon_nor_the_next_one(lab: Lab) -> None:
+async def test_failed_run_ends_neither_the_daemon_nor_the_next_run(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         for _ in range(2):
             await lab.ask(control)
@@ -126,7 +126,7 @@ async def test_a_run_that_fails_ends_neither_the_daemon_nor_the_next_one(lab: La
     assert lab.outcomes() == [RunOutcome.PARTLY, RunOutcome.PARTLY]
 
 
-async def test_a_stop_ends_the_run_that_somebody_asked_for_and_begins_none_any_more(lab: Lab) -> None:
+async def test_stop_ends_the_requested_run_and_refuses_further_ones(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         await lab.ask(control)
         control.stop()
@@ -135,7 +135,7 @@ async def test_a_stop_ends_the_run_that_somebody_asked_for_and_begins_none_any_m
             await lab.ask(control)
 
 
-async def test_where_it_is_enabled_runs_begin_by_the_clock_and_end_with_the_daemon(lab: Lab) -> None:
+async def test_enabled_pipeline_begins_scheduled_runs_and_ends_them_with_the_daemon(lab: Lab) -> None:
     with capture_logs() as logs:
         async with lab.running(enabled=True) as control:
             await eventually(lambda: lab.clock.sleeping == 1, what="the wait for the next minute")
@@ -146,7 +146,7 @@ async def test_where_it_is_enabled_runs_begin_by_the_clock_and_end_with_the_daem
     assert [entry["trigger"] for entry in logs if entry["event"] == "run_begun"] == ["schedule"]
 
 
-async def test_where_it_is_not_enabled_the_clock_begins_nothing(lab: Lab) -> None:
+async def test_disabled_pipeline_begins_no_scheduled_run(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         assert cast("Any", control.facts())["next_begin_ms"] is None
         assert lab.clock.sleeping == 0

@@ -1,4 +1,4 @@
-"""PolicyChanges: what changed of topics reaches the logs and the tasks."""
+"""PolicyChanges: changed settings of topics reach the logs and the tasks."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from tierd.log import LogConfig
 from tierd.tiering import BrokerLogOffsets, RemoteLogManager
 
 
-async def test_changes_that_come_together_are_applied_once(tmp_path: Path) -> None:
+async def test_simultaneous_changes_are_applied_once(tmp_path: Path) -> None:
     applied = 0
 
     class Manager(RemoteLogManager):

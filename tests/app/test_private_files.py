@@ -1,4 +1,4 @@
-"""The state directory is for the user of tierd alone, whatever the umask, and whatever it was before."""
+"""State directory: accessible only to the user of tierd, with any umask and any earlier mode."""
 
 import os
 import stat
@@ -37,7 +37,7 @@ def with_umask(umask: int) -> Sequence[str]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Return what others may do anything with, apart from links to the broker's own files."""
+    """Return the paths that other users may access, without links to files of the broker."""
     return [
         f"{path.relative_to(directory)} {mode(path):04o}"
         for path in (directory, *directory.rglob("*"))
@@ -46,7 +46,9 @@ def open_to_others(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
-def test_all_that_daemon_makes_in_state_dir_is_private(tierd: Installation, log_dir: LogDirWriter, umask: int) -> None:
+def test_all_files_of_the_daemon_in_the_state_dir_are_private(
+    tierd: Installation, log_dir: LogDirWriter, umask: int
+) -> None:
     (partition,) = log_dir.partitions.values()
     with tierd.daemon(command=with_umask(umask)) as daemon:
         daemon.wait_copied({"synthetic-0": 59})
@@ -61,7 +63,7 @@ def test_all_that_daemon_makes_in_state_dir_is_private(tierd: Installation, log_
     assert open_to_others(tierd.state_dir) == []
 
 
-def test_state_dir_and_metadata_that_others_may_read_are_closed_to_them(tierd: Installation) -> None:
+def test_state_dir_and_metadata_that_others_may_read_are_made_private(tierd: Installation) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({"synthetic-0": 59})
         for path in tierd.state_dir.glob("metadata.db*"):
@@ -74,7 +76,7 @@ def test_state_dir_and_metadata_that_others_may_read_are_closed_to_them(tierd: I
         assert "state_dir_mended" in daemon.log_file.read_text()
 
 
-async def test_metadata_outside_of_state_dir_is_private_whatever_the_umask(tmp_path: Path) -> None:
+async def test_metadata_outside_of_the_state_dir_is_private_under_any_umask(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
         store = await SqliteKeyValueStore.open(tmp_path / "metadata.db")
@@ -87,7 +89,7 @@ async def test_metadata_outside_of_state_dir_is_private_whatever_the_umask(tmp_p
     await store.close()
 
 
-def test_exported_metadata_is_private_whatever_the_umask(tierd: Installation, tmp_path: Path) -> None:
+def test_exported_metadata_is_private_under_any_umask(tierd: Installation, tmp_path: Path) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({"synthetic-0": 59})
     previous = os.umask(0)
@@ -125,7 +127,7 @@ def test_open_state_dir_of_another_user_is_refused(tmp_path: Path, monkeypatch: 
     assert "chmod 700" in refused.value.remedy
 
 
-def test_link_in_state_dir_does_not_lead_a_change_of_mode_elsewhere(tmp_path: Path) -> None:
+def test_link_in_state_dir_is_not_followed_by_a_change_of_mode(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.touch()
     outside.chmod(0o644)

@@ -1,4 +1,4 @@
-"""From outcomes of calls to one statement about a service: since when, why, and each change logged once."""
+"""Reachability of a service from the outcomes of its calls: begin and cause of an outage, each change logged once."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -50,13 +50,13 @@ def test_failures_that_are_few_or_simultaneous_are_no_outage(
     assert store.suspected.is_set()
 
 
-def test_two_slow_failures_are_an_outage(store: Reachability, clock: FakeClock) -> None:
+def test_two_failures_far_apart_are_an_outage(store: Reachability, clock: FakeClock) -> None:
     fail(store, clock, times=2, apart_s=10.0)
 
     assert store.outage is not None
 
 
-def test_answer_between_failures_begins_the_count_anew(store: Reachability, clock: FakeClock) -> None:
+def test_answer_between_failures_restarts_their_count(store: Reachability, clock: FakeClock) -> None:
     fail(store, clock, times=2, apart_s=5.0)
     store.answered()
     clock.advance(5)
@@ -65,7 +65,7 @@ def test_answer_between_failures_begins_the_count_anew(store: Reachability, cloc
     assert store.outage is None
 
 
-def test_latest_cause_is_shown_and_the_beginning_stays(store: Reachability, clock: FakeClock) -> None:
+def test_outage_shows_its_latest_cause_and_its_first_time(store: Reachability, clock: FakeClock) -> None:
     fail(store, clock, times=3, apart_s=1.0)
     store.failed("no route\n to host")
 
@@ -86,9 +86,7 @@ def test_each_change_is_logged_once(store: Reachability, clock: FakeClock) -> No
     assert logs[1]["unreachable_s"] == 8.0
 
 
-def test_outcome_with_a_failure_is_a_failed_call_and_one_without_an_answer(
-    store: Reachability, clock: FakeClock
-) -> None:
+def test_outcome_with_an_error_is_a_failure_and_without_one_an_answer(store: Reachability, clock: FakeClock) -> None:
     for _ in range(3):
         store.outcome(BackendUnavailableError("down", remedy="start it"))
         clock.advance(1)

@@ -1,4 +1,4 @@
-"""Causes of not being ready: an outage first, told once, and then what is no consequence of it."""
+"""Causes of not being ready: an outage first and once, then causes that do not follow from it."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ def test_daemon_with_all_services_and_everything_loaded_is_ready() -> None:
     ("service", "name"),
     [("object_store", "object store"), ("metadata_store", "metadata store"), ("kafka", "Kafka")],
 )
-def test_outage_comes_first_with_its_beginning_and_cause(service: Service, name: str) -> None:
+def test_outage_is_the_first_cause_with_its_begin_and_problem(service: Service, name: str) -> None:
     told = causes(outages=[outage(service)], stopping="SIGTERM")
 
     assert told == [f"{name} unreachable since 2023-11-14 22:13:20 UTC: connection refused", "stopping: SIGTERM"]
@@ -53,13 +53,13 @@ def test_outage_comes_first_with_its_beginning_and_cause(service: Service, name:
         ("kafka", ["the tier cannot be written: no answer"]),
     ],
 )
-def test_consequence_of_an_outage_is_not_told_besides(service: Service, left: list[str]) -> None:
+def test_consequence_of_an_outage_is_no_further_cause(service: Service, left: list[str]) -> None:
     told = causes(outages=[outage(service)], unknown_roles="no roles", unowned_tier="no answer")
 
     assert told[1:] == left
 
 
-def test_partitions_that_load_are_counted_and_some_named() -> None:
+def test_loading_partitions_are_counted_and_some_are_named() -> None:
     told = causes(loading=[f"orders-{n}" for n in range(7)])
 
     assert told == [
@@ -67,5 +67,5 @@ def test_partitions_that_load_are_counted_and_some_named() -> None:
     ]
 
 
-def test_log_dirs_that_were_not_looked_at_are_told_before_any_loading() -> None:
+def test_unscanned_log_dirs_are_named_before_loading_partitions() -> None:
     assert causes(is_reconciled=False, loading=["orders-0"]) == ["the log dirs have not been looked at completely yet"]

@@ -15,7 +15,7 @@ def config(**changes: object) -> TierdConfig:
     return TierdConfig.model_validate(settings | changes)
 
 
-def test_equal_files_change_nothing() -> None:
+def test_equal_files_have_no_changed_keys() -> None:
     change = changed_keys(config(), config())
     assert (change.live, change.after_restart) == ((), ())
 
@@ -33,13 +33,13 @@ def test_keys_are_named_as_the_file_writes_them() -> None:
     assert change.after_restart == ("copy.attempt_timeout", "http.listen", "remote.filesystem.path")
 
 
-def test_a_section_that_comes_or_goes_is_a_change() -> None:
+def test_added_or_removed_section_is_a_change() -> None:
     s3 = config(remote={"backend": "s3", "s3": {"bucket": "b"}})
     assert "remote.backend" in changed_keys(config(), s3).after_restart
     assert "remote.s3.bucket" in changed_keys(config(), s3).after_restart
 
 
-def test_only_live_keys_come_into_force() -> None:
+def test_merged_configuration_has_the_new_live_keys_only() -> None:
     new = config(topics={"include": ["x"]}, http={"listen": "127.0.0.1:1"}, copy={"concurrency": 9})
     in_force = merged(config(), new)
     assert in_force.topics.include == ("x",)

@@ -1,4 +1,4 @@
-"""Which calls speak of an outage, and the probes that end one while the daemon has nothing else to ask."""
+"""Calls that count for an outage, and the probes that find its end while the daemon makes no other calls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,7 +65,7 @@ def test_attempts_that_are_not_answered_are_an_outage(watch: ServiceWatch, clock
     ],
     ids=lambda call: call.outcome,
 )
-def test_answer_of_the_store_ends_the_outage_whatever_it_says(
+def test_any_answer_of_the_store_ends_the_outage(
     watch: ServiceWatch, clock: ManualClock, answer: ObjectStoreCall
 ) -> None:
     fail(watch.object_store, clock)
@@ -80,7 +80,7 @@ def test_answer_of_the_store_ends_the_outage_whatever_it_says(
     [attempt("cancelled"), attempt("failed"), attempt("retriable", LogDirOfflineError("the local disk fails"))],
     ids=["cancelled", "a bug", "the source of an upload"],
 )
-def test_call_that_ended_for_another_reason_says_nothing_of_the_store(
+def test_call_that_ended_for_another_reason_neither_begins_nor_ends_an_outage(
     watch: ServiceWatch, clock: ManualClock, call: ObjectStoreCall
 ) -> None:
     for _ in range(5):
@@ -109,7 +109,7 @@ async def probing(watch: ServiceWatch, probe: Callable[[], Awaitable[object]]) -
 
 
 class Probe:
-    """Counts its calls and notes their outcome, as the store's wrapper does."""
+    """Probe that counts its calls and records their outcome, as the wrapper of the store does."""
 
     def __init__(self, reachability: Reachability) -> None:
         self.calls = 0
@@ -123,7 +123,7 @@ class Probe:
             raise self.failure
 
 
-async def test_service_that_nobody_calls_is_asked_until_it_answers(watch: ServiceWatch, clock: ManualClock) -> None:
+async def test_service_without_other_calls_is_probed_until_it_answers(watch: ServiceWatch, clock: ManualClock) -> None:
     probe = Probe(watch.metadata_store)
     async with probing(watch, probe):
         fail(watch.metadata_store, clock)
@@ -138,7 +138,7 @@ async def test_service_that_nobody_calls_is_asked_until_it_answers(watch: Servic
         await eventually(lambda: watch.outages() == (), what="the end of the outage")
 
 
-async def test_service_that_answers_is_never_asked(watch: ServiceWatch, clock: ManualClock) -> None:
+async def test_service_that_answers_is_not_probed(watch: ServiceWatch, clock: ManualClock) -> None:
     probe = Probe(watch.metadata_store)
     async with probing(watch, probe):
         watch.metadata_store.answered()
@@ -149,7 +149,7 @@ async def test_service_that_answers_is_never_asked(watch: ServiceWatch, clock: M
     assert clock.sleeping == 0
 
 
-async def test_service_that_others_call_is_not_asked_besides(watch: ServiceWatch, clock: ManualClock) -> None:
+async def test_service_with_other_calls_is_not_probed(watch: ServiceWatch, clock: ManualClock) -> None:
     probe = Probe(watch.metadata_store)
     async with probing(watch, probe):
         fail(watch.metadata_store, clock)
@@ -178,7 +178,7 @@ def given_up(after_s: float) -> ObjectStoreCall:
 
 
 @pytest.mark.parametrize("patience_s", [3, 12])
-async def test_store_whose_calls_are_only_ever_given_up_is_asked_and_found_out(
+async def test_store_whose_calls_are_all_abandoned_is_probed_and_its_outage_is_found(
     patience_s: int, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_watch, "_PROBE_TIMEOUT_S", 0.01)
@@ -200,7 +200,7 @@ async def test_store_whose_calls_are_only_ever_given_up_is_asked_and_found_out(
 
 
 @pytest.mark.parametrize("answered_s_ago", [0, 11])
-async def test_call_given_up_while_others_are_answered_or_soon_is_no_reason_to_ask(
+async def test_abandoned_call_near_an_answered_one_causes_no_probe(
     watch: ServiceWatch, clock: ManualClock, answered_s_ago: int
 ) -> None:
     clock.advance(60)

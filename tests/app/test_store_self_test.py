@@ -33,7 +33,7 @@ def self_test(store: ObjectStore, clock: FakeClock) -> StoreSelfTest:
 
 
 async def outcomes(store: MemoryObjectStore, clock: FakeClock) -> dict[str, str]:
-    """Run the test beside somebody else's object, and see that only that is left."""
+    """Run the self test beside an object of another owner, and check that only that object is left."""
     await MemoryObjectStore.put(store, "tier/cluster/other", b"somebody else's")
     checklist = Checklist()
     await self_test(store, clock).run(checklist)
@@ -47,7 +47,7 @@ async def test_a_sound_store_passes_every_step() -> None:
     assert await outcomes(MemoryObjectStore(clock=clock), clock) == dict.fromkeys(NAMES, "ok")
 
 
-async def test_a_store_that_overwrites_is_found_out() -> None:
+async def test_store_that_overwrites_fails_the_conditional_put() -> None:
     class Overwriting(MemoryObjectStore):
         async def put(self, key: str, body: Body) -> None:
             await self.delete(key)
@@ -58,7 +58,7 @@ async def test_a_store_that_overwrites_is_found_out() -> None:
     assert found["conditional put"] == "failed"
 
 
-async def test_a_store_that_replaces_blindly_is_found_out() -> None:
+async def test_store_that_replaces_blindly_fails_the_replace() -> None:
     class Blind(MemoryObjectStore):
         async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
             await super().replace(key, content, previous=await self.get(key))
@@ -67,7 +67,7 @@ async def test_a_store_that_replaces_blindly_is_found_out() -> None:
     assert (await outcomes(Blind(clock=clock), clock))["replace"] == "failed"
 
 
-async def test_a_store_whose_ranges_are_wrong_is_found_out() -> None:
+async def test_store_whose_ranges_are_wrong_fails_the_ranged_get() -> None:
     class Shifted(MemoryObjectStore):
         async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
             content = await super().get(key)
@@ -77,7 +77,7 @@ async def test_a_store_whose_ranges_are_wrong_is_found_out() -> None:
     assert (await outcomes(Shifted(clock=clock), clock))["ranged get"] == "failed"
 
 
-async def test_a_store_that_lists_late_is_found_out() -> None:
+async def test_store_that_lists_late_fails_the_list() -> None:
     class Late(MemoryObjectStore):
         async def list_objects(
             self, prefix: str, *, start_after: str = "", limit: int | None = None
@@ -89,14 +89,14 @@ async def test_a_store_that_lists_late_is_found_out() -> None:
 
 
 @pytest.mark.parametrize(("skew_s", "outcome"), [(-3600, "failed"), (-30, "ok"), (30, "ok"), (3600, "failed")])
-async def test_clocks_that_are_apart_are_found_out(skew_s: int, outcome: str) -> None:
+async def test_clocks_that_are_apart_fail_the_clock_step(skew_s: int, outcome: str) -> None:
     clock, theirs = FakeClock(), FakeClock()
     clock.advance(10_000)
     theirs.advance(10_000 + skew_s)
     assert (await outcomes(MemoryObjectStore(clock=theirs), clock))["clock"] == outcome
 
 
-async def test_a_store_that_does_not_answer_is_asked_nothing_more() -> None:
+async def test_self_test_ends_at_a_store_without_an_answer() -> None:
     class Away(MemoryObjectStore):
         async def check(self) -> None:
             raise RetriableRemoteStorageError("no answer", remedy="look at the network")
@@ -108,7 +108,7 @@ async def test_a_store_that_does_not_answer_is_asked_nothing_more() -> None:
     ]
 
 
-async def test_a_store_that_may_not_be_written_is_tried_no_further() -> None:
+async def test_self_test_ends_at_a_store_that_refuses_writes() -> None:
     class ReadOnly(MemoryObjectStore):
         async def put(self, key: str, body: Body) -> None:
             raise RemoteAccessError("refused", remedy="allow it")
@@ -118,7 +118,7 @@ async def test_a_store_that_may_not_be_written_is_tried_no_further() -> None:
     assert [(step.name, step.outcome) for step in checklist.steps] == [("reach", "ok"), ("put", "failed")]
 
 
-async def test_objects_that_are_retained_are_named() -> None:
+async def test_retained_objects_of_the_self_test_are_named() -> None:
     class Locked(MemoryObjectStore):
         async def delete(self, key: str) -> None:
             raise RemoteObjectRetainedError(f"{key} is locked", remedy="wait")
@@ -129,7 +129,7 @@ async def test_objects_that_are_retained_are_named() -> None:
     assert failed == [("delete", "wait"), ("clean up", f"remove everything below {FOLDER}")]
 
 
-async def test_cancelled_at_any_await_it_leaves_nothing() -> None:
+async def test_self_test_cancelled_at_any_await_leaves_no_object() -> None:
     clock = FakeClock()
     store = MemoryObjectStore(clock=clock)
     number = 1

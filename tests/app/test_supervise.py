@@ -1,4 +1,4 @@
-"""Supervision with a fake clock: what fails is alone in it, what recovers is forgotten, what hangs is named."""
+"""Supervision with a fake clock: a failure stays with its task, a recovery resets it, a task that hangs is named."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ Step = BaseException | float | None | Callable[[], Awaitable[float | None]]
 
 
 class ScriptedTask:
-    """Does in each pass what its script says: raises, returns a delay, or awaits; idle when the script is over."""
+    """Task that in each pass raises, returns a delay, or awaits, as scripted; idle after its script."""
 
     def __init__(self, name: str, *script: Step) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class ScriptedTask:
 
 
 class Steady(FakeClock):
-    """Time that stands still while somebody sleeps, until the test moves it."""
+    """Clock that stands still while a task sleeps, until the test moves the time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def torn() -> CorruptRecordError:
     return CorruptRecordError("00000000000000000000.log", 8192, "torn batch")
 
 
-async def test_the_first_pass_comes_at_once_and_an_idle_task_runs_only_when_woken(
+async def test_first_pass_runs_at_once_and_an_idle_task_runs_only_when_woken(
     supervisor: TaskSupervisor, clock: Steady
 ) -> None:
     task = ScriptedTask("copy a-0")
@@ -95,7 +95,7 @@ async def test_the_first_pass_comes_at_once_and_an_idle_task_runs_only_when_woke
     assert clock.sleeps_s == []
 
 
-async def test_a_wake_during_a_pass_brings_another_pass(supervisor: TaskSupervisor) -> None:
+async def test_wake_during_a_pass_causes_another_pass(supervisor: TaskSupervisor) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def pass_with_news() -> None:
@@ -110,7 +110,7 @@ async def test_a_wake_during_a_pass_brings_another_pass(supervisor: TaskSupervis
     await eventually(lambda: task.passes == 2, what="the second pass")
 
 
-async def test_a_delay_is_waited_for_and_news_cuts_it_short(supervisor: TaskSupervisor, clock: Steady) -> None:
+async def test_task_waits_for_its_delay_and_a_wake_shortens_it(supervisor: TaskSupervisor, clock: Steady) -> None:
     task = ScriptedTask("copy a-0", 30.0, 30.0)
     supervisor.start(task)
     await eventually(lambda: clock.sleeps_s == [30.0], what="the first wait")
@@ -145,7 +145,7 @@ async def test_a_failing_task_is_quarantined_with_growing_waits_and_reset_by_suc
     assert len(events(logs, "task_recovered")) == 1
 
 
-async def test_another_error_is_logged_again(supervisor: TaskSupervisor, clock: Steady) -> None:
+async def test_different_error_of_a_quarantined_task_is_logged(supervisor: TaskSupervisor, clock: Steady) -> None:
     task = ScriptedTask("copy a-0", torn(), RetriableRemoteStorageError("503 SlowDown"))
     with capture_logs() as logs:
         supervisor.start(task)
@@ -155,9 +155,7 @@ async def test_another_error_is_logged_again(supervisor: TaskSupervisor, clock: 
     assert [entry["log_level"] for entry in events(logs, "task_quarantined")] == ["error", "warning"]
 
 
-async def test_news_do_not_cut_a_quarantine_short_but_a_retry_by_hand_does(
-    supervisor: TaskSupervisor, clock: Steady
-) -> None:
+async def test_retry_by_hand_ends_a_quarantine_and_a_wake_does_not(supervisor: TaskSupervisor, clock: Steady) -> None:
     task = ScriptedTask("copy a-0", torn())
     supervisor.start(task)
     await eventually(lambda: len(clock.sleeps_s) == 1, what="the quarantine")
@@ -170,7 +168,7 @@ async def test_news_do_not_cut_a_quarantine_short_but_a_retry_by_hand_does(
 
 
 @pytest.mark.parametrize("failure", [torn(), MemoryError(), RuntimeError("a bug"), asyncio.CancelledError()])
-async def test_whatever_one_task_raises_the_others_go_on(
+async def test_any_exception_of_a_task_leaves_the_others_running(
     supervisor: TaskSupervisor, clock: Steady, failure: BaseException
 ) -> None:
     bad, good = ScriptedTask("copy bad-0", failure), ScriptedTask("copy good-0")
@@ -237,13 +235,13 @@ async def test_stop_returns_although_a_pass_swallows_the_cancellation(supervisor
     assert task.passes == 1
 
 
-async def test_a_name_that_runs_already_is_refused(supervisor: TaskSupervisor) -> None:
+async def test_task_with_the_name_of_a_running_one_is_refused(supervisor: TaskSupervisor) -> None:
     supervisor.start(ScriptedTask("copy a-0"))
     with pytest.raises(ValueError, match="runs already"):
         supervisor.start(ScriptedTask("copy a-0"))
 
 
-async def test_drain_lets_running_passes_end_and_begins_none(supervisor: TaskSupervisor) -> None:
+async def test_drain_waits_for_running_passes_and_begins_no_other(supervisor: TaskSupervisor) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def long_pass() -> float:
@@ -266,7 +264,7 @@ async def test_drain_lets_running_passes_end_and_begins_none(supervisor: TaskSup
     assert late.passes == 0
 
 
-async def test_drain_cancels_what_does_not_end_in_time(supervisor: TaskSupervisor) -> None:
+async def test_drain_cancels_passes_that_exceed_its_timeout(supervisor: TaskSupervisor) -> None:
     inside, cancelled = asyncio.Event(), asyncio.Event()
 
     async def endless_pass() -> None:
@@ -282,7 +280,7 @@ async def test_drain_cancels_what_does_not_end_in_time(supervisor: TaskSuperviso
     assert cancelled.is_set()
 
 
-async def test_a_pass_without_progress_is_named_and_one_with_progress_is_not(
+async def test_pass_without_progress_is_named_as_stalled_and_one_with_progress_is_not(
     supervisor: TaskSupervisor, clock: Steady
 ) -> None:
     inside = asyncio.Event()

@@ -32,7 +32,7 @@ def notifier(channel: socket.socket, **env: str) -> SystemdNotifier:
     return SystemdNotifier.from_environment({"NOTIFY_SOCKET": channel.getsockname(), **env})
 
 
-def test_every_state_is_sent_in_systemds_words(channel: socket.socket) -> None:
+def test_every_state_is_sent_in_the_format_of_systemd(channel: socket.socket) -> None:
     systemd = notifier(channel)
     systemd.status("loading")
     systemd.ready("4 partitions")
@@ -48,7 +48,7 @@ def test_every_state_is_sent_in_systemds_words(channel: socket.socket) -> None:
     ]
 
 
-def test_an_abstract_address_works() -> None:
+def test_abstract_socket_address_is_supported() -> None:
     name = f"tierd-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind("\0" + name)
@@ -56,13 +56,13 @@ def test_an_abstract_address_works() -> None:
         assert channel.recv(64) == b"WATCHDOG=1"
 
 
-def test_without_systemd_nothing_happens() -> None:
+def test_notifier_without_systemd_sends_no_message() -> None:
     systemd = SystemdNotifier.from_environment({"WATCHDOG_USEC": "1000000"})
     systemd.ready("fine")
     assert systemd.watchdog_s is None
 
 
-def test_a_socket_that_is_gone_is_no_failure(tmp_path: Path) -> None:
+def test_missing_socket_is_logged_and_no_failure(tmp_path: Path) -> None:
     with capture_logs() as logs:
         SystemdNotifier(str(tmp_path / "absent")).alive()
     assert [entry["event"] for entry in logs] == ["systemd_notify_failed"]
@@ -79,11 +79,13 @@ def test_a_socket_that_is_gone_is_no_failure(tmp_path: Path) -> None:
         ({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": str(os.getpid())}, 20.0),
     ],
 )
-def test_the_watchdog_is_ours_only_when_systemd_says_so(env: dict[str, str], watchdog_s: float | None) -> None:
+def test_watchdog_is_enabled_only_for_the_process_that_systemd_names(
+    env: dict[str, str], watchdog_s: float | None
+) -> None:
     assert SystemdNotifier.from_environment({"NOTIFY_SOCKET": "/run/x", **env}).watchdog_s == watchdog_s
 
 
-async def test_the_watchdog_is_fed_at_half_its_period_while_there_is_progress(channel: socket.socket) -> None:
+async def test_watchdog_is_notified_at_half_its_period_while_there_is_progress(channel: socket.socket) -> None:
     clock = FakeClock()
     verdicts = iter([None, None, "copy a-0", "copy a-0", None])
 

@@ -1,4 +1,4 @@
-"""What holds for a topic: the file's word, the brokers', and what is assumed while they are silent."""
+"""Policy of a topic: from the file, from the brokers, and the assumption while the brokers do not answer."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ SAID = {
 }
 
 
-def test_what_the_brokers_say_holds_where_the_file_leaves_it_to_them() -> None:
+def test_settings_of_the_brokers_apply_where_the_file_defers_to_them() -> None:
     policy = resolve_policy(FROM_BROKER, SAID, has_broker=True)
 
     assert (policy.retention_ms, policy.retention_bytes) == (604_800_000, 1000)
@@ -35,7 +35,7 @@ def test_what_the_brokers_say_holds_where_the_file_leaves_it_to_them() -> None:
     assert policy.cleanup_policy == {"compact", "delete"}
 
 
-def test_the_files_word_goes_before_the_brokers() -> None:
+def test_settings_of_the_file_override_those_of_the_brokers() -> None:
     settings = TopicDefaults(retention_ms=5, cleanup_policy="delete")
 
     policy = resolve_policy(settings, SAID, has_broker=True)
@@ -44,16 +44,16 @@ def test_the_files_word_goes_before_the_brokers() -> None:
     assert policy.cleanup_policy == {"delete"}
 
 
-def test_nothing_expires_while_the_brokers_have_not_answered() -> None:
+def test_no_segment_expires_before_the_brokers_have_answered() -> None:
     for settings in (FROM_BROKER, TopicDefaults(retention_ms=5, retention_bytes=5)):
         policy = resolve_policy(settings, None, has_broker=True)
 
         assert (policy.expires_ms, policy.expires_bytes) == (-1, -1)
-        assert policy.cleanup_policy == frozenset(), "whether it is compacted is not known either"
+        assert policy.cleanup_policy == frozenset(), "the cleanup policy is not known either"
     assert resolve_policy(FROM_BROKER, None, has_broker=True).effective_local_retention_ms == -1
 
 
-def test_without_a_connection_to_kafka_an_unsaid_cleanup_policy_is_kafkas_default() -> None:
+def test_cleanup_policy_without_a_connection_to_kafka_has_the_default_of_kafka() -> None:
     policy = resolve_policy(TopicDefaults(retention_ms=5), {}, has_broker=False)
 
     assert policy.deletes
@@ -61,7 +61,7 @@ def test_without_a_connection_to_kafka_an_unsaid_cleanup_policy_is_kafkas_defaul
 
 
 @pytest.mark.parametrize("cleanup", ["compact", "compact,delete", "delete"])
-def test_time_and_size_expire_only_where_the_policy_deletes_and_copying_goes_on(cleanup: str) -> None:
+def test_limits_expire_only_with_a_delete_policy_and_copies_stay_enabled(cleanup: str) -> None:
     policy = resolve_policy(FROM_BROKER, SAID | {"cleanup.policy": cleanup}, has_broker=True)
 
     assert (policy.expires_ms == -1) == ("delete" not in cleanup)
@@ -69,16 +69,16 @@ def test_time_and_size_expire_only_where_the_policy_deletes_and_copying_goes_on(
 
 
 @pytest.mark.parametrize("value", [str(2**63 - 1), "-1"])
-def test_kafkas_ways_to_say_for_ever_are_for_ever(value: str) -> None:
+def test_infinite_retention_in_any_form_of_kafka_has_no_expiration(value: str) -> None:
     assert resolve_policy(FROM_BROKER, SAID | {"retention.ms": value}, has_broker=True).expires_ms == -1
 
 
 @pytest.mark.parametrize("value", ["", "soon"])
-def test_a_value_that_is_no_number_expires_nothing(value: str) -> None:
+def test_retention_that_is_no_number_has_no_expiration(value: str) -> None:
     assert resolve_policy(FROM_BROKER, SAID | {"retention.ms": value}, has_broker=True).expires_ms == -1
 
 
-def test_brokers_are_asked_only_for_topics_that_leave_something_to_them() -> None:
+def test_brokers_are_asked_only_for_topics_that_defer_to_them() -> None:
     asked: list[str] = []
 
     def broker(topic: str) -> Mapping[str, str] | None:
@@ -95,7 +95,7 @@ def test_brokers_are_asked_only_for_topics_that_leave_something_to_them() -> Non
     assert not needs_broker(topics.for_topic("explicit"))
 
 
-def test_a_reloaded_file_holds_from_the_next_question_on() -> None:
+def test_reloaded_file_applies_from_the_next_lookup_on() -> None:
     current = [TopicsSettings()]
     policies = TopicPolicies(lambda: current[0], None)
     assert policies("orders").retention_ms == -1
@@ -107,7 +107,7 @@ def test_a_reloaded_file_holds_from_the_next_question_on() -> None:
 
 
 @pytest.mark.parametrize(("cleanup", "expected"), [("compact", None), ("compact,delete", 5), ("delete", 5)])
-def test_the_job_knows_the_retention_of_every_topic_that_deletes_so_that_no_merge_outlives_it(
+def test_cleaning_policy_has_the_retention_of_every_topic_with_a_delete_policy(
     cleanup: str, expected: int | None
 ) -> None:
     settings = TopicDefaults(retention_ms=5, cleanup_policy=cleanup)

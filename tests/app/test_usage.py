@@ -38,7 +38,7 @@ def ledger_lines(config: TierdConfig) -> list[UsageLine]:
     return list(UsageLedger(config.state_dir / "usage").read(from_ms=0, to_ms=2_000_000_000_000))
 
 
-async def test_what_was_used_is_written_at_the_full_hour_and_at_the_end(config: TierdConfig) -> None:
+async def test_usage_is_written_at_the_full_hour_and_at_the_end(config: TierdConfig) -> None:
     clock, billed = ManualClock(), []
     keeper = UsageKeeper(config, KEYS, clock=clock, record=lambda *item: billed.append(item))
     keeper.attempted(call(KEY))
@@ -67,7 +67,7 @@ async def test_what_was_used_is_written_at_the_full_hour_and_at_the_end(config: 
     ]
 
 
-def test_part_that_failed_is_billed_beside_the_put_that_it_belongs_to(config: TierdConfig) -> None:
+def test_failed_part_of_an_upload_is_billed_beside_its_put(config: TierdConfig) -> None:
     billed: list[tuple[str, str, int, int]] = []
     keeper = UsageKeeper(config, KEYS, clock=ManualClock(), record=lambda *item: billed.append(item))
     keeper.attempted(ObjectStoreCall("upload_part", KEY, "retriable", 0.1, 0))
@@ -77,7 +77,7 @@ def test_part_that_failed_is_billed_beside_the_put_that_it_belongs_to(config: Ti
     assert billed == [("orders", "put", 1, 0), ("orders", "put", 1, 10)]
 
 
-async def test_a_full_disk_loses_the_hour_and_nothing_else(config: TierdConfig) -> None:
+async def test_usage_that_cannot_be_written_does_not_end_its_keeper(config: TierdConfig) -> None:
     clock = ManualClock()
     keeper = UsageKeeper(config, KEYS, clock=clock, record=lambda *_: None)
     (config.state_dir / "usage").write_text("in the way")
@@ -94,7 +94,7 @@ async def test_a_full_disk_loses_the_hour_and_nothing_else(config: TierdConfig) 
         await running
 
 
-def test_what_a_broker_used_is_priced_from_the_file(config: TierdConfig, tmp_path: Path) -> None:
+def test_usage_of_a_broker_is_priced_from_the_price_file(config: TierdConfig, tmp_path: Path) -> None:
     now_ms = SystemClock().now_ms()
     UsageLedger(config.state_dir / "usage").append([UsageLine(now_ms - now_ms % HOUR_MS, "orders", "put", 1000, 0)])
     prices = tmp_path / "prices.yaml"
@@ -104,19 +104,19 @@ def test_what_a_broker_used_is_priced_from_the_file(config: TierdConfig, tmp_pat
     assert broker_cost(config, days=1, price_file=None).past.requests == 0  # a directory of one's own costs nothing
 
 
-def test_ledger_that_cannot_be_listed_is_no_empty_one(config: TierdConfig) -> None:
+def test_ledger_that_cannot_be_listed_is_an_error(config: TierdConfig) -> None:
     (config.state_dir / "usage").touch()  # as good as a directory of another user
     with pytest.raises(StateDirError, match="usage") as caught:
         broker_cost(config, days=30, price_file=None)
     assert "user" in caught.value.remedy
 
 
-def test_ledger_that_cannot_be_read_is_told_with_a_remedy(config: TierdConfig) -> None:
+def test_ledger_that_cannot_be_read_is_an_error(config: TierdConfig) -> None:
     this_month = datetime.now(UTC).strftime("%Y-%m")
     (config.state_dir / "usage" / f"{this_month}.jsonl").mkdir(parents=True)
     with pytest.raises(StateDirError, match=this_month):
         broker_cost(config, days=1, price_file=None)
 
 
-def test_broker_that_recorded_nothing_yet_has_cost_nothing(config: TierdConfig) -> None:
+def test_cost_of_a_broker_without_recorded_usage_is_empty(config: TierdConfig) -> None:
     assert broker_cost(config, days=30, price_file=None).topics == ()

@@ -1,8 +1,8 @@
-"""A log dir after an unclean stop: how fast a real broker recovers it, and how fast tierd does.
+"""Recovery of a log dir after an unclean stop, by a real broker and by tierd.
 
-Both walk the same bytes, all of them, in page cache, with one thread a log dir. The broker's time is what it says of
-the log itself ("Completed load of ... in N ms"), without the start of its JVM; ours is that of ``LogManager.start`` in
-a process of its own, without its imports.
+Both walk all of the same bytes, in page cache, with one thread a log dir. The time of the broker is that of its log
+line ("Completed load of ... in N ms"), without the start of its JVM; ours is that of ``LogManager.start`` in a process
+of its own, without its imports.
 """
 
 import json
@@ -65,7 +65,7 @@ def bench_recovery(root: Path, *, data_bytes: int, rounds: int) -> list[Figure]:
 
 
 def start_in_child(log_dir: Path) -> dict[str, float]:
-    """Start a log manager on ``log_dir`` in a process that ends without stopping it; what that took."""
+    """Start a log manager on ``log_dir`` in a process that ends without stopping it; return the cost."""
     done = subprocess.run([sys.executable, "-c", _START, str(log_dir)], capture_output=True, text=True, check=True)
     answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return answer
@@ -108,7 +108,7 @@ def _fill(log_dir: Path, topic: str, data_bytes: int, batch_bytes: int) -> None:
 
 
 def _make_unclean(log_dir: Path) -> None:
-    """As after a power cut before anything was flushed."""
+    """Change the log dir to its state after a power cut before any flush."""
     (log_dir / CLEAN_MARKER).unlink(missing_ok=True)
     (log_dir / RECOVERY_POINTS).write_text("0\n0\n")
 

@@ -1,4 +1,4 @@
-"""What compression and encryption cost a copy: CPU seconds per GB over a store that only takes bytes and their CRC."""
+"""Cost of compression and encryption of a copy: CPU seconds per GB over a store that only takes bytes and their CRC."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ _KINDS = ("json", "random", "zstd batches")
 
 
 class TakingStore(MemoryObjectStore):
-    """Takes bodies as a store does, a step and its CRC at a time, and forgets them."""
+    """Store that takes bodies a step and its CRC at a time, and forgets them."""
 
     def __init__(self) -> None:
         super().__init__()

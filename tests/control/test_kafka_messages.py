@@ -1,4 +1,4 @@
-"""Requests as bytes and answers from bytes; a damaged answer is an error and never the end of the process."""
+"""Requests as bytes and answers from bytes; a damaged answer is an error and does not end the process."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -48,7 +48,7 @@ REQUESTS: list[Request[object]] = [
 ]
 
 
-def test_topics_are_asked_for_by_id_and_none_is_created_by_asking() -> None:
+def test_metadata_request_names_topics_by_id_and_creates_none() -> None:
     frame = metadata([ORDERS, GONE]).frame(7)
     header, at = entity_reader(RequestHeader)(frame[4:], 0)
     request, _ = entity_reader(MetadataRequest)(frame[4:], at)
@@ -59,7 +59,7 @@ def test_topics_are_asked_for_by_id_and_none_is_created_by_asking() -> None:
     assert not request.allow_auto_topic_creation
 
 
-def test_an_answer_names_brokers_leaders_epochs_and_what_is_not_known() -> None:
+def test_answer_has_brokers_leaders_epochs_and_unknown_topics() -> None:
     cluster = metadata().answer(ANSWER)
 
     assert cluster.cluster_id == CLUSTER_ID
@@ -73,20 +73,20 @@ def test_an_answer_names_brokers_leaders_epochs_and_what_is_not_known() -> None:
     )
 
 
-def test_a_broker_that_is_too_old_is_recognised_by_what_it_offers() -> None:
+def test_broker_that_is_too_old_is_recognised_by_its_api_versions() -> None:
     assert missing_versions({3: (0, 13), 32: (1, 4)}) == ""
     assert missing_versions({3: (0, 9), 32: (1, 4)}) == "Metadata version 12"
     assert missing_versions({3: (13, 20), 32: (1, 4)}) == "Metadata version 12"
     assert missing_versions({3: (0, 13)}) == "DescribeConfigs version 4"
 
 
-def test_a_broker_older_than_the_question_offers_nothing() -> None:
+def test_broker_older_than_the_request_has_no_api_versions() -> None:
     version_0 = (35).to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\0\x12\0\0\0\2"
 
     assert api_versions(version="1").answer(version_0) == {}
 
 
-def test_what_a_broker_offers_is_read_beside_features_that_nobody_asked_for() -> None:
+def test_api_versions_are_read_beside_unknown_features() -> None:
     content = encoded(
         ApiVersionsResponse(
             error_code=ErrorCode.none,
@@ -99,17 +99,17 @@ def test_what_a_broker_offers_is_read_beside_features_that_nobody_asked_for() ->
     assert api_versions(version="1").answer(content) == {3: (0, 13)}
 
 
-TAGS = b"\x02" + b"\x07\x03new" + b"\xf0\x01\x00"  # of a Kafka to come: 7 with three bytes, 240 with none
+TAGS = b"\x02" + b"\x07\x03new" + b"\xf0\x01\x00"  # of a later Kafka: tag 7 with three bytes, tag 240 with none
 
 
-def test_tagged_fields_of_a_later_kafka_are_passed_over() -> None:
+def test_tagged_fields_of_a_later_kafka_are_skipped() -> None:
     one = b"\x04one" + (9092).to_bytes(4, "big") + b"\0"
     assert ANSWER.count(one + b"\0") == 1
     later = ANSWER.replace(one + b"\0", one + TAGS)[:-1] + TAGS
     assert metadata().answer(later) == metadata().answer(ANSWER)
 
 
-def test_tagged_fields_of_a_later_kafka_are_passed_over_beside_known_ones() -> None:
+def test_tagged_fields_of_a_later_kafka_are_skipped_beside_known_ones() -> None:
     known = ApiVersionsResponse(
         error_code=ErrorCode.none,
         api_keys=(ApiVersion(api_key=i16(3), min_version=i16(0), max_version=i16(13)),),
@@ -155,7 +155,7 @@ def test_arbitrary_bytes_are_read_or_refused(request_: Request[object], content:
             request_.answer(answer)
 
 
-def test_a_length_beyond_the_message_is_refused_before_anything_is_allocated_for_it() -> None:
+def test_length_beyond_the_message_is_refused_before_memory_is_allocated() -> None:
     start = b"\0" + bytes(4)  # header, throttle time
     with pytest.raises(KafkaProtocolError, match="lengths do not fit"):
         metadata().answer(start + b"\xff\xff\xff\xff\x07" + bytes(40))
@@ -170,7 +170,7 @@ def test_a_length_beyond_the_message_is_refused_before_anything_is_allocated_for
         max_size=20,
     )
 )
-def test_every_sound_answer_is_read_whole(topics: dict[UUID, Leaders]) -> None:
+def test_valid_answer_is_read_completely(topics: dict[UUID, Leaders]) -> None:
     cluster = metadata().answer(b"\0" + encoded(metadata_response(topics)))
 
     assert {t.topic_id: {p.partition: (p.leader_id, p.leader_epoch) for p in t.partitions} for t in cluster.topics} == (

@@ -1,4 +1,4 @@
-"""SCRAM and PLAIN by themselves: the RFC's vectors, and servers that lie."""
+"""SCRAM and PLAIN by themselves: the vectors of the RFC, and servers that break the protocol."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ def client(*, mechanism: str = "SCRAM-SHA-256", username: str = "user", password
     return ScramClient(mechanism, username, password, nonce=NONCE)
 
 
-def test_the_exchange_of_rfc_7677_section_3() -> None:
+def test_scram_exchange_is_that_of_rfc_7677_section_3() -> None:
     scram = client()
 
     assert scram.first() == b"n,,n=user,r=" + NONCE.encode()
@@ -33,7 +33,7 @@ def test_the_exchange_of_rfc_7677_section_3() -> None:
 
 @pytest.mark.parametrize(("mechanism", "name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
 @given(password=st.text(min_size=1), salt=st.binary(min_size=1, max_size=40))
-def test_a_server_that_stores_what_rfc_5802_says_accepts_the_proof(
+def test_proof_is_accepted_by_a_server_that_follows_rfc_5802(
     mechanism: str, name: str, password: str, salt: bytes
 ) -> None:
     try:
@@ -89,7 +89,7 @@ def test_a_challenge_that_breaks_the_protocol_is_refused(message: bytes, problem
 
 
 @given(first=st.binary(), last=st.binary())
-def test_whatever_a_server_says_only_a_refused_login_comes_of_it(first: bytes, last: bytes) -> None:
+def test_random_messages_of_a_server_lead_only_to_a_refused_login(first: bytes, last: bytes) -> None:
     scram = client()
     with pytest.raises(KafkaAuthenticationError):
         scram.final(first)
@@ -98,7 +98,7 @@ def test_whatever_a_server_says_only_a_refused_login_comes_of_it(first: bytes, l
         scram.verify(last)
 
 
-def test_plain_sends_name_and_password_behind_zeros() -> None:
+def test_plain_login_sends_name_and_password_behind_zero_bytes() -> None:
     assert plain_message("tierd", "straße") == b"\0tierd\0" + "straße".encode()
     assert is_scram("SCRAM-SHA-512")
     assert not is_scram("PLAIN")

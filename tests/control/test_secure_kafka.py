@@ -25,7 +25,7 @@ LOGIN = {"sasl_username": USER, "sasl_password": PASSWORD}
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[SecureKafka]:
-    """A broker that trusts nobody without proof, with one topic that ``USER`` may see and one that it may not."""
+    """Start a broker that requires proof of identity, with a topic that ``USER`` may see and one that it may not."""
     secured = secure_kafka(tmp_path_factory.mktemp("secure"), kafka_jars("3.9.2"))
     with secured.broker:
         secured.broker.create_topic("orders", partitions=2)
@@ -34,7 +34,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], 
         yield secured
 
 
-async def connected(kafka: SecureKafka, listener: str, *, host: str = "127.0.0.1", **settings: Any) -> KafkaConnection:  # noqa: ANN401 - settings, as pydantic takes them
+async def connected(kafka: SecureKafka, listener: str, *, host: str = "127.0.0.1", **settings: Any) -> KafkaConnection:  # noqa: ANN401 - any type that pydantic accepts
     broker: KafkaBroker = kafka.broker
     address = broker.listeners.get(listener, broker.bootstrap)
     port = int(address.rpartition(":")[2])
@@ -44,7 +44,7 @@ async def connected(kafka: SecureKafka, listener: str, *, host: str = "127.0.0.1
 
 
 async def described(kafka: SecureKafka, connection: KafkaConnection) -> ClusterMetadata:
-    """Ask about both topics, and end."""
+    """Ask about both topics, and close the connection."""
     try:
         return await connection.call(metadata([kafka.broker.topic_id("orders"), kafka.broker.topic_id("secret")]))
     finally:
@@ -52,16 +52,16 @@ async def described(kafka: SecureKafka, connection: KafkaConnection) -> ClusterM
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_every_login_works_and_sees_what_its_rights_allow(kafka: SecureKafka, mechanism: str) -> None:
+async def test_every_kind_of_login_works_within_its_rights(kafka: SecureKafka, mechanism: str) -> None:
     connection = await connected(kafka, "LOGIN", security_protocol="sasl_plaintext", sasl_mechanism=mechanism, **LOGIN)
 
     orders, secret = (await described(kafka, connection)).topics
 
     assert (orders.knowledge, len(orders.partitions)) == (TopicKnowledge.KNOWN, 2)
-    assert secret.knowledge is TopicKnowledge.DENIED, "and never UNKNOWN, which would read as deleted"
+    assert secret.knowledge is TopicKnowledge.DENIED, "and not UNKNOWN, which would count as deleted"
 
 
-async def test_settings_need_the_right_to_describe_them(kafka: SecureKafka) -> None:
+async def test_settings_of_a_topic_need_the_right_to_describe_them(kafka: SecureKafka) -> None:
     connection = await connected(kafka, "LOGIN", security_protocol="sasl_plaintext", **LOGIN)
     orders, secret = await connection.call(describe_topic_configs(["orders", "secret"], ["retention.ms"]))
     connection.close()
@@ -70,23 +70,23 @@ async def test_settings_need_the_right_to_describe_them(kafka: SecureKafka) -> N
     assert (secret.settings, secret.error) == (None, "topic_authorization_failed")
 
 
-async def test_a_user_without_rights_logs_in_and_sees_nothing(kafka: SecureKafka) -> None:
+async def test_user_without_rights_logs_in_and_is_denied_all_topics(kafka: SecureKafka) -> None:
     login = LOGIN | {"sasl_username": POWERLESS}
     connection = await connected(kafka, "LOGIN", security_protocol="sasl_plaintext", **login)
 
     assert {topic.knowledge for topic in (await described(kafka, connection)).topics} == {TopicKnowledge.DENIED}
 
 
-async def test_a_login_over_tls_ends_when_the_broker_said_so_and_not_later(kafka: SecureKafka) -> None:
+async def test_login_over_tls_ends_at_the_time_set_by_the_broker(kafka: SecureKafka) -> None:
     connection = await connected(
         kafka, "TLSLOGIN", security_protocol="sasl_ssl", ca_file=kafka.authority.ca_file, **LOGIN
     )
     assert connection.is_open
-    assert connection._login_ends_s != float("inf"), "connections.max.reauth.ms is heard"
+    assert connection._login_ends_s != float("inf"), "connections.max.reauth.ms is obeyed"
     await described(kafka, connection)
 
 
-async def test_tls_with_and_without_a_certificate_of_ours(kafka: SecureKafka) -> None:
+async def test_tls_works_with_and_without_a_client_certificate(kafka: SecureKafka) -> None:
     trust: Settings = {"security_protocol": "ssl", "ca_file": kafka.authority.ca_file}
     ours: Settings = {
         "cert_file": kafka.client.cert_file,
@@ -97,7 +97,7 @@ async def test_tls_with_and_without_a_certificate_of_ours(kafka: SecureKafka) ->
         await described(kafka, await connected(kafka, listener, **settings))
 
 
-async def test_a_name_that_the_certificate_does_not_have_is_refused_unless_told_otherwise(kafka: SecureKafka) -> None:
+async def test_host_name_that_the_certificate_lacks_is_refused_unless_verification_is_off(kafka: SecureKafka) -> None:
     trust: Settings = {"security_protocol": "ssl", "ca_file": kafka.authority.ca_file}
     with pytest.raises(KafkaTlsError, match="for another host"):
         await connected(kafka, "TLS", host="localhost", **trust)
@@ -122,7 +122,7 @@ MISTAKES: list[Mistake] = [
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{m[0]}: {m[3]}" for m in MISTAKES])
-async def test_every_mistake_is_named_with_the_key_to_look_at(kafka: SecureKafka, mistake: Mistake) -> None:
+async def test_mistake_in_the_settings_is_an_error_that_names_the_key(kafka: SecureKafka, mistake: Mistake) -> None:
     listener, settings, kind, cause, remedy = mistake
     trust: Settings = {"ca_file": kafka.authority.ca_file} if "ssl" in settings.get("security_protocol", "") else {}
     with pytest.raises(kind, match=cause) as caught:

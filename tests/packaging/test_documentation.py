@@ -16,13 +16,13 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 
 
 def kinds() -> list[type[TierError]]:
-    """Every error that the project raises on purpose."""
+    """Return every error class that the project raises on purpose."""
     classes = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TierError)]
     return [kind for kind in classes if kind is not TierError]
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link into ``page`` may name after ``#``, by GitHub's rule."""
+    """Return the valid anchors of links into ``page``, by the rule of GitHub."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -43,7 +43,7 @@ def test_every_metric_in_the_documentation_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith("http"):
             continue
@@ -53,7 +53,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-def test_every_decision_is_listed() -> None:
+def test_every_decision_is_listed_in_the_index() -> None:
     index = (DOCS / "decisions" / "README.md").read_text()
 
     for page in (DOCS / "decisions").glob("0*.md"):
@@ -61,7 +61,7 @@ def test_every_decision_is_listed() -> None:
         assert all(f"**{part}" in page.read_text() for part in ("Context.", "Decision.", "What we gave up."))
 
 
-def test_the_readme_names_every_command() -> None:
+def test_readme_names_every_command() -> None:
     named = set(re.findall(r"`([a-z][a-z -]*)`", (ROOT / "README.md").read_text().partition("## Commands")[2]))
 
     assert {" ".join(verb.words) for verb in VERBS if not verb.hidden} <= named

@@ -1,4 +1,4 @@
-"""A stock broker and tierd take turns on one log dir; each goes on where the other stopped."""
+"""Stock broker and tierd in turn on one log dir: each continues where the other stopped."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.service("kafka")
 VERSIONS = ("3.9.2", "4.3.1")
 SEGMENT_BYTES = 16_384
 NOW_MS = 1_780_000_000_000
-EPOCHS = (0, 1, 2)  # what tierd writes as a leader; the broker that starts afterwards leads with a later one
+EPOCHS = (0, 1, 2)  # epochs of tierd as a leader; the broker that starts afterwards leads with a later one
 COMPLAINTS = ("Recovering unflushed segment", "Corruption found", "Found a corrupted", "Could not find offset index")
 CONFIG = {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "600", "segment.index.bytes": "4096"}
 Records = dict[TopicPartition, list[OracleRecord]]
 
 
 class Topics:
-    """What both write to."""
+    """Topics that both write to."""
 
     BY_CODEC = tuple(f"plain-{codec}" for codec in CODECS)
     MANY = tuple(f"many-{n}" for n in range(10))
@@ -46,7 +46,7 @@ class Topics:
 
 
 class SharedLogDir:
-    """One log dir; ``tierd`` is whoever has it while the broker is down."""
+    """Log dir in turn of a broker and of ``tierd``."""
 
     def __init__(self, broker: KafkaBroker, seed: int) -> None:
         self.broker = broker
@@ -59,7 +59,7 @@ class SharedLogDir:
             self.broker.create_topic(topic, configs=configs, segment_bytes=SEGMENT_BYTES)
 
     def restart_broker(self, times: int) -> None:
-        """Every start is another leader epoch."""
+        """Restart the broker; every start is another leader epoch."""
         for _ in range(times):
             self.broker.stop()
             self.broker.start()
@@ -74,7 +74,7 @@ class SharedLogDir:
         return {TopicPartition(topic, p): list(map(as_known, found)) for (topic, p), found in records.items()}
 
     def complaints(self) -> list[str]:
-        """What the broker said about logs while it loaded them; that of its own metadata it recovers at every start."""
+        """Return the messages of the broker about logs at its start, without those about its own metadata."""
         text = (self.path.parent / "node1" / "server.log").read_text(errors="replace")
         lines = [line for line in text.splitlines() if "__cluster_metadata" not in line]
         return [line for line in lines if any(complaint in line for complaint in COMPLAINTS)]
@@ -91,7 +91,7 @@ def config_of(topic: str) -> LogConfig:
 
 
 def as_known(record: object) -> OracleRecord:
-    """A consumed record; this client says null where an epoch is not known."""
+    """Return a consumed record with null for an unknown epoch, as this client has it."""
     assert isinstance(record, dict)
     return OracleRecord(**record)  # type: ignore[typeddict-item]  # the same keys, checked by the comparison
 
@@ -117,7 +117,7 @@ def new_records(shared: SharedLogDir, count: int) -> list[NewRecord]:
 
 
 def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[int, ...]) -> None:
-    """Every codec, transactions that overlap, several leader epochs, enough for several segments; then retention."""
+    """Write with every codec, overlapping transactions and several leader epochs over several segments; then retain."""
     codecs = dict(zip(Topics.BY_CODEC, Compression, strict=True))
     for epoch in epochs:
         for topic in (*Topics.BY_CODEC, *Topics.MANY, Topics.RETAINED):
@@ -130,7 +130,7 @@ def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[in
 
 
 def write_transactions(shared: SharedLogDir, log: UnifiedLog, epoch: int) -> None:
-    """Three producers at once; one of three transactions is aborted. None is left open."""
+    """Write with three producers at once; one of three transactions is aborted. None is left open."""
     for round_number in range(4):
         for step in range(3):
             for producer_id in (900, 901, 902):
@@ -154,9 +154,7 @@ def make_shared(make_broker: MakeBroker) -> Callable[[str], SharedLogDir]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_goes_on_where_tierd_stopped_and_tierd_where_the_broker_stopped(
-    version: str, make_shared: Callable[[str], SharedLogDir]
-) -> None:
+def test_broker_and_tierd_continue_each_others_log(version: str, make_shared: Callable[[str], SharedLogDir]) -> None:
     shared = make_shared(version)
     shared.create_topics()
     with shared.broker.producer(idempotent=True) as producer:
@@ -193,7 +191,7 @@ def test_a_broker_goes_on_where_tierd_stopped_and_tierd_where_the_broker_stopped
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
+def test_broker_recovers_the_log_of_a_killed_tierd(
     version: str, make_shared: Callable[[str], SharedLogDir], tmp_path: Path
 ) -> None:
     shared = make_shared(version)
@@ -214,7 +212,7 @@ def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
     assert (shared.consumed(committed=False), shared.consumed(committed=True)) == expected
 
 
-def test_a_broker_goes_on_with_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
+def test_broker_continues_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
     shared, partition = make_shared("4.3.1"), TopicPartition("cleaned", 0)
     settings = CONFIG | {"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "1.0"}
     configs = {name: value for name, value in settings.items() if name != "segment.bytes"}

@@ -1,4 +1,4 @@
-"""The messages of the control socket: what travels, what is refused at the door, and what ``--json`` keeps."""
+"""Messages of the control socket: encoding, refused requests, and the fields that ``--json`` keeps."""
 
 import json
 from dataclasses import asdict
@@ -51,7 +51,7 @@ from tierd.tiering.local.lag import CopyLag
 ORDERS, AUDIT = TopicPartition("orders", 0), TopicPartition("audit", 3)
 ID, ID_TEXT = UUID(int=1), "AAAAAAAAAAAAAAAAAAAAAQ"
 
-# What earlier versions sent and what later ones send: the line of each verb, with every option that it has.
+# Lines of earlier and later versions: the line of each verb, with each of its options.
 LINES: list[tuple[ControlVerb[Any, Any], ControlRequest, dict[str, JsonValue]]] = [
     (STATUS, StatusRequest(), {}),
     (PAUSE, PartitionsRequest(), {}),
@@ -96,7 +96,7 @@ LINES: list[tuple[ControlVerb[Any, Any], ControlRequest, dict[str, JsonValue]]] 
 
 
 @pytest.mark.parametrize(("verb", "request_", "fields"), LINES)
-def test_request_travels_in_its_line_and_back(
+def test_request_is_parsed_from_its_own_line(
     verb: ControlVerb[Any, Any], request_: ControlRequest, fields: dict[str, JsonValue]
 ) -> None:
     line = verb.request_line(request_)
@@ -105,7 +105,7 @@ def test_request_travels_in_its_line_and_back(
     assert verb.parse_request(ControlRequestLine.model_validate_json(line.model_dump_json())) == request_
 
 
-def test_fields_that_say_the_default_are_understood() -> None:
+def test_request_with_explicit_default_values_is_parsed() -> None:
     line = {
         "command": "delete-partition",
         "partitions": ["orders-0"],
@@ -172,13 +172,13 @@ def test_fault_of_an_answer_names_its_field() -> None:
         DELETE_PARTITION.parse_answer(answer)
 
 
-def test_one_verb_tells_a_plan_from_a_run_that_has_begun() -> None:
+def test_compact_answer_is_parsed_as_a_plan_or_as_a_started_run() -> None:
     assert COMPACT.parse_answer({"planned": [], "skipped": []}) == CompactionPlan(planned=(), skipped=())
     assert COMPACT.parse_answer({"run_id": "r"}) == RunBegun(run_id="r")
     assert COMPACT.parse_answer({"run_id": None}) == RunBegun(run_id=None)
 
 
-def test_status_passes_the_socket_as_it_is() -> None:
+def test_status_is_unchanged_by_encoding_and_parsing() -> None:
     report = RunReport(
         run_id="r", trigger="schedule", attempt=1, began_ms=1, ended_ms=2, outcome=RunOutcome.PARTLY, problems=("torn",)
     )
@@ -232,7 +232,7 @@ def test_status_passes_the_socket_as_it_is() -> None:
     assert STATUS.parse_answer(STATUS.encode_answer(answer)) == answer
 
 
-def test_fields_of_a_newer_daemon_are_kept_and_those_of_an_older_one_are_not_made_up() -> None:
+def test_status_keeps_fields_of_a_newer_daemon_and_adds_none_to_an_older_one() -> None:
     given: dict[str, JsonValue] = {
         "version": "9",
         "pid": 7,

@@ -1,4 +1,4 @@
-"""AbsentPartitions: what is in the metadata and in no log dir is asked about, where that matters."""
+"""AbsentPartitions: the leadership is asked about partitions that are in the metadata and in no log dir."""
 
 from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
@@ -18,13 +18,13 @@ HERE, ELSEWHERE, KEPT = (TopicIdPartition(UUID(int=n), topic, 0) for n, topic in
 
 
 class AskedLeadership:
-    """A LeadershipSource that remembers."""
+    """LeadershipSource that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, TopicIdPartition]] = []
 
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
-        assert leader_epoch is None, "no local checkpoint knows one"
+        assert leader_epoch is None, "no local checkpoint has an epoch"
         self.calls.append(("observe", partition))
 
     def forget(self, partition: TopicIdPartition) -> None:
@@ -55,10 +55,10 @@ async def absent_partitions(
     )
 
 
-async def test_only_what_is_in_no_log_dir_and_would_go_with_its_topic_is_asked_about() -> None:
+async def test_partition_is_observed_only_if_it_is_in_no_log_dir_and_deleted_with_its_topic() -> None:
     leadership = AskedLeadership()
     absent = await absent_partitions(leadership, MemoryKeyValueStore(), HERE, ELSEWHERE, KEPT)
-    assert await absent.run_once() > 0, "and again some time"
+    assert await absent.run_once() > 0, "another run follows later"
     assert leadership.calls == [("observe", ELSEWHERE), ("forget", ELSEWHERE)]
 
 

@@ -1,4 +1,4 @@
-"""RemoteLogManager over live directories: partitions come, grow, move and go."""
+"""RemoteLogManager over live directories: partitions appear, grow, move and disappear."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ SHAPE = SegmentShape()  # 8 records a segment
 
 
 class World:
-    """One or more log dirs, and tierd running over them."""
+    """One or more log dirs, and a running tierd over them."""
 
     def __init__(self, tmp_path: Path, group: asyncio.TaskGroup, *, log_dirs: int = 1) -> None:
         self.log_dirs = [LogDirWriter(tmp_path / f"kafka{number}") for number in range(log_dirs)]
@@ -84,7 +84,7 @@ class World:
 
 
 def move_into_one_segment(path: Path, log_dir: Path) -> Path:
-    """Move a replica as a broker does: it appends what is left of the records to a new log, which rolls anew."""
+    """Move a replica as a broker does: append the remaining records to a new log with segments of its own."""
     new, logs = log_dir / path.name, sorted(path.glob("*.log"))
     new.mkdir()
     (new / logs[0].name).write_bytes(b"".join(log.read_bytes() for log in logs))
@@ -106,7 +106,7 @@ def world(tmp_path: Path, group: asyncio.TaskGroup) -> World:
 
 
 class TestFollowing:
-    async def test_what_is_there_at_the_start_is_copied(self, world: World) -> None:
+    async def test_partition_that_exists_at_the_start_is_copied(self, world: World) -> None:
         world.add()
         async with world.run():
             await world.copied_through(15)
@@ -119,7 +119,7 @@ class TestFollowing:
             await world.copied_through(19)
         assert all(delay_s < 1 or delay_s > 200 for delay_s in world.clock.sleeps_s), "only the reconcile waits"
 
-    async def test_a_topic_created_again_starts_anew(self, world: World) -> None:
+    async def test_topic_created_again_is_copied_from_its_beginning(self, world: World) -> None:
         writer = world.add()
         async with world.run():
             await world.copied_through(15)
@@ -166,13 +166,13 @@ class TestFollowing:
             await eventually(lambda: recorder.deletes == 1, what="the objects to be deleted")
 
     @pytest.mark.parametrize("suffix", ["future", "stray", "delete"])
-    async def test_renamed_directories_are_never_copied(self, world: World, suffix: str) -> None:
+    async def test_renamed_directories_are_not_copied(self, world: World, suffix: str) -> None:
         writer = world.add()
         writer.path.rename(writer.path.with_name(f"orders-0.{uuid4().hex}-{suffix}"))
         async with world.run():
             assert world.session.manager.status() == ()
 
-    async def test_a_partition_that_moves_between_log_dirs_goes_on(
+    async def test_copying_continues_after_a_partition_moved_between_log_dirs(
         self, tmp_path: Path, group: asyncio.TaskGroup
     ) -> None:
         world = World(tmp_path, group, log_dirs=2)
@@ -190,7 +190,7 @@ class TestFollowing:
         assert world.session.finished(partition_of(moved)) == [(0, 7), (8, 15), (16, 19)]
 
     @pytest.mark.parametrize("after", ["the move", "a restart", "another broker's election"])
-    async def test_compacted_replica_that_moves_into_one_active_segment_is_as_far_in_the_tier_as_before(
+    async def test_moved_and_compacted_replica_of_one_active_segment_keeps_its_copied_offset(
         self, tmp_path: Path, group: asyncio.TaskGroup, after: str
     ) -> None:
         world = World(tmp_path, group, log_dirs=2)
@@ -231,7 +231,7 @@ class TestFollowing:
             nonlocal listings
             listings += 1
             listing = list_log_dir(log_dir, known=known)
-            # The third reconcile's first look comes too early for one log dir, and too late for the other.
+            # The first listing of the third reconcile is too early for one log dir, and too late for the other.
             return replace(listing, partitions=()) if listings in (5, 6) else listing
 
         session = world.passive_session()
@@ -242,7 +242,7 @@ class TestFollowing:
         listings = 4
         await session.copy_once()
         assert listings == 8
-        assert session.hold.statistics().segments == 2, "one of them has no other name any more"
+        assert session.hold.statistics().segments == 2, "one of the segments has no name but that of its hold"
 
     async def test_a_higher_leader_epoch_is_claimed_by_a_new_task(self, world: World) -> None:
         writer = world.add()
@@ -252,7 +252,7 @@ class TestFollowing:
             world.roll(writer)
             await world.until(lambda s: s.leader_epoch == 4 and s.copied_through == 19, "led at epoch 4")
 
-    async def test_a_directory_that_gets_its_topic_id_later_is_found_then(self, world: World) -> None:
+    async def test_directory_that_gets_its_topic_id_later_is_copied_then(self, world: World) -> None:
         writer = world.add()
         metadata = writer.path / "partition.metadata"
         content = metadata.read_bytes()
@@ -262,7 +262,7 @@ class TestFollowing:
             metadata.write_bytes(content)
             await world.copied_through(15)
 
-    async def test_an_offline_log_dir_keeps_its_holds_and_the_others_go_on(
+    async def test_offline_log_dir_keeps_its_holds_and_copying_continues_in_the_others(
         self, tmp_path: Path, group: asyncio.TaskGroup
     ) -> None:
         world = World(tmp_path, group, log_dirs=2)
@@ -279,13 +279,13 @@ class TestFollowing:
             await world.copied_through(7, "payments-0")
             away.rename(world.log_dir.path)
             world.log_dir.write_checkpoints()
-            world.clock.advance(1000)  # the reconcile finds it again
+            world.clock.advance(1000)  # the reconcile finds the log dir again
             world.supervisor.retry()
             await world.copied_through(15)
 
 
 class TestWaiting:
-    async def test_a_new_high_watermark_wakes_only_who_waits_for_it(self, world: World) -> None:
+    async def test_new_high_watermark_wakes_the_task_that_waits_for_it(self, world: World) -> None:
         world.add()
         checkpoint = world.log_dir.path / "replication-offset-checkpoint"
         content = checkpoint.read_text()
@@ -297,7 +297,7 @@ class TestWaiting:
             new.rename(checkpoint)
             await world.copied_through(15)
 
-    async def test_idle_partitions_ask_nothing_of_the_store(self, world: World) -> None:
+    async def test_idle_partitions_make_no_calls_to_the_store(self, world: World) -> None:
         world.add()
         async with world.run():
             await world.until(lambda s: s.state == "idle", "idle")
@@ -308,9 +308,9 @@ class TestWaiting:
             await eventually(
                 lambda: world.session.recorder.succeeded.count("reconcile") > reconciled, what="another reconcile"
             )
-            assert world.calls.calls <= calls + 1, "nothing but the one listing of unfinished uploads after the start"
+            assert world.calls.calls <= calls + 1, "the one listing of unfinished uploads after the start"
 
-    async def test_the_lag_is_right_while_the_task_is_stuck(self, world: World) -> None:
+    async def test_lag_is_updated_while_the_task_fails(self, world: World) -> None:
         class DownRows(MemoryKeyValueStore):
             async def apply(self, batch: Batch) -> None:
                 raise BackendUnavailableError("down")
@@ -329,7 +329,7 @@ class TestWaiting:
             assert status.last_error is not None
             assert world.session.hold.statistics().segments == 3, "and they are held"
 
-    async def test_the_lag_grows_while_an_upload_never_returns(self, world: World) -> None:
+    async def test_lag_grows_while_an_upload_hangs(self, world: World) -> None:
         class StuckStore(MemoryObjectStore):
             async def put(self, key: str, body: Body) -> None:
                 await asyncio.Event().wait()
@@ -347,7 +347,7 @@ class TestWaiting:
 
 
 class TestControl:
-    async def test_a_paused_partition_waits_and_goes_on_when_it_is_resumed(self, world: World) -> None:
+    async def test_paused_partition_waits_and_is_copied_when_resumed(self, world: World) -> None:
         world.session.manager.pause()
         world.add()
         async with world.run():
@@ -355,7 +355,7 @@ class TestControl:
             world.session.manager.resume()
             await world.copied_through(15)
 
-    async def test_sync_returns_when_everything_had_a_pass(self, world: World) -> None:
+    async def test_sync_returns_after_a_pass_of_each_partition(self, world: World) -> None:
         writer = world.add()
         async with world.run():
             await world.copied_through(15)
@@ -375,7 +375,9 @@ class TestControl:
             (status,) = await world.session.manager.current_status()
         assert status.high_watermark == writer.end_offset
 
-    async def test_current_status_has_what_the_task_saw_while_the_checkpoint_cannot_be_read(self, world: World) -> None:
+    async def test_current_status_has_the_last_high_watermark_while_the_checkpoint_is_unreadable(
+        self, world: World
+    ) -> None:
         world.add()
         async with world.run():
             await world.copied_through(15)
@@ -384,7 +386,7 @@ class TestControl:
             (status,) = await world.session.manager.current_status()
         assert status.high_watermark == 20
 
-    async def test_a_stopped_intake_begins_nothing(self, world: World) -> None:
+    async def test_no_copy_begins_after_the_intake_is_stopped(self, world: World) -> None:
         world.session.manager.stop_intake()
         world.add()
         async with world.run():

@@ -9,14 +9,14 @@ from tierd.tiering.quota import DEFAULT_WINDOW_S, DEFAULT_WINDOWS, UNLIMITED, Ra
 
 @pytest.mark.spec("remote-tiering 158")
 @pytest.mark.parametrize(("passed_s", "throttle_ms"), [(1, 9000), (9, 1000), (10, 0)])
-def test_what_was_recorded_throttles_until_the_rate_is_at_the_limit(passed_s: float, throttle_ms: int) -> None:
+def test_recorded_bytes_throttle_until_the_rate_is_at_the_limit(passed_s: float, throttle_ms: int) -> None:
     quota = RateQuota(50)
     quota.record(500, 100.0)
     assert quota.throttle_ms(100.0 + passed_s) == throttle_ms
 
 
 @pytest.mark.spec("remote-tiering 159")
-def test_the_limit_itself_is_no_violation_and_one_byte_more_is() -> None:
+def test_rate_at_the_limit_is_not_throttled_and_one_byte_more_is() -> None:
     quota = RateQuota(50)
     quota.record(50, 0.0)
     assert quota.throttle_ms(0.9) == 0
@@ -25,7 +25,7 @@ def test_the_limit_itself_is_no_violation_and_one_byte_more_is() -> None:
 
 
 @pytest.mark.spec("remote-tiering 160")
-def test_a_new_limit_holds_for_what_was_recorded_before() -> None:
+def test_new_limit_applies_to_bytes_recorded_before() -> None:
     quota = RateQuota(50)
     quota.record(500, 0.0)
     quota.set_limit(500)
@@ -35,7 +35,7 @@ def test_a_new_limit_holds_for_what_was_recorded_before() -> None:
 
 
 @pytest.mark.spec("remote-tiering 161")
-def test_by_default_it_is_unlimited_over_eleven_windows_of_a_second() -> None:
+def test_default_quota_is_unlimited_over_eleven_windows_of_a_second() -> None:
     quota = RateQuota()
     assert (quota.limit, quota.windows, quota.window_s) == (2**63 - 1, 11, 1.0)
     assert (UNLIMITED, DEFAULT_WINDOWS, DEFAULT_WINDOW_S) == (2**63 - 1, 11, 1.0)
@@ -43,7 +43,7 @@ def test_by_default_it_is_unlimited_over_eleven_windows_of_a_second() -> None:
     assert (custom.limit, custom.windows, custom.window_s) == (7, 3, 2.5)
 
 
-def test_what_is_older_than_the_windows_is_forgotten() -> None:
+def test_bytes_older_than_the_windows_are_forgotten() -> None:
     quota = RateQuota(1)
     quota.record(1_000_000, 0.0)
     assert quota.throttle_ms(10.9) > 0
@@ -52,12 +52,12 @@ def test_what_is_older_than_the_windows_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_that_lets_nothing_through_is_refused(limit: float) -> None:
+def test_limit_that_admits_no_byte_is_refused(limit: float) -> None:
     with pytest.raises(ValueError, match="lets nothing through"):
         RateQuota(limit)
 
 
-def test_no_history_is_refused() -> None:
+def test_quota_of_zero_windows_is_refused() -> None:
     with pytest.raises(ValueError, match="no history"):
         RateQuota(1, windows=0)
 
@@ -66,7 +66,7 @@ def test_no_history_is_refused() -> None:
     records=st.lists(st.tuples(st.floats(0, 3), st.integers(0, 1000)), max_size=50),
     limit=st.integers(1, 2000),
 )
-def test_looking_again_and_again_ends_when_everything_is_forgotten_at_the_latest(
+def test_throttling_ends_at_the_latest_when_all_windows_have_passed(
     records: list[tuple[float, int]], limit: int
 ) -> None:
     quota = RateQuota(limit)

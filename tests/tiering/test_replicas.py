@@ -1,4 +1,4 @@
-"""Replicas: a look at a log dir whose disk does not answer is told, since it waits for no deadline."""
+"""Replicas: a scan of a log dir whose disk does not answer is reported, since the scan has no deadline."""
 
 import asyncio
 import threading
@@ -17,8 +17,8 @@ from tierd.tiering.replicas import Replicas
 SECOND_NS = 1_000_000_000
 
 
-class Deaf:
-    """A listener that does nothing."""
+class IgnoringListener:
+    """Listener that ignores all events."""
 
     async def appeared(self, replica: Replica) -> None:
         del replica
@@ -31,7 +31,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize("call", ["list_log_dir", "scan_partition"])
-async def test_log_dir_whose_disk_does_not_answer_is_told_until_it_does(
+async def test_log_dir_whose_disk_does_not_answer_is_reported_until_it_answers(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, sound = (write_log_dir(tmp_path / name, partitions=1, rolled_segments=1).path for name in ("bad", "good"))
@@ -49,13 +49,13 @@ async def test_log_dir_whose_disk_does_not_answer_is_told_until_it_does(
         table=ReplicaTable(),
         hold=SegmentHold(mode="none", hold_dir=tmp_path / "hold", max_bytes=None),
         leadership=StaticLeadership(),
-        listener=Deaf(),
+        listener=IgnoringListener(),
         wants=lambda _: True,
         now_ns=lambda: time_ns[0],
     )
     looking = asyncio.create_task(subject.reconcile())
     try:
-        await eventually(has_begun.is_set, what="the look")
+        await eventually(has_begun.is_set, what="the scan")
         assert [state.problem for state in subject.log_dirs()] == ["", ""]
         time_ns[0] += 90 * SECOND_NS
         told = {hanging: f"{hanging}: a look at it lasts for 90 s by now; its disk hangs or is slow", sound: ""}

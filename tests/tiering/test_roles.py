@@ -24,8 +24,8 @@ from tierd.tiering.local.lag import CopyLag
 SHAPE = SegmentShape()  # 8 records a segment
 
 
-class ToldLeadership:
-    """A source that says what the test says."""
+class ScriptedLeadership:
+    """Leadership source with roles set by the test."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Leadership] = asyncio.Queue()
@@ -47,7 +47,7 @@ class ToldLeadership:
 
 
 class DownRows(MemoryKeyValueStore):
-    """A store that answers no read while it is down."""
+    """Key-value store that answers no read while it is down."""
 
     down = False
 
@@ -58,14 +58,14 @@ class DownRows(MemoryKeyValueStore):
 
 
 class Broker:
-    """One broker's tierd over one partition; several share a ``Tier``'s stores."""
+    """Broker with the tierd over its one partition; several share the stores of a ``Tier``."""
 
     def __init__(
         self, tmp_path: Path, group: asyncio.TaskGroup, *, tier: Tier | None = None, broker_id: int = 1
     ) -> None:
         self.log_dir = LogDirWriter(tmp_path / f"kafka{broker_id}")
         self.clock = StandingClock()
-        self.leadership = ToldLeadership()
+        self.leadership = ScriptedLeadership()
         self.policy = TopicPolicy()
         self.supervisor = PlainSupervisor(group, self.clock)
         self.tier = Tier(
@@ -105,7 +105,7 @@ class Broker:
 
     @property
     def tasks(self) -> set[str]:
-        """The kinds of tasks that run for the partition."""
+        """Return the kinds of tasks that run for the partition."""
         return {name.split()[0] for name in self.supervisor.statistics() if "orders" in name}
 
     async def until(self, condition: Callable[[PartitionStatus], bool], what: str) -> None:
@@ -132,7 +132,7 @@ async def test_a_leader_copies_and_expires(broker: Broker) -> None:
 
 
 @pytest.mark.spec("remote-tiering 194")
-async def test_one_task_of_each_kind_however_often_a_role_is_told(broker: Broker) -> None:
+async def test_repeated_role_reports_start_one_task_of_each_kind(broker: Broker) -> None:
     broker.fill()
     async with running(broker.session, broker.supervisor):
         broker.tell(Role.LEADER)
@@ -143,7 +143,7 @@ async def test_one_task_of_each_kind_however_often_a_role_is_told(broker: Broker
         for _ in range(3):
             broker.tell(Role.LEADER)
         await broker.session.manager.sync()
-        assert before.tasks.copy is task, "the same one, with what it knows"
+        assert before.tasks.copy is task, "the same task, with its state"
         for epoch in (1, 1, 2):
             broker.tell(Role.FOLLOWER, epoch)
         await broker.until(lambda s: s.role == "follower", "following")
@@ -151,7 +151,7 @@ async def test_one_task_of_each_kind_however_often_a_role_is_told(broker: Broker
 
 
 @pytest.mark.spec("remote-tiering 194")
-async def test_leader_follower_leader_goes_on_where_the_tier_ends(broker: Broker) -> None:
+async def test_broker_that_leads_again_continues_at_the_end_of_the_tier(broker: Broker) -> None:
     writer = broker.fill()
     async with running(broker.session, broker.supervisor):
         broker.tell(Role.LEADER)
@@ -169,7 +169,7 @@ async def test_leader_follower_leader_goes_on_where_the_tier_ends(broker: Broker
 
 
 @pytest.mark.spec("remote-tiering 140")
-async def test_a_follower_that_the_store_does_not_answer_tries_again(broker: Broker) -> None:
+async def test_follower_without_an_answer_of_the_store_tries_again(broker: Broker) -> None:
     rows = DownRows()
     rows.down = True
     broker.tier.rows = rows
@@ -185,7 +185,7 @@ async def test_a_follower_that_the_store_does_not_answer_tries_again(broker: Bro
 
 
 class TestTwoBrokers:
-    async def test_a_follower_holds_what_the_leader_has_not_copied_and_lets_go_of_what_it_has(
+    async def test_follower_holds_segments_until_the_leader_has_copied_them(
         self, tmp_path: Path, group: asyncio.TaskGroup
     ) -> None:
         leader = Broker(tmp_path, group, broker_id=1)
@@ -207,7 +207,7 @@ class TestTwoBrokers:
             await follower.until(lambda s: s.copied_through == 15, "the follower to know that too")
             await eventually(lambda: follower.session.hold.statistics().segments == 0, what="the hold to be let go")
 
-    async def test_a_follower_of_a_topic_that_is_not_copied_any_more_holds_nothing(self, broker: Broker) -> None:
+    async def test_follower_releases_its_holds_when_copies_are_switched_off(self, broker: Broker) -> None:
         writer = broker.fill()
         async with running(broker.session, broker.supervisor):
             broker.tell(Role.LEADER)
@@ -222,7 +222,7 @@ class TestTwoBrokers:
             await broker.session.manager.follow_policies()
             await eventually(lambda: broker.session.hold.statistics().segments == 0, what="the hold to be let go")
 
-    async def test_a_follower_of_what_nobody_ever_led_holds_nothing(self, broker: Broker) -> None:
+    async def test_follower_of_a_partition_that_was_never_led_holds_no_segment(self, broker: Broker) -> None:
         broker.fill()
         async with running(broker.session, broker.supervisor):
             broker.tell(Role.FOLLOWER)
@@ -235,10 +235,10 @@ def _key(broker: Broker) -> tuple[UUID, int]:
 
 
 class TestSwitch:
-    """KIP-950: copies stop, everything else goes on."""
+    """KIP-950: copies stop, all other tasks continue."""
 
     @pytest.mark.spec("remote-tiering 253")
-    async def test_copies_that_are_switched_off_stop_at_once_and_go_on_where_they_stopped(self, broker: Broker) -> None:
+    async def test_switched_off_copies_stop_at_once_and_continue_there_when_switched_on(self, broker: Broker) -> None:
         writer = broker.fill()
         async with running(broker.session, broker.supervisor):
             broker.tell(Role.LEADER)
@@ -255,13 +255,13 @@ class TestSwitch:
             assert "switched off" in broker.status.reason
             assert broker.session.hold.statistics().segments == 0
             records = await broker.session.read_all(writer.path)
-            assert [record.offset for record in records] == list(range(21)), "what is in the tier stays readable"
+            assert [record.offset for record in records] == list(range(21)), "copied segments stay readable"
             broker.policy = TopicPolicy()
             await broker.session.manager.follow_policies()
             await broker.until(lambda s: s.copied_through == 19, "copied again")
         assert broker.session.finished(broker.partition) == [(0, 7), (8, 15), (16, 19)]
 
-    async def test_a_topic_that_is_never_copied_is_claimed_and_expires_all_the_same(self, broker: Broker) -> None:
+    async def test_topic_with_copies_switched_off_is_claimed_and_expires(self, broker: Broker) -> None:
         broker.fill()
         async with running(broker.session, broker.supervisor):
             broker.tell(Role.LEADER)
@@ -275,7 +275,7 @@ class TestSwitch:
                 what="everything to expire",
             )
 
-    async def test_a_new_delay_holds_from_the_next_pass_on(self, broker: Broker) -> None:
+    async def test_new_copy_delay_applies_from_the_next_pass_on(self, broker: Broker) -> None:
         broker.policy = TopicPolicy(copy_lag_ms=-1, copy_lag_bytes=-1)
         broker.fill()
         async with running(broker.session, broker.supervisor):
@@ -289,7 +289,7 @@ class TestSwitch:
 
 class TestDeletedTopic:
     @pytest.mark.spec("remote-tiering 189")
-    async def test_the_tier_is_kept_unless_the_policy_says_otherwise(self, broker: Broker) -> None:
+    async def test_tier_of_a_deleted_topic_is_kept_by_default(self, broker: Broker) -> None:
         broker.fill()
         async with running(broker.session, broker.supervisor):
             broker.tell(Role.LEADER)
@@ -300,7 +300,7 @@ class TestDeletedTopic:
             assert broker.session.metadata.statistics().partitions == 0
         assert broker.session.recorder.deletes == 0
 
-    async def test_the_tier_goes_with_the_topic_where_the_policy_says_so(self, broker: Broker) -> None:
+    async def test_tier_is_deleted_with_the_topic_if_the_policy_demands_it(self, broker: Broker) -> None:
         broker.policy = TopicPolicy(delete_with_topic=True)
         broker.fill()
         async with running(broker.session, broker.supervisor):
@@ -310,7 +310,7 @@ class TestDeletedTopic:
             await eventually(lambda: broker.session.recorder.deletes == 2, what="both segments to go")
             await eventually(lambda: not _objects(broker), what="the store to be empty")
 
-    async def test_so_does_that_of_one_that_was_deleted_while_tierd_was_down(self, broker: Broker) -> None:
+    async def test_tier_of_a_topic_deleted_while_tierd_was_down_is_deleted(self, broker: Broker) -> None:
         broker.policy = TopicPolicy(delete_with_topic=True)
         writer = broker.fill()
         async with running(broker.session, broker.supervisor):
@@ -324,7 +324,7 @@ class TestDeletedTopic:
             broker.leadership.tell(partition, 0, Role.DELETED)
             await eventually(lambda: not _objects(broker), what="the store to be empty")
 
-    async def test_what_the_store_keeps_is_counted_by_the_leader_alone(self, broker: Broker) -> None:
+    async def test_retained_objects_are_counted_by_the_leader_only(self, broker: Broker) -> None:
         writer = broker.fill()
         partition = partition_of(writer.path)
         deletion = broker.session.tiering.deletion
@@ -344,7 +344,7 @@ def _objects(broker: Broker) -> list[str]:
 
 @pytest.mark.spec("remote-tiering 189")
 @pytest.mark.spec("remote-tiering 191")
-async def test_partitions_that_are_gone_have_no_task_and_are_forgotten(broker: Broker) -> None:
+async def test_partition_whose_directory_is_gone_has_no_task_and_is_forgotten(broker: Broker) -> None:
     writer = broker.fill()
     async with running(broker.session, broker.supervisor):
         broker.tell(Role.LEADER)

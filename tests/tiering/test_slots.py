@@ -12,7 +12,7 @@ from tierd.config import CopySettings, ExpireSettings
 from tierd.tiering.slots import Slots
 
 
-async def test_more_slots_let_in_who_waits() -> None:
+async def test_larger_size_admits_a_waiting_caller() -> None:
     slots = Slots(1)
     await slots.acquire()
     waiting = asyncio.create_task(slots.acquire())
@@ -23,32 +23,32 @@ async def test_more_slots_let_in_who_waits() -> None:
     assert (slots.size, slots.idle_ratio) == (2, 0.0)
 
 
-async def test_fewer_slots_take_none_from_who_has_one() -> None:
+async def test_smaller_size_takes_no_slot_from_its_holder() -> None:
     slots = Slots(3)
     for _ in range(3):
         await slots.acquire()
     slots.resize(1)
     slots.release()
     slots.release()
-    assert slots.locked(), "the two were surplus"
+    assert slots.locked(), "the two slots were surplus"
     slots.release()
     assert (slots.locked(), slots.idle_ratio) == (False, 1.0)
 
 
-async def test_how_idle_they_are() -> None:
+async def test_idle_ratio_is_the_share_of_free_slots() -> None:
     slots = Slots(4)
     assert slots.idle_ratio == 1.0
     await slots.acquire()
     assert slots.idle_ratio == 0.75
 
 
-def test_not_even_one_is_refused() -> None:
+def test_resize_to_zero_slots_is_refused() -> None:
     with pytest.raises(ValueError, match="nobody"):
         Slots(1).resize(0)
 
 
 @given(steps=st.lists(st.one_of(st.integers(1, 5), st.sampled_from(["take", "give"])), max_size=40))
-def test_once_all_are_given_back_there_are_as_many_as_the_size_says(steps: list[int | str]) -> None:
+def test_free_slots_equal_the_size_once_all_are_released(steps: list[int | str]) -> None:
     async def story() -> None:
         slots, taken = Slots(2), 0
         for step in steps:
@@ -62,7 +62,7 @@ def test_once_all_are_given_back_there_are_as_many_as_the_size_says(steps: list[
                 taken -= 1
         for _ in range(taken):
             slots.release()
-        for _ in range(10):  # what is free beyond a smaller size goes as soon as it was used once more
+        for _ in range(10):  # a free slot beyond a smaller size is dropped after its next use
             if not slots.locked():
                 await slots.acquire()
                 slots.release()
@@ -76,7 +76,7 @@ def test_once_all_are_given_back_there_are_as_many_as_the_size_says(steps: list[
 
 
 @pytest.mark.spec("remote-tiering 195")
-async def test_copies_and_deletions_run_with_the_new_size(tmp_path: Path) -> None:
+async def test_copies_and_deletions_use_the_new_number_of_slots(tmp_path: Path) -> None:
     session = Tier(tmp_path, []).session(settings=CopySettings(concurrency=2), expire=ExpireSettings(concurrency=2))
     capacity = session.tiering.capacity
     capacity.resize(copies=5, deletions=1)

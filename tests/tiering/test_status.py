@@ -1,4 +1,4 @@
-"""What an operator is told of a partition, by role."""
+"""Status of a partition as an operator sees it, by role."""
 
 from pathlib import Path
 
@@ -45,23 +45,23 @@ async def test_a_follower_publishes_no_lag(local: PartitionLog) -> None:
 
 
 @pytest.mark.spec("remote-tiering 143")
-async def test_a_deleted_topic_publishes_no_lag_either(local: PartitionLog) -> None:
+async def test_deleted_topic_publishes_no_lag(local: PartitionLog) -> None:
     status = _status(local, Role.DELETED)
     assert (status.lag, status.role, status.leader_epoch) == (CopyLag(), "deleted", None)
 
 
-async def test_a_leader_whose_topic_is_not_copied_says_so(local: PartitionLog) -> None:
+async def test_status_of_a_leader_whose_copies_are_switched_off_names_the_reason(local: PartitionLog) -> None:
     status = _status(local, Role.LEADER)
     assert (status.state, status.leader_epoch) == ("idle", 3)
     assert "switched off" in status.reason
 
 
-async def test_a_log_that_nobody_ever_led_waits(local: PartitionLog) -> None:
+async def test_status_of_a_log_that_was_never_led_is_waiting(local: PartitionLog) -> None:
     status = _status(local, None)
     assert (status.role, status.state) == ("unknown", "waiting")
     assert "leader-epoch-checkpoint" in status.reason
 
 
-async def test_a_problem_of_the_directory_comes_first(local: PartitionLog) -> None:
+async def test_status_shows_a_problem_of_the_directory_first(local: PartitionLog) -> None:
     status = _status(local, Role.LEADER, problem="the disk is gone")
     assert (status.state, status.reason, status.last_error) == ("quarantined", "the disk is gone", "the disk is gone")

@@ -1,4 +1,4 @@
-"""What a run proves, and what it does not: nothing counts as searched that nobody looked through."""
+"""Evidence of a run for requests of erasure: only segments that the run read through count as searched."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -19,7 +19,7 @@ KEY = b"key"
 
 
 @given(st.data())
-def test_only_what_was_looked_through_or_made_of_that_counts(data: st.DataObject) -> None:
+def test_only_segments_read_through_and_their_outputs_count_as_searched(data: st.DataObject) -> None:
     looked_for = data.draw(st.frozensets(st.sampled_from([KEY, b"other"])))
     round_ = PartitionRound(work_of(GROUPS, data.draw(st.sampled_from(WorkKind)), erased_keys=looked_for))
     ids = [metadata.segment.id for metadata in round_.work.inputs]
@@ -44,7 +44,7 @@ def test_only_what_was_looked_through_or_made_of_that_counts(data: st.DataObject
     assert len(after.runs) == (1 if KEY in looked_for else 0)
 
 
-def test_a_request_that_was_filed_during_the_run_learns_nothing_from_it() -> None:
+def test_run_is_no_evidence_for_a_request_filed_during_the_run() -> None:
     round_ = PartitionRound(work_of(GROUPS, WorkKind.ERASE, erased_keys=frozenset([b"other"])))
     for group in range(GROUPS):
         round_.move(group, GroupState.DONE)
@@ -63,7 +63,7 @@ def test_request_counts_only_records_of_its_own_keys() -> None:
         assert note.records_erased == GROUPS * records
 
 
-def test_records_of_unopened_batches_count_for_the_requests_that_wanted_them_to_go() -> None:
+def test_records_of_unread_batches_count_for_requests_that_remove_unread_batches() -> None:
     round_ = PartitionRound(work_of(1, WorkKind.ERASE, erased_keys=frozenset([KEY])))
     output = RemoteLogSegmentId(PARTITION, UUID(int=1))
     round_.commit(0, output, {"records_erased": 9}, erased={KEY: 2})

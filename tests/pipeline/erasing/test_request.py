@@ -72,18 +72,18 @@ def requests(draw: st.DrawFn) -> EraseRequest:
 
 
 @given(requests())
-def test_a_request_comes_back_from_its_row_as_it_was(made: EraseRequest) -> None:
+def test_request_is_decoded_from_its_row_to_itself(made: EraseRequest) -> None:
     assert decode_request("key", encode_request(made)) == made
 
 
 @pytest.mark.parametrize("row", [b"", b"\x02{}", b"\x01{", b"\x01{}"])
-def test_a_row_that_is_none_names_its_key(row: bytes) -> None:
+def test_malformed_row_is_refused_with_its_key(row: bytes) -> None:
     with pytest.raises(MetadataDecodeError, match="erasure/x"):
         decode_request("erasure/x", row)
 
 
 @given(st.lists(conditions, min_size=1, max_size=12))
-def test_it_is_done_only_where_everything_is_true_at_once(seen: list[dict[str, bool]]) -> None:
+def test_request_is_done_only_when_all_conditions_hold_at_once(seen: list[dict[str, bool]]) -> None:
     made = request()
     for number, each in enumerate(seen):
         before = made
@@ -101,14 +101,14 @@ def test_it_is_done_only_where_everything_is_true_at_once(seen: list[dict[str, b
 
 
 @given(st.sampled_from(OPEN), st.sampled_from([ErasePhase.SEARCHING, ErasePhase.LEAVING]))
-def test_what_was_proven_counts_no_more_on_the_way_back(phase: ErasePhase, target: ErasePhase) -> None:
+def test_evidence_is_dropped_when_a_request_returns_to_an_earlier_phase(phase: ErasePhase, target: ErasePhase) -> None:
     made = replace(request(), phase=phase, versions=VERSIONS, caches=CACHES)
     moved = made.moved(target, now_ms=1)
     assert phase is target or (moved.versions, moved.caches) == (None, None)
 
 
 @given(requests())
-def test_at_its_end_nothing_changes_a_request(made: EraseRequest) -> None:
+def test_ended_request_does_not_change(made: EraseRequest) -> None:
     ended = made.moved(ErasePhase.CANCELLED, now_ms=1) if made.is_open else made
     note = SearchNote(run_id="run", ended_at_ms=1, searched=1, rewritten=1, records_erased=1)
     for changed in (
@@ -123,7 +123,7 @@ def test_at_its_end_nothing_changes_a_request(made: EraseRequest) -> None:
 
 
 @given(st.lists(left_segments, max_size=4), st.lists(left_segments, max_size=4))
-def test_what_was_found_gone_stays_gone(first: list[LeftSegment], second: list[LeftSegment]) -> None:
+def test_segment_that_was_found_removed_stays_removed(first: list[LeftSegment], second: list[LeftSegment]) -> None:
     known = request().seen(first)
     later = request().seen(first).seen(second)
     for each in known.left:
@@ -132,13 +132,13 @@ def test_what_was_found_gone_stays_gone(first: list[LeftSegment], second: list[L
     assert {each.id for each in later.left} == {each.id for each in [*first, *second]}
 
 
-def test_it_covers_what_the_log_had_when_it_was_filed() -> None:
+def test_request_covers_the_offsets_of_the_log_at_its_filing() -> None:
     assert request().end_offset == 10
     assert request(log_end_offset=25).end_offset == 25
     assert request(log_end_offset=5).end_offset == 10
 
 
-def test_no_keys_and_too_many_are_refused() -> None:
+def test_request_with_no_keys_or_too_many_is_refused() -> None:
     for keys in ([], [b"%d" % n for n in range(MAX_KEYS + 1)], [bytes(MAX_KEY_BYTES + 1)]):
         with pytest.raises(RefusedError):
             new_request(
@@ -154,11 +154,11 @@ def test_no_keys_and_too_many_are_refused() -> None:
             )
 
 
-def test_neither_keys_nor_digests_are_in_its_text() -> None:
+def test_repr_of_a_request_has_neither_keys_nor_digests() -> None:
     assert "key" not in repr(request(b"key")).replace("1 keys", "")
 
 
-async def test_changes_of_several_hands_are_all_kept() -> None:
+async def test_concurrent_changes_of_a_request_are_all_kept() -> None:
     rows = MemoryKeyValueStore()
     store = EraseRequests(rows, MetadataKeyFactory("cluster"))
     await store.file(request())
@@ -183,7 +183,7 @@ async def test_changes_of_several_hands_are_all_kept() -> None:
     assert (found.problem, len(found.left)) == ("why", 1)
 
 
-async def test_requests_are_listed_in_order_and_a_damaged_one_stops_no_other() -> None:
+async def test_requests_are_listed_in_order_without_a_damaged_one() -> None:
     rows = MemoryKeyValueStore()
     store = EraseRequests(rows, MetadataKeyFactory("cluster"))
     for number in (3, 1, 2):

@@ -18,7 +18,7 @@ def latest(rows: list[tuple[int, int]]) -> list[int]:
 
 
 @given(st.lists(ROWS, max_size=6), st.integers(1, 5), st.integers(1, 20))
-def test_what_splits_found_is_joined_bucket_by_bucket(
+def test_key_blocks_of_splits_are_joined_bucket_by_bucket(
     splits: list[list[tuple[int, int]]], buckets: int, fold_rows: int
 ) -> None:
     joined: dict[int, LatestKeys] = {}
@@ -34,7 +34,7 @@ def test_what_splits_found_is_joined_bucket_by_bucket(
     assert found == latest([row for rows in splits for row in rows])
 
 
-def test_a_block_has_a_size_that_a_worker_can_hold_a_thousand_of() -> None:
+def test_size_of_a_block_is_bounded() -> None:
     keys = LatestKeys()
     rows = np.arange(3 * BLOCK_ROWS + 1, dtype=np.int64)
     keys.add(rows, rows, rows)
@@ -56,7 +56,7 @@ def test_key_blocks_keep_offsets_that_are_far_apart(offsets: list[int]) -> None:
     assert sorted(zip(hi, lo, offset, strict=True)) == [(n, -n, at) for n, at in enumerate(offsets)]
 
 
-def test_keys_that_differ_fill_the_table_and_keys_that_repeat_do_not() -> None:
+def test_distinct_keys_fill_the_table_and_repeated_keys_do_not() -> None:
     keys = LatestKeys(100)
     for at in range(10):
         added(keys, [(n % 7, 0) for n in range(50)], at * 50)

@@ -64,7 +64,7 @@ def test_splits_hold_every_input_once_and_in_order(sizes: list[list[int]], paral
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 3 * BUCKET_OFFSETS)), min_size=1), st.integers(1, 16))
-def test_buckets_are_shared_by_offsets_and_each_partition_has_at_least_a_part_of_one(
+def test_buckets_are_shared_by_offsets_and_each_partition_has_at_least_one(
     counts: list[tuple[int, int]], parallelism: int
 ) -> None:
     works = [work_of(index, [1] * segments, offsets=offsets) for index, (segments, offsets) in enumerate(counts)]
@@ -85,7 +85,7 @@ def test_groups_are_numbered_through_all_partitions() -> None:
 
 
 @given(st.lists(st.integers(0, 200), max_size=600), st.integers(1, 8))
-def test_waves_keep_the_order_and_give_every_core_something(sizes: list[int], parallelism: int) -> None:
+def test_waves_keep_the_order_and_have_work_for_every_core(sizes: list[int], parallelism: int) -> None:
     groups = [(GroupPlace(0, number), size) for number, size in enumerate(sizes)]
     waves = cut_waves(groups, parallelism=parallelism, wave_bytes=100)
     assert [place for wave in waves for place in wave] == [place for place, _ in groups]

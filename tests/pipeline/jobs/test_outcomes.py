@@ -8,7 +8,7 @@ PLACES = [GroupPlace(index, group) for index in range(3) for group in range(4)]
 
 
 @given(st.permutations(PLACES))
-def test_outcomes_of_a_partition_come_in_the_order_of_its_groups_whatever_ends_first(ended: list[GroupPlace]) -> None:
+def test_outcomes_of_a_partition_are_released_in_the_order_of_its_groups(ended: list[GroupPlace]) -> None:
     turns = Turns(PLACES)
     told: list[tuple[GroupPlace, Settled]] = []
     for place in ended:
@@ -20,7 +20,7 @@ def test_outcomes_of_a_partition_come_in_the_order_of_its_groups_whatever_ends_f
         assert groups == sorted(groups)
 
 
-def test_an_outcome_whose_turn_it_is_does_not_wait() -> None:
+def test_outcome_of_the_next_group_is_released_at_once() -> None:
     turns = Turns(PLACES)
     assert turns.settle(GroupPlace(1, 0), UnchangedGroup()) == [(GroupPlace(1, 0), UnchangedGroup())]
     assert turns.settle(GroupPlace(1, 2), UnchangedGroup()) == []

@@ -40,42 +40,42 @@ class TestCompaction:
         assert grouped(tier(*[100] * 6), limits) == expected
 
     @pytest.mark.spec("log-format CLN-28")
-    def test_offsets_further_apart_than_an_index_can_say_are_not_grouped(self) -> None:
+    def test_segments_beyond_the_offset_span_of_an_index_are_not_grouped(self) -> None:
         last = MAX_OFFSET_SPAN
         assert grouped([remote(0, 9), remote(10, last)]) == [2]
         assert grouped([remote(0, 9), remote(10, last + 1)]) == [1, 1]
 
     @pytest.mark.spec("log-format CLN-28")
-    def test_empty_segments_are_grouped_however_far_they_go(self) -> None:
+    def test_empty_segments_are_grouped_beyond_the_offset_span_of_an_index(self) -> None:
         far = remote(10, 2 * MAX_OFFSET_SPAN, size=0)
         assert grouped([remote(0, 9), far]) == [2]
         assert grouped([remote(0, 9, size=0), remote(10, 19, size=0), remote(20, 29, size=0)]) == [3]
         assert index_bytes(0) == 0
 
     @pytest.mark.spec("log-format CLN-28")
-    def test_records_behind_a_far_empty_segment_are_not_grouped_with_what_is_before_it(self) -> None:
+    def test_records_behind_a_far_empty_segment_are_not_grouped_with_earlier_ones(self) -> None:
         far = remote(10, 2 * MAX_OFFSET_SPAN, size=0)
         assert grouped([remote(0, 9), far, remote(2 * MAX_OFFSET_SPAN + 1, 2 * MAX_OFFSET_SPAN + 2)]) == [2, 1]
 
-    def test_a_segment_above_every_limit_is_a_group_by_itself(self) -> None:
+    def test_segment_above_the_size_limit_is_a_group_by_itself(self) -> None:
         assert grouped(tier(10, 1000, 10), GroupLimits(segment_bytes=100)) == [1, 1, 1]
 
-    def test_no_group_goes_over_a_hole_or_an_overlap(self) -> None:
+    def test_no_group_spans_a_hole_or_an_overlap(self) -> None:
         assert grouped([remote(0, 9), remote(10, 19), remote(25, 29), remote(28, 39)]) == [2, 1, 1]
 
 
 class TestMerge:
-    def test_only_two_or_more_neighbours_that_may_be_merged(self) -> None:
+    def test_merge_groups_two_or_more_neighbours_that_may_be_merged(self) -> None:
         chain = candidate(tier(1, 100, 1, 1, 100, 1)).chain()
         assert merge_groups(chain, HUGE, may_merge=lambda m: m.size_bytes < 50) == ((2, 3),)
 
-    def test_records_of_very_different_age_stay_apart(self) -> None:
+    def test_merge_keeps_records_of_very_different_age_apart(self) -> None:
         chain = candidate(tier(1, 1, 1, 1, newest_ms=(0, 5, 11, 12))).chain()
         limits = GroupLimits(segment_bytes=1000, age_spread_ms=10)
         assert merge_groups(chain, limits, may_merge=lambda _: True) == ((0, 1), (2, 3))
 
 
-def test_an_erasure_takes_every_segment_by_itself() -> None:
+def test_erasure_has_a_group_for_each_segment() -> None:
     chain = candidate(tier(1, 1, 1)).chain()
     assert single_groups(chain, but=()) == ((0, 0), (1, 1), (2, 2))
     assert single_groups(chain, but={chain.segments[1].segment.id}) == ((0, 0), (2, 2))
@@ -104,7 +104,7 @@ limits = st.builds(
 
 
 @given(chains(), limits, st.integers(0, 500))
-def test_groups_are_apart_within_the_limits_and_over_no_break(chain: Chain, limits: GroupLimits, below: int) -> None:
+def test_groups_are_disjoint_within_the_limits_and_span_no_break(chain: Chain, limits: GroupLimits, below: int) -> None:
     compaction = compaction_groups(chain, limits)
     assert [place for first, last in compaction for place in range(first, last + 1)] == [*range(len(chain.segments))]
     merged = merge_groups(chain, limits, may_merge=lambda m: m.size_bytes < below)

@@ -21,7 +21,7 @@ def known(last_offset: int, *, epoch: int = 0) -> RewriteRules:
     return replace(RULES, producers={1: ProducerStateEntry(1, epoch, 0, last_offset, 0, NOW_MS, 0, -1)})
 
 
-def test_aborted_data_goes_at_once_and_a_marker_when_its_horizon_is_past() -> None:
+def test_aborted_data_is_discarded_at_once_and_a_marker_after_its_horizon() -> None:
     written, marker = data(5, 0), data(6, -1, control=True)
     assert discards_records(written, is_discardable=True, now_ms=NOW_MS)
     assert not discards_records(written, is_discardable=False, now_ms=NOW_MS)
@@ -45,7 +45,7 @@ def test_aborted_data_goes_at_once_and_a_marker_when_its_horizon_is_past() -> No
         (data(5, -1, producer_id=2, control=True), known(-1), False),
     ],
 )
-def test_a_producers_last_batch_and_the_last_of_the_round_are_protected(
+def test_last_batch_of_a_producer_and_last_batch_of_the_round_are_protected(
     batch: BatchHeader, rules: RewriteRules, *, expected: bool
 ) -> None:
     assert is_protected(batch, rules) is expected
@@ -76,19 +76,19 @@ def test_a_horizon_is_set_once_for_tombstones_and_markers_without_data() -> None
         (2, 3, False, 1, False, Fate.REWRITTEN),
     ],
 )
-def test_the_fate_of_a_batch(
+def test_batch_is_copied_rewritten_emptied_or_removed_by_the_rules(
     kept: int, count: int, magic: int, expected: Fate, *, sets_horizon: bool, compacts: bool
 ) -> None:
     batch, rules = replace(data(5, 0, count=3), magic=magic), replace(RULES, compacts=compacts)
     assert fate_of(batch, rules, kept_count=kept, record_count=count, sets_horizon=sets_horizon) is expected
 
 
-def test_a_protected_batch_is_emptied_once() -> None:
+def test_protected_batch_is_emptied_and_an_empty_one_is_copied() -> None:
     for record_count, expected in ((3, Fate.EMPTIED), (0, Fate.COPIED)):
         batch = data(5, 0, count=3)
         found = fate_of(batch, known(7), kept_count=0, record_count=record_count, sets_horizon=False)
         assert found is expected
 
 
-def test_a_retention_without_end_gives_the_latest_horizon_there_can_be() -> None:
+def test_infinite_retention_sets_the_latest_possible_horizon() -> None:
     assert replace(RULES, delete_retention_ms=(1 << 63) - 1).delete_horizon_ms == (1 << 63) - 1

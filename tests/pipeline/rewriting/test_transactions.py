@@ -23,11 +23,11 @@ def test_data_between_the_first_offset_and_the_marker_is_aborted() -> None:
     assert not ABORTED.is_aborted(written(15, producer_id=2))
 
 
-def test_a_batch_that_was_written_before_but_ends_within_is_of_the_transaction() -> None:
+def test_batch_that_begins_before_and_ends_within_a_transaction_is_part_of_it() -> None:
     assert ABORTED.is_aborted(data(8, 0, count=4, transactional=True))
 
 
-def test_a_marker_says_nothing_any_more_when_no_batch_of_its_transaction_is_left() -> None:
+def test_marker_is_discardable_when_no_batch_of_its_transaction_is_left() -> None:
     walk = TransactionPass(ABORTED, open_producers=())
     assert walk.on_control(marker(20), ABORT)
     assert walk.on_data(written(31))
@@ -38,13 +38,13 @@ def test_a_marker_says_nothing_any_more_when_no_batch_of_its_transaction_is_left
     assert walk.on_control(marker(52), COMMIT)
 
 
-def test_a_transaction_that_began_in_an_earlier_group_still_needs_its_marker() -> None:
+def test_marker_of_a_transaction_that_began_in_an_earlier_group_is_kept() -> None:
     walk = TransactionPass(ABORTED, open_producers={1})
     assert not walk.on_control(marker(20), ABORT)
     assert walk.on_control(marker(40), ABORT)
 
 
-def test_control_batches_that_end_no_transaction_stay_and_emptied_ones_need_not() -> None:
+def test_control_batches_that_end_no_transaction_are_kept_and_emptied_ones_are_discardable() -> None:
     walk = TransactionPass(ABORTED, open_producers={1})
     assert not walk.on_control(marker(5), ControlRecordType.LEADER_CHANGE)
     assert not walk.on_control(marker(6), ControlRecordType.UNKNOWN)
@@ -52,7 +52,7 @@ def test_control_batches_that_end_no_transaction_stay_and_emptied_ones_need_not(
     assert not walk.on_control(marker(8), COMMIT)
 
 
-def test_traces_of_parts_tell_which_transactions_go_on_behind_them() -> None:
+def test_traces_of_log_parts_combine_to_the_open_transactions_at_their_end() -> None:
     first, second = TransactionTrace(), TransactionTrace()
     for producer_id in (1, 2, 3):
         first.note(written(producer_id, producer_id=producer_id), None)

@@ -1,4 +1,4 @@
-"""The runs that are remembered."""
+"""History of runs in the state directory."""
 
 import json
 from dataclasses import fields
@@ -25,7 +25,7 @@ def a_run(number: int, outcome: RunOutcome = RunOutcome.SUCCEEDED) -> RunReport:
     )
 
 
-def test_runs_are_read_back_as_they_were(tmp_path: Path) -> None:
+def test_runs_are_read_as_they_were_appended(tmp_path: Path) -> None:
     history = RunHistory(tmp_path)
     runs = [a_run(1), a_run(2, RunOutcome.PARTLY)]
     for run in runs:
@@ -33,7 +33,7 @@ def test_runs_are_read_back_as_they_were(tmp_path: Path) -> None:
     assert RunHistory(tmp_path).read() == runs
 
 
-def test_a_line_has_the_tally_among_the_other_fields_and_is_what_the_commands_print(tmp_path: Path) -> None:
+def test_history_line_has_the_fields_that_the_commands_print(tmp_path: Path) -> None:
     RunHistory(tmp_path).append(a_run(1))
     content = (tmp_path / HISTORY_NAME).read_text()
     assert content == (
@@ -45,14 +45,14 @@ def test_a_line_has_the_tally_among_the_other_fields_and_is_what_the_commands_pr
     assert list(json.loads(content).items()) == list(report_json(a_run(1)).items())
 
 
-def test_a_line_of_before_there_were_audits_is_understood(tmp_path: Path) -> None:
+def test_history_line_from_before_audits_is_read(tmp_path: Path) -> None:
     later = {each.name for each in fields(RunTally) if each.name.startswith(("audited", "damaged"))}
     line = {name: value for name, value in report_json(a_run(1)).items() if name not in later}
     (tmp_path / HISTORY_NAME).write_text(json.dumps(line) + "\n")
     assert RunHistory(tmp_path).read() == [a_run(1)]
 
 
-def test_without_any_run_there_is_none(tmp_path: Path) -> None:
+def test_history_without_runs_is_empty(tmp_path: Path) -> None:
     assert RunHistory(tmp_path).read() == []
 
 
@@ -63,7 +63,7 @@ def test_the_oldest_runs_are_dropped(tmp_path: Path) -> None:
     assert [run.run_id for run in history.read()] == ["run-2", "run-3", "run-4"]
 
 
-def test_a_line_that_cannot_be_understood_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+def test_malformed_line_is_skipped_and_the_others_are_read(tmp_path: Path) -> None:
     history = RunHistory(tmp_path)
     history.append(a_run(1))
     with (tmp_path / HISTORY_NAME).open("ab") as file:
@@ -72,12 +72,12 @@ def test_a_line_that_cannot_be_understood_is_left_out_and_the_others_stay(tmp_pa
     assert [run.run_id for run in history.read()] == ["run-1", "run-2"]
 
 
-def test_a_state_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_state_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(StateDirError, match=HISTORY_NAME.partition(".")[0]):
         RunHistory(tmp_path / "gone").append(a_run(1))
 
 
-def test_only_what_somebody_should_look_at_is_a_problem() -> None:
+def test_only_partly_failed_and_timed_out_runs_are_problems() -> None:
     assert {outcome for outcome in RunOutcome if outcome.is_problem} == {
         RunOutcome.PARTLY,
         RunOutcome.FAILED,

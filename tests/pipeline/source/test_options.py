@@ -11,7 +11,7 @@ from tierd.pipeline.source.positions import AtOffsets, LogPlace, SinceTime, deco
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def test_one_option_is_enough() -> None:
+def test_one_option_is_enough_for_a_query() -> None:
     options = parse_options({"subscribe": "orders"}, is_streaming=False)
     assert ORDERS_0 in options.choice
     assert (options.starting, options.ending) == (LogPlace.EARLIEST, LogPlace.LATEST)
@@ -21,7 +21,7 @@ def test_one_option_is_enough() -> None:
     assert options.partition_bytes == DEFAULT_PARTITION_BYTES
 
 
-def test_a_streaming_query_begins_at_the_end_unless_told_otherwise() -> None:
+def test_streaming_query_begins_at_the_end_by_default() -> None:
     assert parse_options({"subscribe": "orders"}, is_streaming=True).starting is LogPlace.LATEST
 
 
@@ -41,7 +41,7 @@ def test_partitions_are_chosen_by_names_by_pattern_or_one_by_one(
     assert unwanted not in chosen
 
 
-def test_the_case_of_a_name_does_not_matter() -> None:
+def test_case_of_an_option_name_does_not_matter() -> None:
     given = {"SUBSCRIBE": "orders", "INCLUDEHEADERS": "FALSE", "minpartitions": "3"}
     options = parse_options(given, is_streaming=False)
     assert (options.include_headers, options.min_partitions) == (False, 3)
@@ -84,18 +84,18 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: str, near: st
         ({"subscribe": "a", "maxBytesPerTrigger": "0"}, "option maxBytesPerTrigger"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(options: dict[str, str], problem: str) -> None:
+def test_unusable_option_is_refused_by_name(options: dict[str, str], problem: str) -> None:
     with pytest.raises(ReadOptionError) as refused:
         parse_options(options, is_streaming=False)
     assert re.search(problem, str(refused.value) + refused.value.remedy)
 
 
-def test_a_streaming_query_has_no_end() -> None:
+def test_ending_option_of_a_streaming_query_is_refused() -> None:
     with pytest.raises(ReadOptionError, match="endingTimestamp means nothing to a streaming query"):
         parse_options({"subscribe": "a", "endingTimestamp": "1"}, is_streaming=True)
 
 
-def test_a_time_wins_over_times_of_partitions_and_those_over_offsets() -> None:
+def test_global_timestamp_overrides_partition_timestamps_and_those_override_offsets() -> None:
     given = {"subscribe": "orders", "startingOffsets": '{"orders": {"0": 5, "1": -2}}'}
     assert parse_options(given, is_streaming=False).starting == AtOffsets({ORDERS_0: 5, ORDERS_1: -2})
     given["startingOffsetsByTimestamp"] = '{"orders": {"0": 7}}'
@@ -104,7 +104,7 @@ def test_a_time_wins_over_times_of_partitions_and_those_over_offsets() -> None:
     assert parse_options(given, is_streaming=False).starting == SinceTime(9, or_latest=True)
 
 
-def test_progress_is_kept_as_spark_keeps_that_of_kafka() -> None:
+def test_progress_has_the_format_of_the_kafka_source_of_spark() -> None:
     progress = encode_offsets({ORDERS_1: 8, ORDERS_0: 5})
     assert progress == {"orders": {"0": 5, "1": 8}}
     assert decode_offsets(progress) == {ORDERS_0: 5, ORDERS_1: 8}

@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: as far as its limits allow, and never nowhere."""
+"""End of a micro-batch: within its limits, and at least one offset of each partition further."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ USERS = TopicPartition("users", 0)
 
 
 def size_below(each: QuerySpan, end_offset: int) -> float:
-    """Bytes of the part of a span that lies below ``end_offset``."""
+    """Return the bytes of the part of a span below ``end_offset``."""
     cut = (part.cut(part.start_offset, end_offset) for part in each.parts if part.start_offset < end_offset)
     return sum(part.size_bytes for part in cut)
 
@@ -23,13 +23,13 @@ def starts_of(waiting: Mapping[TopicPartition, QuerySpan]) -> dict[TopicPartitio
     return {name: each.start_offset for name, each in waiting.items()}
 
 
-def test_large_records_before_many_small_ones_do_not_come_all_at_once() -> None:
-    """A thousand records of a megabyte, then ten million of a hundred bytes: a share of the offsets tells no size."""
+def test_large_records_before_many_small_ones_are_spread_over_micro_batches() -> None:
+    """A thousand records of a megabyte precede ten million of a hundred bytes: shares of offsets differ from bytes."""
     waiting = {ORDERS: span((0, 1_000, 1_000_000_000), (1_000, 10_001_000, 1_000_000_000))}
     assert admitted(waiting, {ORDERS: 0}, Admission(max_bytes=64_000_000)) == {ORDERS: 64}
 
 
-def test_a_limit_of_bytes_is_shared_by_size_and_one_of_offsets_by_offsets() -> None:
+def test_byte_limit_is_shared_by_size_and_offset_limit_by_offsets() -> None:
     waiting = {ORDERS: span((0, 100, 9_000)), USERS: span((0, 900, 1_000))}
     starts = starts_of(waiting)
     assert admitted(waiting, starts, Admission(max_bytes=1_000)) == {ORDERS: 10, USERS: 90}
@@ -43,7 +43,7 @@ def test_a_limit_of_bytes_is_shared_by_size_and_one_of_offsets_by_offsets() -> N
     st.none() | st.integers(min_value=1, max_value=200),
     st.none() | st.integers(min_value=1, max_value=3000),
 )
-def test_limits_are_kept_but_for_the_one_offset_that_every_partition_goes_on_by(
+def test_micro_batch_stays_within_its_limits_except_for_one_offset_of_each_partition(
     asked: list[QuerySpan], max_offsets: int | None, max_bytes: int | None
 ) -> None:
     waiting = {TopicPartition("t", number): each for number, each in enumerate(asked)}

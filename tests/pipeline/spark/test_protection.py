@@ -1,4 +1,4 @@
-"""Check of the settings in force by the job: spark-submit may have been given others than ours."""
+"""Check of the effective settings by the job: spark-submit may have been started with others than ours."""
 
 from types import SimpleNamespace
 from typing import cast

@@ -1,4 +1,4 @@
-"""Repair: what can be mended is, once; what cannot is left alone and said; interrupted anywhere it is gone on with."""
+"""Repair: repairable damage is repaired once, other damage is reported and left; an interrupted repair is continued."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tierd.tiering import TierRepair, partitions_left
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-ALL = list(range(3 * 8 + 4))  # three rolled segments of 8 records, and what is active
+ALL = list(range(3 * 8 + 4))  # three rolled segments of 8 records, and the active one
 
 
 async def copied(tmp_path: Path, transform: str = "plain") -> Audited:
@@ -44,14 +44,14 @@ async def states(tier: Audited) -> list[tuple[int, RemoteLogSegmentState]]:
 
 
 async def assert_whole(tier: Audited) -> None:
-    """Nothing is wrong, everything reads back from the tier alone, and another repair finds nothing to do."""
+    """Fail unless the audit is clean, all records are read from the tier alone, and another repair finds no action."""
     assert await tier.results(deep=True) == []
     assert await tier.findings(deep=True) == []
     tier.lose_local(0, 8, 16)
     assert await tier.records() == ALL
 
 
-async def test_a_sound_tier_needs_nothing(tier: Audited) -> None:
+async def test_repair_of_a_sound_tier_does_nothing(tier: Audited) -> None:
     await assert_whole(tier)
 
 
@@ -88,7 +88,7 @@ async def test_damaged_objects_are_uploaded_again(tier: Audited, suffix: str) ->
     await assert_whole(tier)
 
 
-async def test_a_fresh_copy_has_a_fresh_id_and_the_damaged_one_goes_after_its_grace(tier: Audited) -> None:
+async def test_fresh_copy_has_a_fresh_id_and_the_damaged_copy_is_removed_after_its_grace(tier: Audited) -> None:
     await tier.lose(".log")
     (damaged, *_) = await tier.rows()
     await tier.results()
@@ -102,11 +102,11 @@ async def test_a_fresh_copy_has_a_fresh_id_and_the_damaged_one_goes_after_its_gr
     await assert_whole(tier)
 
 
-async def test_bytes_come_from_a_hold_where_the_log_has_none(tier: Audited) -> None:
+async def test_segment_that_the_local_log_lacks_is_copied_again_from_its_hold(tier: Audited) -> None:
     await tier.lose(".log")
     tier.lose_local(0)
     keep = tier.tier.hold_dir / uuid_to_text(tier.partition.topic_id) / "0" / f"{0:020d}-8"
-    # Held by another process before the broker deleted it: what a link leaves behind.
+    # Another process held the segment before the broker deleted it: these files remain of its hold.
     other = Audited(tier.folder / "again", rolled_segments=3)
     keep.mkdir(parents=True)
     for file in other.path.glob(f"{0:020d}.*"):
@@ -118,7 +118,7 @@ async def test_bytes_come_from_a_hold_where_the_log_has_none(tier: Audited) -> N
 
 
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
-async def test_lost_indexes_are_made_anew_from_the_stored_log(tmp_path: Path, name: str) -> None:
+async def test_lost_indexes_are_rebuilt_from_the_stored_log(tmp_path: Path, name: str) -> None:
     tier = await copied(tmp_path, name)
     tier.lose_local(0, 8)
     await tier.lose(".indexes")
@@ -129,7 +129,7 @@ async def test_lost_indexes_are_made_anew_from_the_stored_log(tmp_path: Path, na
     await assert_whole(tier)
 
 
-async def test_a_producer_snapshot_is_made_from_the_one_before(tier: Audited) -> None:
+async def test_lost_producer_snapshot_is_rebuilt_from_the_snapshot_before(tier: Audited) -> None:
     tier.lose_local(0, 8)
     second = (await tier.objects(".indexes"))[1]
     await tier.tier.store.delete(second.key)
@@ -137,7 +137,7 @@ async def test_a_producer_snapshot_is_made_from_the_one_before(tier: Audited) ->
     await assert_whole(tier)
 
 
-async def test_a_producer_snapshot_that_nothing_tells_is_said_to_be_gone(tier: Audited) -> None:
+async def test_producer_snapshot_without_a_source_is_reported_as_lost(tier: Audited) -> None:
     tier.lose_local(0, 8)
     first, second, _ = await tier.objects(".indexes")
     for info in (first, second):
@@ -152,7 +152,7 @@ async def test_a_producer_snapshot_that_nothing_tells_is_said_to_be_gone(tier: A
     assert await states(tier) == [(0, FINISHED), (8, FINISHED), (16, FINISHED)]
 
 
-async def test_a_lost_manifest_of_a_plain_log_is_made_anew(tier: Audited) -> None:
+async def test_lost_manifest_of_a_plain_log_is_written_again(tier: Audited) -> None:
     tier.lose_local(0)
     await tier.lose(".manifest")
     assert await tier.results() == [("copy-again", "done")]
@@ -160,14 +160,14 @@ async def test_a_lost_manifest_of_a_plain_log_is_made_anew(tier: Audited) -> Non
 
 
 @pytest.mark.parametrize("name", ["zstd", "aes"])
-async def test_a_lost_manifest_of_another_log_cannot_be_made_anew(tmp_path: Path, name: str) -> None:
+async def test_lost_manifest_of_a_transformed_log_cannot_be_repaired(tmp_path: Path, name: str) -> None:
     tier = await copied(tmp_path, name)
     tier.lose_local(0)
     await tier.lose(".manifest")
     assert await tier.results() == [("nothing", "cannot")]
 
 
-async def test_a_log_that_is_nowhere_is_said_to_be_gone_and_nothing_is_touched(tier: Audited) -> None:
+async def test_log_without_a_source_is_reported_as_lost_and_no_row_changes(tier: Audited) -> None:
     tier.lose_local(0)
     await tier.lose(".log")
     before = await tier.rows()
@@ -187,7 +187,7 @@ async def test_a_damaged_local_segment_is_not_uploaded(tier: Audited) -> None:
     assert await states(tier) == [(0, FINISHED), (8, FINISHED), (16, FINISHED)]
 
 
-async def test_a_key_that_is_missing_is_asked_for_and_nothing_is_touched(tmp_path: Path) -> None:
+async def test_repair_without_the_key_asks_for_the_key_and_changes_no_row(tmp_path: Path) -> None:
     tier = await copied(tmp_path, "aes")
     before = await tier.rows()
     tier.transform = Transform(encrypts=True, ring=ring("new", "new"))
@@ -241,8 +241,8 @@ async def test_an_orphan_whose_offsets_are_in_the_tier_is_removed_only_on_reques
     await assert_whole(tier)
 
 
-async def test_an_orphan_in_the_middle_is_adopted_although_the_local_log_still_has_it(tier: Audited) -> None:
-    await tier.forget_rows(8)  # nobody would copy it again: what was copied ends behind it
+async def test_orphan_in_the_middle_is_adopted_although_the_local_log_has_its_records(tier: Audited) -> None:
+    await tier.forget_rows(8)  # no pass would copy the segment again: the copied range ends behind it
     grow_old(tier)
     assert await tier.results() == [("adopt", "done")]
     await assert_whole(tier)
@@ -293,14 +293,14 @@ async def test_a_complete_segment_of_an_unknown_partition_is_left_to_a_person(ti
 # ------------------------------------------------------------ leadership
 
 
-async def test_partitions_of_other_brokers_are_left_to_them(tier: Audited) -> None:
+async def test_partition_that_another_broker_leads_is_not_repaired(tier: Audited) -> None:
     await tier.lose(".log")
     before = await tier.rows()
     assert await tier.results(tier.repair(led={})) == [("nothing", "cannot")]
     assert await tier.rows() == before
 
 
-async def test_a_leader_that_was_overtaken_changes_nothing(tier: Audited) -> None:
+async def test_repair_by_a_replaced_leader_is_refused(tier: Audited) -> None:
     await tier.lose(".log")
     session = tier.tier.session()
     await session.metadata.become_leader(tier.partition, 7)
@@ -309,7 +309,7 @@ async def test_a_leader_that_was_overtaken_changes_nothing(tier: Audited) -> Non
     assert await tier.rows() == before
 
 
-async def test_without_a_confirmation_nothing_dangerous_is_done(tier: Audited) -> None:
+async def test_dangerous_repair_without_confirmation_is_refused(tier: Audited) -> None:
     await tier.lose(".log")
     before = await tier.rows()
     assert await tier.results(is_confirmed=False) == [("copy-again", "refused")]
@@ -319,14 +319,14 @@ async def test_without_a_confirmation_nothing_dangerous_is_done(tier: Audited) -
 # ------------------------------------------------------------ rows and tombstones
 
 
-async def test_a_stray_tombstone_goes(tier: Audited) -> None:
+async def test_tombstone_of_a_readable_segment_is_removed(tier: Audited) -> None:
     (first, *_) = await tier.rows()
     await tier.storage().write_tombstone(first, Tombstone("retention_time", 1, 2, BROKER_ID))
     assert await tier.results(is_confirmed=False) == [("remove-tombstone", "done")]
     await assert_whole(tier)
 
 
-async def test_an_unfinished_copy_of_a_dead_process_goes(tier: Audited) -> None:
+async def test_unfinished_copy_of_a_dead_process_is_removed_after_its_grace(tier: Audited) -> None:
     session = tier.tier.session()
     await session.metadata.become_leader(tier.partition, 0)
     row = replace(
@@ -365,7 +365,7 @@ async def test_a_missing_tombstone_is_written(tier: Audited) -> None:
 
 
 async def damaged(folder: Path) -> Audited:
-    """One segment to copy again from its own log, and one to adopt."""
+    """Make one segment to copy again from the local log, and one orphan to adopt."""
     tier = await copied(folder)
     tier.lose_local(0, 8)
     await tier.forget_rows(8)
@@ -382,7 +382,7 @@ def interrupted(tier: Audited, interruption: Interruption) -> TierRepair:
 
 
 async def assert_gone_on_with(tier: Audited) -> None:
-    tier.tier.clock.advance(MIN_AGE_S)  # what was begun counts as left behind
+    tier.tier.clock.advance(MIN_AGE_S)  # a copy that was begun counts as abandoned
     await tier.outcomes()
     await tier.outcomes()
     assert await tier.findings(deep=True) == []
@@ -390,7 +390,7 @@ async def assert_gone_on_with(tier: Audited) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_killed_at_any_call_another_run_goes_on(tmp_path: Path, *, after: bool) -> None:
+async def test_repair_killed_at_any_call_is_completed_by_the_next_run(tmp_path: Path, *, after: bool) -> None:
     whole = Interruption(at=None)
     tier = await damaged(tmp_path / "whole")
     await tier.outcomes(interrupted(tier, whole))
@@ -403,7 +403,7 @@ async def test_killed_at_any_call_another_run_goes_on(tmp_path: Path, *, after: 
         await assert_gone_on_with(tier)
 
 
-async def test_cancelled_at_any_wait_another_run_goes_on(tmp_path: Path) -> None:
+async def test_repair_cancelled_at_any_wait_is_completed_by_the_next_run(tmp_path: Path) -> None:
     cancelled, number = True, 0
     while cancelled:
         number += 1
@@ -413,7 +413,7 @@ async def test_cancelled_at_any_wait_another_run_goes_on(tmp_path: Path) -> None
     assert number > 10
 
 
-async def test_repair_ends_the_deletion_in_a_topic_that_this_broker_led_last_and_that_is_gone(tmp_path: Path) -> None:
+async def test_repair_ends_the_deletion_in_a_deleted_topic_that_this_broker_led_last(tmp_path: Path) -> None:
     tier = Audited(tmp_path)
     await tier.session.copy_once()
     (first, _), metadata = await tier.rows(), tier.session.metadata

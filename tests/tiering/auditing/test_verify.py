@@ -1,4 +1,4 @@
-"""Verification against what can be wrong in a bucket."""
+"""Verification of a bucket with each kind of damage."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ async def test_an_orphan_is_found(setup: Audited) -> None:
     assert (finding.kind, finding.where) == ("orphan", orphan)
 
 
-async def test_a_changed_byte_of_the_log_is_found_where_the_store_tells_checksums_and_by_the_deep_look(
+async def test_changed_byte_of_the_log_is_found_by_the_checksum_of_the_store_and_by_a_deep_verify(
     setup: Audited,
 ) -> None:
     await setup.spoil(".log")
@@ -101,7 +101,7 @@ async def test_a_manifest_that_is_no_json_is_found(setup: Audited) -> None:
     ("content", "what"),
     [(b" " * (MANIFEST.max_bytes + 1), "no manifest has more than"), (b'{"a":' * 3_000, "nested too deeply")],
 )
-async def test_oversized_or_deep_manifest_is_found_and_the_rest_is_looked_at(
+async def test_oversized_or_deep_manifest_is_found_and_the_other_segments_are_verified(
     setup: Audited, content: bytes, what: str
 ) -> None:
     first, second = await setup.objects(".manifest")
@@ -156,7 +156,7 @@ async def transformed(tmp_path: Path, name: str) -> Audited:
 
 
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
-async def test_a_sound_tier_has_no_findings_however_it_is_stored(tmp_path: Path, name: str) -> None:
+async def test_sound_tier_has_no_findings_with_any_transform(tmp_path: Path, name: str) -> None:
     setup = await transformed(tmp_path, name)
     assert await setup.findings(deep=True) == []
 
@@ -184,7 +184,7 @@ async def test_a_changed_field_of_an_encrypted_manifest_is_found(tmp_path: Path)
     assert "was changed" in finding.what
 
 
-async def test_a_missing_key_is_a_finding_for_each_segment_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+async def test_missing_key_is_a_finding_for_each_segment(tmp_path: Path) -> None:
     setup = await transformed(tmp_path, "aes")
     setup.transform = Transform(encrypts=True, ring=ring("new", "new"))
     findings = await setup.findings(deep=True)
@@ -192,11 +192,11 @@ async def test_a_missing_key_is_a_finding_for_each_segment_and_the_rest_is_looke
     assert "remote.encryption.keys" in findings[0].remedy
 
 
-# ------------------------------------------------------------ copies and deletions under way
+# ------------------------------------------------------------ running copies and deletions
 
 
 async def started(setup: Audited, *, session_is_ours: bool = True) -> RemoteLogSegmentMetadata:
-    """The row of a copy that has begun, with the first of its objects."""
+    """Add the row of a copy that has begun, with the first of its objects."""
     session = setup.tier.session()
     await session.metadata.become_leader(setup.partition, 0)
     template = (await setup.rows())[-1]
@@ -260,7 +260,7 @@ async def soft_deleted(setup: Audited, *, grace_s: int = 900, with_tombstone: bo
     return row.updated(update)
 
 
-async def test_a_segment_in_its_grace_is_no_finding_and_an_overdue_one_is(setup: Audited) -> None:
+async def test_overdue_deletion_is_a_finding_and_a_segment_in_its_grace_is_not(setup: Audited) -> None:
     await soft_deleted(setup, grace_s=900)
     setup.tier.clock.advance(900 + 599)
     assert await setup.findings(deep=True) == []
@@ -270,7 +270,7 @@ async def test_a_segment_in_its_grace_is_no_finding_and_an_overdue_one_is(setup:
     assert "its grace has been over for 600 s" in finding.what
 
 
-async def test_what_the_store_refuses_to_delete_is_said_to_be_retained(setup: Audited) -> None:
+async def test_segment_that_the_store_refuses_to_delete_is_found_as_retained(setup: Audited) -> None:
     row = await soft_deleted(setup, grace_s=0)
     setup.tier.clock.advance(600)
     (report,) = await setup.reports(retained=row.segment.id)
@@ -310,7 +310,7 @@ async def change_manifest(setup: Audited, **fields: object) -> None:
     await setup.overwrite(first.key, json.dumps(manifest).encode())
 
 
-async def test_a_manifest_of_an_unknown_format_is_found_and_the_rest_is_looked_at(setup: Audited) -> None:
+async def test_manifest_of_an_unknown_format_is_found_and_the_other_segments_are_verified(setup: Audited) -> None:
     await change_manifest(setup, format_version=2)
     await setup.tier.store.delete((await setup.objects(".log"))[1].key)
     assert await setup.kinds() == ["unknown-format", "missing-object"]
@@ -325,7 +325,7 @@ async def test_a_manifest_of_another_cluster_is_found(setup: Audited) -> None:
 # ------------------------------------------------------------ the whole bucket
 
 
-async def test_a_partition_and_an_incarnation_that_the_metadata_does_not_know_are_orphans(setup: Audited) -> None:
+async def test_objects_of_unknown_partitions_and_incarnations_are_orphans(setup: Audited) -> None:
     first, _ = await setup.objects(".log")
     unknown = [
         first.key.replace("orders-", "aaa-"),
@@ -340,7 +340,7 @@ async def test_a_partition_and_an_incarnation_that_the_metadata_does_not_know_ar
     assert sorted(finding.where for finding in findings) == sorted(unknown)
 
 
-async def test_an_object_that_is_no_segments_is_foreign_once_it_is_old(setup: Audited) -> None:
+async def test_object_that_belongs_to_no_segment_is_foreign_once_it_is_old(setup: Audited) -> None:
     await setup.tier.store.put(f"{OBJECT_KEYS.root}notes.txt", b"mine")
     assert await setup.kinds() == []
     setup.tier.clock.advance(600)
@@ -353,7 +353,7 @@ async def test_report_of_an_erasure_is_no_foreign_object(setup: Audited) -> None
     assert await setup.kinds() == []
 
 
-async def test_one_partition_alone_can_be_looked_at(setup: Audited) -> None:
+async def test_verify_can_be_limited_to_one_partition(setup: Audited) -> None:
     await setup.lose(".log")
     other = replace(setup.partition, partition=9)
     await setup.tier.store.put(f"{OBJECT_KEYS.partition_prefix(other)}{0:020d}-{'A' * 22}.log", b"left behind")
@@ -362,7 +362,7 @@ async def test_one_partition_alone_can_be_looked_at(setup: Audited) -> None:
     assert await setup.reports(only=[TopicIdPartition(UUID(int=5), "orders", 0)]) == []
 
 
-async def test_segments_under_an_earlier_prefix_are_looked_at_as_well(tmp_path: Path) -> None:
+async def test_segments_under_an_earlier_prefix_are_verified(tmp_path: Path) -> None:
     setup = Audited(tmp_path)
     old = SegmentStorage(setup.tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, key_prefix="old")
     await setup.tier.session(storage=lambda _: old).copy_once()
@@ -374,7 +374,7 @@ async def test_segments_under_an_earlier_prefix_are_looked_at_as_well(tmp_path: 
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses every question about one segment for good, as a file system does with a name that is too long."""
+    """Store that refuses each call about one segment for good, as a file system does for a name that is too long."""
 
     refused = "no key contains this"
 
@@ -391,7 +391,7 @@ class RefusingStore(MemoryObjectStore):
             raise RemoteStorageError(f"{key}: it is too long", remedy="use a shorter key")
 
 
-async def test_segment_that_the_store_refuses_to_show_is_a_finding_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+async def test_segment_that_the_store_refuses_to_read_is_a_finding_and_the_others_are_verified(tmp_path: Path) -> None:
     setup = Audited(tmp_path, rolled_segments=3, store=RefusingStore)
     await setup.session.copy_once()
     first, second, third = await setup.objects(".log")
@@ -405,7 +405,7 @@ async def test_segment_that_the_store_refuses_to_show_is_a_finding_and_the_rest_
     assert second.key not in str(findings)
 
 
-async def test_long_topic_names_in_keys_of_before_and_of_now_are_looked_at_together(tmp_path: Path) -> None:
+async def test_objects_of_a_long_topic_name_are_verified_under_old_and_new_keys(tmp_path: Path) -> None:
     setup = Audited(tmp_path, topic="t" * 249, rolled_segments=3)
     await setup.session.copy_once()
     now, before = OBJECT_KEYS.forms("t" * 249)
@@ -427,7 +427,7 @@ async def test_long_topic_names_in_keys_of_before_and_of_now_are_looked_at_toget
         assert sorted(kinds) == ["missing-object", "missing-object", "orphan"]
 
 
-async def test_the_owner_of_the_tier_is_checked(setup: Audited) -> None:
+async def test_identity_of_the_tier_in_the_bucket_is_verified(setup: Audited) -> None:
     ours = await store_identity(setup.tier.rows, KEYS, new_id=uuid4)
     await remember_tier(setup.tier.rows, KEYS, key_prefix="")
     assert await setup.kinds() == ["missing-tier-identity"]
@@ -441,7 +441,7 @@ async def test_the_owner_of_the_tier_is_checked(setup: Audited) -> None:
 
 
 class UploadingStore(MemoryObjectStore):
-    """Has unfinished uploads."""
+    """Store with unfinished uploads."""
 
     uploads: tuple[UnfinishedUpload, ...] = ()
 
@@ -452,7 +452,7 @@ class UploadingStore(MemoryObjectStore):
         self.uploads = tuple(each for each in self.uploads if each != upload)
 
 
-async def test_uploads_that_nobody_will_end_are_found(tmp_path: Path) -> None:
+async def test_abandoned_upload_is_found_after_its_grace(tmp_path: Path) -> None:
     setup = Audited(tmp_path, store=UploadingStore)
     store = setup.tier.store
     assert isinstance(store, UploadingStore)
@@ -474,7 +474,7 @@ async def test_uploads_that_nobody_will_end_are_found(tmp_path: Path) -> None:
 
 
 class StaleListing(MemoryObjectStore):
-    """Lists what was there when it was frozen, whatever happened since."""
+    """Store that lists the objects of the moment in which it was frozen."""
 
     frozen: list[ObjectInfo] | None = None
 
@@ -488,12 +488,12 @@ class StaleListing(MemoryObjectStore):
         return found[:limit]
 
 
-async def test_a_listing_from_the_past_raises_no_alarm(tmp_path: Path) -> None:
+async def test_stale_listing_causes_no_finding(tmp_path: Path) -> None:
     setup = Audited(tmp_path, store=StaleListing)
     store = setup.tier.store
     assert isinstance(store, StaleListing)
     await store.freeze()
-    await setup.session.copy_once()  # the listing lacks all of it
+    await setup.session.copy_once()  # the listing lacks all of these objects
     assert await setup.findings(deep=True) == []
     store.frozen = None
     await store.freeze()
@@ -503,11 +503,11 @@ async def test_a_listing_from_the_past_raises_no_alarm(tmp_path: Path) -> None:
     await session.metadata.become_leader(setup.partition, 0)
     gone = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
     await session.metadata.update(row.advance(gone, event_timestamp_ms=1, broker_id=BROKER_ID))
-    assert await setup.findings(deep=True) == []  # the listing still has what is gone
+    assert await setup.findings(deep=True) == []  # the listing still has the deleted objects
 
 
 class BusyStore(InterruptedObjectStore):
-    """Something else happens while the store is asked."""
+    """Store in which another change happens during a call."""
 
     def __init__(self, inner: ObjectStore, event: Callable[[], Awaitable[object]]) -> None:
         super().__init__(inner, Interruption(at=None))
@@ -521,7 +521,7 @@ class BusyStore(InterruptedObjectStore):
         return found
 
 
-async def test_a_deletion_that_happens_meanwhile_raises_no_alarm(setup: Audited) -> None:
+async def test_deletion_during_verify_causes_no_finding(setup: Audited) -> None:
     async def delete() -> None:
         row = await soft_deleted(setup, grace_s=0)
         await setup.storage().delete_log_segment_data(row)
@@ -529,7 +529,7 @@ async def test_a_deletion_that_happens_meanwhile_raises_no_alarm(setup: Audited)
     assert await setup.reports(store=BusyStore(setup.tier.store, delete), deep=True) == []
 
 
-async def test_copies_that_happen_meanwhile_raise_no_alarm(tmp_path: Path) -> None:
+async def test_copies_during_verify_cause_no_finding(tmp_path: Path) -> None:
     setup = Audited(tmp_path)
     log_dir = LogDirWriter(tmp_path / "busy")
     setup.tier.log_dirs.append(log_dir.path)

@@ -1,4 +1,4 @@
-"""CheckAhead by itself: slots are kept while they are needed, and always given back."""
+"""CheckAhead by itself: slots are kept while they are needed, and then released."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from tierd.tiering.local.held_segment import HeldSegment
 
 @dataclass
 class Checker:
-    """Checks when it is told to."""
+    """Check that waits for a signal of the test."""
 
     path: Path
     begun: list[int] = field(default_factory=list)
@@ -72,7 +72,7 @@ async def test_the_next_segment_is_checked_while_the_first_is_in_use(
     assert _free(slots) == 2
 
 
-async def test_nothing_is_checked_ahead_while_slots_are_short(
+async def test_no_segment_is_checked_ahead_while_slots_are_short(
     segments: tuple[HeldSegment, ...], checker: Checker
 ) -> None:
     slots = asyncio.Semaphore(1)
@@ -86,7 +86,7 @@ async def test_nothing_is_checked_ahead_while_slots_are_short(
     assert _free(slots) == 1
 
 
-async def test_leaving_in_the_middle_gives_both_slots_back(segments: tuple[HeldSegment, ...], checker: Checker) -> None:
+async def test_early_exit_releases_both_slots(segments: tuple[HeldSegment, ...], checker: Checker) -> None:
     slots = asyncio.Semaphore(2)
     async with CheckAhead(slots, checker.check) as checks:
         await checks.begin(segments[0])
@@ -96,7 +96,7 @@ async def test_leaving_in_the_middle_gives_both_slots_back(segments: tuple[HeldS
     assert _free(slots) == 2
 
 
-async def test_a_cancelled_pass_gives_both_slots_back(segments: tuple[HeldSegment, ...], checker: Checker) -> None:
+async def test_cancelled_pass_releases_both_slots(segments: tuple[HeldSegment, ...], checker: Checker) -> None:
     slots = asyncio.Semaphore(2)
 
     async def run() -> None:
@@ -112,7 +112,7 @@ async def test_a_cancelled_pass_gives_both_slots_back(segments: tuple[HeldSegmen
     assert _free(slots) == 2
 
 
-async def test_a_damaged_segment_is_reported_when_it_is_its_turn(
+async def test_damage_found_ahead_is_raised_at_the_result_of_its_segment(
     segments: tuple[HeldSegment, ...], checker: Checker
 ) -> None:
     slots = asyncio.Semaphore(2)
@@ -126,4 +126,4 @@ async def test_a_damaged_segment_is_reported_when_it_is_its_turn(
 
 
 def _free(slots: asyncio.Semaphore) -> int:
-    return int(slots._value)  # the semaphore itself does not say
+    return int(slots._value)  # the semaphore has no public count

@@ -1,4 +1,4 @@
-"""Topics that are copied late: ages from real files, and a copy task that waits for them."""
+"""Delayed copying: ages of segments from real files, and a copy task that waits for an age."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ SHAPE = SegmentShape()
 
 
 def _write(log_dir: LogDirWriter) -> Path:
-    """Three rolled segments, an hour apart, and an active one."""
+    """Write three rolled segments, an hour apart, and an active one."""
     writer = log_dir.add_partition("orders")
     for hour in range(3):
         writer.append([b"x"], timestamp_ms=FIRST_MS + hour * HOUR_MS)
@@ -24,7 +24,7 @@ def _write(log_dir: LogDirWriter) -> Path:
     return writer.path
 
 
-def test_ages_are_the_largest_timestamps_and_what_lies_behind(tmp_path: Path) -> None:
+def test_age_of_a_segment_has_its_largest_timestamp_and_the_bytes_after_it(tmp_path: Path) -> None:
     path = _write(LogDirWriter(tmp_path / "kafka"))
     directory = identify_directory(path)
     assert directory is not None
@@ -37,7 +37,7 @@ def test_ages_are_the_largest_timestamps_and_what_lies_behind(tmp_path: Path) ->
     assert [age.largest_timestamp_ms for age in ages] == [FIRST_MS + hour * HOUR_MS for hour in range(3)]
 
 
-def test_without_a_usable_time_index_the_last_append_counts(tmp_path: Path) -> None:
+def test_age_of_a_segment_without_a_usable_time_index_is_that_of_its_last_append(tmp_path: Path) -> None:
     path = _write(LogDirWriter(tmp_path / "kafka"))
     (path / f"{0:020d}.timeindex").write_bytes(b"torn")
     (path / f"{1:020d}.timeindex").unlink()
@@ -59,13 +59,13 @@ async def test_a_segment_is_copied_when_it_is_old_enough(tmp_path: Path) -> None
     assert "copy_lag" in outcome.status.reason
     (replica,) = session.tiering.replicas.all()
     assert replica.tasks.copy is not None
-    assert await replica.tasks.copy.run_once() == 3600.0, "it says when to come back"
+    assert await replica.tasks.copy.run_once() == 3600.0, "it returns the delay until the next pass"
     tier.clock.advance(3600)
     await replica.tasks.copy.run_once()
     assert session.finished(partition_of(path)) == [(0, 0), (1, 1), (2, 2)]
 
 
-async def test_what_the_broker_has_deleted_is_not_delayed(tmp_path: Path) -> None:
+async def test_segment_that_the_broker_has_deleted_is_copied_without_delay(tmp_path: Path) -> None:
     log_dir = LogDirWriter(tmp_path / "kafka")
     path = _write(log_dir)
     tier = Tier(tmp_path, [log_dir.path])

@@ -20,7 +20,7 @@ RECORDS_PER_BATCH = 4
 
 
 class Step(Enum):
-    """What may happen next, in any order."""
+    """Event of the model; events happen in any order."""
 
     REQUEST = "DeleteRecords"
     CHECKPOINT = "the broker writes its log starts"
@@ -31,7 +31,7 @@ class Step(Enum):
 
 @dataclass
 class Model:
-    """A broker that leads since a moment ago, and the daemon beside it."""
+    """Broker that has just begun to lead, and the daemon beside it."""
 
     request: int
     log_start: int = TAKEN_OVER
@@ -97,7 +97,7 @@ def _batch_at(offset: int, *, epoch: int | None = None, magic: int = 2) -> Batch
 
 
 def _orders(longest: int) -> Iterator[tuple[Step, ...]]:
-    """Every order of up to ``longest`` steps in which records are deleted once."""
+    """Yield every order of up to ``longest`` steps with exactly one deletion of records."""
     for length in range(1, longest + 1):
         yield from (order for order in product(Step, repeat=length) if order.count(Step.REQUEST) == 1)
 
@@ -144,7 +144,7 @@ def test_request_at_a_batch_of_an_earlier_leader_is_obeyed_once_the_log_start_be
     assert outcomes == {0, request_offset}, "in doubt the tier keeps its records"
 
 
-def test_log_start_that_was_taken_over_is_obeyed_in_no_order() -> None:
+def test_log_start_that_was_taken_over_is_not_obeyed_in_any_order() -> None:
     steps = [step for step in Step if step is not Step.REQUEST]
     for length in range(7):
         for order in product(steps, repeat=length):
@@ -153,7 +153,7 @@ def test_log_start_that_was_taken_over_is_obeyed_in_no_order() -> None:
             assert model.tier_start == 0, order
 
 
-def test_batch_of_this_leadership_proves_nothing_once_a_later_epoch_is_known() -> None:
+def test_batch_of_this_leadership_is_no_proof_once_a_later_epoch_is_known() -> None:
     """The broker follows again: its log start may be what the next leader's retention made it."""
     requests, inside = DeletionRequests(EPOCH), LED_FROM + RECORDS_PER_BATCH
     batch = _batch_at(inside - 1)
@@ -164,14 +164,14 @@ def test_batch_of_this_leadership_proves_nothing_once_a_later_epoch_is_known() -
     assert requests.is_proven_by(batch, inside=inside - 1, latest_epoch=EPOCH + 1), "no segment begins within a batch"
 
 
-def test_log_start_without_a_batch_before_it_proves_nothing() -> None:
+def test_log_start_without_a_batch_before_it_is_no_proof() -> None:
     requests = DeletionRequests(EPOCH)
     assert not requests.is_proven_by(None, inside=13, latest_epoch=EPOCH)
     assert not requests.is_proven_by(_batch_at(16), inside=13, latest_epoch=EPOCH), "compaction left nothing before it"
     assert not requests.is_proven_by(_batch_at(13, epoch=-1, magic=1), inside=14, latest_epoch=EPOCH)
 
 
-def test_epoch_zero_has_taken_over_nothing() -> None:
+def test_log_start_that_rises_in_epoch_zero_is_obeyed_without_waiting() -> None:
     requests = DeletionRequests(0)
     requests.look(BrokerOffsets(20, 8, "written"))
     assert requests.has_risen(8)

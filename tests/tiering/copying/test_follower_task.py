@@ -1,4 +1,4 @@
-"""FollowerTask: what it shows is true already when it is shown."""
+"""FollowerTask: its published state is true at the time of publication."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from tierd.tiering.local.partition_log import PartitionLog
 
 
 class WatchedLog(PartitionLog):
-    """Notes what a task shows while segments are held, or let go."""
+    """Log offsets that record the published state of a task at each hold and release."""
 
     def __init__(self, scan: PartitionScan, hold: SegmentHold, shown: Callable[[], int | None]) -> None:
         super().__init__(scan, hold)
@@ -40,7 +40,7 @@ class WatchedLog(PartitionLog):
 
 
 @pytest.mark.parametrize("is_copied", [True, False])
-async def test_follower_shows_the_frontier_after_it_has_held_what_lies_above_it(
+async def test_follower_publishes_the_frontier_after_it_has_held_the_segments_above(
     tmp_path: Path, is_copied: bool
 ) -> None:
     log_dir = LogDirWriter(tmp_path / "kafka")

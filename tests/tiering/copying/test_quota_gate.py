@@ -16,7 +16,7 @@ from tierd.tiering.slots import Slots
 
 
 class StoppedClock(FakeClock):
-    """Time stands still: who sleeps, sleeps until he is cancelled or time is moved on."""
+    """Clock that stands still: sleeping tasks sleep until they are cancelled or the test moves the time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def _gate(clock: FakeClock, limit: float = 50) -> tuple[QuotaGate, Recorded]:
     return QuotaGate(RateQuota(limit), recorder=recorder, clock=clock), recorder
 
 
-async def test_a_free_quota_lets_through_at_once_and_is_charged_before() -> None:
+async def test_gate_with_a_free_quota_admits_at_once_and_charges_the_quota() -> None:
     clock = FakeClock()
     gate, recorder = _gate(clock)
     assert await gate.admit(500)
@@ -48,7 +48,7 @@ async def test_a_free_quota_lets_through_at_once_and_is_charged_before() -> None
     assert gate.quota.rate(clock.monotonic_s()) == 500
 
 
-async def test_a_violated_quota_is_looked_at_again_every_second() -> None:
+async def test_exceeded_quota_is_checked_again_every_second() -> None:
     clock = FakeClock()
     gate, recorder = _gate(clock)
     await gate.admit(150)
@@ -57,7 +57,7 @@ async def test_a_violated_quota_is_looked_at_again_every_second() -> None:
     assert recorder.copy_throttles_ms == [2000, 2000, 1000], "the first window counts whole from its first moment on"
 
 
-async def test_segments_pass_in_the_order_of_their_arrival() -> None:
+async def test_gate_admits_segments_in_the_order_of_their_arrival() -> None:
     clock = StoppedClock()
     gate, _ = _gate(clock)
     await gate.admit(100)
@@ -76,7 +76,7 @@ async def test_segments_pass_in_the_order_of_their_arrival() -> None:
     assert passed == [0, 1, 2, 3, 4]
 
 
-async def test_a_cancelled_wait_leaves_nothing_and_the_next_one_passes() -> None:
+async def test_cancelled_wait_is_not_charged_and_the_next_segment_passes() -> None:
     clock = StoppedClock()
     gate, _ = _gate(clock)
     await gate.admit(100)
@@ -86,10 +86,10 @@ async def test_a_cancelled_wait_leaves_nothing_and_the_next_one_passes() -> None
     await asyncio.wait([first])
     clock.advance(20)
     assert await second
-    assert gate.quota.rate(clock.monotonic_s()) == 1, "only what passed was charged"
+    assert gate.quota.rate(clock.monotonic_s()) == 1, "only the admitted segment was charged"
 
 
-async def test_a_new_limit_is_seen_by_who_waits() -> None:
+async def test_new_limit_applies_to_segments_that_wait() -> None:
     clock = FakeClock()
     gate, _ = _gate(clock)
     await gate.admit(50_000)
@@ -99,7 +99,7 @@ async def test_a_new_limit_is_seen_by_who_waits() -> None:
 
 
 @pytest.mark.spec("remote-tiering 147")
-async def test_closing_sends_away_who_waits_at_once() -> None:
+async def test_close_refuses_waiting_segments_at_once() -> None:
     clock = StoppedClock()
     gate, _ = _gate(clock)
     await gate.admit(10_000)
@@ -111,7 +111,7 @@ async def test_closing_sends_away_who_waits_at_once() -> None:
     assert not await gate.admit(1)
 
 
-async def test_what_is_not_wanted_any_more_leaves_uncharged_and_the_next_one_passes() -> None:
+async def test_segment_that_is_no_longer_wanted_is_not_charged_and_the_next_segment_passes() -> None:
     clock = StoppedClock()
     gate, _ = _gate(clock)
     await gate.admit(100)
@@ -135,7 +135,7 @@ class TestCopyTask:
         return setup
 
     @pytest.mark.spec("remote-tiering 144")
-    async def test_nothing_is_uploaded_while_the_quota_is_exceeded(self, setup: Setup) -> None:
+    async def test_no_segment_is_uploaded_while_the_quota_is_exceeded(self, setup: Setup) -> None:
         setup.session.tiering.capacity.quota.record(10_000, self.clock.monotonic_s())
         passing = asyncio.create_task(setup.session.copy_once())
         await self.clock.sleeping.wait()
@@ -159,7 +159,7 @@ class TestCopyTask:
         assert setup.session.recorder.copy_throttles_ms == []
 
     @pytest.mark.spec("remote-tiering 146")
-    async def test_the_first_segment_passes_and_the_second_waits(self, setup: Setup) -> None:
+    async def test_second_segment_waits_for_the_quota_after_the_first(self, setup: Setup) -> None:
         passing = asyncio.create_task(setup.session.copy_once())
         await self.clock.sleeping.wait()
         assert setup.finished == [(0, 7)]
@@ -201,4 +201,4 @@ class TestCopyTask:
         slots.release()
         await passing
         assert setup.session.rows(setup.partition) == []
-        assert slots.idle_ratio == 1.0, "its slot is given back"
+        assert slots.idle_ratio == 1.0, "its slot is released"

@@ -1,4 +1,4 @@
-"""What several listings say, against what was known."""
+"""Changes between the known directories and new listings of several log dirs."""
 
 from pathlib import Path
 from uuid import UUID
@@ -43,25 +43,25 @@ def _change(
 
 
 @pytest.mark.spec("remote-tiering 204")
-def test_a_directory_without_a_topic_id_has_no_identity_to_ask_metadata_with() -> None:
+def test_directory_without_a_topic_id_has_no_partition_identity() -> None:
     with pytest.raises(MissingArtefactError, match="orders-0"):
         _ = _directory(topic_id=None).partition
 
 
-def test_a_new_directory_appears() -> None:
+def test_new_directory_has_appeared() -> None:
     change = _change([], [_directory()])
     assert change == CatalogChange((_directory(),), (), (), ())
 
 
-def test_what_is_as_it_was_is_no_change() -> None:
+def test_unchanged_directory_is_no_change() -> None:
     assert _change([_directory()], [_directory()]) == CatalogChange((), (), (), ())
 
 
-def test_one_that_is_not_listed_any_more_has_vanished() -> None:
+def test_directory_that_is_no_longer_listed_has_vanished() -> None:
     assert _change([_directory()], []).vanished == (_directory().partition,)
 
 
-def test_a_deleted_stray_or_future_directory_counts_as_none() -> None:
+def test_deleted_stray_or_future_directory_is_ignored() -> None:
     for kind in (DirectoryKind.DELETE, DirectoryKind.STRAY, DirectoryKind.FUTURE):
         change = _change([_directory()], [_directory(kind=kind)])
         assert change.vanished == (_directory().partition,)
@@ -74,17 +74,17 @@ def test_a_topic_created_again_is_another_partition() -> None:
     assert (change.appeared, change.vanished) == ((again,), (_directory().partition,))
 
 
-def test_the_same_replica_elsewhere_has_moved() -> None:
+def test_replica_in_another_log_dir_has_moved() -> None:
     moved = _directory(log_dir=TWO, inode=2)
     assert _change([_directory()], [moved]).moved == (moved,)
 
 
-def test_of_two_directories_of_one_replica_the_known_one_counts() -> None:
+def test_known_directory_counts_if_a_replica_has_two() -> None:
     change = _change([_directory()], [_directory(log_dir=TWO, inode=2), _directory()])
     assert change == CatalogChange((), (), (), ())
 
 
-def test_what_lies_in_an_offline_log_dir_stays_known() -> None:
+def test_directory_in_an_offline_log_dir_stays_known() -> None:
     assert _change([_directory()], [], offline=(ONE,)).vanished == ()
 
 
@@ -93,9 +93,9 @@ def test_a_directory_that_cannot_be_identified_for_now_stays_known() -> None:
     assert _change([_directory()], [], unreadable=(_directory().path,)).vanished == ()
 
 
-def test_a_topic_that_is_not_wanted_any_more_has_vanished() -> None:
+def test_directory_of_a_topic_excluded_later_has_vanished() -> None:
     assert _change([_directory()], [_directory()], excluded="orders").vanished == (_directory().partition,)
 
 
-def test_a_directory_without_a_topic_id_is_waited_for() -> None:
+def test_directory_without_a_topic_id_is_unidentified() -> None:
     assert _change([], [_directory(topic_id=None)]).unidentified == (_directory(topic_id=None),)

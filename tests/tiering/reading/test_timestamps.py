@@ -35,7 +35,7 @@ T = 1_700_000_000_000
 
 
 class CountingStorage(SegmentStorage):
-    """A SegmentStorage that remembers which segments were read and deleted."""
+    """SegmentStorage that records read and deleted segments."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -52,7 +52,7 @@ class CountingStorage(SegmentStorage):
 
 
 class Partition:
-    """A partition that a broker wrote and tierd copies."""
+    """Partition that a broker wrote and tierd copies."""
 
     def __init__(self, tmp_path: Path, *, first_offset: int = 0, leader_epoch: int = 0) -> None:
         self.log_dir = LogDirWriter(tmp_path / "kafka")
@@ -92,7 +92,7 @@ class Partition:
 
 @pytest.fixture
 async def vector(tmp_path: Path) -> Partition:
-    """(120, T-1) (121, T+1) (122, T+2) in a remote segment of epoch 10, and nothing younger locally."""
+    """Return the records (120, T-1) (121, T+1) (122, T+2) in a remote segment of epoch 10; local ones are older."""
     partition = Partition(tmp_path, first_offset=120, leader_epoch=10)
     partition.append(T - 1, T + 1, T + 2)
     partition.writer.roll()
@@ -103,7 +103,7 @@ async def vector(tmp_path: Path) -> Partition:
 
 class TestBetweenRecords:
     @pytest.mark.spec("remote-tiering 210")
-    async def test_the_first_record_that_is_no_older_is_found_in_the_tier(self, vector: Partition) -> None:
+    async def test_first_record_at_or_after_the_timestamp_is_found_in_the_tier(self, vector: Partition) -> None:
         assert await vector.find(T) == TimestampOffset(T + 1, 121, 10)
         assert await vector.find(T + 2) == TimestampOffset(T + 2, 122, 10)
         assert await vector.find(T + 3) is None
@@ -139,7 +139,7 @@ class TestBetweenRecords:
         assert vector.storage.indexes == []
 
     @pytest.mark.spec("remote-tiering 213")
-    async def test_a_segment_that_is_local_too_is_searched_locally(self, tmp_path: Path) -> None:
+    async def test_segment_in_both_tiers_is_searched_locally(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path, first_offset=120, leader_epoch=10)
         partition.append(T - 1, T + 1, T + 2)
         partition.writer.roll()
@@ -148,15 +148,13 @@ class TestBetweenRecords:
         assert await partition.find(T) == TimestampOffset(T + 1, 121, 10)
         assert partition.storage.indexes == []
 
-    async def test_what_is_behind_the_high_watermark_is_not_found(self, vector: Partition) -> None:
+    async def test_record_behind_the_high_watermark_is_not_found(self, vector: Partition) -> None:
         vector.append(T + 50)
         assert await vector.find(T + 50) is None
         vector.log_dir.write_checkpoints()
         assert await vector.find(T + 50) == TimestampOffset(T + 50, 124, 10)
 
-    async def test_a_segment_with_nothing_left_behind_the_log_start_does_not_end_the_search(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_segment_without_a_match_behind_the_log_start_does_not_end_the_search(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path)
         partition.append(T + 7, T)
         partition.writer.roll()
@@ -181,7 +179,7 @@ class TestBetweenRecords:
 
 
 async def _small_partition(tmp_path: Path) -> Partition:
-    """Records 0 to 5 at T to T+5: [0-1] of epoch 0 and [2-3] of epoch 1 in the tier, 4 and 5 on local disk."""
+    """Return records 0 to 5 at T to T+5: [0-1] of epoch 0 and [2-3] of epoch 1 in the tier, 4 and 5 on local disk."""
     partition = Partition(tmp_path)
     partition.append(T, T + 1)
     partition.writer.roll()
@@ -208,14 +206,16 @@ class TestASmallPartition:
         assert await partition.find(T + 3) == TimestampOffset(T + 3, 3, 1)
 
     @pytest.mark.spec("remote-tiering 216")
-    async def test_deleted_records_move_the_starts_and_not_what_was_tiered(self, tmp_path: Path) -> None:
+    async def test_deletion_of_records_moves_the_earliest_offset_and_not_the_latest_tiered_one(
+        self, tmp_path: Path
+    ) -> None:
         partition = await _small_partition(tmp_path)
         await self._delete_records(partition, 3)
         assert partition.storage.deleted == [0]
         assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 3, 1)
 
         await self._delete_records(partition, 4)
-        (partition.path / "leader-epoch-checkpoint").write_text("0\n1\n1 4\n")  # as the broker truncates it
+        (partition.path / "leader-epoch-checkpoint").write_text("0\n1\n1 4\n")  # as the broker truncates the log
         assert partition.storage.deleted == [0, 2]
         assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 4, 1)
         assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 4, 1)
@@ -224,7 +224,7 @@ class TestASmallPartition:
 
     @staticmethod
     async def _delete_records(partition: Partition, before: int) -> None:
-        """What a DeleteRecords request leads to, with a pass of the expiration."""
+        """Apply a DeleteRecords request, with a pass of the expiration."""
         session, clock = partition.session, partition.stores.clock
         await session.metadata.advance_log_start_offset(partition_of(partition.path), before)
         deletion = SegmentDeletion(
@@ -254,7 +254,7 @@ class TestASmallPartition:
 
 
 class _LocalView:
-    """The local log as the expiration sees it."""
+    """View of the expiration on the local log."""
 
     def __init__(self, partition: Partition) -> None:
         self._path = partition.path
@@ -273,7 +273,7 @@ class _LocalView:
 
 
 class TestPlaces:
-    async def test_before_anything_was_copied_all_is_pending(self, tmp_path: Path) -> None:
+    async def test_pending_upload_begins_at_the_log_start_before_the_first_copy(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path, first_offset=7)
         partition.append(T)
         await partition.copy()
@@ -281,7 +281,7 @@ class TestPlaces:
         assert await partition.find(OffsetSpec.EARLIEST_PENDING_UPLOAD) == TimestampOffset(-1, 7, 0)
         assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 7, 0)
 
-    async def test_a_committed_reader_is_told_the_last_stable_offset(self, tmp_path: Path) -> None:
+    async def test_latest_offset_for_a_committed_reader_is_the_last_stable_offset(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
         listed = await partition.task().list_offset(OffsetSpec.LATEST, isolation=IsolationLevel.READ_COMMITTED)
         assert listed == TimestampOffset(-1, 6, 1)
@@ -299,7 +299,7 @@ class TestPlaces:
         assert await task.list_offset(OffsetSpec.MAX_TIMESTAMP) is None
         assert await task.list_offset(OffsetSpec.LATEST) == TimestampOffset(-1, 4, 1)
 
-    async def test_what_stands_for_nothing_is_an_error(self, tmp_path: Path) -> None:
+    async def test_unknown_offset_spec_is_an_error(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
         with pytest.raises(ValueError, match="-7"):
             await partition.find(-7)

@@ -1,4 +1,4 @@
-"""The metadata store is dropped; what comes back from the bucket reads the same."""
+"""Rebuild of a dropped metadata store from the bucket."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ def problems(report: RebuildReport) -> list[tuple[RebuildSeverity, str]]:
     return [(problem.severity, problem.kind) for problem in report.problems]
 
 
-async def test_every_field_that_matters_comes_back(tier: FilledTier) -> None:
+async def test_rebuild_restores_every_field_of_the_rows(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     await tier.copy(10, 19, {0: 10, 1: 15})
     await tier.lead(later=2)
@@ -81,7 +81,7 @@ async def test_every_field_that_matters_comes_back(tier: FilledTier) -> None:
     assert report.problems == []
 
 
-async def test_the_store_gets_the_identity_that_the_bucket_knows_and_may_be_filled_on(tier: FilledTier) -> None:
+async def test_rebuilt_store_has_the_identity_in_the_bucket_and_accepts_new_copies(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     report, store = await rebuilt(tier.store)
     assert report.store_id == STORE_ID
@@ -97,7 +97,7 @@ async def test_the_store_gets_the_identity_that_the_bucket_knows_and_may_be_fill
     assert tier.manager.view(PARTITION).segment_for(0, 15) is not None
 
 
-async def test_a_session_of_before_is_fenced(tier: FilledTier) -> None:
+async def test_session_from_before_the_rebuild_is_fenced(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     _, store = await rebuilt(tier.store)
     stale = RemoteLogMetadataManager(store, cluster_id="cluster", broker_id=1, session_id=UUID(int=5), clock=tier.clock)
@@ -106,7 +106,7 @@ async def test_a_session_of_before_is_fenced(tier: FilledTier) -> None:
     assert (await view_in(store)).claim == (tier.leader_epoch, 1, NEW_SESSION)
 
 
-async def test_partitions_with_names_that_begin_alike_are_told_apart(tier: FilledTier) -> None:
+async def test_partitions_whose_names_share_a_prefix_are_rebuilt_apart(tier: FilledTier) -> None:
     for partition in (OTHER, THIRD):
         await tier.lead(partition)
     for partition in (PARTITION, OTHER, THIRD):
@@ -118,7 +118,7 @@ async def test_partitions_with_names_that_begin_alike_are_told_apart(tier: Fille
     assert set(await list_partitions(store, KEYS)) == {PARTITION, OTHER, THIRD}
 
 
-async def test_a_segment_with_a_tombstone_is_being_deleted_and_not_leaked(tier: FilledTier) -> None:
+async def test_segment_with_a_tombstone_is_rebuilt_in_deletion(tier: FilledTier) -> None:
     metadata = await tier.copy(0, 9)
     await tier.copy(10, 19)
     await tier.give_up(metadata)
@@ -141,8 +141,8 @@ async def test_rebuild_keeps_segment_whose_log_start_lies_inside_it(tier: Filled
     assert view.epochs == original.epochs
 
 
-async def test_rebuild_of_merged_local_segments_reports_nothing(tier: FilledTier) -> None:
-    """The broker's cleaner merges small segments, so that each later copy covers earlier ones."""
+async def test_rebuild_of_merged_local_segments_reports_no_problem(tier: FilledTier) -> None:
+    """The cleaner of the broker merges small segments, so that each later copy covers earlier ones."""
     for end in range(9, 60, 10):
         await tier.copy(end - 9, end)
         await tier.copy(0, end)
@@ -151,7 +151,7 @@ async def test_rebuild_of_merged_local_segments_reports_nothing(tier: FilledTier
     assert (await view_in(store)).epochs == tier.manager.view(PARTITION).epochs
 
 
-async def test_what_was_deleted_or_never_finished_does_not_come_back(tier: FilledTier) -> None:
+async def test_deleted_and_unfinished_segments_are_not_rebuilt(tier: FilledTier) -> None:
     gone = await tier.copy(0, 9)
     await tier.copy(10, 19)
     await tier.copy(20, 29, through="started")
@@ -217,7 +217,7 @@ async def _changed(tier: FilledTier, metadata: RemoteLogSegmentMetadata, **field
 
 
 async def _impossible_leader(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
-    """No leader could ever claim a partition after it."""
+    """Put a record after which no leader could claim the partition."""
     await _changed(tier, metadata, leader_epoch=2**31)
 
 
@@ -246,7 +246,7 @@ async def _endless_tombstone(tier: FilledTier, metadata: RemoteLogSegmentMetadat
         (_endless_tombstone, "too large"),
     ],
 )
-async def test_damage_is_reported_and_the_rest_comes_back(
+async def test_damage_is_reported_and_other_segments_are_rebuilt(
     tier: FilledTier, damage: Callable[[FilledTier, RemoteLogSegmentMetadata], Awaitable[None]], kind: str
 ) -> None:
     await tier.copy(0, 9)
@@ -269,7 +269,7 @@ async def test_foreign_objects_are_noted(tier: FilledTier) -> None:
     assert report.is_sound
 
 
-async def test_an_output_replaces_its_inputs_and_of_two_the_later_leader_wins(tier: FilledTier) -> None:
+async def test_output_of_the_later_leader_replaces_the_inputs_of_two_outputs(tier: FilledTier) -> None:
     inputs = [await tier.copy(0, 9), await tier.copy(10, 19)]
     names = [KEYS.segment(PARTITION, m.segment.id)[-22:] for m in inputs]
     early = await tier.copy(0, 19, through="manifest")
@@ -284,7 +284,7 @@ async def test_an_output_replaces_its_inputs_and_of_two_the_later_leader_wins(ti
     assert problems(report) == [(RebuildSeverity.CONFLICT, "replaced twice")]
 
 
-async def test_a_second_run_compares_and_writes_nothing(tier: FilledTier) -> None:
+async def test_second_rebuild_compares_and_writes_no_row(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     _, store = await rebuilt(tier.store)
     assert isinstance(store, FaultyKeyValueStore)
@@ -294,7 +294,7 @@ async def test_a_second_run_compares_and_writes_nothing(tier: FilledTier) -> Non
     assert len(store.batches) == before
 
 
-async def test_a_store_that_differs_is_compared_and_left_alone(tier: FilledTier) -> None:
+async def test_store_that_differs_is_reported_and_not_changed(tier: FilledTier) -> None:
     kept = await tier.copy(0, 9)
     lost = await tier.copy(10, 19)
     await tier.lead(OTHER)
@@ -312,7 +312,7 @@ async def test_a_store_that_differs_is_compared_and_left_alone(tier: FilledTier)
     assert kept.segment.id in tier.manager.view(PARTITION).segments
 
 
-async def test_a_dry_run_reports_the_same_and_writes_nothing(tier: FilledTier) -> None:
+async def test_dry_run_of_a_rebuild_reports_the_same_and_writes_no_row(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     store = FaultyKeyValueStore(MemoryKeyValueStore())
     report = await rebuild_of(tier.store, store, dry_run=True).run()
@@ -320,7 +320,7 @@ async def test_a_dry_run_reports_the_same_and_writes_nothing(tier: FilledTier) -
     assert store.batches == []
 
 
-async def test_partitions_that_a_daemon_claimed_while_it_found_nothing_are_filled(tier: FilledTier) -> None:
+async def test_partitions_that_a_daemon_claimed_before_the_rebuild_are_filled(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     store = FaultyKeyValueStore(MemoryKeyValueStore())
     await store_identity(store, KEYS, new_id=lambda: UUID(int=3))
@@ -343,7 +343,7 @@ def record(log_start_offset: int, *, leader_epoch: int = 5) -> LogStartRecord:
     return LogStartRecord(log_start_offset=log_start_offset, leader_epoch=leader_epoch, broker_id=2, written_ms=0)
 
 
-async def test_log_start_comes_back_and_an_earlier_leader_than_its_writer_is_fenced(tier: FilledTier) -> None:
+async def test_log_start_is_rebuilt_and_a_leader_before_its_writer_is_fenced(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     await tier.storage.log_starts.write(PARTITION, record(4, leader_epoch=9), previous=None)
     report, store = await rebuilt(tier.store)
@@ -357,7 +357,7 @@ async def test_log_start_comes_back_and_an_earlier_leader_than_its_writer_is_fen
         await stale.become_leader(PARTITION, 8)
 
 
-async def test_log_start_of_a_partition_whose_segments_are_all_gone_comes_back(tier: FilledTier) -> None:
+async def test_log_start_of_a_partition_without_segments_is_rebuilt(tier: FilledTier) -> None:
     await tier.storage.log_starts.write(PARTITION, record(40), previous=None)
     report, store = await rebuilt(tier.store)
     assert (report.partitions, report.segments, report.written) == (1, 0, 1)
@@ -387,7 +387,7 @@ async def test_log_start_of_a_partition_that_a_daemon_claimed_is_the_recorded_on
         (b" " * (LOG_START.max_bytes + 1), "too large"),
     ],
 )
-async def test_log_start_record_that_cannot_be_read_is_reported_and_the_rest_comes_back(
+async def test_unreadable_log_start_record_is_reported_and_the_segments_are_rebuilt(
     tier: FilledTier, content: bytes, kind: str
 ) -> None:
     await tier.copy(0, 9)
@@ -419,7 +419,7 @@ async def test_an_interrupted_rebuild_is_continued(tier: FilledTier, fault: Faul
         assert await store.get(KEYS.moving_key) is None
 
 
-async def test_a_rebuild_that_is_cancelled_anywhere_is_continued(tier: FilledTier) -> None:
+async def test_rebuild_that_is_cancelled_at_any_await_is_continued(tier: FilledTier) -> None:
     await tier.lead(OTHER)
     for partition in (PARTITION, OTHER):
         await tier.copy(0, 9, partition=partition)
@@ -435,7 +435,7 @@ async def test_a_rebuild_that_is_cancelled_anywhere_is_continued(tier: FilledTie
 
 
 class _SlowStore(MemoryObjectStore):
-    """Counts requests at once, and fails on demand."""
+    """Store that counts concurrent requests, and fails on demand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -461,7 +461,7 @@ class _SlowStore(MemoryObjectStore):
         return page
 
 
-async def test_requests_are_many_and_bounded_and_listings_come_in_pages(tmp_path: Path) -> None:
+async def test_requests_are_concurrent_within_a_bound_and_listings_are_paged(tmp_path: Path) -> None:
     store = _SlowStore()
     tier = FilledTier(tmp_path, store)
     await tier.lead()
@@ -473,11 +473,11 @@ async def test_requests_are_many_and_bounded_and_listings_come_in_pages(tmp_path
     assert max(store.pages) <= 1000
     assert len(store.pages) == 3
     assert (await view_in(metadata)).epochs == tier.manager.view(PARTITION).epochs
-    assert report.store_id is None  # nobody had claimed the tier
+    assert report.store_id is None  # no store had claimed the tier
     assert await metadata.get(KEYS.store_key) is None
 
 
-async def test_a_store_that_fails_ends_the_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
+async def test_rebuild_that_a_store_failure_ended_is_continued_by_the_next_run(tmp_path: Path) -> None:
     store = _SlowStore()
     tier = FilledTier(tmp_path, store)
     await tier.lead()
@@ -492,7 +492,7 @@ async def test_a_store_that_fails_ends_the_run_and_the_next_one_goes_on(tmp_path
     assert report.written == 1
 
 
-async def test_the_rebuild_of_another_tier_does_not_continue_one(tier: FilledTier) -> None:
+async def test_rebuild_of_another_tier_does_not_continue_an_interrupted_rebuild(tier: FilledTier) -> None:
     await tier.copy(0, 9)
     metadata = FaultyKeyValueStore(MemoryKeyValueStore())
     metadata.apply_faults.extend([None, Fault.FAIL])
@@ -513,7 +513,7 @@ events = st.lists(
 
 
 async def _play(tier: FilledTier, history: list[tuple[str, int]]) -> set[UUID]:
-    """A leader's life; returns the copies that are whole in the bucket, but were never finished."""
+    """Play the life of a leader; return the copies that are whole in the bucket, but were never finished."""
     end, epoch, epochs = 0, 0, {0: 0}
     finished: list[RemoteLogSegmentMetadata] = []
     given_up: list[RemoteLogSegmentMetadata] = []
@@ -546,7 +546,7 @@ async def _play(tier: FilledTier, history: list[tuple[str, int]]) -> set[UUID]:
 
 @settings(max_examples=60, deadline=None)
 @given(events)
-def test_any_history_comes_back(history: list[tuple[str, int]]) -> None:
+def test_rebuild_after_any_history_restores_its_rows(history: list[tuple[str, int]]) -> None:
     async def played(folder: Path) -> None:
         tier = FilledTier(folder)
         await tier.claim()

@@ -1,4 +1,4 @@
-"""A wall clock that leaps ahead expires nothing until it has stood for a while."""
+"""Wall clock that leaps ahead: no segment expires by it until the leap has lasted for a while."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tierd.tiering.removing.believed_clock import LEAP_S, PATIENCE_S, BelievedCl
 YEAR_MS = 365 * 86_400_000
 
 
-def test_time_that_goes_on_is_the_hosts() -> None:
+def test_clock_without_a_leap_is_that_of_the_host() -> None:
     host = FakeClock()
     clock = BelievedClock(host)
     for step_ms in (0, 100, -50, round(LEAP_S * 1000), -YEAR_MS):
@@ -19,7 +19,7 @@ def test_time_that_goes_on_is_the_hosts() -> None:
         assert clock.now_ms() == host.now_ms()
 
 
-def test_a_leap_is_believed_once_it_has_stood() -> None:
+def test_leap_is_accepted_once_it_has_lasted() -> None:
     host = FakeClock()
     clock = BelievedClock(host)
     before_ms = clock.now_ms()
@@ -31,7 +31,7 @@ def test_a_leap_is_believed_once_it_has_stood() -> None:
     assert clock.now_ms() == host.now_ms()
 
 
-def test_a_leap_that_was_put_right_leaves_nothing() -> None:
+def test_leap_that_was_corrected_does_not_count_for_a_later_leap() -> None:
     host = FakeClock()
     clock = BelievedClock(host)
     host.step_wall_clock(YEAR_MS)
@@ -44,7 +44,7 @@ def test_a_leap_that_was_put_right_leaves_nothing() -> None:
     assert clock.now_ms() < host.now_ms(), "another leap, and another wait"
 
 
-async def test_neither_retention_nor_a_grace_ends_because_the_clock_leapt(tmp_path: Path) -> None:
+async def test_leap_of_the_clock_ends_neither_retention_nor_a_grace(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.grace_s = 3600.0
     process = world.process(believes_leaps=False)

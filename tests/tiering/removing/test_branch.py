@@ -1,4 +1,4 @@
-"""Which segments are of our branch of the log: the vectors of remote-tiering 12.3 and 17.3."""
+"""Segments of our branch of the log: the vectors of remote-tiering 12.3 and 17.3."""
 
 from collections.abc import Iterable
 
@@ -14,14 +14,14 @@ Epochs = dict[int, int]
 
 
 @pytest.mark.spec("remote-tiering 112")
-def test_epochs_that_wrote_nothing_are_left_out() -> None:
+def test_epochs_without_records_are_left_out() -> None:
     written = [(0, 0), (1, 0), (2, 0), (3, 30), (4, 40), (5, 60), (6, 60), (7, 70), (8, 70)]
     assert _lineage(written).with_data() == _lineage([(2, 0), (3, 30), (4, 40), (6, 60), (8, 70)])
     assert _lineage([(0, 0), (1, 0), (2, 0)]).with_data() == _lineage([(2, 0)])
 
 
 def _lineage(pairs: Iterable[tuple[int, int]]) -> Lineage:
-    """Entry by entry: ``Lineage.of`` would leave no two at the same offset."""
+    """Return the lineage entry by entry: ``Lineage.of`` would leave no two entries at the same offset."""
     return Lineage(tuple(EpochEntry(*pair) for pair in pairs))
 
 
@@ -57,7 +57,7 @@ def test_a_segment_of_another_branch_is_not_in_lineage(epochs: Epochs, start: in
 
 
 @pytest.mark.spec("remote-tiering 114")
-def test_epochs_below_the_first_one_of_the_log_do_not_count() -> None:
+def test_epochs_below_the_first_one_of_the_log_are_ignored() -> None:
     assert in_lineage(row(14, 150, {5: 14, 7: 15, 9: 100}), 210, MOVED)
 
 
@@ -72,11 +72,13 @@ def test_epochs_below_the_first_one_of_the_log_do_not_count() -> None:
         ({9: 99}, 99, 150),
     ],
 )
-def test_after_the_log_start_moved_another_branch_is_not_in_lineage(epochs: Epochs, start: int, end: int) -> None:
+def test_segment_of_another_branch_is_not_in_lineage_after_the_log_start_moved(
+    epochs: Epochs, start: int, end: int
+) -> None:
     assert not in_lineage(row(start, end, epochs), 210, MOVED)
 
 
-def test_nothing_is_in_an_empty_lineage() -> None:
+def test_no_segment_is_in_an_empty_lineage() -> None:
     assert not in_lineage(row(0, 9), 100, Lineage())
 
 
@@ -91,7 +93,7 @@ def test_remote_bytes_count_a_readable_segment_of_our_branch_once() -> None:
     assert remote_bytes(lister(rows), lineage=GROWN, log_end_offset=90) == 2048
 
 
-def test_what_the_tier_does_not_hold_whole_is_only_local() -> None:
+def test_segment_that_the_tier_has_in_part_counts_as_only_local() -> None:
     segments = [
         LocalSegment(0, 100, 1),
         LocalSegment(100, 101, 2),
@@ -104,6 +106,6 @@ def test_what_the_tier_does_not_hold_whole_is_only_local() -> None:
     assert only_local_bytes(segments, highest_remote_offset=199) == 8
 
 
-def test_kafkas_rule_counts_from_the_base_that_is_copied_already() -> None:
+def test_strict_rule_of_kafka_counts_a_segment_that_begins_at_the_copied_offset() -> None:
     segments = [LocalSegment(0, 100, 1), LocalSegment(100, 101, 2), LocalSegment(101, None, 4)]
     assert only_local_bytes(segments, highest_remote_offset=100, strict_kafka_compat=True) == 6

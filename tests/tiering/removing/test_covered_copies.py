@@ -1,4 +1,4 @@
-"""Copies that a longer one covers, as where the broker's cleaner has merged copied segments with one that was not."""
+"""Copies that a longer copy covers, as after the cleaner of the broker has merged copied segments with a new one."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ COMPACTED = TopicPolicy(cleanup_policy=frozenset({"compact"}))
 
 
 def view_of(*segments: RemoteLogSegmentMetadata, log_start_offset: int = 0) -> PartitionView:
-    """A view in which the segments were copied one after the other."""
+    """Return a view in which the segments were copied one after the other."""
     view = PartitionView(PARTITION)
     for metadata in segments:
         view = view.with_added(metadata).view.with_updated(step(metadata, FINISHED)).view
@@ -40,52 +40,52 @@ def chosen(plan: ExpirationPlan) -> list[tuple[int, int, DeleteReason]]:
     return [(p.metadata.start_offset, p.metadata.end_offset, p.reason) for p in plan.deletions]
 
 
-def test_copies_that_a_longer_one_covers_go_and_the_log_start_stays() -> None:
+def test_copies_that_a_longer_one_covers_are_deleted_and_the_log_start_stays() -> None:
     plan = planned(view_of(*SHORT, LONG, LATER))
     assert chosen(plan) == [(0, 99, DeleteReason.COVERED), (100, 199, DeleteReason.COVERED)]
     assert plan.new_log_start_offset is None
 
 
-def test_bytes_of_copies_that_a_longer_one_covers_do_not_count_for_retention() -> None:
+def test_bytes_of_covered_copies_do_not_count_for_retention() -> None:
     policy = TopicPolicy(cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=2 * SIZE)
     assert planned(view_of(*SHORT, LONG, LATER), policy).new_log_start_offset is None
     smaller = replace(policy, retention_bytes=SIZE)
     assert planned(view_of(*SHORT, LONG, LATER), smaller).new_log_start_offset == 300
 
 
-def test_a_copy_whose_cover_is_being_deleted_stays() -> None:
+def test_copy_whose_cover_is_being_deleted_is_kept() -> None:
     view = view_of(*SHORT, LONG, LATER)
     assert chosen(planned(view.with_updated(step(LONG, DELETE_STARTED)).view)) == [(0, 299, DeleteReason.DELETE_RETRY)]
 
 
-def test_a_copy_that_readers_use_in_part_stays() -> None:
+def test_copy_that_readers_use_in_part_is_kept() -> None:
     overlapping = segment(50, 350)
     assert chosen(planned(view_of(*SHORT, overlapping))) == [(100, 199, DeleteReason.COVERED)]
 
 
-def test_a_copy_stays_whose_cover_goes_on_with_a_branch_that_was_given_up() -> None:
-    """Its producer snapshot still tells how far transactions are decided."""
+def test_copy_whose_cover_continues_an_abandoned_branch_is_kept() -> None:
+    """The producer snapshot of the covered copy is still needed: it shows how far transactions are decided."""
     local = replace(LOCAL, lineage=Lineage.of([(0, 0), (1, 250)]))
     plan = partition_plan(view_of(*SHORT, LONG), local, COMPACTED, being_copied=(), now_ms=NOW_MS)
     assert chosen(plan) == []
 
 
-def test_a_covered_copy_below_the_log_start_goes_too() -> None:
+def test_covered_copy_below_the_log_start_is_deleted() -> None:
     plan = planned(view_of(*SHORT, LONG, LATER, log_start_offset=100))
     assert chosen(plan) == [(0, 99, DeleteReason.COVERED), (100, 199, DeleteReason.COVERED)]
 
 
-def test_a_covered_copy_that_is_being_copied_or_rewritten_stays() -> None:
+def test_covered_copy_that_is_being_copied_or_rewritten_is_kept() -> None:
     plan = partition_plan(view_of(*SHORT, LONG), LOCAL, COMPACTED, being_copied={SHORT[0].segment.id}, now_ms=NOW_MS)
     assert chosen(plan) == [(100, 199, DeleteReason.COVERED)]
 
 
-def test_kafkas_own_lookups_keep_every_copy() -> None:
+def test_covered_copies_are_kept_with_strict_kafka_compat() -> None:
     assert chosen(planned(view_of(*SHORT, LONG, LATER), strict_kafka_compat=True)) == []
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_an_undelete_of_everything_leaves_covered_copies_where_they_are(*, is_named: bool) -> None:
+def test_undelete_of_all_segments_leaves_out_covered_copies(*, is_named: bool) -> None:
     view = view_of(*SHORT, LONG)
     gone = step(SHORT[0], DELETE_STARTED)
     gone = replace(gone, soft_delete=SoftDelete(DeleteReason.COVERED, NOW_MS + 1))

@@ -1,4 +1,4 @@
-"""What expires, oldest first: the vectors of remote-tiering 12, and what holds whatever the tier looks like."""
+"""Expiration plans, oldest segment first: the vectors of remote-tiering 12, and invariants over any tier."""
 
 from collections.abc import Collection, Sequence
 from uuid import UUID
@@ -60,21 +60,21 @@ def reasons(plan: ExpirationPlan) -> list[DeleteReason]:
 
 @pytest.mark.spec("remote-tiering 163")
 @pytest.mark.parametrize(("retention_ms", "retention_bytes"), [(-1, 0), (0, -1)])
-def test_with_a_retention_of_zero_everything_goes(retention_ms: int, retention_bytes: int) -> None:
+def test_retention_of_zero_deletes_all_segments(retention_ms: int, retention_bytes: int) -> None:
     plan = planned([row(0, 99), row(100, 199)], retention_ms=retention_ms, retention_bytes=retention_bytes)
     assert ranges(plan) == [(0, 99), (100, 199)]
     assert plan.new_log_start_offset == 200
 
 
 @pytest.mark.spec("remote-tiering 164")
-def test_of_overlapping_segments_the_longest_says_where_the_log_begins() -> None:
+def test_log_start_after_overlapping_segments_is_behind_the_longest() -> None:
     plan = planned([row(0, 104), row(0, 99)], retention_ms=0)
     assert ranges(plan) == [(0, 104), (0, 99)]
     assert plan.new_log_start_offset == 105
 
 
 @pytest.mark.spec("remote-tiering 166")
-def test_a_segment_that_is_being_copied_ends_the_scan() -> None:
+def test_scan_ends_at_a_segment_that_is_being_copied() -> None:
     first, second = row(0, 99, state=STARTED), row(100, 199)
     plan = planned([first, second], retention_ms=0, being_copied={first.segment.id})
     assert plan == ExpirationPlan(blocked_by=first.segment.id)
@@ -97,7 +97,7 @@ def test_a_dangling_copy_uses_up_the_budget_although_it_was_not_counted() -> Non
 
 @pytest.mark.spec("remote-tiering 168")
 @pytest.mark.parametrize("count", [0, 1, 23, 50])
-def test_by_size_the_oldest_go_until_the_limit_is_met(count: int) -> None:
+def test_size_limit_deletes_the_oldest_segments_until_the_rest_fits(count: int) -> None:
     rows = [row(number * 100, number * 100 + 99) for number in range(50)]
     plan = planned(rows, only_local=512, retention_bytes=(50 - count) * SIZE + 512)
     assert ranges(plan) == [(number * 100, number * 100 + 99) for number in range(count)]
@@ -106,7 +106,7 @@ def test_by_size_the_oldest_go_until_the_limit_is_met(count: int) -> None:
 
 @pytest.mark.spec("remote-tiering 169")
 @pytest.mark.parametrize("count", [0, 1, 23, 50])
-def test_by_time_what_is_older_goes(count: int) -> None:
+def test_time_limit_deletes_the_segments_that_are_older(count: int) -> None:
     ages = [1000 if number < count else 10 for number in range(50)]
     rows = [row(n * 100, n * 100 + 99, max_timestamp_ms=NOW_MS - age) for n, age in enumerate(ages)]
     plan = planned(rows, retention_ms=1000)
@@ -116,32 +116,32 @@ def test_by_time_what_is_older_goes(count: int) -> None:
 
 
 @pytest.mark.spec("remote-tiering 171")
-def test_a_retention_longer_than_time_itself_deletes_nothing() -> None:
+def test_greatest_possible_retention_time_deletes_no_segment() -> None:
     assert not planned([row(0, 99, max_timestamp_ms=0)], retention_ms=2**63 - 1).deletions
 
 
 @pytest.mark.spec("remote-tiering 173")
-def test_what_is_deleted_already_stays_deleted() -> None:
+def test_deleted_segments_are_not_planned_again() -> None:
     plan = planned([row(0, 99, state=DELETED), row(100, 199, state=DELETED)], retention_ms=0, retention_bytes=0)
     assert plan == ExpirationPlan()
 
 
 @pytest.mark.spec("remote-tiering 174")
 @pytest.mark.parametrize("values", [(10, 0), (10, -1), (-1, 10), (-1, -1), (-1, 0)])
-def test_a_size_rule_needs_a_limit_and_a_breach(values: tuple[int, int]) -> None:
+def test_size_rule_without_a_limit_and_an_excess_is_refused(values: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="no breach"):
         SizeRule(*values)
 
 
 @pytest.mark.spec("remote-tiering 174")
 @pytest.mark.parametrize("values", [(-1, 10), (10, -1)])
-def test_a_time_rule_needs_a_limit_and_a_cutoff(values: tuple[int, int]) -> None:
+def test_time_rule_without_a_limit_and_a_cutoff_is_refused(values: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="no rule"):
         TimeRule(*values)
 
 
 @pytest.mark.spec("remote-tiering 177")
-def test_a_deletion_that_spans_two_epochs_is_gone_on_with_once() -> None:
+def test_deletion_of_a_segment_over_two_epochs_is_continued_once() -> None:
     plan = planned([row(0, 99, {0: 0, 1: 50}, state=DELETING)], lineage=Lineage.of([(0, 0), (1, 50)]))
     assert reasons(plan) == [DeleteReason.DELETE_RETRY]
 
@@ -153,7 +153,7 @@ def test_a_segment_that_spans_two_old_epochs_is_deleted_once() -> None:
 
 
 @pytest.mark.spec("remote-tiering 180")
-def test_after_an_unclean_election_only_what_is_wholly_of_older_epochs_goes() -> None:
+def test_segments_wholly_of_older_epochs_are_deleted_after_an_unclean_election() -> None:
     rows = [row(0, 99, 0), row(100, 199, {0: 100, 1: 150}), row(200, 299, {1: 200, 2: 250}), row(300, 399, 2)]
     plan = planned(rows, lineage=Lineage.of([(2, 250)]))
     assert ranges(plan) == [(0, 99), (100, 199)]
@@ -161,7 +161,7 @@ def test_after_an_unclean_election_only_what_is_wholly_of_older_epochs_goes() ->
 
 
 @pytest.mark.spec("remote-tiering 181")
-def test_below_a_log_start_that_was_moved_only_whole_segments_go() -> None:
+def test_only_segments_wholly_below_a_moved_log_start_are_deleted() -> None:
     plan = planned([row(0, 100), row(101, 200), row(201, 300)], lineage=Lineage.of([(0, 300)]), log_start=300)
     assert ranges(plan) == [(0, 100), (101, 200)]
     assert reasons(plan) == [DeleteReason.START_OFFSET] * 2
@@ -169,13 +169,13 @@ def test_below_a_log_start_that_was_moved_only_whole_segments_go() -> None:
 
 
 @pytest.mark.spec("remote-tiering 182")
-def test_size_never_goes_under_the_limit() -> None:
+def test_size_limit_keeps_a_segment_whose_deletion_would_go_below_the_limit() -> None:
     rows = [row(0, 99, size_bytes=5000), row(100, 199, size_bytes=10)]
     assert not planned(rows, retention_bytes=1000).deletions
 
 
 @pytest.mark.spec("remote-tiering 183")
-def test_a_foreign_segment_is_stepped_over() -> None:
+def test_segment_of_another_branch_is_skipped() -> None:
     lineage = Lineage.of([(0, 0), (2, 100)])
     foreign, expiring = row(50, 150, {0: 50, 1: 100}), row(60, 99, 0)
     plan = planned([foreign, expiring], lineage=lineage, retention_ms=0)
@@ -183,13 +183,13 @@ def test_a_foreign_segment_is_stepped_over() -> None:
 
 
 @pytest.mark.spec("remote-tiering 184")
-def test_an_old_segment_behind_a_young_one_stays() -> None:
+def test_old_segment_behind_a_young_one_is_kept() -> None:
     plan = planned([row(0, 99), row(100, 199, max_timestamp_ms=0)], retention_ms=1000)
     assert not plan.deletions
     assert plan.next_due_ms == NOW_MS + 1000
 
 
-def test_what_is_in_its_grace_waits_and_says_until_when() -> None:
+def test_segment_in_its_grace_waits_with_the_end_of_its_grace_as_due_time() -> None:
     soft = SoftDelete("retention_time", NOW_MS + 500)
     plan = planned([row(0, 99, state=DELETING, soft_delete=soft)])
     assert plan == ExpirationPlan(next_due_ms=NOW_MS + 500)
@@ -197,13 +197,13 @@ def test_what_is_in_its_grace_waits_and_says_until_when() -> None:
     assert reasons(due) == [DeleteReason.DELETE_RETRY]
 
 
-def test_a_copy_that_nobody_finished_moves_no_log_start() -> None:
+def test_unfinished_copy_moves_no_log_start() -> None:
     plan = planned([row(0, 199, state=STARTED, max_timestamp_ms=0), row(200, 299)], retention_ms=1000)
     assert reasons(plan) == [DeleteReason.DANGLING]
     assert plan.new_log_start_offset is None
 
 
-def test_a_deletion_of_a_copy_that_still_runs_is_left_to_it() -> None:
+def test_deletion_of_a_copy_that_still_runs_is_left_to_the_copy() -> None:
     failing = row(0, 99, state=DELETING)
     assert not planned([failing], being_copied={failing.segment.id}).deletions
 
@@ -219,7 +219,7 @@ _tiers = st.lists(st.tuples(st.integers(1, 5000), _ages, st.sampled_from([STARTE
     only_local=st.integers(0, 5000),
     log_start=st.integers(0, 1300),
 )
-def test_whatever_the_tier_looks_like(
+def test_plan_of_any_tier_keeps_its_invariants(
     tier: list[tuple[int, int, RemoteLogSegmentState]],
     retention_ms: int,
     retention_bytes: int,
@@ -245,13 +245,13 @@ def test_whatever_the_tier_looks_like(
     gone = set(ids)
     live = [m for m in rows if m.state is not DELETING]
     assert [m.segment.id in gone for m in live] == sorted((m.segment.id in gone for m in live), reverse=True), (
-        "the oldest go, and nothing behind the first that is kept"
+        "the oldest are deleted, and none behind the first that is kept"
     )
     by_size = [p for p in plan.deletions if p.reason is DeleteReason.RETENTION_BYTES]
     if by_size:
-        chosen = {p.metadata.segment.id for p in by_size}  # what time takes besides may well go below it
+        chosen = {p.metadata.segment.id for p in by_size}  # deletions by time may go below the size limit
         kept = sum(m.size_bytes for m in rows if m.state is FINISHED and m.segment.id not in chosen)
-        assert kept + only_local >= retention_bytes, "size never goes under the limit"
+        assert kept + only_local >= retention_bytes, "deletions by size stay above the limit"
     expired = [
         p.metadata
         for p in plan.deletions
@@ -267,7 +267,7 @@ def test_records_without_timestamps_are_not_older_than_their_segment() -> None:
     assert planned([timeless], retention_ms=1000).next_due_ms == NOW_MS + 1000
 
 
-def test_what_compaction_left_empty_keeps_nothing_behind_it() -> None:
+def test_empty_compacted_segment_does_not_hold_back_the_segments_behind() -> None:
     old, young = row(100, 199, max_timestamp_ms=NOW_MS - 2000), row(300, 399)
     empty = [row(0, 99, size_bytes=0, max_timestamp_ms=-1), row(200, 299, size_bytes=0, max_timestamp_ms=-1)]
     plan = planned([empty[0], old, empty[1], young], retention_ms=1000)
@@ -276,17 +276,17 @@ def test_what_compaction_left_empty_keeps_nothing_behind_it() -> None:
     assert plan.deletions[0].detail == "compaction left no record in it"
 
 
-def test_an_empty_segment_goes_by_no_other_rule_than_time_and_what_is_before_it() -> None:
+def test_empty_segment_is_deleted_by_time_or_with_the_segment_behind_it() -> None:
     empty = row(0, 99, size_bytes=0, max_timestamp_ms=-1)
     assert not planned([empty, row(100, 199)]).deletions
     assert not planned([empty, row(100, 199)], retention_bytes=SIZE).deletions
     assert ranges(planned([empty, row(100, 199), row(200, 299)], retention_bytes=SIZE)) == [(0, 99), (100, 199)]
 
 
-def test_an_empty_copy_that_was_never_finished_waits_as_any_other() -> None:
+def test_unfinished_copy_without_bytes_waits_like_any_other() -> None:
     assert not planned([row(0, 99, state=STARTED, size_bytes=0)], retention_ms=1000).deletions
 
 
-def test_a_log_start_inside_a_compacted_segment_keeps_it() -> None:
+def test_compacted_segment_with_the_log_start_inside_is_kept() -> None:
     assert not planned([row(0, 199), row(200, 299)], log_start=150).deletions
     assert ranges(planned([row(0, 199), row(200, 299)], log_start=200)) == [(0, 199)]

@@ -1,4 +1,4 @@
-"""Expiration of one partition: the log start first, then the segments, oldest first; grace; faults; who may delete."""
+"""Expiration of one partition: the log start first, then the segments, oldest first; grace; faults; fenced leaders."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.mark.spec("remote-tiering 163")
 @pytest.mark.parametrize("policy", [TopicPolicy(retention_ms=0), TopicPolicy(retention_bytes=0)])
-async def test_with_a_retention_of_zero_everything_goes(world: World, policy: TopicPolicy) -> None:
+async def test_retention_of_zero_deletes_all_segments(world: World, policy: TopicPolicy) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -41,7 +41,7 @@ async def test_with_a_retention_of_zero_everything_goes(world: World, policy: To
 
 
 @pytest.mark.spec("remote-tiering 164")
-async def test_of_overlapping_segments_the_longest_says_where_the_log_begins(world: World) -> None:
+async def test_log_start_after_overlapping_segments_is_behind_the_longest(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.add(0, 104)
@@ -53,7 +53,7 @@ async def test_of_overlapping_segments_the_longest_says_where_the_log_begins(wor
 
 
 @pytest.mark.spec("remote-tiering 165")
-async def test_the_delete_lag_goes_down_segment_by_segment(world: World) -> None:
+async def test_delete_lag_decreases_with_each_deleted_segment(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -66,7 +66,7 @@ async def test_the_delete_lag_goes_down_segment_by_segment(world: World) -> None
 
 
 @pytest.mark.spec("remote-tiering 166")
-async def test_a_segment_that_is_being_copied_ends_the_run(world: World) -> None:
+async def test_run_ends_at_a_segment_that_is_being_copied(world: World) -> None:
     process = world.process()
     await process.lead()
     copied = await process.add(0, 99, state=STARTED)
@@ -83,7 +83,7 @@ async def test_a_segment_that_is_being_copied_ends_the_run(world: World) -> None
 
 
 @pytest.mark.spec("remote-tiering 167")
-async def test_the_mixed_list_of_the_specification(world: World) -> None:
+async def test_mixed_list_of_the_specification_expires_as_specified(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.add(0, 99, state=STARTED)
@@ -107,7 +107,7 @@ async def test_the_mixed_list_of_the_specification(world: World) -> None:
 
 @pytest.mark.spec("remote-tiering 168")
 @pytest.mark.parametrize("count", [0, 1, 23, 50])
-async def test_by_size_the_oldest_are_deleted_in_order(world: World, count: int) -> None:
+async def test_size_limit_deletes_the_oldest_segments_in_order(world: World, count: int) -> None:
     process = world.process()
     await process.lead()
     await process.fill(50)
@@ -121,7 +121,7 @@ async def test_by_size_the_oldest_are_deleted_in_order(world: World, count: int)
 
 @pytest.mark.spec("remote-tiering 169")
 @pytest.mark.parametrize("count", [0, 1, 23, 50])
-async def test_by_time_the_oldest_are_deleted_in_order(world: World, count: int) -> None:
+async def test_time_limit_deletes_the_oldest_segments_in_order(world: World, count: int) -> None:
     process = world.process()
     await process.lead()
     for n in range(50):
@@ -130,11 +130,11 @@ async def test_by_time_the_oldest_are_deleted_in_order(world: World, count: int)
     with deletions_of(process) as deleted:
         delay_s = await process.task().run_once()
     assert [m.start_offset for m in deleted] == [n * 100 for n in range(count)]
-    assert delay_s == (None if count == 50 else 1.0), "time says when the next one is due"
+    assert delay_s == (None if count == 50 else 1.0), "the delay is that of the next expiration by time"
 
 
 @pytest.mark.spec("remote-tiering 170")
-async def test_cancelled_during_the_first_delete_the_second_segment_is_kept(world: World) -> None:
+async def test_second_segment_is_kept_if_the_first_delete_is_cancelled(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -153,7 +153,7 @@ async def test_cancelled_during_the_first_delete_the_second_segment_is_kept(worl
 
 
 @pytest.mark.spec("remote-tiering 172")
-async def test_a_failed_delete_ends_the_run_and_the_next_one_goes_on_with_it(world: World) -> None:
+async def test_failed_delete_ends_the_run_and_is_repeated_by_the_next_run(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2, age_ms=1000)
@@ -165,7 +165,7 @@ async def test_a_failed_delete_ends_the_run_and_the_next_one_goes_on_with_it(wor
     assert process.view.log_start_offset == 200, "pushed before the first delete"
     assert (process.recorder.deletes, process.recorder.delete_failures) == (1, 1)
     assert process.states() == {0: DELETING, 100: FINISHED}
-    assert task.state.lag_segments == 0, "what nobody works at is no lag"
+    assert task.state.lag_segments == 0, "a deletion that no task works at is no lag"
     process.storage.refuses = False
     await task.run_once()
     assert process.states() == {}
@@ -173,7 +173,7 @@ async def test_a_failed_delete_ends_the_run_and_the_next_one_goes_on_with_it(wor
 
 
 @pytest.mark.spec("remote-tiering 173")
-async def test_what_is_deleted_already_stays_deleted(world: World) -> None:
+async def test_deleted_segments_are_not_deleted_again(world: World) -> None:
     process = world.process()
     await process.lead()
     for metadata in await process.fill(2):
@@ -186,7 +186,7 @@ async def test_what_is_deleted_already_stays_deleted(world: World) -> None:
 
 
 @pytest.mark.spec("remote-tiering 179")
-async def test_cancelled_while_old_epochs_are_removed_the_run_ends(world: World) -> None:
+async def test_run_ends_if_it_is_cancelled_while_old_epochs_are_removed(world: World) -> None:
     process = world.process()
     await process.lead()
     for n in range(3):
@@ -218,7 +218,7 @@ async def test_a_deletion_that_spans_two_epochs_is_done_once(world: World, linea
 
 
 @pytest.mark.spec("remote-tiering 180")
-async def test_after_an_unclean_election_only_older_epochs_go(world: World) -> None:
+async def test_segments_of_older_epochs_are_deleted_after_an_unclean_election(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.add(0, 99, 0)
@@ -230,7 +230,7 @@ async def test_after_an_unclean_election_only_older_epochs_go(world: World) -> N
     assert process.view.log_start_offset is None
 
 
-async def test_epochs_that_the_broker_forgot_with_its_local_segments_stay(world: World) -> None:
+async def test_segments_of_epochs_that_the_broker_forgot_are_kept(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.add(0, 99, 0)
@@ -242,7 +242,7 @@ async def test_epochs_that_the_broker_forgot_with_its_local_segments_stay(world:
 
 
 @pytest.mark.spec("remote-tiering 181")
-async def test_below_a_log_start_that_was_moved_only_whole_segments_go(world: World) -> None:
+async def test_only_segments_wholly_below_a_moved_log_start_are_deleted(world: World) -> None:
     process = world.process()
     await process.lead()
     for start, end in ((0, 100), (101, 200), (201, 300)):
@@ -254,7 +254,7 @@ async def test_below_a_log_start_that_was_moved_only_whole_segments_go(world: Wo
 
 
 @pytest.mark.spec("remote-tiering 185")
-async def test_a_log_start_above_the_high_watermark_is_refused_and_nothing_deleted(world: World) -> None:
+async def test_log_start_above_the_high_watermark_is_refused_and_no_segment_deleted(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -267,7 +267,7 @@ async def test_a_log_start_above_the_high_watermark_is_refused_and_nothing_delet
     assert world.ledger_lines() == []
 
 
-async def test_without_a_high_watermark_nothing_expires_yet(world: World) -> None:
+async def test_no_segment_expires_without_a_high_watermark(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(1)
@@ -280,12 +280,12 @@ async def test_without_a_high_watermark_nothing_expires_yet(world: World) -> Non
 
 
 @pytest.mark.spec("remote-tiering 186")
-async def test_after_a_crash_behind_the_push_the_next_leader_deletes_the_same(world: World) -> None:
+async def test_next_leader_deletes_the_same_segments_after_a_crash_behind_the_new_log_start(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(3, age_ms=1000)
     await process.add(300, 399)
-    await process.metadata.advance_log_start_offset(PARTITION, 300)  # and then it died
+    await process.metadata.advance_log_start_offset(PARTITION, 300)  # and then the process died
     world.policy = TopicPolicy(retention_ms=500)
     successor = world.process(broker_id=2)
     with deletions_of(successor) as deleted:
@@ -310,7 +310,7 @@ async def test_a_dangling_copy_of_a_fenced_leader_is_swept_after_its_grace(world
 
 
 @pytest.mark.spec("remote-tiering 188")
-async def test_the_sweep_leaves_a_copy_under_way_alone(world: World) -> None:
+async def test_sweep_does_not_touch_a_running_copy(world: World) -> None:
     process = world.process()
     await process.lead()
     copied = await process.add(0, 99, state=STARTED)
@@ -320,7 +320,7 @@ async def test_the_sweep_leaves_a_copy_under_way_alone(world: World) -> None:
     assert process.states() == {0: STARTED}
 
 
-async def test_an_expired_dangling_copy_loses_late_objects_once_more(world: World) -> None:
+async def test_late_objects_of_an_expired_dangling_copy_are_deleted(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.add(0, 99, state=STARTED, age_ms=1000)
@@ -367,7 +367,7 @@ class TestGrace:
         await process.sweep().run_once()
         assert process.states() == {0: DELETING}
 
-    async def test_a_successor_goes_on_with_the_grace_and_mends_the_tombstone(self, world: World) -> None:
+    async def test_successor_continues_the_grace_and_restores_the_tombstone(self, world: World) -> None:
         process = world.process()
         await process.lead()
         (metadata,) = await process.fill(1, age_ms=1000)
@@ -383,7 +383,7 @@ class TestGrace:
         await task.run_once()
         assert successor.states() == {}
 
-    async def test_where_somebody_takes_the_tombstone_away_the_grace_begins_anew(self, world: World) -> None:
+    async def test_grace_begins_again_if_the_tombstone_was_removed(self, world: World) -> None:
         process = world.process()
         await process.lead()
         (metadata,) = await process.fill(1, age_ms=1000)
@@ -396,7 +396,7 @@ class TestGrace:
         assert process.storage.deleted == []
         assert await process.suffixes(metadata) == [*OBJECTS, ".tombstone"]
 
-    async def test_a_leader_that_was_fenced_while_it_slept_deletes_nothing(self, world: World) -> None:
+    async def test_leader_that_was_fenced_while_it_slept_deletes_no_object(self, world: World) -> None:
         process = world.process()
         await process.lead()
         (metadata,) = await process.fill(1, age_ms=1000)
@@ -417,7 +417,7 @@ class TestGrace:
 
 
 class TestRetained:
-    async def test_what_the_store_keeps_is_no_failure_and_does_not_hold_up_others(self, world: World) -> None:
+    async def test_retained_object_is_no_failure_and_does_not_hold_up_other_segments(self, world: World) -> None:
         process = world.process()
         await process.lead()
         first, _ = await process.fill(2, age_ms=1000)
@@ -430,7 +430,7 @@ class TestRetained:
         assert process.recorder.delete_failures == 0
         assert world.steps().count(("retained", 0)) == 1
 
-    async def test_it_is_tried_again_slowly_and_noted_once(self, world: World) -> None:
+    async def test_deletion_of_a_retained_object_is_retried_slowly_and_recorded_once(self, world: World) -> None:
         process = world.process()
         await process.lead()
         (metadata,) = await process.fill(1, age_ms=1000)
@@ -457,7 +457,7 @@ class RefusingLedger:
         raise StateDirError("disk full")
 
 
-async def test_what_cannot_be_written_down_is_not_deleted(world: World) -> None:
+async def test_segment_whose_ledger_line_fails_is_not_deleted(world: World) -> None:
     process = world.process(ledger=RefusingLedger())
     await process.lead()
     (metadata,) = await process.fill(1)
@@ -468,7 +468,7 @@ async def test_what_cannot_be_written_down_is_not_deleted(world: World) -> None:
     assert await process.suffixes(metadata) == OBJECTS
 
 
-async def test_several_segments_go_at_once(world: World) -> None:
+async def test_several_segments_are_deleted_concurrently(world: World) -> None:
     process = world.process(width=4)
     await process.lead()
     await process.fill(20)
@@ -500,7 +500,7 @@ async def test_an_idle_partition_is_not_planned_again(world: World) -> None:
     assert process.recorder.computed > computed
 
 
-async def test_a_log_that_tierd_owns_is_told_before_anything_goes(world: World) -> None:
+async def test_own_log_gets_the_new_log_start_before_any_deletion(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -523,7 +523,7 @@ async def test_a_partition_that_is_being_deleted_is_left_to_the_remover(world: W
     assert process.states() == {0: FINISHED}
 
 
-async def test_two_tasks_never_delete_the_same_segment_at_once(world: World) -> None:
+async def test_segment_that_another_task_deletes_is_left_alone(world: World) -> None:
     process = world.process()
     await process.lead()
     metadata = await process.add(0, 99, state=STARTED, age_ms=1000)
@@ -533,8 +533,8 @@ async def test_two_tasks_never_delete_the_same_segment_at_once(world: World) -> 
     assert process.states() == {0: STARTED}
 
 
-async def test_the_tier_of_a_log_that_began_anew_is_kept_for_a_week(world: World) -> None:
-    """Its disk was replaced by an empty one: what the tier has may be the last copy."""
+async def test_tier_of_a_log_that_restarted_empty_is_kept_for_a_week(world: World) -> None:
+    """The disk of the log was replaced by an empty one: the tier may have the last copy."""
     world.grace_s = 3600.0
     process = world.process()
     await process.lead()
@@ -550,7 +550,7 @@ async def test_the_tier_of_a_log_that_began_anew_is_kept_for_a_week(world: World
     assert process.states() == {}
 
 
-async def test_old_epochs_below_the_log_start_have_the_grace_of_all(world: World) -> None:
+async def test_old_epochs_below_the_log_start_have_the_ordinary_grace(world: World) -> None:
     world.grace_s = 3600.0
     process = world.process()
     await process.lead()

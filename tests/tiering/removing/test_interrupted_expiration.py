@@ -1,4 +1,4 @@
-"""Expiring, taking back and deleting partitions, interrupted at every call of either store, then begun again."""
+"""Expiration, undelete and deletion of partitions, interrupted at every call of either store, then begun again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ Act = Callable[[Process], Awaitable[object]]
 
 
 async def _begun(tmp_path: Path) -> World:
-    """Three segments of which two have expired, and a copy that nobody finished."""
+    """Make three segments of which two have expired, and an unfinished copy."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -81,7 +81,7 @@ async def test_an_interrupted_expiration_is_completed_by_the_next_process(tmp_pa
     await task.run_once()
     assert process.view.log_start_offset == 200
     assert process.starts(FINISHED) == [300]
-    assert process.starts(DELETING) == [0, 100], "in their grace, whoever began it"
+    assert process.starts(DELETING) == [0, 100], "in their grace, begun by either process"
     for metadata in process.view.list():
         if metadata.state is DELETING:
             assert ".tombstone" in await process.suffixes(metadata)
@@ -115,7 +115,7 @@ async def _take_back(process: Process) -> None:
 
 @pytest.mark.parametrize("kind", ["crash before", "crash after", "cancelled before", "cancelled after"])
 @pytest.mark.parametrize("at", range(1, UNDELETE))
-async def test_an_interrupted_undelete_is_completed_by_the_next_one(tmp_path: Path, at: int, kind: str) -> None:
+async def test_interrupted_undelete_is_completed_by_the_next_undelete(tmp_path: Path, at: int, kind: str) -> None:
     world = await _begun(tmp_path)
     await world.process().task().run_once()
     world.policy = TopicPolicy()  # retention was raised
@@ -125,7 +125,7 @@ async def test_an_interrupted_undelete_is_completed_by_the_next_one(tmp_path: Pa
     await process.lead()
     for metadata in process.view.list():
         if metadata.state is FINISHED:
-            assert ".tombstone" not in await process.suffixes(metadata), "what lives is never marked as dead"
+            assert ".tombstone" not in await process.suffixes(metadata), "a readable segment has no tombstone"
     await _take_back(process)
     assert process.starts(FINISHED) == [0, 100, 300]
     assert process.view.log_start_offset == 0
@@ -134,7 +134,9 @@ async def test_an_interrupted_undelete_is_completed_by_the_next_one(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["crash before", "crash after", "cancelled before", "cancelled after"])
 @pytest.mark.parametrize("at", range(1, UNDELETE))
-async def test_an_interrupted_undelete_that_nobody_repeats_harms_nothing(tmp_path: Path, at: int, kind: str) -> None:
+async def test_interrupted_undelete_that_is_not_repeated_leaves_a_sound_tier(
+    tmp_path: Path, at: int, kind: str
+) -> None:
     world = await _begun(tmp_path)
     await world.process().task().run_once()
     world.policy = TopicPolicy()
@@ -165,7 +167,7 @@ async def _remove_partition(process: Process) -> None:
 
 @pytest.mark.parametrize("kind", ["crash before", "crash after", "cancelled before", "cancelled after"])
 @pytest.mark.parametrize("at", range(1, REMOVE))
-async def test_an_interrupted_deletion_of_a_partition_is_gone_on_with(tmp_path: Path, at: int, kind: str) -> None:
+async def test_interrupted_deletion_of_a_partition_is_continued(tmp_path: Path, at: int, kind: str) -> None:
     world = await _begun(tmp_path)
     interruption = Interruption(at=at, after=kind.endswith("after"), cancels=kind.startswith("cancelled"))
     await _interrupted(world, _remove_partition, interruption)
@@ -173,7 +175,9 @@ async def test_an_interrupted_deletion_of_a_partition_is_gone_on_with(tmp_path: 
     remover = remover_of(process, grace_s=0.0)
     await remover.run_once()
     await remover.run_once()
-    if await world.objects.list_objects(""):  # it died before the mark was durable: nothing was accepted
+    if await world.objects.list_objects(
+        ""
+    ):  # the process died before the mark was durable: the request was not accepted
         await process.lead()
         assert process.view.delete_state is None
         assert len(process.view.list()) == 4
@@ -183,7 +187,7 @@ async def test_an_interrupted_deletion_of_a_partition_is_gone_on_with(tmp_path: 
 
 
 @pytest.mark.parametrize(("act", "calls"), [(_expire, EXPIRE), (_take_back, UNDELETE), (_remove_partition, REMOVE)])
-async def test_the_interruptions_reach_the_end_of_the_sequence(tmp_path: Path, act: Act, calls: int) -> None:
+async def test_interruption_numbers_reach_the_end_of_the_sequence(tmp_path: Path, act: Act, calls: int) -> None:
     world = await _begun(tmp_path)
     if act is _take_back:
         await world.process().task().run_once()
@@ -197,7 +201,7 @@ async def test_the_interruptions_reach_the_end_of_the_sequence(tmp_path: Path, a
 async def test_a_deletion_cancelled_at_every_suspension_is_completed(
     tmp_path: Path, state: RemoteLogSegmentState
 ) -> None:
-    """The ledger's writes are awaits too, and in no store."""
+    """The writes of the ledger are awaits too, although they are calls of neither store."""
     suspension, cancelled = 1, True
     while cancelled:
         directory = tmp_path / str(suspension)
@@ -222,5 +226,5 @@ async def _delete(process: Process, metadata: RemoteLogSegmentMetadata) -> None:
         metadata = await process.deletion.begin(metadata, reason="retention_time", detail="", delete_after_ms=0)
     if metadata.soft_delete is None:
         await process.deletion.delete(metadata)
-    elif not await process.deletion.finish(metadata):  # its tombstone was never written, and is now
+    elif not await process.deletion.finish(metadata):  # its tombstone was missing, and is written now
         assert await process.deletion.finish(metadata)

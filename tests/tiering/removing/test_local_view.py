@@ -1,4 +1,4 @@
-"""What expiration sees of a replica, a broker's or tierd's own, and what it tells the log."""
+"""View of expiration on a replica, of a broker or of tierd itself, and the log start that it passes to the log."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ def view(tmp_path: Path, offsets: FakeOffsets) -> ReplicaLogView:
     return ReplicaLogView(PartitionLog(scan_partition(directory), hold), offsets)
 
 
-async def test_segments_have_sizes_only_where_somebody_needs_them(tmp_path: Path) -> None:
+async def test_segments_have_sizes_only_on_request(tmp_path: Path) -> None:
     local = view(tmp_path, FakeOffsets(20))
     sized = await local.facts(sizes=True)
     assert [segment.base_offset for segment in sized.segments] == [0, 8, 16]
@@ -49,7 +49,7 @@ async def test_segments_have_sizes_only_where_somebody_needs_them(tmp_path: Path
     assert [segment.size_bytes for segment in (await local.facts(sizes=False)).segments] == [0, 0, 0]
 
 
-async def test_the_log_ends_at_the_high_watermark_or_at_the_active_segment(tmp_path: Path) -> None:
+async def test_log_of_the_view_ends_at_the_high_watermark_or_at_the_active_segment(tmp_path: Path) -> None:
     offsets = FakeOffsets(20)
     local = view(tmp_path, offsets)
     assert (await local.facts(sizes=False)).log_end_offset == 20
@@ -60,13 +60,13 @@ async def test_the_log_ends_at_the_high_watermark_or_at_the_active_segment(tmp_p
     assert (facts.log_end_offset, facts.high_watermark) == (16, None)
 
 
-async def test_a_segment_that_vanished_since_counts_nothing(tmp_path: Path) -> None:
+async def test_segment_that_vanished_after_the_listing_has_size_zero(tmp_path: Path) -> None:
     local = view(tmp_path, FakeOffsets(20))
     (tmp_path / "kafka" / "orders-0" / f"{0:020d}.log").unlink()
     assert (await local.facts(sizes=True)).segments[0].size_bytes == 0
 
 
-async def test_a_new_log_start_is_passed_on(tmp_path: Path) -> None:
+async def test_new_log_start_is_passed_to_the_log(tmp_path: Path) -> None:
     offsets = FakeOffsets(20)
     await view(tmp_path, offsets).raise_log_start(8)
     assert offsets.starts == [8]

@@ -1,4 +1,4 @@
-"""Taking segments back while they are in their grace: what may come back, in which order, and what the log is then."""
+"""Undelete of segments in their grace: the segments that may return, their order, and the resulting log."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ GRACE_S = 3600.0
 
 @pytest.fixture
 async def world(tmp_path: Path) -> World:
-    """Four segments of which three have expired, and then retention was raised."""
+    """Return four segments of which three have expired, with retention raised afterwards."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -58,7 +58,7 @@ async def take_back(process: Process, *starts: int, force: bool = False) -> list
     return [each.metadata.start_offset for each in taken]
 
 
-async def test_everything_comes_back_newest_first_and_the_log_begins_where_it_began(process: Process) -> None:
+async def test_undelete_restores_all_segments_newest_first_and_the_old_log_start(process: Process) -> None:
     assert await take_back(process) == [200, 100, 0]
     assert process.starts(FINISHED) == [0, 100, 200, 300]
     assert process.view.log_start_offset == 0
@@ -67,7 +67,7 @@ async def test_everything_comes_back_newest_first_and_the_log_begins_where_it_be
     assert process.world.steps()[-3:] == [("undeleted", 200), ("undeleted", 100), ("undeleted", 0)]
 
 
-async def test_log_start_in_the_bucket_goes_back_with_what_comes_back(process: Process) -> None:
+async def test_undelete_lowers_the_log_start_in_the_bucket(process: Process) -> None:
     task = process.task()
     await task.run_once()
     await take_back(process)
@@ -82,7 +82,7 @@ async def test_log_start_in_the_bucket_goes_back_with_what_comes_back(process: P
     assert row.is_log_start_recorded
 
 
-async def test_undelete_is_refused_while_the_log_start_is_written_and_changes_nothing(process: Process) -> None:
+async def test_undelete_is_refused_without_changes_while_the_log_start_is_written(process: Process) -> None:
     async with process.log_starts.lowered(PARTITION, 250):
         with pytest.raises(RefusedError, match="written at this moment"):
             await take_back(process, 200)
@@ -92,7 +92,7 @@ async def test_undelete_is_refused_while_the_log_start_is_written_and_changes_no
     assert process.view.log_start_offset == 200
 
 
-async def test_what_came_back_is_not_deleted_when_the_old_grace_is_over(process: Process) -> None:
+async def test_restored_segment_is_not_deleted_at_the_end_of_its_old_grace(process: Process) -> None:
     task = process.task()
     await task.run_once()
     await take_back(process)
@@ -101,13 +101,13 @@ async def test_what_came_back_is_not_deleted_when_the_old_grace_is_over(process:
     assert process.starts(FINISHED) == [0, 100, 200, 300]
 
 
-async def test_one_segment_that_the_log_begins_with_comes_back_alone(process: Process) -> None:
+async def test_segment_directly_below_the_log_start_is_restored_alone(process: Process) -> None:
     assert await take_back(process, 200) == [200]
     assert process.view.log_start_offset == 200
     assert process.starts(DELETING) == [0, 100]
 
 
-async def test_a_hole_behind_a_segment_is_refused_unless_insisted_on(process: Process) -> None:
+async def test_undelete_that_leaves_a_hole_is_refused_without_force(process: Process) -> None:
     with pytest.raises(RefusedError, match="offsets 200 to 299 would be missing"):
         await take_back(process, 100)
     assert process.starts(DELETING) == [0, 100, 200]
@@ -115,8 +115,8 @@ async def test_a_hole_behind_a_segment_is_refused_unless_insisted_on(process: Pr
     assert process.view.log_start_offset == 100
 
 
-async def test_log_start_goes_back_to_where_a_segment_begins_to_answer(tmp_path: Path) -> None:
-    """The log start lay inside the segment when it was copied: nobody finds what is below."""
+async def test_restored_log_start_is_the_first_readable_offset_of_the_segment(tmp_path: Path) -> None:
+    """The log start lay inside the segment when it was copied: no reader finds the records below."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -134,7 +134,9 @@ async def test_log_start_goes_back_to_where_a_segment_begins_to_answer(tmp_path:
         await take_back(process, 0)
 
 
-async def test_what_retention_would_delete_again_is_refused_unless_insisted_on(process: Process) -> None:
+async def test_undelete_of_a_segment_that_retention_would_delete_again_is_refused_without_force(
+    process: Process,
+) -> None:
     process.world.policy = TopicPolicy(retention_ms=1000)
     with pytest.raises(RefusedError, match="retention would delete it again at once: retention_time") as refused:
         await take_back(process)
@@ -146,10 +148,10 @@ async def test_what_retention_would_delete_again_is_refused_unless_insisted_on(p
 
 
 @pytest.mark.parametrize("policy", ["compact,delete", "delete"])
-async def test_what_a_later_compaction_no_longer_knew_is_refused_unless_insisted_on(
+async def test_undelete_of_a_segment_that_a_later_compaction_ignored_is_refused_without_force(
     process: Process, policy: str
 ) -> None:
-    """It has taken away tombstones whose records were gone by then; a merge takes nothing away."""
+    """The compaction has removed tombstones whose records were gone by then; a merge removes no tombstone."""
     process.world.policy = TopicPolicy(cleanup_policy=frozenset(policy.split(",")))
     process.world.clock.advance(1)
     output = await process.add(300, 399, state=STARTED)
@@ -165,7 +167,7 @@ async def test_what_a_later_compaction_no_longer_knew_is_refused_unless_insisted
     assert process.view.log_start_offset == 0
 
 
-async def test_a_segment_below_a_log_start_that_was_asked_for_is_refused(tmp_path: Path) -> None:
+async def test_undelete_of_a_segment_below_a_requested_log_start_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -178,7 +180,7 @@ async def test_a_segment_below_a_log_start_that_was_asked_for_is_refused(tmp_pat
         await take_back(process)
 
 
-async def test_what_is_gone_is_named(process: Process) -> None:
+async def test_undelete_of_an_unknown_segment_names_the_segment(process: Process) -> None:
     facts = await process.world.log.facts(sizes=False)
     with pytest.raises(RemoteResourceNotFoundError, match="gone, unknown, or not being deleted"):
         await undeletion_of(process).run(PARTITION, facts, {uuid4()})
@@ -186,15 +188,15 @@ async def test_what_is_gone_is_named(process: Process) -> None:
         await take_back(process, 300)
 
 
-async def test_a_segment_that_lost_an_object_does_not_come_back(process: Process) -> None:
+async def test_segment_that_lost_an_object_is_not_restored(process: Process) -> None:
     await process.world.objects.delete(process.key(at(process, 200), ".indexes"))
     with pytest.raises(RemoteResourceNotFoundError, match="some of its objects are gone"):
         await take_back(process)
-    assert process.starts(DELETING) == [0, 100, 200], "nor does what lies below it"
+    assert process.starts(DELETING) == [0, 100, 200], "the segments below are not restored either"
     assert ".tombstone" in await process.suffixes(at(process, 200))
 
 
-async def test_a_segment_whose_objects_are_going_now_is_refused(process: Process) -> None:
+async def test_undelete_of_a_segment_whose_objects_are_being_deleted_is_refused(process: Process) -> None:
     with (
         process.deletion.exclusively(at(process, 200)),
         pytest.raises(RefusedError, match="goes on at this moment"),
@@ -202,12 +204,12 @@ async def test_a_segment_whose_objects_are_going_now_is_refused(process: Process
         await take_back(process)
 
 
-async def test_a_copy_that_was_never_readable_does_not_come_back(process: Process) -> None:
+async def test_copy_that_was_never_readable_is_not_restored(process: Process) -> None:
     await process.add(400, 499, state=STARTED)
     assert 400 not in await take_back(process)
 
 
-async def test_a_stale_leader_takes_nothing_back(process: Process) -> None:
+async def test_undelete_by_a_stale_leader_is_fenced(process: Process) -> None:
     successor = process.world.process(broker_id=2)
     await successor.lead(1)
     with pytest.raises(FencedError):
@@ -215,7 +217,7 @@ async def test_a_stale_leader_takes_nothing_back(process: Process) -> None:
     assert successor.starts(DELETING) == [0, 100, 200]
 
 
-async def test_a_partition_that_is_being_deleted_stays_so(process: Process) -> None:
+async def test_undelete_in_a_partition_that_is_being_deleted_is_refused(process: Process) -> None:
     marked = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
     await process.metadata.put_partition_delete(
         RemotePartitionDeleteMetadata(partition=PARTITION, state=marked, event_timestamp_ms=0, broker_id=1)
@@ -224,14 +226,14 @@ async def test_a_partition_that_is_being_deleted_stays_so(process: Process) -> N
         await take_back(process)
 
 
-async def test_the_plan_changes_nothing(process: Process) -> None:
+async def test_plan_of_an_undelete_changes_no_row(process: Process) -> None:
     facts = await process.world.log.facts(sizes=False)
     planned = undeletion_of(process).plan(PARTITION, facts, None)
     assert planned == tuple(TakenBack(at(process, start), start) for start in (200, 100, 0))
     assert process.starts(DELETING) == [0, 100, 200]
 
 
-async def test_what_the_store_keeps_by_force_can_be_taken_back(process: Process) -> None:
+async def test_retained_segments_can_be_restored_after_their_grace(process: Process) -> None:
     for start in (0, 100, 200):
         process.world.objects.retained.add(process.key(at(process, start), ".log"))
     process.world.clock.advance(GRACE_S)
@@ -242,7 +244,9 @@ async def test_what_the_store_keeps_by_force_can_be_taken_back(process: Process)
     assert task.state.retained == 0
 
 
-async def test_a_leader_that_slept_removes_nothing_that_the_next_one_takes_back(world: World, process: Process) -> None:
+async def test_leader_that_slept_does_not_remove_a_segment_that_its_successor_restores(
+    world: World, process: Process
+) -> None:
     world.clock.advance(GRACE_S + 1)
     asleep = at(process, 100)
     follower = world.process(broker_id=2)
@@ -253,7 +257,9 @@ async def test_a_leader_that_slept_removes_nothing_that_the_next_one_takes_back(
     assert await take_back(follower, 200, 100, force=True) == [200, 100]
 
 
-async def test_what_may_be_going_elsewhere_comes_back_only_when_insisted_on(world: World, process: Process) -> None:
+async def test_segment_that_another_broker_may_be_removing_is_restored_only_with_force(
+    world: World, process: Process
+) -> None:
     world.clock.advance(GRACE_S + 1)
     with pytest.raises(RefusedError, match="grace is over"):
         await take_back(process, 200)
