@@ -12,7 +12,7 @@ _HEAD = """\
 declarations. [operations.md](operations.md) has alerts over these metrics.
 
 The names are Kafka's names in snake case with the prefix `tierd_`; the unit comes last. tierd computes lags, ages and
-sizes at each scrape, so they are right while all work stalls. The series of a partition end when the broker no longer has
+sizes at each scrape, so they are right while all work stalls. The series of a partition end when the broker loses
 it. There are also `process_*` metrics (CPU, memory, open files).
 
 | metric | kind | labels | meaning |
