@@ -34,18 +34,26 @@ LOG_CLEANER = (
     Declaration(
         "tierd_log_cleaner_rounds_total",
         Kind.COUNTER,
-        "Rounds over one of tierd's own compacted logs, by outcome: cleaned, aborted (begins again) or failed.",
+        "Rounds over tierd's own compacted logs, by outcome: cleaned, aborted (begins again) or failed.",
         ("outcome",),
     ),
-    Declaration("tierd_log_cleaner_input_bytes_total", Kind.COUNTER, "Log bytes of own segments that were cleaned."),
-    Declaration("tierd_log_cleaner_output_bytes_total", Kind.COUNTER, "Log bytes of segments that took their place."),
     Declaration(
-        "tierd_log_cleaner_max_dirty_ratio", Kind.GAUGE, "The largest dirty share of an own compacted log, from 0 to 1."
+        "tierd_log_cleaner_input_bytes_total",
+        Kind.COUNTER,
+        "Log bytes of segments of tierd's own logs that were cleaned.",
+    ),
+    Declaration(
+        "tierd_log_cleaner_output_bytes_total", Kind.COUNTER, "Log bytes of the segments that replaced cleaned ones."
+    ),
+    Declaration(
+        "tierd_log_cleaner_max_dirty_ratio",
+        Kind.GAUGE,
+        "Largest dirty share of one of tierd's own compacted logs, from 0 to 1.",
     ),
     Declaration(
         "tierd_log_uncleanable_partitions",
         Kind.GAUGE,
-        "Own compacted logs whose cleaning failed; they are not cleaned until the next start, and may fill the disk.",
+        "tierd's own logs whose cleaning failed; not cleaned until the next start, so they may fill the disk.",
     ),
 )
 

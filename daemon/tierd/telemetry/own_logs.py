@@ -31,13 +31,15 @@ _PARTITION = ("topic", "partition")
 
 OWN_LOGS = (
     Declaration("tierd_num_log_segments", Kind.GAUGE, "Segments of one of tierd's own logs.", _PARTITION),
-    Declaration("tierd_log_start_offset", Kind.GAUGE, "First offset of an own log that may be read.", _PARTITION),
-    Declaration("tierd_log_end_offset", Kind.GAUGE, "Offset of the next record of an own log.", _PARTITION),
-    Declaration("tierd_log_size_bytes", Kind.GAUGE, "Bytes of the log files of an own log.", _PARTITION),
+    Declaration("tierd_log_start_offset", Kind.GAUGE, "First readable offset of one of tierd's own logs.", _PARTITION),
+    Declaration(
+        "tierd_log_end_offset", Kind.GAUGE, "Offset of the next record of one of tierd's own logs.", _PARTITION
+    ),
+    Declaration("tierd_log_size_bytes", Kind.GAUGE, "Bytes of the log files of one of tierd's own logs.", _PARTITION),
     Declaration(
         "tierd_log_refused_total",
         Kind.COUNTER,
-        "Refusals by an own log since it was opened, by reason: no_key, invalid_magic, invalid_checksum, "
+        "Refusals of one of tierd's own logs since it was opened: no_key, invalid_magic, invalid_checksum, "
         "invalid_sequence, invalid_offset.",
         (*_PARTITION, "reason"),
     ),

@@ -36,36 +36,36 @@ class PipelineUse:
 
 
 PIPELINE = (
-    Declaration("tierd_pipeline_running", Kind.GAUGE, "1 while a run of the Spark job is under way."),
-    Declaration("tierd_pipeline_progress_ratio", Kind.GAUGE, "How far the run is in its present stage, from 0 to 1."),
+    Declaration("tierd_pipeline_running", Kind.GAUGE, "1 during a run of the Spark job, otherwise 0."),
+    Declaration("tierd_pipeline_progress_ratio", Kind.GAUGE, "Progress of the run in its present stage, from 0 to 1."),
     Declaration(
-        "tierd_pipeline_next_run_timestamp_seconds", Kind.GAUGE, "When the next scheduled run begins, Unix time."
+        "tierd_pipeline_next_run_timestamp_seconds", Kind.GAUGE, "Unix time of the begin of the next scheduled run."
     ),
     Declaration("tierd_pipeline_runs_total", Kind.COUNTER, "Runs that ended, by outcome.", ("outcome",)),
     Declaration(
         "tierd_pipeline_last_run_timestamp_seconds",
         Kind.GAUGE,
-        "When the last run of that outcome ended, Unix time; no series before the first.",
+        "Unix time of the end of the last run with this outcome; no series before the first run.",
         ("outcome",),
     ),
     Declaration(
         "tierd_pipeline_groups_total",
         Kind.COUNTER,
-        "Groups of neighbouring segments by result: replaced, unchanged or failed.",
+        "Groups of neighbouring segments, by result: replaced, unchanged or failed.",
         ("result",),
     ),
-    Declaration("tierd_pipeline_input_bytes_total", Kind.COUNTER, "Log bytes of segments that were replaced."),
-    Declaration("tierd_pipeline_output_bytes_total", Kind.COUNTER, "Log bytes of segments that took their place."),
+    Declaration("tierd_pipeline_input_bytes_total", Kind.COUNTER, "Log bytes of segments that runs replaced."),
+    Declaration(
+        "tierd_pipeline_output_bytes_total", Kind.COUNTER, "Log bytes of the segments that runs wrote as replacements."
+    ),
     Declaration(
         "tierd_pipeline_audited_segments_total",
         Kind.COUNTER,
-        "Segments whose every byte was checked, by result: sound or damaged.",
+        "Audited segments, by result: sound or damaged.",
         ("result",),
     ),
     Declaration("tierd_pipeline_audited_bytes_total", Kind.COUNTER, "Log bytes of segments that were audited."),
-    Declaration(
-        "tierd_pipeline_records_total", Kind.COUNTER, "What the job counted, such as records read.", ("count",)
-    ),
+    Declaration("tierd_pipeline_records_total", Kind.COUNTER, "Counts of the job, such as records_read.", ("count",)),
 )
 
 

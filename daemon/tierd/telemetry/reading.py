@@ -44,35 +44,40 @@ class ReadingUse:
 
 
 READING = (
-    Declaration("tierd_remote_log_reader_task_queue_size", Kind.GAUGE, "Reads from the tier that wait for their turn."),
+    Declaration("tierd_remote_log_reader_task_queue_size", Kind.GAUGE, "Reads from the tier that wait for a slot."),
     Declaration("tierd_remote_log_readers_running", Kind.GAUGE, "Reads from the tier that run."),
     Declaration(
-        "tierd_remote_log_reads_rejected_total", Kind.COUNTER, "Reads that were refused, for too many waited already."
+        "tierd_remote_log_reads_rejected_total",
+        Kind.COUNTER,
+        "Reads that tierd refused because too many reads were waiting.",
     ),
     Declaration(
         "tierd_cache_requests_total",
         Kind.COUNTER,
-        "Lookups in the caches on disk, by outcome: hit or miss. A miss asked the store.",
+        "Lookups in the caches on disk, by outcome: hit or miss. A miss costs a request to the store.",
         ("cache", "outcome"),
     ),
     Declaration(
         "tierd_cache_bytes_total",
         Kind.COUNTER,
-        "Bytes that the lookups gave: a hit's from disk, a miss's from the store.",
+        "Bytes of the lookups: of hits from the disk, of misses from the store.",
         ("cache", "outcome"),
     ),
-    Declaration("tierd_cache_evictions_total", Kind.COUNTER, "Entries dropped for want of room.", ("cache",)),
+    Declaration("tierd_cache_evictions_total", Kind.COUNTER, "Entries that a cache dropped to make room.", ("cache",)),
     Declaration(
-        "tierd_cache_damaged_total", Kind.COUNTER, "Files that were not what was written; fetched anew.", ("cache",)
+        "tierd_cache_damaged_total",
+        Kind.COUNTER,
+        "Damaged files in a cache; tierd fetches their data again.",
+        ("cache",),
     ),
     Declaration(
         "tierd_cache_write_failures_total",
         Kind.COUNTER,
-        "Entries that the disk did not take; reading goes on without them.",
+        "Entries that could not be written to disk; reads continue without them.",
         ("cache",),
     ),
     Declaration("tierd_cache_entries", Kind.GAUGE, "Entries in a cache on disk.", ("cache",)),
-    Declaration("tierd_cache_size_bytes", Kind.GAUGE, "Bytes of those files.", ("cache",)),
+    Declaration("tierd_cache_size_bytes", Kind.GAUGE, "Bytes of the files of a cache on disk.", ("cache",)),
 )
 
 

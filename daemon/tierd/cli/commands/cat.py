@@ -29,14 +29,16 @@ def cat(
     partition: PartitionArgument,
     *,
     from_offset: Annotated[
-        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; the log start otherwise.")
+        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; default: the log start.")
     ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option("--from-time", metavar="T", help="First record no older than T: ISO 8601, or milliseconds."),
+        typer.Option(
+            "--from-time", metavar="T", help="Begin with the first record at or after T: ISO 8601, or milliseconds."
+        ),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; the end otherwise.")
+        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; default: the end.")
     ] = None,
     committed: Annotated[
         bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")

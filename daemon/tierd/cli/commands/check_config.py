@@ -26,9 +26,9 @@ def check_config(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """List every fault of the configuration file, each with line and column; exits with 2 when there is one.
+    """List every fault of the configuration file, each with line and column; exits with 2 if there is one.
 
-    If the file enables the pipeline, pyspark or Java that is missing or too old is a fault, too. With --online, log
+    If the file enables the pipeline, a missing or too old pyspark or Java is a fault, too. With --online, log
     dirs, Kafka, metadata store and object store are tried step by step; test objects are removed. Exits with 1 when a
     step failed, with 3 when a service cannot be reached.
 

@@ -32,10 +32,11 @@ def compact(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Compact and merge segments in the tier with Spark; exits with 1 when a part could not be done.
+    """Compact and merge segments in the tier with Spark; exits with 1 if a part failed.
 
-    A running daemon does the run, and goes on after Ctrl-C. Without a daemon this command does the run, and Ctrl-C ends
-    it: segments that were replaced stay replaced, the others stay as they were. Needs the extra spark and Java 17.
+    A running daemon carries out the run, and continues after Ctrl-C. Without a daemon, this command carries it out, and
+    Ctrl-C ends it: segments that were replaced stay replaced, the others stay as they were. Needs the extra spark
+    and Java 17.
 
     Examples: tierd compact --once --dry-run, tierd compact --once orders-0, tierd compact --history
     """

@@ -23,9 +23,9 @@ def copy(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Copy what is due to the tier, once; exits with 1 when a partition could not be copied.
+    """Copy the due segments to the tier once; exits with 1 if a copy failed.
 
-    Refused while a daemon holds the state directory: tierd sync asks that daemon instead.
+    Refused while a daemon holds the state directory; tierd sync makes that daemon copy.
 
     Example: tierd copy orders-0 orders-1
     """

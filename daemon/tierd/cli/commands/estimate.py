@@ -27,23 +27,30 @@ def estimate(
     ],
     *,
     retention: Annotated[
-        str, typer.Option("--retention", metavar="DURATION", help="How long the tier keeps records; -1: for ever.")
+        str, typer.Option("--retention", metavar="DURATION", help="Time that the tier keeps records; -1: for ever.")
     ] = "365d",
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", min=1, max=32, help="Replicas of a partition; only leaders copy.")
+        int,
+        typer.Option(
+            "--replication-factor", min=1, max=32, help="Number of replicas of a partition; only leaders copy."
+        ),
     ] = 1,
     compression_level: Annotated[
-        int, typer.Option("--zstd", min=0, max=19, metavar="LEVEL", help="Try compression on samples; 0: none.")
+        int,
+        typer.Option(
+            "--zstd", min=0, max=19, metavar="LEVEL", help="Level of zstd to try on samples; 0: no compression."
+        ),
     ] = 0,
     price_file: Annotated[
-        Path | None, typer.Option("--price-file", metavar="FILE", help="Prices; default: list prices of S3 Standard.")
+        Path | None,
+        typer.Option("--price-file", metavar="FILE", help="File of prices; default: list prices of S3 Standard."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what a tier would hold of a log dir's topics, and what a month would cost. Reads only.
+    """Print the size that the tier of a log dir's topics would have, and the cost of a month. Reads only.
 
-    Needs no configuration and no store. The pace of a topic is taken from the times of its files. If the pace varies,
-    or the files span less than a day, the answer is a range.
+    Needs no configuration and no store. The rate of a topic is computed from the times of its files. If the rate
+    varies, or the files span less than a day, the answer is a range.
 
     Example: tierd estimate /var/lib/kafka/data --retention 365d --replication-factor 3 --zstd 3
     """

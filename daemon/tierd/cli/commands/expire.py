@@ -22,15 +22,17 @@ def expire(
     once: Annotated[bool, typer.Option("--once", help="Accepted for scripts; the command always runs once.")] = False,
     partitions: PartitionsArgument = None,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would go, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the segments that would be deleted, and why.")
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Remove from the tier what retention does not keep, and print why; exits with 1 when a partition failed.
+    """Delete expired segments from the tier, and print why; exits with 1 if a partition failed.
 
-    A running daemon does the pass; without a daemon this command does. Until expire.grace is over, tierd undelete takes
-    segments back.
+    A running daemon does the pass; without a daemon, this command does. Until expire.grace is over, tierd undelete can
+    take segments back.
 
     Example: tierd expire --dry-run orders-0
     """

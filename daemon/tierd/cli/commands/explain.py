@@ -27,7 +27,7 @@ def explain(
 ) -> None:
     """Show where a record is (local file, queued, remote object, expired, lost, never written) and why.
 
-    Exits with 1 when no reader can get the record.
+    Exits with 1 if no reader can get the record.
 
     Example: tierd explain orders-0 1234
     """

@@ -26,7 +26,7 @@ def offsets(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """List the offsets that a consumer can ask for by name, with the leader epochs that wrote them; -1: there is none.
+    """List the offsets that a consumer can request by name, with their leader epochs; -1: there is none.
 
     earliest: the first record in either tier; local: the first record on local disk; tiered: the last record that was
     copied; pending: the first record that is not copied; latest: the offset after the last record.

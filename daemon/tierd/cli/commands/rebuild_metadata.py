@@ -24,12 +24,12 @@ def rebuild_metadata(
     """Rebuild the metadata of the tier from the bucket's manifests into the configured, empty metadata store.
 
     Use it when the metadata store is lost. After an interruption, run the same command again. A store that has segments
-    is compared with the bucket and not written to: exit code 4 when they differ. Exit code 1 when an object is damaged
-    or in conflict; everything else is rebuilt. Stop the daemon first. Requests to erase keys are filed again from their
+    is compared with the bucket and not changed: exit code 4 if they differ. Exit code 1 if an object is damaged
+    or in conflict; everything else is rebuilt. Stop the daemon first. Requests to erase keys are restored from their
     reports; a request that was not done has lost its keys and is named, with exit code 1.
 
-    With a key ring, an object without proof that a tierd with the ring wrote it is a conflict and is not used: plain
-    segments of before encryption, and tombstones and log starts of earlier versions, are among them.
+    With a key ring, an object without a proof that a tierd with the ring wrote it is a conflict and is not used, for
+    example plain segments from before the encryption, and tombstones and log starts of earlier versions.
 
     Example: tierd rebuild-metadata --dry-run
     """

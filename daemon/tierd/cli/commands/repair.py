@@ -31,7 +31,7 @@ def repair(
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Repair a partition directory that no broker and no tierd uses: tierd's own, or that of a stopped broker.
+    """Repair a partition directory that no broker and no daemon uses: tierd's own, or that of a stopped broker.
 
     Indexes, producer snapshots and leader epochs that are missing or wrong are rebuilt from the batches; a torn tail is
     cut off. Everything that is replaced or cut is kept beside the log, in a file tierd-kept.*, which brokers ignore.

@@ -46,7 +46,7 @@ def repair_tier(
         typer.Option(
             "--min-age",
             metavar="DURATION",
-            help="Leave objects without metadata alone until they are that old; default: 1h, or copy.dangling_grace.",
+            help="Do not touch objects without metadata that are younger; default: 1h, or copy.dangling_grace.",
         ),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,

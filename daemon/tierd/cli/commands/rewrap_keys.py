@@ -28,7 +28,7 @@ def rewrap_keys(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if one could not be.
+    """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if one failed.
 
     Tombstones, log starts and reports of erasures that a key of the ring proves get tags of the active key. Data is not
     rewritten. The command may run beside the daemon. After an interruption, run it again.

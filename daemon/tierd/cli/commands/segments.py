@@ -25,7 +25,8 @@ FOLLOW_INTERVAL_S = 1.0
 def segments(
     partition: PartitionArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with every change, until Ctrl-C or the end of the partition.")
+        bool,
+        typer.Option("--follow", "-f", help="Continue with every change, until Ctrl-C or the end of the partition."),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
@@ -34,7 +35,7 @@ def segments(
     """List the remote segments of a partition with state, offsets, size and leader epochs, by start offset.
 
     With --follow there is a line for every segment, then a line for every change; no change is missed. As JSON a line
-    is an object with revision, before and after; before is null for a new segment, after is null for a forgotten one.
+    is an object with revision, before and after; before is null for a new segment, after is null for a removed row.
 
     Examples:
         tierd segments orders-0 --json

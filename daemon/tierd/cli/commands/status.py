@@ -36,12 +36,14 @@ _STYLES: dict[str, Style] = {
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print the status again every two seconds, until Ctrl-C.")
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     socket: SocketOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show role, epoch, frontier and lag of every partition, and why nothing happens, as the running daemon sees it.
+    """Show role, epoch, frontier and lag of every partition, and why it waits, as the running daemon sees it.
 
     Example: tierd status --watch
     """

@@ -13,11 +13,14 @@ from tierd.cli.session import begin
 def attest(
     request_id: ErasureArgument,
     *,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Required: how that was found out.")] = "",
+    reason: Annotated[
+        str,
+        typer.Option("--reason", metavar="TEXT", help="Required: how you found out that no older versions are left."),
+    ] = "",
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """State that no older versions of objects are left, where tierd cannot ask the store.
+    """State that no older versions of objects are left in a store that cannot list versions.
 
     The report names the user, the time and the reason.
 

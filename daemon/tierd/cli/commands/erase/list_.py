@@ -20,7 +20,7 @@ def list_(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """List the requests to erase keys, oldest first, and what each one waits for.
+    """List the requests to erase keys, oldest first, with the condition that each request waits for.
 
     Example: tierd erase list orders-0
     """

@@ -29,11 +29,15 @@ def request(
     ] = None,
     keys_file: Annotated[
         Path | None,
-        typer.Option("--keys-file", metavar="FILE", help="A file of keys, one a line, as UTF-8 text.", dir_okay=False),
+        typer.Option(
+            "--keys-file", metavar="FILE", help="A file of keys, one on each line, as UTF-8 text.", dir_okay=False
+        ),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the report.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason of the request, for the report.")
+    ] = "",
     now: Annotated[
-        bool, typer.Option("--now", help="Begin a run at once, and remove what it replaces without expire.grace.")
+        bool, typer.Option("--now", help="Begin a run at once, and delete the replaced segments without expire.grace.")
     ] = False,
     remove_unread: Annotated[
         bool,
@@ -46,7 +50,7 @@ def request(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase every record that has one of these keys from the tier of a partition, and prove it.
+    """Erase every record with one of these keys from the tier of a partition, and keep a report as proof.
 
     The request is applied by the next run (tierd compact --once, or a scheduled run). The request is done when no
     readable segment, object, older version or cache of this host holds such a record. The broker's own log is not

@@ -7,7 +7,7 @@ from tierd.cli.session import begin
 
 
 def status(request_id: ErasureArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Show what was done for a request, step by step; exits with 1 until the request is done.
+    """Show the report of a request, step by step; exits with 1 until the request is done.
 
     The report has counts and times, and the SHA-256 of each key.
 

@@ -14,9 +14,9 @@ def step(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Take open requests as far as they may go now.
+    """Take every step of open requests that is possible now.
 
-    A running daemon does that by itself, every 30 s. Without a daemon, this command also expires what is due.
+    A running daemon does this by itself, every 30 s. Without a daemon, this command also deletes expired segments.
 
     Example: tierd erase step orders-0
     """

@@ -7,7 +7,7 @@ from tierd.cli.session import begin
 
 
 def withdraw(request_id: ErasureArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Give a request up. Records that were erased stay erased, the others stay.
+    """Cancel a request. Records that were erased stay erased, the others stay.
 
     Example: tierd erase withdraw VQTsOPtHSxeH2Gp4lQguQg
     """

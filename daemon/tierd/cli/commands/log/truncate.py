@@ -23,16 +23,16 @@ from tierd.model import TopicPartition
 
 def truncate(
     directory: PartitionDirectory,
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first offset that is cut off.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="First offset that is cut off.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for a confirmation.")] = False,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Cut off everything from an offset on, as a follower does after a change of leader.
+    """Cut off all records from an offset on, as a follower does after a change of leader.
 
-    Prints first what is going to be cut, and asks. A batch that contains the offset goes as a whole, so the log may end
-    below the offset. The part that is cut is kept beside the log, in files tierd-kept.*, which brokers ignore.
+    Prints first what it will cut, and asks. A batch that contains the offset is cut as a whole, so the log may end
+    below the offset. The cut part is kept beside the log, in files tierd-kept.*, which brokers ignore.
 
     Examples:
         tierd log truncate /var/lib/kafka/data/orders-0 1200

@@ -20,13 +20,13 @@ from tierd.files import open_regular
 def export(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A file that does not exist yet; by default standard output."),
+        typer.Argument(metavar="FILE", help="File to write, which must not exist; default: standard output."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Write everything that the metadata store knows of the cluster, as JSON lines that tierd metadata import reads.
+    """Write all rows of the cluster in the metadata store, as JSON lines that tierd metadata import reads.
 
-    The daemon may run meanwhile: each partition is written as it is at one moment. The file gets its name when it is
+    The daemon may run: each partition is written as it is at one moment. The file gets its name when it is
     complete.
 
     Example: tierd metadata export metadata.jsonl

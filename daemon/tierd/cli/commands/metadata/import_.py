@@ -19,7 +19,7 @@ def import_(
     ],
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Fill the configured, empty metadata store from an export of another one, of the same kind or of another.
+    """Fill the configured, empty metadata store from an export of another store of any kind.
 
     The whole file is checked first, and every partition is read back after it was written. After an interruption, run
     the same command again. A store that is not empty is refused with exit code 4. Stop the daemons of both stores
