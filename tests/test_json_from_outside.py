@@ -21,8 +21,8 @@ from tierd.errors import (
 )
 from tierd.log.files.clean_shutdown import parse_broker_epoch
 from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling, serde
-from tierd.metadata.export_format import ExportReader
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.key_value_store import Batch
+from tierd.metadata.whole_store.export_format import ExportReader
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import decode_answer, decode_request
 from tierd.pipeline.erasing.reports import decode_report

@@ -4,14 +4,7 @@ First durable, then visible; every batch carries the leader epoch and session of
 fences a stale one (remote-tiering 2 to 7).
 """
 
-from tierd.metadata.branch import OwnBranch, ReadableRange
-from tierd.metadata.cache import PartitionView
-from tierd.metadata.changes import SegmentChange, changes
 from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
-from tierd.metadata.filling import FillingSource, StoreFilling, holds_segments
-from tierd.metadata.identity import is_tier_known, read_store_identity, remember_tier, store_identity
-from tierd.metadata.incarnations import copied_last_ms
-from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
     Batch,
     Delete,
@@ -22,16 +15,25 @@ from tierd.metadata.kv import (
     MemoryKeyValueStore,
     Put,
 )
+from tierd.metadata.leading.led_partitions import MetadataManagerSettings
+from tierd.metadata.leading.metadata_manager import RemoteLogMetadataManager
+from tierd.metadata.leading.metadata_statistics import MetadataStatistics
 from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
-from tierd.metadata.led_partitions import MetadataManagerSettings
-from tierd.metadata.lineage import effective_lineage
-from tierd.metadata.manager import RemoteLogMetadataManager
-from tierd.metadata.newest_epochs import TierEpochs
 from tierd.metadata.opening import open_metadata
-from tierd.metadata.overlaps import covered_copies, overlaps
-from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
-from tierd.metadata.reader import list_partitions, read_claims, read_partition, read_segment
-from tierd.metadata.rebuild import (
+from tierd.metadata.rows.key_factory import MetadataKeyFactory
+from tierd.metadata.rows.newest_epochs import TierEpochs
+from tierd.metadata.rows.partition_row import RECORD_IN_DOUBT, Claim, PartitionRow
+from tierd.metadata.rows.serde import decode_segment, encode_segment
+from tierd.metadata.stored.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
+from tierd.metadata.stored.segment_changes import SegmentChange, changes
+from tierd.metadata.stored.stored_partitions import list_partitions, read_claims, read_partition, read_segment
+from tierd.metadata.views.incarnations import copied_last_ms
+from tierd.metadata.views.lineage import effective_lineage
+from tierd.metadata.views.overlaps import covered_copies, overlaps
+from tierd.metadata.views.own_branch import OwnBranch, ReadableRange
+from tierd.metadata.views.partition_view import PartitionView
+from tierd.metadata.views.view_rows import rows_of
+from tierd.metadata.whole_store.partition_rebuild import (
     BucketLogStart,
     BucketSegment,
     RebuildProblem,
@@ -39,11 +41,9 @@ from tierd.metadata.rebuild import (
     differences,
     rebuild_partition,
 )
-from tierd.metadata.row import RECORD_IN_DOUBT, Claim, PartitionRow
-from tierd.metadata.rows import rows_of
-from tierd.metadata.serde import decode_segment, encode_segment
-from tierd.metadata.statistics import MetadataStatistics
-from tierd.metadata.transfer import TransferCounts, export_lines, import_lines
+from tierd.metadata.whole_store.store_filling import FillingSource, StoreFilling, holds_segments
+from tierd.metadata.whole_store.store_identity import is_tier_known, read_store_identity, remember_tier, store_identity
+from tierd.metadata.whole_store.transfer import TransferCounts, export_lines, import_lines
 
 __all__ = [
     "RECORD_IN_DOUBT",

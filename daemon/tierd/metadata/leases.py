@@ -19,9 +19,9 @@ from tierd.errors import (
     LeaseLostError,
     PreconditionFailedError,
 )
-from tierd.metadata.keys import MetadataKeyFactory
-from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
-from tierd.metadata.value_fields import decoded_value, encode_value, int_field, text_field
+from tierd.metadata.kv.key_value_store import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata.rows.key_factory import MetadataKeyFactory
+from tierd.metadata.rows.value_fields import decoded_value, encode_value, int_field, text_field
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,96}")
 _ATTEMPTS: Final = 5  # each time another process has changed the row in between

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Self
 
 from tierd.errors import BackendUnavailableError
-from tierd.metadata.kv.base import Batch, KeyValueStore, end_of
-from tierd.metadata.kv.grouping import BatchGroups, WriteGroup
+from tierd.metadata.kv.batch_groups import BatchGroups, WriteGroup
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore, end_of
 from tierd.metadata.kv.missing import missing_package
 from tierd.metadata.kv.refusals import at_opening
 

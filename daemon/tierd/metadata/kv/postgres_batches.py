@@ -7,8 +7,8 @@ import asyncpg
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata.kv import postgres_errors
-from tierd.metadata.kv.base import Batch, Delete, DeletePrefix, ExpectPresent, Put, Write, end_of
-from tierd.metadata.kv.grouping import WriteGroup
+from tierd.metadata.kv.batch_groups import WriteGroup
+from tierd.metadata.kv.key_value_store import Batch, Delete, DeletePrefix, ExpectPresent, Put, Write, end_of
 from tierd.metadata.kv.postgres_connections import PostgresConnections
 from tierd.metadata.kv.postgres_schema import Statements
 

@@ -13,8 +13,8 @@ from tierd.errors import (
     TierError,
 )
 from tierd.metadata.kv import redis_scripts as scripts
-from tierd.metadata.kv.base import Batch, KeyValueStore
-from tierd.metadata.kv.grouping import BatchGroups
+from tierd.metadata.kv.batch_groups import BatchGroups
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore
 from tierd.metadata.kv.missing import missing_package
 from tierd.metadata.kv.refusals import at_opening
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Generic, Self, TypeVar, cast
 
 from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata.kv.base import Batch, KeyValueStore
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore
 from tierd.metadata.kv.sqlite_file import SqliteFile
 
 _GROUP_LIMIT: Final = 512  # calls served by one turn of the worker, which bounds the transaction that a call waits for

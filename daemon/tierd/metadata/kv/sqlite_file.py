@@ -25,7 +25,7 @@ from tierd.errors import (
 )
 from tierd.files import make_private, open_regular
 from tierd.kernels import crc32c
-from tierd.metadata.kv.base import Batch, DeletePrefix, Put, end_of
+from tierd.metadata.kv.key_value_store import Batch, DeletePrefix, Put, end_of
 from tierd.metadata.kv.sqlite_errors import code_of, damaged, restore_remedy, translated
 
 SCHEMA_VERSION: Final = 1
