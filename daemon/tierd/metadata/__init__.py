@@ -15,35 +15,56 @@ from tierd.metadata.kv import (
     MemoryKeyValueStore,
     Put,
 )
-from tierd.metadata.leading.led_partitions import MetadataManagerSettings
-from tierd.metadata.leading.metadata_manager import RemoteLogMetadataManager
-from tierd.metadata.leading.metadata_statistics import MetadataStatistics
+from tierd.metadata.leading import MetadataManagerSettings, MetadataStatistics, RemoteLogMetadataManager
 from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
 from tierd.metadata.opening import open_metadata
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.newest_epochs import TierEpochs
-from tierd.metadata.rows.partition_row import RECORD_IN_DOUBT, Claim, PartitionRow
-from tierd.metadata.rows.serde import decode_segment, encode_segment
-from tierd.metadata.stored.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
-from tierd.metadata.stored.segment_changes import SegmentChange, changes
-from tierd.metadata.stored.stored_partitions import list_partitions, read_claims, read_partition, read_segment
-from tierd.metadata.views.incarnations import copied_last_ms
-from tierd.metadata.views.lineage import effective_lineage
-from tierd.metadata.views.overlaps import covered_copies, overlaps
-from tierd.metadata.views.own_branch import OwnBranch, ReadableRange
-from tierd.metadata.views.partition_view import PartitionView
-from tierd.metadata.views.view_rows import rows_of
-from tierd.metadata.whole_store.partition_rebuild import (
+from tierd.metadata.rows import (
+    RECORD_IN_DOUBT,
+    Claim,
+    MetadataKeyFactory,
+    PartitionRow,
+    TierEpochs,
+    decode_segment,
+    encode_segment,
+)
+from tierd.metadata.stored import (
+    PartitionBeingDeleted,
+    SegmentChange,
+    changes,
+    list_partitions,
+    partitions_being_deleted,
+    read_claims,
+    read_partition,
+    read_segment,
+)
+from tierd.metadata.views import (
+    OwnBranch,
+    PartitionView,
+    ReadableRange,
+    copied_last_ms,
+    covered_copies,
+    effective_lineage,
+    overlaps,
+    rows_of,
+)
+from tierd.metadata.whole_store import (
     BucketLogStart,
     BucketSegment,
+    FillingSource,
     RebuildProblem,
     RebuildSeverity,
+    StoreFilling,
+    TransferCounts,
     differences,
+    export_lines,
+    holds_segments,
+    import_lines,
+    is_tier_known,
+    read_store_identity,
     rebuild_partition,
+    remember_tier,
+    store_identity,
 )
-from tierd.metadata.whole_store.store_filling import FillingSource, StoreFilling, holds_segments
-from tierd.metadata.whole_store.store_identity import is_tier_known, read_store_identity, remember_tier, store_identity
-from tierd.metadata.whole_store.transfer import TransferCounts, export_lines, import_lines
 
 __all__ = [
     "RECORD_IN_DOUBT",

@@ -10,7 +10,7 @@ from tierd.config import METADATA, MetadataSettings, PluginSettings, find_connec
 from tierd.errors import BackendUnavailableError, MetadataError, TierError
 from tierd.masking import Masking
 from tierd.metadata.kv import DeadlineKeyValueStore, KeyValueStore
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
+from tierd.metadata.rows import MetadataKeyFactory
 
 SettingsT = TypeVar("SettingsT", bound=PluginSettings)
 _OPENING_TIMEOUTS: Final = 4  # connecting and making a table are several calls

@@ -200,7 +200,7 @@ async def test_an_export_carries_replacements_and_how_far_compaction_came(store:
     await replaced(await leading(store))
     lines = [line async for line in export_lines(store, KEYS, exported_ms=1)]
     target = MemoryKeyValueStore()
-    await import_lines(target, KEYS, lambda: iter(lines), tell=lambda _: None)
+    await import_lines(target, KEYS, lambda: iter(lines), report=lambda _: None)
     assert await read_partition(target, KEYS, PARTITION) == await read_partition(store, KEYS, PARTITION)
     assert (await read_partition(target, KEYS, PARTITION)).compacted_to == 20
 

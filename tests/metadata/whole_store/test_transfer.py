@@ -50,7 +50,7 @@ async def exported(store: KeyValueStore, keys: MetadataKeyFactory = KEYS) -> lis
 
 
 async def imported(store: KeyValueStore, lines: list[str], keys: MetadataKeyFactory = KEYS) -> TransferCounts:
-    return await import_lines(store, keys, lambda: iter(lines), tell=lambda _: None)
+    return await import_lines(store, keys, lambda: iter(lines), report=lambda _: None)
 
 
 async def everything(store: KeyValueStore) -> list[tuple[str, bytes]]:
@@ -327,4 +327,4 @@ def lines_that_fail() -> Iterator[str]:
 
 async def test_a_file_that_cannot_be_read_is_said_to(target: FaultyKeyValueStore) -> None:
     with pytest.raises(TierError, match="disk"):
-        await import_lines(target, KEYS, lines_that_fail, tell=lambda _: None)
+        await import_lines(target, KEYS, lines_that_fail, report=lambda _: None)

@@ -13,7 +13,7 @@ from tierd.metadata.kv.key_value_store import Batch, DeletePrefix
 
 _BATCHES_PER_GROUP: Final = 64
 _ROWS_PER_GROUP: Final = 2048  # writes and preconditions; a batch that has more goes alone
-_LOOKED_AT: Final = 1024  # waiting batches considered for one group, so that choosing stays cheap
+_CONSIDERED: Final = 1024  # waiting batches considered for one group, so that choosing stays cheap
 
 WriteGroup = Callable[[Sequence[Batch]], Awaitable[Sequence[TierError | None]]]
 """Applies batches that share no key, each wholly or not at all; per batch None, or the error if it is not durable.
@@ -50,7 +50,7 @@ def next_group(
     blocked, rows = set(busy), 0
     if is_removing:
         return group
-    for number, entry in zip(range(_LOOKED_AT), waiting, strict=False):
+    for number, entry in zip(range(_CONSIDERED), waiting, strict=False):
         if entry.prefixes:
             return [entry] if number == 0 and not busy else group
         size = len(entry.batch.writes) + len(entry.batch.expect)
@@ -76,7 +76,7 @@ class BatchGroups:
         self._waiting: list[WaitingBatch] = []
         self._busy: set[str] = set()
         self._is_removing = False
-        self._turns: set[asyncio.Task[None]] = set()
+        self._writing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def apply(self, batch: Batch) -> None:
@@ -89,21 +89,21 @@ class BatchGroups:
         entry = WaitingBatch(batch, frozenset(keys), asyncio.get_running_loop().create_future(), prefixes)
         entry.answer.add_done_callback(lambda answer: self._withdraw(entry) if answer.cancelled() else None)
         self._waiting.append(entry)
-        self._begin_turns()
+        self._begin_groups()
         await entry.answer
 
     async def close(self) -> None:
         """Refuse further batches and let those that were asked for end; closing twice is harmless."""
         self._closed = True
-        while self._turns:
-            await asyncio.wait(self._turns)
+        while self._writing:
+            await asyncio.wait(self._writing)
 
     def _withdraw(self, entry: WaitingBatch) -> None:
         with contextlib.suppress(ValueError):
             self._waiting.remove(entry)
 
-    def _begin_turns(self) -> None:
-        while self._waiting and len(self._turns) < self._lanes:
+    def _begin_groups(self) -> None:
+        while self._waiting and len(self._writing) < self._lanes:
             waiting = (entry for entry in self._waiting if not entry.answer.cancelled())
             group = next_group(waiting, self._busy, is_removing=self._is_removing)
             if not group:
@@ -113,11 +113,11 @@ class BatchGroups:
             for entry in group:
                 self._busy |= entry.keys
                 self._is_removing |= bool(entry.prefixes)
-            turn = asyncio.create_task(self._turn(group), name=f"batches to {self._name}")
-            self._turns.add(turn)
-            turn.add_done_callback(partial(self._end_turn, group))
+            writing = asyncio.create_task(self._write_group(group), name=f"batches to {self._name}")
+            self._writing.add(writing)
+            writing.add_done_callback(partial(self._end_group, group))
 
-    async def _turn(self, group: list[WaitingBatch]) -> None:
+    async def _write_group(self, group: list[WaitingBatch]) -> None:
         try:
             outcomes: Sequence[BaseException | None] = await self._write([entry.batch for entry in group])
         except BaseException as bug:  # every caller hears of it, or they would wait for ever
@@ -133,12 +133,12 @@ class BatchGroups:
                 else:
                     entry.answer.set_exception(outcome)
 
-    def _end_turn(self, group: list[WaitingBatch], turn: "asyncio.Task[None]") -> None:
-        self._turns.discard(turn)
+    def _end_group(self, group: list[WaitingBatch], writing: "asyncio.Task[None]") -> None:
+        self._writing.discard(writing)
         for entry in group:
             self._busy -= entry.keys
             self._is_removing &= not entry.prefixes  # it is the only one under way
-        self._begin_turns()
+        self._begin_groups()
 
 
 def closed(name: str) -> BackendUnavailableError:

@@ -18,17 +18,17 @@ class MemoryKeyValueStore(KeyValueStore):
 
     async def get(self, key: str) -> bytes | None:
         """Return the value under ``key``."""
-        await self._turn()
+        await self._yield_once()
         return self._values.get(key)
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values of those keys that exist."""
-        await self._turn()
+        await self._yield_once()
         return {key: self._values[key] for key in keys if key in self._values}
 
     async def scan(self, prefix: str) -> list[tuple[str, bytes]]:
         """Return every pair below ``prefix``, in order."""
-        await self._turn()
+        await self._yield_once()
         pairs: list[tuple[str, bytes]] = []
         for index in range(bisect_left(self._keys, prefix), len(self._keys)):
             key = self._keys[index]
@@ -39,7 +39,7 @@ class MemoryKeyValueStore(KeyValueStore):
 
     async def apply(self, batch: Batch) -> None:
         """Apply a batch, all of it or nothing."""
-        await self._turn()
+        await self._yield_once()
         for expectation in batch.expect:
             actual = self._values.get(expectation.key)
             if not expectation.holds(actual):
@@ -55,7 +55,7 @@ class MemoryKeyValueStore(KeyValueStore):
                 del self._keys[bisect_left(self._keys, write.key)]
 
     async def close(self) -> None:
-        """Refuse further calls; the values stay, so that a test can look at them."""
+        """Refuse further calls; the values stay, so that a test can read them."""
         self._closed = True
         await asyncio.sleep(0)
 
@@ -65,7 +65,7 @@ class MemoryKeyValueStore(KeyValueStore):
             del self._values[key]
         del self._keys[covered]
 
-    async def _turn(self) -> None:
+    async def _yield_once(self) -> None:
         await asyncio.sleep(0)
         if self._closed:
             raise BackendUnavailableError("the metadata store is closed")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 from tierd.errors import BackendUnavailableError
 from tierd.metadata.kv.batch_groups import BatchGroups, WriteGroup
 from tierd.metadata.kv.key_value_store import Batch, KeyValueStore, end_of
-from tierd.metadata.kv.missing import missing_package
-from tierd.metadata.kv.refusals import at_opening
+from tierd.metadata.kv.refusals import at_opening, missing_package
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.postgres_connections import PostgresConnections

@@ -54,7 +54,7 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
             try:
                 await connection.execute("BEGIN")
                 held = await connection.fetch(statements.hold, absent)
-                await connection.execute(statements.let_go, [row[0] for row in held])
+                await connection.execute(statements.release, [row[0] for row in held])
                 rows = await connection.fetch(statements.apply, *_columns(batches))
                 await connection.execute("COMMIT")
             except asyncpg.PostgresError as error:

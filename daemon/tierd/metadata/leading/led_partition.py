@@ -3,8 +3,8 @@
 import asyncio
 
 from tierd.errors import FencedError
-from tierd.metadata.rows.partition_row import Claim
-from tierd.metadata.views.partition_view import PartitionView
+from tierd.metadata.rows import Claim
+from tierd.metadata.views import PartitionView
 from tierd.model import TopicIdPartition
 
 
@@ -41,7 +41,7 @@ class LedPartition:
         self.claim, self.held, self.fenced = claim, False, None
 
     def fence(self, error: FencedError) -> None:
-        """Give the partition up until leadership changes or is announced again."""
+        """Fence the partition until leadership changes or is announced again."""
         # Not the error itself: its traceback holds whatever the failed call had at hand, and this may last for weeks.
         self.fenced = FencedError(str(error), remedy=error.remedy)
         self.view, self.dirty = None, None

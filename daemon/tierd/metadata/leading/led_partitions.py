@@ -15,16 +15,13 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageNotReadyError,
 )
-from tierd.metadata.kv.deadline import DeadlineKeyValueStore, OnOutcome
-from tierd.metadata.kv.key_value_store import KeyValueStore
+from tierd.metadata.kv import DeadlineKeyValueStore, KeyValueStore, OnOutcome
 from tierd.metadata.leading.led_partition import LedPartition
 from tierd.metadata.leading.metadata_statistics import MetadataStatistics
 from tierd.metadata.leading.partition_store import PartitionStore
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.newest_epochs import TierEpochs
-from tierd.metadata.rows.partition_row import Claim, fenced
-from tierd.metadata.stored.followed_partitions import FollowedPartitions
-from tierd.metadata.views.partition_view import PartitionView, ViewChange
+from tierd.metadata.rows import Claim, MetadataKeyFactory, TierEpochs, fenced
+from tierd.metadata.stored import FollowedPartitions
+from tierd.metadata.views import PartitionView, ViewChange
 from tierd.model import TopicIdPartition
 
 

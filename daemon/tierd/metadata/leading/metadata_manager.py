@@ -7,9 +7,9 @@ from typing import Final
 from tierd.errors import InvalidMetadataError
 from tierd.metadata.leading.led_partition import LedPartition
 from tierd.metadata.leading.led_partitions import LedPartitions
-from tierd.metadata.rows.partition_row import Claim, fenced
-from tierd.metadata.stored.partition_deletes import forget_deleted_partitions
-from tierd.metadata.views.partition_view import PartitionView, ViewChange
+from tierd.metadata.rows import Claim, fenced
+from tierd.metadata.stored import forget_deleted_partitions
+from tierd.metadata.views import PartitionView, ViewChange
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,

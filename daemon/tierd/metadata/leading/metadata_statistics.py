@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tierd.metadata.kv.deadline import CallLatency
+from tierd.metadata.kv import CallLatency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,11 @@ from tierd.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
-from tierd.metadata.kv.key_value_store import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata.kv import Batch, Delete, Expect, KeyValueStore, Put
 from tierd.metadata.leading.led_partition import LedPartition
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.partition_row import PartitionRow, claimed_row, fenced
-from tierd.metadata.stored.stored_partitions import read_snapshot
-from tierd.metadata.views.partition_view import PartitionView, ViewChange
-from tierd.metadata.views.view_rows import LoadedPartition, writes_of
+from tierd.metadata.rows import MetadataKeyFactory, PartitionRow, claimed_row, fenced, serde
+from tierd.metadata.stored import read_snapshot
+from tierd.metadata.views import LoadedPartition, PartitionView, ViewChange, writes_of
 
 log = structlog.get_logger()
 
@@ -53,7 +50,7 @@ class PartitionStore:
         before and is loaded, or fails its precondition for ever.
 
         Raises:
-            FencedError: another owner; the partition is given up.
+            FencedError: another owner; the partition is fenced.
             BackendUnavailableError: the store did not answer; the partition stays not ready.
             OutcomeUnknownError: the same, and the claim may have been written.
             MetadataDecodeError: a row that cannot be understood; the partition stays not ready.
@@ -78,7 +75,7 @@ class PartitionStore:
         """Write a change of the live view; first durable, then visible.
 
         Raises:
-            FencedError: another owner; nothing was written and the partition is given up.
+            FencedError: another owner; nothing was written and the partition is fenced.
             BackendUnavailableError: nothing was written; the live view is what it was.
             OutcomeUnknownError: it may or may not have been written; the partition is dirty.
         """
@@ -89,7 +86,7 @@ class PartitionStore:
         """Remove rows of a partition whose deletion is finished.
 
         Raises:
-            FencedError: another owner; nothing was removed and the partition is given up.
+            FencedError: another owner; nothing was removed and the partition is fenced.
             BackendUnavailableError: nothing was removed.
             OutcomeUnknownError: they may or may not have been removed; the partition is dirty.
         """

@@ -25,8 +25,8 @@ import re
 from typing import Final
 from uuid import UUID
 
-from tierd.errors import InvalidMetadataError
-from tierd.model import TopicIdPartition, uuid_to_text
+from tierd.errors import InvalidMetadataError, MetadataDecodeError
+from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
 
 _ROOT: Final = re.compile(r"([!-~]{1,63}/)?")
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -120,6 +120,19 @@ class MetadataKeyFactory:
     def epoch_highest(self, partition: TopicIdPartition, epoch: int) -> str:
         """Return the key of the largest offset ever finished in the epoch; its row outlives the segments."""
         return f"{self.partition_prefix(partition)}ep/{epoch:010d}/highest"
+
+
+def partition_named_by(key: str, *, prefix: str, topic: str) -> TopicIdPartition:
+    """Return the partition that ``key``, an index key below ``prefix``, is about; its value has the name of the topic.
+
+    Raises:
+        MetadataDecodeError: the key is of no partition.
+    """
+    topic_id, _, number = key.removeprefix(prefix).partition("/")
+    try:
+        return TopicIdPartition(uuid_from_text(topic_id), topic, int(number))
+    except ValueError as error:
+        raise MetadataDecodeError(f"{key}: {error}", remedy="restore the store from a backup") from error
 
 
 def _suffix(partition: TopicIdPartition) -> str:

@@ -40,7 +40,7 @@ class PartitionRow:
         topic: the name; the id is in the key.
         revision: grows with every batch, so that no two states of the partition share a row value.
         log_start_offset: first offset that may be read anywhere, inclusive; only an undelete moves it back. None until
-            it is set for the first time, by the first leader that looked at its log.
+            it is set for the first time, by the first leader that read its log.
         deletion: None while the partition's remote data is not being deleted. Finished, the row is a tombstone: it
             is all that the store keeps of the partition.
         compacted_to: up to where compaction has cleaned the partition, exclusive; it only grows. None while it never
@@ -108,7 +108,7 @@ def claimed_row(
         held: the claim was granted before. A session that lost it to a later one of the same broker does not
             take it back.
         above: a revision that the claim has had. A store that lost writes, in a failover or because a backup was
-            restored, must not come to it again: followers tell by the row whether anything has changed.
+            restored, must not come to it again: followers compare the row to learn of changes.
 
     Raises:
         FencedError: a newer leader epoch, another broker in the same epoch, or a newer session of ours owns the row.

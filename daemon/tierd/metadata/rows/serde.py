@@ -209,11 +209,6 @@ def decode_identity(key: str, value: bytes) -> UUID:
     return decoded_value(key, value, lambda body: uuid_from_text(text_field(body, "store_id")))
 
 
-def encode_body(body: Mapping[str, object]) -> bytes:
-    """Encode the fields of any value, as ``decode_body`` gave them."""
-    return encode_value(body)
-
-
 def decode_body(key: str, value: bytes) -> dict[str, object]:
     """Decode any value to its fields, known or not, in their order.
 

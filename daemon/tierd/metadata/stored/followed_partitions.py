@@ -10,13 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from tierd.errors import BackendUnavailableError, RemoteResourceNotFoundError, RemoteStorageNotReadyError
-from tierd.metadata.kv.key_value_store import KeyValueStore
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.newest_epochs import CopiedEpochs, TierEpochs
-from tierd.metadata.rows.partition_row import PartitionRow
-from tierd.metadata.stored.stored_partitions import read_partition
-from tierd.metadata.views.partition_view import PartitionView
+from tierd.metadata.kv import KeyValueStore
+from tierd.metadata.rows import CopiedEpochs, MetadataKeyFactory, PartitionRow, TierEpochs
+from tierd.metadata.stored.stored_partitions import read_partition, read_row
+from tierd.metadata.views import PartitionView
 from tierd.model import TopicIdPartition
 
 
@@ -48,9 +45,9 @@ class FollowedPartitions:
         self._load_slots = asyncio.Semaphore(load_concurrency)
         self._followed: dict[TopicIdPartition, _Followed] = {}
         self.reads = 0
-        """Looks at partitions."""
+        """Reads of partitions."""
         self.loads = 0
-        """Of those, partitions of which all rows had to be read, because their row did not tell enough."""
+        """Reads for which all rows of a partition had to be loaded, because the partition row was not enough."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -85,7 +82,7 @@ class FollowedPartitions:
             As ``read``.
         """
         async with self._asking(partition) as followed:
-            row = await self._row(partition)
+            row = await read_row(self._store, self._keys, partition)
             newest = None if row is None else row.known_epochs
             if row is None or newest is None:
                 followed.view = view = await self._refreshed(partition, followed.view, row)
@@ -106,7 +103,7 @@ class FollowedPartitions:
             MetadataDecodeError: a row that cannot be understood.
         """
         async with self._asking(partition) as followed:
-            row = await self._row(partition)
+            row = await read_row(self._store, self._keys, partition)
             followed.view = view = await self._refreshed(partition, followed.view, row)
         view.require_not_deleted()
         return view
@@ -127,11 +124,6 @@ class FollowedPartitions:
                     f"{partition}: its metadata cannot be read: {error}", remedy=error.remedy
                 ) from error
             followed.is_ready = True
-
-    async def _row(self, partition: TopicIdPartition) -> PartitionRow | None:
-        key = self._keys.row(partition)
-        value = await self._store.get(key)
-        return None if value is None else serde.decode_row(key, value)
 
     async def _refreshed(
         self, partition: TopicIdPartition, known: PartitionView | None, row: PartitionRow | None

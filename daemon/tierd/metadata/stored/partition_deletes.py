@@ -6,11 +6,10 @@ A deletion outlives the process that began it: the remover reads ``partitions_be
 from dataclasses import dataclass
 from typing import Final
 
-from tierd.errors import MetadataDecodeError, PreconditionFailedError
-from tierd.metadata.kv.key_value_store import Batch, Delete, Expect, KeyValueStore
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.model import RemotePartitionDeleteMetadata, TopicIdPartition, uuid_from_text
+from tierd.errors import PreconditionFailedError
+from tierd.metadata.kv import Batch, Delete, Expect, KeyValueStore
+from tierd.metadata.rows import MetadataKeyFactory, partition_named_by, serde
+from tierd.model import RemotePartitionDeleteMetadata, TopicIdPartition
 
 _FORGOTTEN_PER_CALL: Final = 256
 
@@ -80,13 +79,8 @@ async def forget_deleted_partitions(store: KeyValueStore, keys: MetadataKeyFacto
 
 def _entry(key: str, value: bytes, prefix: str) -> PartitionBeingDeleted:
     topic, deletion, leader_epoch = serde.decode_deleting(key, value)
-    topic_id, _, number = key.removeprefix(prefix).partition("/")
-    try:
-        partition = TopicIdPartition(uuid_from_text(topic_id), topic, int(number))
-    except ValueError as error:
-        raise MetadataDecodeError(f"{key}: {error}", remedy="restore the store from a backup") from error
     metadata = RemotePartitionDeleteMetadata(
-        partition=partition,
+        partition=partition_named_by(key, prefix=prefix, topic=topic),
         state=deletion.state,
         event_timestamp_ms=deletion.event_timestamp_ms,
         broker_id=deletion.broker_id,

@@ -10,11 +10,10 @@ from uuid import UUID
 
 from tierd.clock import Clock
 from tierd.errors import BackendUnavailableError
-from tierd.metadata.kv.key_value_store import KeyValueStore
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.stored.stored_partitions import read_partition
-from tierd.metadata.views.partition_view import PartitionView
+from tierd.metadata.kv import KeyValueStore
+from tierd.metadata.rows import MetadataKeyFactory
+from tierd.metadata.stored.stored_partitions import read_partition, read_row
+from tierd.metadata.views import PartitionView
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 
 
@@ -89,9 +88,8 @@ async def changes(
 
 
 async def _next_view(store: KeyValueStore, keys: MetadataKeyFactory, seen: PartitionView) -> PartitionView:
-    key = keys.row(seen.partition)
-    value = await store.get(key)
-    if value is None or seen.row == serde.decode_row(key, value):
+    row = await read_row(store, keys, seen.partition)
+    if row is None or row == seen.row:
         return seen
     return await read_partition(store, keys, seen.partition)
 

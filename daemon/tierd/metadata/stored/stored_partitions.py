@@ -5,19 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from tierd.errors import MetadataDecodeError
-from tierd.metadata.kv.key_value_store import KeyValueStore
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.partition_row import Claim, PartitionRow
-from tierd.metadata.views.partition_view import PartitionView
-from tierd.metadata.views.view_rows import LoadedPartition, load_partition
+from tierd.metadata.kv import KeyValueStore
+from tierd.metadata.rows import Claim, MetadataKeyFactory, PartitionRow, partition_named_by, serde
+from tierd.metadata.views import LoadedPartition, PartitionView, load_partition
 from tierd.model import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
-    uuid_from_text,
 )
 
 _ROWS_DECODED_IN_LOOP: Final = 512  # a few milliseconds; more go to a thread
@@ -46,6 +41,17 @@ async def read_snapshot(
     pairs = await store.scan(keys.partition_prefix(partition))
     decode = partial(load_partition, partition, pairs, keys, strict_kafka_compat=strict_kafka_compat)
     return decode() if len(pairs) <= _ROWS_DECODED_IN_LOOP else await asyncio.to_thread(decode)
+
+
+async def read_row(store: KeyValueStore, keys: MetadataKeyFactory, partition: TopicIdPartition) -> PartitionRow | None:
+    """Return the partition row as the store has it now, None when it has none.
+
+    Raises:
+        As ``read_partition``.
+    """
+    key = keys.row(partition)
+    value = await store.get(key)
+    return None if value is None else serde.decode_row(key, value)
 
 
 class StoredSegmentRow(NamedTuple):
@@ -104,13 +110,8 @@ async def list_partitions(store: KeyValueStore, keys: MetadataKeyFactory) -> lis
         MetadataDecodeError: a row that cannot be understood; names the key.
         BackendUnavailableError: the store does not answer.
     """
-    found = [_partition_of(key, value, keys) for key, value in await store.scan(keys.index_prefix)]
+    found = [
+        partition_named_by(key, prefix=keys.index_prefix, topic=serde.decode_topic(key, value))
+        for key, value in await store.scan(keys.index_prefix)
+    ]
     return sorted(found, key=lambda partition: (partition.topic, partition.partition, partition.topic_id))
-
-
-def _partition_of(key: str, value: bytes, keys: MetadataKeyFactory) -> TopicIdPartition:
-    topic_id, _, number = key.removeprefix(keys.index_prefix).partition("/")
-    try:
-        return TopicIdPartition(uuid_from_text(topic_id), serde.decode_topic(key, value), int(number))
-    except ValueError as error:
-        raise MetadataDecodeError(f"{key}: {error}", remedy="restore the store from a backup") from error

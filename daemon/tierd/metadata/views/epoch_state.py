@@ -202,10 +202,11 @@ def replaced(
     if output is not None:
         segment_id, span = output
         after = finished(after, segment_id, span, range_of=range_of, strict_kafka_compat=strict_kafka_compat).state
-    return _difference(epoch, state, after)
+    return difference(epoch, state, after)
 
 
-def _difference(epoch: int, before: RemoteLogLeaderEpochState, after: RemoteLogLeaderEpochState) -> EpochChange:
+def difference(epoch: int, before: RemoteLogLeaderEpochState, after: RemoteLogLeaderEpochState) -> EpochChange:
+    """Return the change of an epoch from one state to another."""
     was = dict(zip(before.first_offsets, before.ids, strict=True))
     now = dict(zip(after.first_offsets, after.ids, strict=True))
     return EpochChange(

@@ -58,10 +58,10 @@ def covered_copies(branch: OwnBranch) -> frozenset[UUID]:
 def _is_answered(branch: OwnBranch, metadata: RemoteLogSegmentMetadata) -> bool:
     """Return True if readers find every offset of the segment, in segments that are of the branch from end to end."""
     at = metadata.first_readable_offset
-    for stretch in branch.stretches(at, metadata.end_offset + 1):
-        if stretch.start_offset != at or not branch.is_whole(stretch.metadata):
+    for answered in branch.readable_ranges(at, metadata.end_offset + 1):
+        if answered.start_offset != at or not branch.is_whole(answered.metadata):
             return False
-        at = stretch.end_offset
+        at = answered.end_offset
     return at > metadata.end_offset
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from tierd.metadata.rows import TierEpochs
 from tierd.metadata.views.partition_view import PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
@@ -43,8 +44,8 @@ class OwnBranch:
         A segment may answer from a later epoch than its first one on: a longer segment hid the first epochs, and was
         deleted afterwards.
         """
-        told = {entry.start_offset for m in self.finished for entry in m.segment_leader_epochs}
-        return tuple(sorted(told.union(entry.start_offset for entry in self.lineage.entries)))
+        of_segments = {entry.start_offset for m in self.finished for entry in m.segment_leader_epochs}
+        return tuple(sorted(of_segments.union(entry.start_offset for entry in self.lineage.entries)))
 
     @property
     def end_offset(self) -> int:
@@ -103,7 +104,7 @@ class OwnBranch:
         metadata = self.segment_for(offset)
         return metadata is not None and self.readable_end(metadata, offset) > offset
 
-    def stretches(self, start_offset: int, end_offset: int) -> Iterator[ReadableRange]:
+    def readable_ranges(self, start_offset: int, end_offset: int) -> Iterator[ReadableRange]:
         """Yield the readable parts of ``[start_offset, end_offset)``, ascending; the tier may have holes in between."""
         at, starts = start_offset, iter(self._first_offsets)
         while at < end_offset:
@@ -124,3 +125,22 @@ class OwnBranch:
         if self.lineage.start_offset_of(epoch) is None:
             return -1
         return (1 << 63) - 1 if following is None else following.start_offset - 1
+
+
+def effective_lineage(tier: TierEpochs, local: Lineage) -> Lineage:
+    """Return which epoch wrote which offset, over remote and local data.
+
+    A broker forgets the epochs below its local log start. The metadata does not.
+
+    From its first entry on the local lineage is the truth: epochs that only the store knows there are of a branch
+    that was truncated. Below it every epoch begins where its first readable segment says. The first local epoch
+    may begin earlier than the broker remembers, since the broker moves that start up with its log start.
+    """
+    lineage = Lineage()
+    first = local.earliest
+    for epoch, start_offset in sorted(tier.first_offsets().items()):
+        if first is None or epoch <= first.epoch:
+            lineage = lineage.assign(epoch=epoch, start_offset=start_offset)
+    for entry in local.entries:
+        lineage = lineage.assign(epoch=entry.epoch, start_offset=entry.start_offset)
+    return lineage

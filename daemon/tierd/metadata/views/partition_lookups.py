@@ -17,10 +17,14 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tierd.errors import RemoteResourceNotFoundError
-from tierd.metadata.rows.newest_epochs import EPOCHS_KEPT, CopiedEpoch, NewestEpochs
-from tierd.metadata.rows.partition_row import Claim, PartitionRow
+from tierd.metadata.rows import EPOCHS_KEPT, Claim, CopiedEpoch, NewestEpochs, PartitionRow
 from tierd.metadata.views.epoch_state import EpochRange, RemoteLogLeaderEpochState
-from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
 
 NO_STATE = RemoteLogLeaderEpochState()
 """State of an epoch that no segment mentions."""
@@ -123,8 +127,8 @@ class PartitionLookups:
         """
         finished = [epoch for epoch, state in self.epochs.items() if state.ids or state.highest is not None]
         newest = sorted(heapq.nlargest(EPOCHS_KEPT, finished))
-        told = tuple(self._copied_epoch(epoch, self.epochs[epoch]) for epoch in newest)
-        return NewestEpochs(revision, told, is_complete=len(newest) == len(finished))
+        copied = tuple(self._copied_epoch(epoch, self.epochs[epoch]) for epoch in newest)
+        return NewestEpochs(revision, copied, is_complete=len(newest) == len(finished))
 
     def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
         """Return the segment of that id, None when it is unknown or gone."""
@@ -159,3 +163,16 @@ class PartitionLookups:
         metadata = self.segments[segment_id]
         first = next(entry.start_offset for entry in metadata.segment_leader_epochs if entry.epoch == epoch)
         return EpochRange(epoch, first, metadata.epoch_end(epoch))
+
+
+def copied_last_ms(view: PartitionLookups) -> tuple[bool, int]:
+    """Return a key that orders the incarnations of a partition: the one that readers mean has the greatest.
+
+    Copies count, deletions do not: a deleted incarnation is still being deleted after the next one began to be copied.
+    An incarnation of which nothing is readable comes before every other.
+    """
+    rows = view.list()
+    readable = [m.event_timestamp_ms for m in rows if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    if readable:
+        return True, max(readable)
+    return False, max((m.event_timestamp_ms for m in rows), default=-1)

@@ -10,7 +10,7 @@ from typing import Self
 from uuid import UUID
 
 from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError
-from tierd.metadata.rows.partition_row import PartitionDelete, PartitionRow
+from tierd.metadata.rows import PartitionDelete, PartitionRow
 from tierd.metadata.views import epoch_changes, replacement
 from tierd.metadata.views.epoch_state import EpochChange
 from tierd.metadata.views.partition_lookups import PartitionLookups

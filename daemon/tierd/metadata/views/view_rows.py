@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tierd.errors import MetadataDecodeError
-from tierd.metadata.kv.key_value_store import Delete, Put
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.partition_row import PartitionRow
+from tierd.metadata.kv import Delete, Put
+from tierd.metadata.rows import MetadataKeyFactory, PartitionRow, serde
+from tierd.metadata.views import epoch_state
 from tierd.metadata.views.epoch_state import EpochChange, RemoteLogLeaderEpochState
+from tierd.metadata.views.partition_lookups import NO_STATE
 from tierd.metadata.views.partition_view import PartitionView, ViewChange
 from tierd.model import (
     RemoteLogSegmentId,
@@ -40,17 +40,12 @@ def writes_of(change: ViewChange, keys: MetadataKeyFactory) -> list[Put | Delete
 
 def rows_of(view: PartitionView, keys: MetadataKeyFactory) -> dict[str, bytes]:
     """Return every row of a partition by its key, the partition row excepted."""
-    partition, rows = view.partition, dict[str, bytes]()
-    for segment_id, metadata in (*view.segments.items(), *view.tombstones.items()):
-        rows[keys.segment(partition, segment_id)] = serde.encode_segment(metadata, view.unknown.get(segment_id))
-    for epoch, state in view.epochs.items():
-        for offset, segment_id in zip(state.first_offsets, state.ids, strict=True):
-            rows[keys.epoch_reference(partition, epoch, offset)] = serde.encode_reference(segment_id)
-        for segment_id in state.unreferenced:
-            rows[keys.epoch_unreferenced(partition, epoch, segment_id)] = serde.encode_mark()
-        if state.highest is not None:
-            rows[keys.epoch_highest(partition, epoch)] = serde.encode_highest(state.highest)
-    return rows
+    everything = ViewChange(
+        view,
+        segments=(*view.segments.values(), *view.tombstones.values()),
+        epochs=tuple(epoch_state.difference(epoch, NO_STATE, state) for epoch, state in view.epochs.items()),
+    )
+    return {write.key: write.value for write in writes_of(everything, keys) if isinstance(write, Put)}
 
 
 def _epoch_writes(change: EpochChange, partition: TopicIdPartition, keys: MetadataKeyFactory) -> list[Put | Delete]:
@@ -221,7 +216,7 @@ class _Loader:
                     self._mention(epochs, epoch, segment_id)
 
     def _mention(self, epochs: dict[int, RemoteLogLeaderEpochState], epoch: int, segment_id: UUID) -> None:
-        state = epochs.get(epoch, RemoteLogLeaderEpochState())
+        state = epochs.get(epoch, NO_STATE)
         hidden = state.unreferenced | {segment_id}
         epochs[epoch] = RemoteLogLeaderEpochState(state.first_offsets, state.ids, hidden, state.highest)
         key = self._keys.epoch_unreferenced(self._partition, epoch, segment_id)

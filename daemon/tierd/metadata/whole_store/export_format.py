@@ -21,6 +21,7 @@ from uuid import UUID
 from tierd.errors import MetadataExportError
 from tierd.json_parsing import parse_json
 from tierd.kernels import crc32c
+from tierd.metadata.rows import text_field
 from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
 
 FORMAT: Final = "tierd-metadata"
@@ -177,8 +178,8 @@ def _header_of(fields: dict[str, object]) -> ExportHeader:
     if not isinstance(erasures, list) or not all(isinstance(each, dict) for each in erasures):
         raise TypeError("erasures is no list of objects")
     return ExportHeader(
-        cluster_id=_text(fields, "cluster_id"),
-        store_id=None if store_id is None else UUID(_text(fields, "store_id")),
+        cluster_id=text_field(fields, "cluster_id"),
+        store_id=None if store_id is None else UUID(text_field(fields, "store_id")),
         exported_ms=_int(fields, "exported_ms"),
         tiers=tuple(map(str, tiers)),
         erasures=dict(map(_row_of, erasures)),
@@ -186,23 +187,16 @@ def _header_of(fields: dict[str, object]) -> ExportHeader:
 
 
 def _partition_of(fields: dict[str, object]) -> tuple[TopicIdPartition, int, str]:
-    topic_id = uuid_from_text(_text(fields, "topic_id"))
-    partition = TopicIdPartition(topic_id, _text(fields, "topic"), _int(fields, "partition"))
-    return partition, _int(fields, "rows"), _text(fields, "crc32c")
+    topic_id = uuid_from_text(text_field(fields, "topic_id"))
+    partition = TopicIdPartition(topic_id, text_field(fields, "topic"), _int(fields, "partition"))
+    return partition, _int(fields, "rows"), text_field(fields, "crc32c")
 
 
 def _row_of(fields: dict[str, object]) -> tuple[str, dict[str, object]]:
     value = fields["value"]
     if not isinstance(value, dict):
         raise TypeError("value is no object")
-    return _text(fields, "key"), cast("dict[str, object]", value)
-
-
-def _text(fields: dict[str, object], name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}, not a text")
-    return value
+    return text_field(fields, "key"), cast("dict[str, object]", value)
 
 
 def _int(fields: dict[str, object], name: str) -> int:

@@ -20,13 +20,17 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from tierd.metadata.rows.partition_row import Claim, PartitionRow
-from tierd.metadata.views import epoch_state
-from tierd.metadata.views.epoch_state import EpochRange, RemoteLogLeaderEpochState
-from tierd.metadata.views.lineage import effective_lineage
-from tierd.metadata.views.overlaps import overlaps
-from tierd.metadata.views.own_branch import OwnBranch
-from tierd.metadata.views.partition_view import PartitionView
+from tierd.metadata.rows import Claim, PartitionRow
+from tierd.metadata.views import (
+    NO_STATE,
+    EpochRange,
+    OwnBranch,
+    PartitionView,
+    RemoteLogLeaderEpochState,
+    effective_lineage,
+    epoch_state,
+    overlaps,
+)
 from tierd.model import (
     Lineage,
     RemoteLogSegmentMetadata,
@@ -306,7 +310,7 @@ class _Replay:
         segment_id, spans = metadata.segment.id, epoch_state.ranges_of(metadata)
         self._ranges[segment_id] = {span.epoch: span for span in spans}
         for span in spans:
-            state = self.states.get(span.epoch, RemoteLogLeaderEpochState())
+            state = self.states.get(span.epoch, NO_STATE)
             state = self._finished(state, segment_id, span)
             if metadata.state is _DELETE_STARTED:
                 state = epoch_state.delete_started(state, segment_id, span).state

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from tierd.errors import MetadataDecodeError, MetadataFillingRefusedError, PreconditionFailedError
-from tierd.json_parsing import parse_json_object
-from tierd.metadata.kv.key_value_store import Batch, Delete, Expect, KeyValueStore, Put
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.rows.partition_row import PartitionRow
-from tierd.metadata.rows.value_fields import FORMAT
-from tierd.metadata.stored.stored_partitions import list_partitions
+from tierd.errors import MetadataFillingRefusedError, PreconditionFailedError
+from tierd.metadata.kv import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata.rows import FORMAT, MetadataKeyFactory, PartitionRow, decoded_value, serde
+from tierd.metadata.stored import list_partitions
 from tierd.model import TopicIdPartition
 
 _WRITES_PER_BATCH: Final = 500
@@ -165,8 +161,4 @@ def _encode(source: FillingSource) -> bytes:
 
 
 def _decode(key: str, value: bytes) -> FillingSource:
-    try:
-        body = parse_json_object(value[1:].decode())
-        return FillingSource(str(body["kind"]), str(body["name"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise MetadataDecodeError(f"{key}: {error}", remedy="restore the metadata store from a backup") from error
+    return decoded_value(key, value, lambda body: FillingSource(str(body["kind"]), str(body["name"])))

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tierd.errors import PreconditionFailedError
-from tierd.metadata.kv.key_value_store import Batch, KeyValueStore, Put
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
+from tierd.metadata.kv import Batch, KeyValueStore, Put
+from tierd.metadata.rows import MetadataKeyFactory, serde
 
 
 async def store_identity(store: KeyValueStore, keys: MetadataKeyFactory, *, new_id: Callable[[], UUID]) -> UUID:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from tierd.errors import MetadataExportError, MetadataFillingRefusedError, PreconditionFailedError
-from tierd.metadata.kv.key_value_store import Batch, Expect, KeyValueStore, Put
-from tierd.metadata.rows import serde
-from tierd.metadata.rows.key_factory import MetadataKeyFactory
-from tierd.metadata.stored.partition_deletes import deleted_partitions
-from tierd.metadata.stored.stored_partitions import list_partitions
-from tierd.metadata.views.partition_view import PartitionView
-from tierd.metadata.views.view_rows import load_partition
+from tierd.metadata.kv import Batch, Expect, KeyValueStore, Put
+from tierd.metadata.rows import MetadataKeyFactory, encode_value, serde
+from tierd.metadata.stored import deleted_partitions, list_partitions
+from tierd.metadata.views import PartitionView, load_partition
 from tierd.metadata.whole_store.export_format import (
     ExportedPartition,
     ExportHeader,
@@ -23,6 +20,7 @@ from tierd.metadata.whole_store.export_format import (
     partition_lines,
 )
 from tierd.metadata.whole_store.store_filling import FillingSource, StoreFilling, require_empty
+from tierd.metadata.whole_store.store_identity import read_store_identity
 from tierd.model import TopicIdPartition
 
 
@@ -49,8 +47,7 @@ async def export_lines(
         raise MetadataFillingRefusedError(
             "an import or rebuild of this metadata store is not complete", remedy="finish it first"
         )
-    identity = await store.get(keys.store_key)
-    store_id = None if identity is None else serde.decode_identity(keys.store_key, identity)
+    store_id = await read_store_identity(store, keys)
     tiers = tuple(value.decode() for _, value in await store.scan(keys.tier_prefix))
     requests = await store.scan(keys.erasure_prefix)
     erasures = {key[len(keys.erasure_prefix) :]: serde.decode_body(key, value) for key, value in requests}
@@ -71,7 +68,7 @@ async def import_lines(
     keys: MetadataKeyFactory,
     open_lines: Callable[[], Iterator[str]],
     *,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> TransferCounts:
     """Fill an empty store from an export; the whole of it is checked before anything is written.
 
@@ -82,7 +79,7 @@ async def import_lines(
         store: has nothing of the cluster yet.
         keys: of the cluster.
         open_lines: gives the lines, from the first on, each time it is called; it may block.
-        tell: is called with the progress, as text.
+        report: is called with the progress, as text.
 
     Raises:
         MetadataExportError: the export is damaged; nothing was written.
@@ -90,7 +87,7 @@ async def import_lines(
         BackendUnavailableError: the store did not answer; run it again.
         OutcomeUnknownError: the same.
     """
-    header, expected = await asyncio.to_thread(_checked, open_lines, keys, tell)
+    header, expected = await asyncio.to_thread(_checked, open_lines, keys, report)
     if header.cluster_id != keys.cluster_id:
         raise MetadataFillingRefusedError(
             f"the export is of cluster {header.cluster_id}, the configuration is for {keys.cluster_id}",
@@ -106,7 +103,7 @@ async def import_lines(
     while exported := await asyncio.to_thread(next, partitions, None):
         present += not await _imported(store, keys, None if is_complete else filling, exported)
         done += 1
-        tell(f"{done} of {expected.partitions} partitions")
+        report(f"{done} of {expected.partitions} partitions")
     await _require_all(store, keys, done)
     if not is_complete:
         await _file_again(store, keys, header)
@@ -123,7 +120,7 @@ def _exported(each: TopicIdPartition, pairs: list[tuple[str, bytes]], keys: Meta
 
 
 def _checked(
-    open_lines: Callable[[], Iterator[str]], keys: MetadataKeyFactory, tell: Callable[[str], None]
+    open_lines: Callable[[], Iterator[str]], keys: MetadataKeyFactory, report: Callable[[str], None]
 ) -> tuple[ExportHeader, TransferCounts]:
     reader, partitions, rows = ExportReader(open_lines()), 0, 0
     for exported in reader.partitions():
@@ -131,7 +128,7 @@ def _checked(
         if view.row is None:
             raise MetadataExportError(f"the export has no partition row of {exported.partition}")
         partitions, rows = partitions + 1, rows + len(exported.rows)
-        tell(f"checked {partitions} partitions")
+        report(f"checked {partitions} partitions")
     return reader.header, TransferCounts(partitions, rows)
 
 
@@ -141,13 +138,13 @@ def _view(exported: ExportedPartition, keys: MetadataKeyFactory) -> PartitionVie
 
 def _pairs(exported: ExportedPartition, keys: MetadataKeyFactory) -> list[tuple[str, bytes]]:
     prefix = keys.partition_prefix(exported.partition)
-    return [(prefix + key, serde.encode_body(fields)) for key, fields in sorted(exported.rows.items())]
+    return [(prefix + key, encode_value(fields)) for key, fields in sorted(exported.rows.items())]
 
 
 async def _has_identity(store: KeyValueStore, keys: MetadataKeyFactory, header: ExportHeader) -> bool:
     """Return True for the exported store itself, or one with a completed import: then nothing is to be written."""
-    identity = await store.get(keys.store_key)
-    return identity is not None and serde.decode_identity(keys.store_key, identity) == header.store_id
+    identity = await read_store_identity(store, keys)
+    return identity is not None and identity == header.store_id
 
 
 async def _imported(
@@ -177,7 +174,7 @@ async def _file_again(store: KeyValueStore, keys: MetadataKeyFactory, header: Ex
     for name, fields in header.erasures.items():
         key = keys.erasure_prefix + name
         with contextlib.suppress(PreconditionFailedError):
-            await store.apply(Batch([Put(key, serde.encode_body(fields))], [Expect(key, None)]))
+            await store.apply(Batch([Put(key, encode_value(fields))], [Expect(key, None)]))
 
 
 async def _require_all(store: KeyValueStore, keys: MetadataKeyFactory, expected: int) -> None:
