@@ -12,9 +12,10 @@ import pytest
 from pydantic import JsonValue, StrictBool, TypeAdapter
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tierd.clock import SystemClock
-from tierd.errors import ControlError, DaemonUnreachableError, RefusedError, UnknownPartitionError
+from tierd.errors import DaemonUnreachableError, RefusedError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.serve import ConnectionGate, ConnectionLimits, VerbHandler
 from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer, ControlRequest, ControlVerb
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, ask, ask_or_run
@@ -129,7 +130,7 @@ async def test_options_go_to_a_command_that_takes_them(tmp_path: Path) -> None:
     with_options = ControlVerb("echo", ForceRequest, TypeAdapter(Names))
     async with serving(tmp_path):
         assert await ask(tmp_path, OPTIONS, forced) == forced
-        with pytest.raises(ControlError, match="no such option: force"):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="no such option: force"):
             await ask(tmp_path, with_options, forced)
 
 
@@ -152,7 +153,7 @@ async def test_daemon_that_answers_keeps_the_command_from_acting_itself(tmp_path
         assert await ask_or_run(tmp_path, ECHO, EchoRequest(partitions=("a-0",)), act) == Names(("a-0",))
         with pytest.raises(RefusedError):
             await ask_or_run(tmp_path, DESTROY, ForceRequest(), act)
-        with pytest.raises(ControlError):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL)):
             await ask_or_run(tmp_path, ControlVerb("echo", EchoRequest, TypeAdapter(Count)), EchoRequest(), act)
     assert acted == []
     assert await ask_or_run(tmp_path, ECHO, EchoRequest(), act) == "here"
@@ -196,17 +197,20 @@ async def test_several_requests_on_one_connection_and_several_clients(tmp_path: 
 
 async def test_a_refusal_carries_cause_and_remedy(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with pytest.raises(ControlError, match="a-0 is unknown") as refused:
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="a-0 is unknown") as refused:
             await ask(tmp_path, REFUSE, EchoRequest(partitions=("a-0",)))
         assert refused.value.remedy == "see tierd status"
-        with pytest.raises(ControlError, match="no command 'dance'") as unknown:
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="no command 'dance'") as unknown:
             await ask(tmp_path, ControlVerb("dance", EchoRequest, TypeAdapter(Names)), EchoRequest())
         assert "echo" in unknown.value.remedy
 
 
 async def test_a_bug_in_a_command_is_loud_and_the_server_goes_on(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with capture_logs() as logs, pytest.raises(ControlError, match="internal error"):
+        with (
+            capture_logs() as logs,
+            pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="internal error"),
+        ):
             await ask(tmp_path, FAIL, EchoRequest())
         assert [entry["event"] for entry in logs] == ["control_command_failed"]
         assert await echoed(tmp_path) == []
@@ -214,7 +218,7 @@ async def test_a_bug_in_a_command_is_loud_and_the_server_goes_on(tmp_path: Path)
 
 async def test_a_command_has_a_deadline(tmp_path: Path) -> None:
     async with serving(tmp_path, answer_timeout_s=0.01):
-        with pytest.raises(ControlError, match="took above"):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="took above"):
             await ask(tmp_path, HANG, EchoRequest())
 
 

@@ -1,8 +1,10 @@
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import legacy, marker, plain, transactional
 from tests.log.logs import records
-from tierd.errors import CorruptRecordError, OffsetsOutOfOrderError, RecordTooLargeError, RecordValidationError
+from tierd.errors import CorruptRecordError, TierErrorCode
+from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.partition.append_info import (
     UNKNOWN_OFFSET,
     Analysis,
@@ -39,7 +41,7 @@ def test_of_equal_timestamps_the_earliest_batch_counts() -> None:
 
 
 def test_numbered_batches_that_overlap_are_refused() -> None:
-    with pytest.raises(OffsetsOutOfOrderError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER)):
         look_at(records(2, base_offset=2) + records(2, base_offset=3))
 
 
@@ -88,7 +90,7 @@ def test_damage_is_found_with_its_position() -> None:
 
 @pytest.mark.parametrize("origin", [AppendOrigin.REPLICATION, AppendOrigin.RAFT_LEADER])
 def test_who_numbers_the_records_numbers_them_upwards(origin: AppendOrigin) -> None:
-    with pytest.raises(OffsetsOutOfOrderError, match="do not ascend: 2, 2"):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER), match="do not ascend: 2, 2"):
         look_at(plain(2) + plain(2), origin)
     assert len(look_at(plain(0) + plain(0), AppendOrigin.COORDINATOR).batches) == 2
 
@@ -100,7 +102,7 @@ def test_only_a_client_has_to_begin_at_0_and_only_a_replica_may_exceed_the_limit
     assert look_at(data, AppendOrigin.COORDINATOR).last_offset == 1
     assert look_at(data, limit=10).last_offset == 1
     for origin in (AppendOrigin.COORDINATOR, AppendOrigin.RAFT_LEADER):
-        with pytest.raises(RecordTooLargeError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
             look_at(data, origin, limit=len(data) - 1)
         assert look_at(data, origin, limit=len(data)).last_offset == 1
 
@@ -110,7 +112,7 @@ def test_what_the_validation_returned_is_only_parsed() -> None:
     batches = analyze_numbered(data, name="orders-0")
     assert [batch.last_offset for batch in batches] == [6, 7]
     check_sizes(batches, max_message_bytes=len(data))
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         check_sizes(batches, max_message_bytes=10)
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT, legacy, wrapper
 from tests.log.logs import (
     NOW_MS,
@@ -15,19 +16,9 @@ from tests.log.logs import (
     records,
     rows,
 )
-from tierd.errors import (
-    CorruptRecordError,
-    InvalidProducerEpochError,
-    LogClosedError,
-    LogDirOfflineError,
-    OffsetsOutOfOrderError,
-    OutOfOrderSequenceError,
-    RecordBatchTooLargeError,
-    RecordTooLargeError,
-    RecordValidationError,
-    UnexpectedAppendOffsetError,
-)
+from tierd.errors import CorruptRecordError, LogDirOfflineError, TierErrorCode
 from tierd.log.files.offline import OfflineFlag
+from tierd.log.log_errors import AppendError, LogClosedError, RecordValidationError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch
@@ -66,7 +57,7 @@ def test_a_raft_leader_has_numbered_its_records(tmp_path: Path) -> None:
 
     append(0)
     assert log.log_end_offset == 3
-    with pytest.raises(UnexpectedAppendOffsetError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET)):
         append(1)
     append(3)
     assert log.log_end_offset == 6
@@ -78,7 +69,7 @@ def test_a_raft_leader_has_numbered_its_records(tmp_path: Path) -> None:
 def test_a_gap_in_a_clients_sequence_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 0, 0)))
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         lead(log, records(producer=Producer(1, 0, 2)))
 
 
@@ -102,10 +93,10 @@ def test_what_a_client_sends_again_is_not_written_again(tmp_path: Path) -> None:
     )
     assert not triple.is_duplicate
     for sequence, count in ((7, 2), (6, 2)):  # a part of the last batch
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             send(sequence, count)
     assert send(2).first_offset == singles[2].first_offset  # the oldest of the five that are remembered
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         send(1)
     assert (log.log_end_offset, log.size_bytes) == (end, size_bytes)
 
@@ -143,7 +134,7 @@ def test_a_follower_takes_an_exact_repetition_within_one_set(tmp_path: Path) -> 
 def test_a_producer_with_an_old_epoch_is_fenced(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 1, 0)))
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
         lead(log, records(producer=Producer(1, 0, 1)))
     assert log.log_end_offset == 1
 
@@ -158,7 +149,7 @@ def test_an_unknown_producer_may_begin_anywhere(tmp_path: Path) -> None:
 @pytest.mark.spec("log-format APP-10")
 def test_a_followers_batches_ascend(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    with pytest.raises(OffsetsOutOfOrderError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER)):
         follow(log, b"".join(records(base_offset=offset) for offset in (0, 1, 3, 2, 4)))
     assert log.log_end_offset == 0
 
@@ -174,27 +165,30 @@ def test_a_followers_set_does_not_begin_below_the_log_end(tmp_path: Path, magic:
     else:
         data = legacy(magic, 0, b"k", b"v")
         data = wrapper(magic, 0, data, codec=codec) if codec else data
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 0 to 0 begin below"
+    ):
         follow(log, data)
-    assert (raised.value.first_offset, raised.value.last_offset) == (0, 0)
 
 
 def test_of_a_compressed_legacy_entry_the_error_names_the_first_offset_within(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(9))
     inner = b"".join(legacy(1, offset, b"k", b"v") for offset in range(3))
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 4 to 6 begin below"
+    ):
         follow(log, wrapper(1, 6, inner))
-    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
 
 
 @pytest.mark.spec("log-format APP-12")
 def test_the_error_says_which_offsets_came(tmp_path: Path) -> None:
     log = open_log(tmp_path, log_start_offset=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 4 to 6 begin below"
+    ):
         follow(log, records(3, base_offset=4))
-    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
 
 
 @pytest.mark.spec("log-format APP-13")
@@ -213,7 +207,7 @@ def test_a_follower_takes_gaps_and_reads_step_over_them(tmp_path: Path) -> None:
 def test_a_set_is_not_larger_than_a_segment(tmp_path: Path) -> None:
     data = records(value=b"v" * 200)
     log = open_log(tmp_path, config=LogConfig(segment_bytes=len(data) - 1))
-    with pytest.raises(RecordBatchTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_BATCH_TOO_LARGE)):
         lead(log, data)
     assert log.log_end_offset == 0
 
@@ -223,7 +217,7 @@ def test_a_batch_is_not_larger_than_max_message_bytes_but_on_a_follower(tmp_path
     small, large = records(value=b"v" * 10), records(value=b"v" * 11)
     log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(small)))
     lead(log, small)
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         lead(log, large)
     assert follow(log, records(value=b"v" * 11, base_offset=1)).last_offset == 1
 
@@ -231,7 +225,7 @@ def test_a_batch_is_not_larger_than_max_message_bytes_but_on_a_follower(tmp_path
 def test_a_batch_that_grows_when_it_is_compressed_anew_is_measured_again(tmp_path: Path) -> None:
     packed = records(100, value=b"v" * 100, codec=Compression.GZIP)
     log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(packed), compression_type="uncompressed"))
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         lead(log, packed)
     assert log.log_end_offset == 0
 
@@ -399,7 +393,8 @@ class TestGroups:
         first, gap, nothing, second, again = log.append_many(requests, now_ms=NOW_MS)
         assert isinstance(first, AppendInfo)
         assert first.last_offset == 0
-        assert isinstance(gap, OutOfOrderSequenceError)
+        assert isinstance(gap, AppendError)
+        assert gap.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
         assert isinstance(nothing, AppendInfo)
         assert nothing.last_offset == -1
         assert isinstance(second, AppendInfo)

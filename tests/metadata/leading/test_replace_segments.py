@@ -7,16 +7,17 @@ from uuid import UUID
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, SESSION, segment, step
 from tierd.errors import (
     BackendUnavailableError,
     FencedError,
-    InputsChangedError,
     InvalidMetadataError,
     OutcomeUnknownError,
     RefusedError,
+    TierErrorCode,
 )
 from tierd.metadata import (
     Batch,
@@ -176,7 +177,7 @@ async def test_an_input_that_expired_meanwhile_refuses_the_whole_and_leaves_it(s
     manager = await leading(store)
     await manager.update(step(A, DELETE_STARTED))
     before = manager.view(PARTITION)
-    with pytest.raises(InputsChangedError) as caught:
+    with pytest.raises(RefusedError, check=coded(TierErrorCode.INPUTS_CHANGED)) as caught:
         await manager.replace_segments(DONE, INPUTS, soft_delete=GRACE, compacted_to=20)
     assert isinstance(caught.value, RefusedError)
     assert manager.view(PARTITION) is before

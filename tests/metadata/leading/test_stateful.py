@@ -18,10 +18,10 @@ from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHE
 from tierd.errors import (
     BackendUnavailableError,
     FencedError,
-    InputsChangedError,
     InvalidMetadataError,
     InvalidSegmentTransitionError,
     OutcomeUnknownError,
+    RefusedError,
     RemoteResourceNotFoundError,
 )
 from tierd.metadata import (
@@ -36,7 +36,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDel
 
 KEYS = MetadataKeyFactory("cluster")
 _T = TypeVar("_T")
-_REFUSED = (InputsChangedError, InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError)
+_REFUSED = (RefusedError, InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError)
 faults = st.sampled_from([None, None, None, *(fault for fault in Fault if fault is not Fault.HANG)])
 rare_faults = st.sampled_from([None, None, None, None, None, Fault.LOSE_ANSWER])
 

@@ -144,7 +144,7 @@ class RemoteLogMetadataManager(LedPartitions):
             compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.
 
         Raises:
-            InputsChangedError: an input is not what it was, or no reader finds it any more; nothing was written.
+            RefusedError: an input is not what it was, or no reader finds it any more; nothing was written.
             InvalidMetadataError: the request contradicts itself, or what the output was begun as; nothing was written.
             RemoteResourceNotFoundError: the output was never begun.
             InvalidSegmentTransitionError: the output goes, or was finished otherwise; nothing was written.

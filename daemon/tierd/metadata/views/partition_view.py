@@ -130,7 +130,7 @@ class PartitionView(PartitionLookups):
             InvalidMetadataError: the request contradicts itself, or what the output was begun as.
             RemoteResourceNotFoundError: the output was never begun, or the partition was deleted.
             InvalidSegmentTransitionError: the output was finished otherwise, or goes.
-            InputsChangedError: an input is not what it was, or no reader finds it any more.
+            RefusedError: an input is not what it was, or no reader finds it any more.
         """
         self._require_mine(output.segment.topic_id_partition)
         self.require_not_deleted()

@@ -14,10 +14,11 @@ from functools import partial
 from itertools import chain
 
 from tierd.errors import (
-    InputsChangedError,
     InvalidMetadataError,
     InvalidSegmentTransitionError,
+    RefusedError,
     RemoteResourceNotFoundError,
+    TierErrorCode,
 )
 from tierd.metadata.views import epoch_state
 from tierd.metadata.views.partition_lookups import NO_STATE, PartitionLookups
@@ -50,7 +51,7 @@ def require_replaceable(
         InvalidMetadataError: the request contradicts itself, or what the output was begun as.
         RemoteResourceNotFoundError: the output was never begun.
         InvalidSegmentTransitionError: the output is finished already, or goes.
-        InputsChangedError: an input is not what it was, or no reader finds it any more.
+        RefusedError: an input is not what it was, or no reader finds it any more.
     """
     _require_sound_request(view, output, inputs, soft_delete)
     present = view.segments.get(output.segment.id)
@@ -80,7 +81,7 @@ def require_lookups_kept(
     the place of a longer one with the same start, and a shorter one that begins inside it hides its end.
 
     Raises:
-        InputsChangedError: no lookup would find some of the offsets any more.
+        RefusedError: no lookup would find some of the offsets any more.
     """
     gone = {each.segment.id for each in inputs}
     for change in changes:
@@ -91,10 +92,11 @@ def require_lookups_kept(
             allowed = {output.segment.id} if found in gone else {found, output.segment.id}
             kept = [present for present, now in after if now in allowed]
             if not _are_covered(offsets, kept):
-                raise InputsChangedError(
+                raise RefusedError(
                     f"{output.segment}: no lookup would find some of the offsets {offsets.start}-{offsets.end} of "
                     f"epoch {change.epoch}, which {uuid_to_text(found)} answers for",
                     remedy=_START_AGAIN,
+                    code=TierErrorCode.INPUTS_CHANGED,
                 )
 
 
@@ -154,7 +156,11 @@ def _require_unchanged(view: PartitionLookups, expected: RemoteLogSegmentMetadat
         problem = "is found by no reader any more, since another copy covers it"
     else:
         return
-    raise InputsChangedError(f"{expected.segment}, which was to be replaced, {problem}", remedy=_START_AGAIN)
+    raise RefusedError(
+        f"{expected.segment}, which was to be replaced, {problem}",
+        remedy=_START_AGAIN,
+        code=TierErrorCode.INPUTS_CHANGED,
+    )
 
 
 def _require_covered(output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]) -> None:
