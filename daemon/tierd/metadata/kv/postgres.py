@@ -17,7 +17,7 @@ _ROWS_CONVERTED_IN_LOOP: Final = 5000  # a few milliseconds
 
 
 class PostgresKeyValueStore(KeyValueStore):
-    """One table; every call is one statement, one round trip and one snapshot. Used from one event loop.
+    """Store in one table; every call is one statement, one round trip and one snapshot. Used from one event loop.
 
     Batches that wait for a connection share the next statement, and so one sync to disk; the statement locks rows in
     the order of their keys, so that brokers do not block each other for ever. Needs a connection to the server

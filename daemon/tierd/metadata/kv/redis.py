@@ -28,7 +28,7 @@ _WAIT_SHARE: Final = 0.5  # of the deadline, so that the server's own answer com
 
 
 class RedisKeyValueStore(KeyValueStore):
-    """One sorted set; a batch is a script, so it is checked and applied in one moment. Used from one event loop.
+    """Store in one sorted set; a batch is a script, checked and applied in one moment. Used from one event loop.
 
     Batches that wait while the server is busy share the next script, and so one sync to its disk.
 

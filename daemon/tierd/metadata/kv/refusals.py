@@ -6,14 +6,14 @@ from tierd.errors import BackendUnavailableError, MetadataError, install_extra
 
 
 class NeedsPersonError(BackendUnavailableError):
-    """The server refused the call, and will until a person has changed something.
+    """Refusal by the server that lasts until a person has changed something.
 
     The call is tried again while the store is in use. The error is final when the store is opened.
     """
 
 
 class WritesRefusedError(BackendUnavailableError):
-    """The store answers and refuses writes for now: no room, a read-only server, or too few replicas."""
+    """Refusal of writes, for now, by a store that answers: no room, a read-only server, or too few replicas."""
 
 
 class BadAddressError(ValueError):

@@ -35,7 +35,7 @@ class _Outcome:
 
 
 class SqliteKeyValueStore(KeyValueStore):
-    """One file, one worker thread, used from one event loop.
+    """Store in one file, with one worker thread, used from one event loop.
 
     Batches that wait while the worker is busy share its next transaction, and so one fsync, each in a savepoint of
     its own. A cancelled call leaves the queue; one that the worker has taken may still be applied.

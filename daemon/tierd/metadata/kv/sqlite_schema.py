@@ -1,4 +1,4 @@
-"""The metadata file of SQLite as a whole: made, closed to other users, and checked when it is opened.
+"""Metadata file of SQLite as a whole: it is made, closed to other users, and checked when it is opened.
 
 A file is made under another name and linked into place when it is complete, so that an empty file and a file of another
 kind are never taken for a new store.

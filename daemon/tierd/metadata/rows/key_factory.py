@@ -54,11 +54,11 @@ class MetadataKeyFactory:
             )
         self.cluster_id = cluster_id
         self.all_prefix = f"{root}v1/{cluster_id}/"
-        """Everything of this cluster."""
+        """Prefix of every key of this cluster."""
         self.store_key = f"{self.all_prefix}store"
-        """Where the random identity of the store is kept."""
+        """Key of the random identity of the store."""
         self.moving_key = f"{self.all_prefix}moving"
-        """There while an import or a rebuild is not complete."""
+        """Key of a row that is there while an import or a rebuild is not complete."""
         self.tier_prefix = f"{self.all_prefix}tier/"
         """One row per tier that this store has made its own."""
         self.erasure_prefix = f"{self.all_prefix}erasure/"

@@ -14,7 +14,7 @@ _FINISHED: Final = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class Claim(NamedTuple):
-    """The right to write: a leader epoch, the broker that leads in it, and the process that asked."""
+    """The right to write: a leader epoch, the broker that leads in it, and the session of its process."""
 
     leader_epoch: int
     broker_id: int

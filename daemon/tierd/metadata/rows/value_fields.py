@@ -24,7 +24,7 @@ def int_field(body: dict[str, object], name: str) -> int:
 
     Raises:
         KeyError: there is no such field.
-        ValueError: it is none.
+        ValueError: the field is no such integer.
     """
     value = body[name]
     if type(value) is int and -1 <= value <= INT64_MAX:
@@ -37,7 +37,7 @@ def text_field(body: dict[str, object], name: str) -> str:
 
     Raises:
         KeyError: there is no such field.
-        ValueError: it is none.
+        ValueError: the field is no text.
     """
     value = body[name]
     return value if isinstance(value, str) else refuse(f"{name} is {value!r}, not a text")

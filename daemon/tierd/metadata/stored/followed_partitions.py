@@ -18,7 +18,7 @@ from tierd.model import TopicIdPartition
 
 
 class _Followed:
-    """One partition; ``view`` is the last snapshot, ``is_ready`` whether the store answered when it was last asked."""
+    """One partition: its last snapshot as ``view``; ``is_ready`` while the store has answered the last read."""
 
     def __init__(self) -> None:
         self.view: PartitionView | None = None

@@ -4,7 +4,7 @@
 - A segment that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. Such a segment is not
   read, counts for the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever.
   Nor does it hide another segment: one that it had shadowed can be read again, which the lost metadata may have denied.
-- An output whose commit a crash prevented is believed all the same: everything was checked before its manifest was
+- An output whose commit a crash prevented counts as committed: everything was checked before its manifest was
   written (docs/decisions/0019).
 - Copies are applied in their order: by leader epoch, then by the time they began.
 - A deletion that began is given the whole grace again, from the rebuild on.
