@@ -10,22 +10,15 @@ from tests.fakes.clock import FakeClock
 from tierd.cli.record_lines import parse_json_line
 from tierd.config.document import read_document
 from tierd.cost.usage import UsageLedger
-from tierd.errors import (
-    MetadataDecodeError,
-    MetadataExportError,
-    ReadOptionError,
-    RecordLineError,
-    RemoteIntegrityError,
-    TierError,
-    WorkOrderError,
-)
+from tierd.errors import MetadataDecodeError, MetadataExportError, RecordLineError, RemoteIntegrityError, TierError
 from tierd.log.files.clean_shutdown import parse_broker_epoch
 from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling, serde
-from tierd.metadata.export_format import ExportReader
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.key_value_store import Batch
+from tierd.metadata.whole_store.export_format import ExportReader
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import decode_answer, decode_request
 from tierd.pipeline.erasing.reports import decode_report
+from tierd.pipeline.pipeline_errors import ReadOptionError, WorkOrderError
 from tierd.pipeline.running.history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.options import parse_options
 from tierd.pipeline.source.positions import parse_offsets

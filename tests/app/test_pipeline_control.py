@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.pipeline.running.told_run import ToldRun
 from tierd.app.pipeline import Pipeline
 from tierd.app.pipeline_control import PipelineControl
-from tierd.errors import ControlError, PipelineBusyError, PipelineError, UnknownPartitionError
+from tierd.errors import PipelineBusyError, PipelineError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits
 from tierd.pipeline.running.history import RunOutcome
@@ -112,7 +113,11 @@ async def test_request_for_an_unknown_or_malformed_partition_begins_no_run(lab: 
     async with lab.running(enabled=False) as control:
         with pytest.raises(UnknownPartitionError):
             await lab.ask(control, "nowhere-3")
-        with pytest.raises(ControlError, match=r"compact: partitions\.0: 'nonsense' is not <topic>-<partition>"):
+        with pytest.raises(
+            TierError,
+            check=coded(TierErrorCode.CONTROL),
+            match=r"compact: partitions\.0: 'nonsense' is not <topic>-<partition>",
+        ):
             await lab.ask(control, "nonsense")
     assert lab.work.begun == []
 

@@ -30,7 +30,7 @@ from tests.tiering.rebuilding.tier import FilledTier, rebuild_of
 from tierd.clock import SystemClock
 from tierd.metadata import Batch, KeyValueStore, MemoryKeyValueStore, Put, RemoteLogMetadataManager
 from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
-from tierd.metadata.rows import load_partition
+from tierd.metadata.views.view_rows import load_partition
 from tierd.model import RemoteLogSegmentState
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.object_keys import MANIFEST_SUFFIX

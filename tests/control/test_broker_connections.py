@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.coded import coded
 from tests.control.connecting import plaintext
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
 from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import KafkaConnection
 from tierd.control.kafka_messages import metadata
-from tierd.errors import ForeignClusterError, KafkaProtocolError, KafkaUnreachableError
+from tierd.errors import ForeignClusterError, KafkaError, KafkaUnreachableError, TierErrorCode
 
 
 def to(*servers: str, request_timeout_s: float = 5.0) -> BrokerConnections:
@@ -100,9 +101,9 @@ async def test_permanent_failure_is_reported_before_a_transient_one() -> None:
     async with ScriptedBroker(versions={}).listening() as too_old, cluster(1) as (down,):
         address = str(down.address)
         down.spoil = lambda _: None
-        with pytest.raises(KafkaProtocolError):
+        with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_PROTOCOL)):
             await to(too_old, address).call(metadata())
-        with pytest.raises(KafkaProtocolError):
+        with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_PROTOCOL)):
             await to(address, too_old).call(metadata())
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.coded import coded
 from tests.control.connecting import plaintext
 from tests.fakes.eventually import eventually
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
@@ -15,7 +16,7 @@ from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import MAX_FRAME_BYTES, KafkaConnection
 from tierd.control.kafka_messages import metadata
-from tierd.errors import KafkaError, KafkaProtocolError, KafkaTlsError, KafkaUnreachableError
+from tierd.errors import KafkaError, KafkaUnreachableError, TierErrorCode
 
 ORDERS = UUID(int=1)
 
@@ -64,28 +65,37 @@ async def test_port_without_a_server_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "problem"),
+    ("answer", "kind", "code", "problem"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", KafkaProtocolError, "not a Kafka broker"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", KafkaTlsError, "speaks TLS"),
-        ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), KafkaProtocolError, "not a Kafka broker"),
-        (b"\xff\xff\xff\xff", KafkaProtocolError, "not a Kafka broker"),
-        (b"\0\0\0\2ab", KafkaProtocolError, "not a Kafka broker"),
-        (b"\0\0\0\x08" + (99).to_bytes(4, "big") + b"1234", KafkaProtocolError, "another request's number"),
-        (b"", KafkaUnreachableError, "closed at the first request"),
-        (b"\0\0\0\x40half", KafkaUnreachableError, "closed at the first request"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", KafkaError, TierErrorCode.KAFKA_TLS, "speaks TLS"),
+        ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (b"\xff\xff\xff\xff", KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (b"\0\0\0\2ab", KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (
+            b"\0\0\0\x08" + (99).to_bytes(4, "big") + b"1234",
+            KafkaError,
+            TierErrorCode.KAFKA_PROTOCOL,
+            "another request's number",
+        ),
+        (b"", KafkaUnreachableError, None, "closed at the first request"),
+        (b"\0\0\0\x40half", KafkaUnreachableError, None, "closed at the first request"),
     ],
 )
-async def test_server_that_is_no_broker_is_recognised(answer: bytes, kind: type[KafkaError], problem: str) -> None:
+async def test_server_that_is_no_broker_is_recognised(
+    answer: bytes, kind: type[KafkaError], code: TierErrorCode | None, problem: str
+) -> None:
     async with saying(answer) as address:
-        with pytest.raises(kind, match=problem) as caught:
+        with pytest.raises(kind, check=coded(code), match=problem) as caught:
             await connected(address)
     assert caught.value.remedy
 
 
 async def test_broker_that_is_too_old_is_refused_with_the_name_of_the_missing_request() -> None:
     async with ScriptedBroker(versions={3: (0, 9), 32: (0, 3)}).listening() as address:
-        with pytest.raises(KafkaProtocolError, match="Metadata version 12") as caught:
+        with pytest.raises(
+            KafkaError, check=coded(TierErrorCode.KAFKA_PROTOCOL), match="Metadata version 12"
+        ) as caught:
             await connected(address)
     assert "3.1" in caught.value.remedy
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.coded import coded
 from tierd.control.sasl import ScramClient, is_scram, plain_message
-from tierd.errors import KafkaAuthenticationError
+from tierd.errors import KafkaError, TierErrorCode
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -63,7 +64,7 @@ def test_a_server_that_does_not_know_the_password_is_refused() -> None:
     scram = client()
     scram.final(SERVER_FIRST)
 
-    with pytest.raises(KafkaAuthenticationError, match="cannot prove"):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION), match="cannot prove"):
         scram.verify(b"v=" + base64.b64encode(bytes(32)))
 
 
@@ -83,7 +84,7 @@ def test_a_server_that_does_not_know_the_password_is_refused() -> None:
     ],
 )
 def test_a_challenge_that_breaks_the_protocol_is_refused(message: bytes, problem: str) -> None:
-    with pytest.raises(KafkaAuthenticationError, match=problem) as caught:
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION), match=problem) as caught:
         client().final(message)
     assert caught.value.remedy
 
@@ -91,10 +92,10 @@ def test_a_challenge_that_breaks_the_protocol_is_refused(message: bytes, problem
 @given(first=st.binary(), last=st.binary())
 def test_random_messages_of_a_server_lead_only_to_a_refused_login(first: bytes, last: bytes) -> None:
     scram = client()
-    with pytest.raises(KafkaAuthenticationError):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION)):
         scram.final(first)
     scram.final(SERVER_FIRST)
-    with pytest.raises(KafkaAuthenticationError):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION)):
         scram.verify(last)
 
 

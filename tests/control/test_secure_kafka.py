@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
+from tests.coded import coded
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.secure_kafka import PASSWORD, POWERLESS, USER, SecureKafka, add_users, secure_kafka
 from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress, ClusterMetadata, TopicKnowledge
 from tierd.control.kafka_connection import KafkaConnection
 from tierd.control.kafka_messages import describe_topic_configs, metadata
-from tierd.errors import KafkaAuthenticationError, KafkaError, KafkaTlsError, KafkaUnreachableError
+from tierd.errors import KafkaError, KafkaUnreachableError, TierErrorCode
 
 pytestmark = pytest.mark.service("kafka")
 
 Settings = dict[str, Any]
-Mistake = tuple[str, Settings, type[KafkaError], str, str]
-"""A listener, how it is talked to, and the error: its kind, part of its cause, part of its remedy."""
+Mistake = tuple[str, Settings, TierErrorCode | None, str, str]
+"""A listener, how it is talked to, and the error: its code, part of its cause, part of its remedy."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 LOGIN = {"sasl_username": USER, "sasl_password": PASSWORD}
 
@@ -99,7 +100,7 @@ async def test_tls_works_with_and_without_a_client_certificate(kafka: SecureKafk
 
 async def test_host_name_that_the_certificate_lacks_is_refused_unless_verification_is_off(kafka: SecureKafka) -> None:
     trust: Settings = {"security_protocol": "ssl", "ca_file": kafka.authority.ca_file}
-    with pytest.raises(KafkaTlsError, match="for another host"):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_TLS), match="for another host"):
         await connected(kafka, "TLS", host="localhost", **trust)
     await described(kafka, await connected(kafka, "TLS", host="localhost", verify_hostname=False, **trust))
 
@@ -107,41 +108,43 @@ async def test_host_name_that_the_certificate_lacks_is_refused_unless_verificati
 MISTAKES: list[Mistake] = [
     *(
         ("LOGIN", {"security_protocol": "sasl_plaintext", "sasl_mechanism": mechanism, "sasl_username": USER,
-                   "sasl_password": "wrong"}, KafkaAuthenticationError, "login of tierd refused", "sasl_password")
+                   "sasl_password": "wrong"},
+         TierErrorCode.KAFKA_AUTHENTICATION, "login of tierd refused", "sasl_password")
         for mechanism in MECHANISMS
     ),
     ("TLSLOGIN", {"security_protocol": "sasl_ssl", "sasl_mechanism": "SCRAM-SHA-256", **LOGIN},
-     KafkaAuthenticationError, "not enabled; enabled: PLAIN, SCRAM-SHA-512", "sasl_mechanism"),
+     TierErrorCode.KAFKA_AUTHENTICATION, "not enabled; enabled: PLAIN, SCRAM-SHA-512", "sasl_mechanism"),
     ("CLIENT", {"security_protocol": "sasl_plaintext", **LOGIN},
-     KafkaAuthenticationError, "does not ask for a login", "security_protocol"),
-    ("LOGIN", {}, KafkaUnreachableError, "closed the connection at Metadata", "sasl_plaintext"),
-    ("TLS", {}, KafkaTlsError, "speaks TLS, and we do not", "security_protocol"),
-    ("CLIENT", {"security_protocol": "ssl"}, KafkaUnreachableError, "lost in the TLS handshake", "security_protocol"),
-    ("MTLS", {"security_protocol": "ssl"}, KafkaTlsError, "refused our certificate", "cert_file"),
+     TierErrorCode.KAFKA_AUTHENTICATION, "does not ask for a login", "security_protocol"),
+    ("LOGIN", {}, None, "closed the connection at Metadata", "sasl_plaintext"),
+    ("TLS", {}, TierErrorCode.KAFKA_TLS, "speaks TLS, and we do not", "security_protocol"),
+    ("CLIENT", {"security_protocol": "ssl"}, None, "lost in the TLS handshake", "security_protocol"),
+    ("MTLS", {"security_protocol": "ssl"}, TierErrorCode.KAFKA_TLS, "refused our certificate", "cert_file"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{m[0]}: {m[3]}" for m in MISTAKES])
 async def test_mistake_in_the_settings_is_an_error_that_names_the_key(kafka: SecureKafka, mistake: Mistake) -> None:
-    listener, settings, kind, cause, remedy = mistake
+    listener, settings, code, cause, remedy = mistake
+    kind = KafkaUnreachableError if code is None else KafkaError
     trust: Settings = {"ca_file": kafka.authority.ca_file} if "ssl" in settings.get("security_protocol", "") else {}
-    with pytest.raises(kind, match=cause) as caught:
+    with pytest.raises(kind, check=coded(code), match=cause) as caught:
         await described(kafka, await connected(kafka, listener, **trust, **settings))
     assert remedy in caught.value.remedy
 
 
 async def test_brokers_that_another_authority_signed_are_not_trusted(kafka: SecureKafka) -> None:
-    with pytest.raises(KafkaTlsError, match="not trusted") as caught:
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_TLS), match="not trusted") as caught:
         await connected(kafka, "TLS", security_protocol="ssl", ca_file=kafka.elsewhere.ca_file)
     assert "ca_file" in caught.value.remedy
 
 
 async def test_certificates_that_cannot_be_read_are_named(kafka: SecureKafka, tmp_path: Path) -> None:
     missing = tmp_path / "none.pem"
-    with pytest.raises(KafkaTlsError, match=str(missing)):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_TLS), match=str(missing)):
         await connected(kafka, "TLS", security_protocol="ssl", ca_file=missing)
     for key_password in (None, "wrong"):
-        with pytest.raises(KafkaTlsError, match="client-key"):
+        with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_TLS), match="client-key"):
             await connected(
                 kafka,
                 "MTLS",

@@ -7,13 +7,8 @@ from tests.crash.host import Host
 from tests.crash.model import LogModel
 from tests.crash.oracle import Batch, offset_by_timestamp, split
 from tests.crash.records import Client, SimulatedProducer, stored
-from tierd.errors import (
-    InvalidProducerEpochError,
-    LogDirOfflineError,
-    LogError,
-    OutOfOrderSequenceError,
-    UnexpectedAppendOffsetError,
-)
+from tierd.errors import LogDirOfflineError, LogError, TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import Producer, encode_batch
@@ -134,8 +129,9 @@ class Workload:
         ]
         refusal, answer = self._host.log.append_many(requests, now_ms=self._host.now_ms)
         _accepted(answer)
-        expected = InvalidProducerEpochError if is_fenced else OutOfOrderSequenceError
-        assert isinstance(refusal, expected), f"{refusal!r} instead of {expected.__name__}"
+        expected = TierErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else TierErrorCode.OUT_OF_ORDER_SEQUENCE
+        assert isinstance(refusal, AppendError), f"{refusal!r} instead of {expected}"
+        assert refusal.code is expected, f"{refusal!r} instead of {expected}"
         self._model.appended(found)
 
     def _knows(self, producer: SimulatedProducer) -> bool:
@@ -182,8 +178,9 @@ class Workload:
         again = self._choice.choice(self._model.batches)
         request = AppendRequest(again.data, origin=AppendOrigin.REPLICATION)
         (refusal,) = self._host.log.append_many([request], now_ms=self._host.now_ms)
-        assert isinstance(refusal, UnexpectedAppendOffsetError), f"{again.base_offset} was taken again: {refusal}"
-        assert (refusal.first_offset, refusal.last_offset) == (again.base_offset, again.last_offset)
+        assert isinstance(refusal, AppendError), f"{again.base_offset} was taken again: {refusal}"
+        assert refusal.code is TierErrorCode.UNEXPECTED_APPEND_OFFSET
+        assert f"records {again.base_offset} to {again.last_offset} begin below" in str(refusal)
 
     def _truncate(self) -> None:
         log, model = self._host.log, self._model

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tests.fuzz.target import Target
 from tests.log.batches import batch, legacy, lz4_frame, marker, plain, wrapper
-from tierd.errors import AppendError, CheckpointError, CorruptIndexError, CorruptRecordError, PartitionNameError
+from tierd.errors import CorruptIndexError, CorruptRecordError, PartitionNameError
 from tierd.kernels import RecordFault, compiled, crc32c, reference
 from tierd.log.files.checkpoints import (
     encode_lineage,
@@ -25,6 +25,7 @@ from tierd.log.files.meta_properties import MetaProperties, encode_meta_properti
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
+from tierd.log.log_errors import AppendError, CheckpointError
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NewRecord, Producer, encode_batch

@@ -30,7 +30,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.log.producers.producer_replay": _TO_JOIN,
         "tierd.log.records.sequence": _TO_JOIN,
         "tierd.log.segments.segment_copy": _TO_JOIN,
-        "tierd.metadata.kv.sqlite_errors": _TO_JOIN,
         "tierd.pipeline.erasing.words": _TO_JOIN,
         "tierd.pipeline.jobs.auditing": _TO_JOIN,
         "tierd.pipeline.jobs.exit_codes": _TO_JOIN,

@@ -12,7 +12,7 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.simulated_disk import Fault, SimulatedDisk
 from tests.log.cleaning.cleaners import own_log_rules
-from tierd.errors import LogClosedError, LogDirOfflineError, LogError, LogTimeoutError, UnknownPartitionError
+from tierd.errors import LogDirOfflineError, LogError, UnknownPartitionError
 from tierd.log.dirs.manager import LogManager
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
@@ -21,6 +21,7 @@ from tierd.log.files.checkpoints import (
 )
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file
+from tierd.log.log_errors import LogClosedError, LogTimeoutError
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
 from tierd.log.log_writer import WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog

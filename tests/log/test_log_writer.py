@@ -7,16 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
-from tierd.errors import (
-    LogBusyError,
-    LogClosedError,
-    LogDirOfflineError,
-    LogError,
-    LogTimeoutError,
-    OutOfOrderSequenceError,
-)
+from tierd.errors import LogDirOfflineError, LogError, TierErrorCode
+from tierd.log.log_errors import AppendError, LogBusyError, LogClosedError, LogTimeoutError
 from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.testing import cancel_at
@@ -44,7 +39,7 @@ class RecordedLog:
 
     def _append(self, request: AppendRequest, now_ms: int) -> AppendInfo | LogError:
         if request.records == REFUSED:
-            return OutOfOrderSequenceError("a gap")
+            return AppendError("a gap", code=TierErrorCode.OUT_OF_ORDER_SEQUENCE)
         self.end_offset += 1
         offset = self.end_offset - 1
         return AppendInfo(offset, offset, now_ms, offset, -1, 0, len(request.records))
@@ -122,7 +117,8 @@ async def test_refused_set_of_a_group_leaves_the_other_sets_written(writer: LogW
     good, refused, other = await asyncio.gather(
         append(writer, b"a"), append(writer, REFUSED), append(writer, b"b"), return_exceptions=True
     )
-    assert isinstance(refused, OutOfOrderSequenceError)
+    assert isinstance(refused, AppendError)
+    assert refused.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
     assert isinstance(good, AppendInfo)
     assert isinstance(other, AppendInfo)
     assert (good.last_offset, other.last_offset) == (0, 1)
@@ -139,7 +135,7 @@ async def test_durable_appends_share_one_sync_and_others_need_none(
 
 
 async def test_a_durable_set_that_is_refused_needs_no_sync(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         await writer.append_as_follower(REFUSED, durable=True)
     assert log.events == [[REFUSED]]
 
@@ -156,7 +152,8 @@ async def test_failed_sync_is_an_error_for_durable_appends_only(
     )
     assert isinstance(durable, LogDirOfflineError)
     assert isinstance(fast, AppendInfo)
-    assert isinstance(refused, OutOfOrderSequenceError)
+    assert isinstance(refused, AppendError)
+    assert refused.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
 
 
 async def test_calls_and_appends_run_in_the_order_of_their_requests(

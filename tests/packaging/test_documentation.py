@@ -6,7 +6,9 @@ import pytest
 from tierd import errors
 from tierd.cli.failures import exit_code_of
 from tierd.cli.main import VERBS
-from tierd.errors import TierError
+from tierd.errors import TierError, TierErrorCode
+from tierd.log import log_errors
+from tierd.pipeline import pipeline_errors
 from tierd.telemetry.metrics import DECLARATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +19,8 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 
 def kinds() -> list[type[TierError]]:
     """Return every error class that the project raises on purpose."""
-    classes = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TierError)]
+    known = {**vars(errors), **vars(log_errors), **vars(pipeline_errors)}.values()
+    classes = [kind for kind in known if isinstance(kind, type) and issubclass(kind, TierError)]
     return [kind for kind in classes if kind is not TierError]
 
 
@@ -34,6 +37,16 @@ def test_every_error_has_its_exit_code_and_remedy_in_operations(kind: type[TierE
     )
 
     assert rows == [str(int(exit_code_of(kind.__new__(kind))))]
+
+
+@pytest.mark.parametrize("code", TierErrorCode)
+def test_every_error_code_has_its_class_exit_code_and_remedy_in_operations(code: TierErrorCode) -> None:
+    ((name, exit_code),) = re.findall(
+        rf"^\| `(\w+)`: `{code}` \| (\d) \| .+ \| .+ \|$", (DOCS / "operations.md").read_text(), re.MULTILINE
+    )
+    (kind,) = [kind for kind in [TierError, *kinds()] if kind.__name__ == name]
+
+    assert exit_code == str(int(exit_code_of(kind.__new__(kind))))
 
 
 def test_every_metric_in_the_documentation_exists() -> None:

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 from pydantic import JsonValue, TypeAdapter
 
-from tierd.errors import ControlError
+from tests.coded import coded
+from tierd.errors import TierError, TierErrorCode
 from tierd.model import TopicPartition
 from tierd.pipeline import RunReport, report_json
 from tierd.pipeline.committing import RunTally
@@ -154,7 +155,7 @@ def test_request_with_explicit_default_values_is_parsed() -> None:
 def test_fault_of_a_request_names_its_field(
     verb: ControlVerb[Any, Any], fields: dict[str, JsonValue], fault: str
 ) -> None:
-    with pytest.raises(ControlError) as refused:
+    with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL)) as refused:
         verb.parse_request(ControlRequestLine.model_validate({"command": verb.name, **fields}))
 
     assert str(refused.value) == fault
@@ -168,7 +169,11 @@ def test_keys_are_not_shown_with_a_request() -> None:
 def test_fault_of_an_answer_names_its_field() -> None:
     answer: JsonValue = {"partition": "orders-0", "topic_id": "x"}
 
-    with pytest.raises(ControlError, match=r"the daemon's answer to delete-partition .*: at_once: Field required"):
+    with pytest.raises(
+        TierError,
+        check=coded(TierErrorCode.CONTROL),
+        match=r"the daemon's answer to delete-partition .*: at_once: Field required",
+    ):
         DELETE_PARTITION.parse_answer(answer)
 
 

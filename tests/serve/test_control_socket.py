@@ -12,9 +12,10 @@ import pytest
 from pydantic import JsonValue, StrictBool, TypeAdapter
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tierd.clock import SystemClock
-from tierd.errors import ControlError, DaemonUnreachableError, RefusedError, UnknownPartitionError
+from tierd.errors import DaemonUnreachableError, RefusedError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.serve import ConnectionGate, ConnectionLimits, VerbHandler
 from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer, ControlRequest, ControlVerb
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, ask, ask_or_run
@@ -129,7 +130,7 @@ async def test_unknown_option_of_a_command_is_refused(tmp_path: Path) -> None:
     with_options = ControlVerb("echo", ForceRequest, TypeAdapter(Names))
     async with serving(tmp_path):
         assert await ask(tmp_path, OPTIONS, forced) == forced
-        with pytest.raises(ControlError, match="no such option: force"):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="no such option: force"):
             await ask(tmp_path, with_options, forced)
 
 
@@ -152,7 +153,7 @@ async def test_command_does_not_act_itself_if_the_daemon_answers(tmp_path: Path)
         assert await ask_or_run(tmp_path, ECHO, EchoRequest(partitions=("a-0",)), act) == Names(("a-0",))
         with pytest.raises(RefusedError):
             await ask_or_run(tmp_path, DESTROY, ForceRequest(), act)
-        with pytest.raises(ControlError):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL)):
             await ask_or_run(tmp_path, ControlVerb("echo", EchoRequest, TypeAdapter(Count)), EchoRequest(), act)
     assert acted == []
     assert await ask_or_run(tmp_path, ECHO, EchoRequest(), act) == "here"
@@ -194,17 +195,20 @@ async def test_several_clients_can_send_several_requests_on_one_connection(tmp_p
 
 async def test_a_refusal_carries_cause_and_remedy(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with pytest.raises(ControlError, match="a-0 is unknown") as refused:
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="a-0 is unknown") as refused:
             await ask(tmp_path, REFUSE, EchoRequest(partitions=("a-0",)))
         assert refused.value.remedy == "see tierd status"
-        with pytest.raises(ControlError, match="no command 'dance'") as unknown:
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="no command 'dance'") as unknown:
             await ask(tmp_path, ControlVerb("dance", EchoRequest, TypeAdapter(Names)), EchoRequest())
         assert "echo" in unknown.value.remedy
 
 
 async def test_bug_in_a_command_is_logged_and_the_server_continues(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with capture_logs() as logs, pytest.raises(ControlError, match="internal error"):
+        with (
+            capture_logs() as logs,
+            pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="internal error"),
+        ):
             await ask(tmp_path, FAIL, EchoRequest())
         assert [entry["event"] for entry in logs] == ["control_command_failed"]
         assert await echoed(tmp_path) == []
@@ -212,7 +216,7 @@ async def test_bug_in_a_command_is_logged_and_the_server_continues(tmp_path: Pat
 
 async def test_command_that_exceeds_its_deadline_is_an_error(tmp_path: Path) -> None:
     async with serving(tmp_path, answer_timeout_s=0.01):
-        with pytest.raises(ControlError, match="took above"):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="took above"):
             await ask(tmp_path, HANG, EchoRequest())
 
 

@@ -9,7 +9,7 @@ and runs in milliseconds. The folder of a transcript names the core:
 ``expiration``  segments that leave the tier, undelete (``tiering/removing/expiration_plan.py``)
 ``planning``    partitions to compact or merge, groups, work orders (``pipeline/planning/``)
 ``cleaning``    records that a compaction keeps (``pipeline/rewriting/``)
-``rebuild``     metadata from the objects in the bucket (``metadata/rebuild.py``)
+``rebuild``     metadata from the objects in the bucket (``metadata/whole_store/partition_rebuild.py``)
 ==============  ===============================================================================================
 
 The form is that of the datadriven tests of etcd's raft::

@@ -15,7 +15,7 @@ from tierd.app.standing_in import standing_in
 from tierd.app.stores import log_dir_identities, metadata_store
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
-from tierd.errors import RefusedError, UnknownErasureError
+from tierd.errors import RefusedError, TierError, TierErrorCode
 from tierd.log import broker_identity
 from tierd.metadata import metadata_keys, read_partition
 from tierd.model import RemoteLogSegmentState, TopicPartition, uuid_from_text, uuid_to_text
@@ -58,7 +58,7 @@ async def cancel_erasure(config: TierdConfig, config_file: Path, request_id: str
     """Withdraw a request and return its report; what was erased stays erased.
 
     Raises:
-        UnknownErasureError: there is no request of that id.
+        TierError: there is no request of that id.
         RefusedError: the request is done.
         TierError: the request could not be withdrawn.
     """
@@ -72,7 +72,7 @@ async def attest_erasure(
     """Record a person's statement that no older versions of objects are left, and go on with the request.
 
     Raises:
-        UnknownErasureError: there is no request of that id.
+        TierError: there is no request of that id.
         RefusedError: the request does not wait for that.
         TierError: the statement could not be recorded.
     """
@@ -118,7 +118,7 @@ async def read_erasure(config: TierdConfig, config_file: Path, request_id: str) 
     """Return the report of one request. A daemon may run meanwhile.
 
     Raises:
-        UnknownErasureError: there is no request of that id.
+        TierError: there is no request of that id.
         TierError: the metadata store cannot be read.
     """
     async with _requests(config, config_file) as requests:
@@ -255,4 +255,6 @@ def _request_id(text: str) -> UUID:
     try:
         return uuid_from_text(text)
     except ValueError as error:
-        raise UnknownErasureError(f"{text!r} is no id of a request", remedy="see tierd erase list") from error
+        raise TierError(
+            f"{text!r} is no id of a request", remedy="see tierd erase list", code=TierErrorCode.UNKNOWN_ERASURE
+        ) from error

@@ -82,7 +82,7 @@ async def import_metadata(config: TierdConfig, config_file: Path, file: Path, *,
     await asyncio.to_thread(make_state_dir, config.state_dir)
     with instance_lock(config.state_dir):
         async with metadata_store(config, read_only=False) as store:
-            return await import_lines(store, keys, partial(_lines_of, file), tell=tell)
+            return await import_lines(store, keys, partial(_lines_of, file), report=tell)
 
 
 async def rebuild_metadata(

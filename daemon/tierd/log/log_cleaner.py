@@ -21,21 +21,20 @@ from typing import Final, TypeVar
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import (
-    CleaningAbortedError,
-    CleaningNoSpaceError,
-    LogBusyError,
-    LogClosedError,
-    LogDirOfflineError,
-    LogTimeoutError,
-    TierError,
-)
+from tierd.errors import LogDirOfflineError, TierError
 from tierd.log.cleaning.cleaning_control import CleaningControl
 from tierd.log.cleaning.cleaning_round import CleaningRound, MeasuredLog, measure_log
 from tierd.log.cleaning.round_rewriter import StartRewriting
 from tierd.log.cleaning.segment_groups import SegmentGroup
 from tierd.log.cleaning.throttle import Throttle
 from tierd.log.dirs.manager import LogManager
+from tierd.log.log_errors import (
+    CleaningAbortedError,
+    CleaningNoSpaceError,
+    LogBusyError,
+    LogClosedError,
+    LogTimeoutError,
+)
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition

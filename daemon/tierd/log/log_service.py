@@ -23,12 +23,13 @@ from uuid import UUID
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
+from tierd.errors import LogError, UnknownPartitionError
 from tierd.log.cleaning.round_rewriter import StartRewriting
 from tierd.log.cleaning.throttle import Throttle
 from tierd.log.dirs.manager import LogManager
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.log_cleaner import CleanerStatistics, LogCleaner
+from tierd.log.log_errors import LogTimeoutError
 from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import MAX_LONG, LogConfig

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
 from tierd.clock import Clock
-from tierd.errors import LogBusyError, LogClosedError, LogError, LogTimeoutError, TierError
+from tierd.errors import LogError, TierError
 from tierd.log.files.disk import Piece
+from tierd.log.log_errors import LogBusyError, LogClosedError, LogTimeoutError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin

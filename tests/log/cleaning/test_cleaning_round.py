@@ -6,8 +6,9 @@ from tests.fakes.clock import FakeClock
 from tests.log.batches import plain
 from tests.log.cleaning.cleaners import begin_round, clean, own_log_rules
 from tests.log.logs import NOW_MS, open_log, read_all
-from tierd.errors import CleaningAbortedError, CorruptRecordError
+from tierd.errors import CorruptRecordError
 from tierd.log.cleaning.cleaning_control import CleaningControl
+from tierd.log.log_errors import CleaningAbortedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.log_config import MAX_INT, LogConfig

@@ -12,18 +12,17 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.failing_disk import FailingDisk
 from tests.log.batches import TOPIC_ID
 from tests.log.logs import NOW_MS, lead, read_all, records
 from tierd.errors import (
-    CheckpointError,
-    DuplicateLogError,
-    InconsistentTopicIdError,
-    LogClosedError,
     LogDirLockedError,
     LogDirOfflineError,
+    LogError,
     PartitionNameError,
+    TierErrorCode,
     UnknownPartitionError,
 )
 from tierd.log import read_offset_checkpoint
@@ -42,6 +41,7 @@ from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.offline import StorageFailure
 from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.stray import is_stray, lacks_topic_id
+from tierd.log.log_errors import CheckpointError, LogClosedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
@@ -342,7 +342,7 @@ def _replicas_of(known: dict[tuple[UUID, int], list[int]], topic_id: UUID, parti
 def test_two_directories_of_one_replica_end_the_start(tmp_path: Path) -> None:
     filled(tmp_path / "a")
     filled(tmp_path / "b")
-    with pytest.raises(DuplicateLogError) as caught:
+    with pytest.raises(LogError, check=coded(TierErrorCode.DUPLICATE_LOG)) as caught:
         managed(tmp_path / "a", tmp_path / "b").start()
     assert str(tmp_path / "a" / "orders-0") in str(caught.value)
     assert str(tmp_path / "b" / "orders-0") in str(caught.value)
@@ -438,7 +438,7 @@ def test_log_opened_with_another_topic_id_is_refused(tmp_path: Path) -> None:
     filled(tmp_path)
     with managed(tmp_path) as manager:
         assert manager.get_or_create(ORDERS, topic_id=TOPIC_ID) is manager.get_or_create(ORDERS)
-        with pytest.raises(InconsistentTopicIdError):
+        with pytest.raises(LogError, check=coded(TierErrorCode.INCONSISTENT_TOPIC_ID)):
             manager.get_or_create(ORDERS, topic_id=UUID(int=99))
 
 

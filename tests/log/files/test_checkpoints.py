@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
-from tierd.errors import CheckpointError, LogDirOfflineError, MissingArtefactError
+from tierd.errors import LogDirOfflineError, MissingArtefactError
 from tierd.log import encode_lineage, parse_lineage, read_lineage, read_offset_checkpoint
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
@@ -20,6 +20,7 @@ from tierd.log.files.checkpoints import (
     write_offset_checkpoint,
 )
 from tierd.log.files.disk import OsDisk
+from tierd.log.log_errors import CheckpointError
 from tierd.model import Lineage, TopicPartition
 
 offsets = st.integers(0, 2**63 - 1)

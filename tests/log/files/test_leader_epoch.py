@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.logs import NOW_MS, open_log, records
-from tierd.errors import CheckpointError
 from tierd.log import parse_lineage
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.log_errors import CheckpointError
 from tierd.model import EpochEndOffset, EpochEntry, Lineage
 from tierd.model.lineage import UNDEFINED_END
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.errors import CheckpointError
 from tierd.log import MetaProperties, read_meta_properties
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.meta_properties import encode_meta_properties, parse_meta_properties, write_meta_properties
+from tierd.log.log_errors import CheckpointError
 
 WRITTEN = (
     b"#\n#Sat Nov 21 09:15:31 UTC 2026\nnode.id=1\ndirectory.id=UbykAeNy4YGeW-3eXFz5Cw\nversion=1\ncluster.id=abc\\:d\n"

@@ -3,13 +3,15 @@ from uuid import UUID
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
 from tests.log.logs import NOW_MS, lead, open_log, records
-from tierd.errors import CheckpointError, InconsistentTopicIdError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
 from tierd.log.loading.log_loader import LoadRequest, load_log
+from tierd.log.log_errors import CheckpointError
 from tierd.log.records.log_config import LogConfig
 
 OTHER_ID = UUID(int=7)
@@ -74,7 +76,9 @@ def test_log_without_kept_metadata_has_no_topic_id(tmp_path: Path) -> None:
 def test_second_topic_id_is_refused_while_another_waits_to_be_written(file: PartitionMetadataFile) -> None:
     file.record(TOPIC_ID)
     file.record(TOPIC_ID)
-    with pytest.raises(InconsistentTopicIdError, match=r"not 00000000-0000-0000-0000-000000000007"):
+    with pytest.raises(
+        LogError, check=coded(TierErrorCode.INCONSISTENT_TOPIC_ID), match=r"not 00000000-0000-0000-0000-000000000007"
+    ):
         file.record(OTHER_ID)
 
 

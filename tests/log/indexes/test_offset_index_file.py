@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, LogClosedError, OffsetOverflowError
+from tests.coded import coded
+from tierd.errors import CorruptIndexError, LogError, OffsetOverflowError, TierErrorCode
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.offset_index_file import OffsetIndexFile
+from tierd.log.log_errors import LogClosedError
 
 BASE = 45
 ROOM = 30 * 8
@@ -85,7 +87,9 @@ def test_append_to_a_full_index_is_refused(index: OffsetIndexFile) -> None:
 def test_append_of_an_offset_not_above_the_last_one_is_refused(index: OffsetIndexFile) -> None:
     index.append(51, 0)
     for offset in (50, 51):
-        with pytest.raises(InvalidIndexOffsetError, match=f"offset {offset} does not follow 51"):
+        with pytest.raises(
+            LogError, check=coded(TierErrorCode.INVALID_INDEX_OFFSET), match=f"offset {offset} does not follow 51"
+        ):
             index.append(offset, 1)
     assert index.entries == 1
 

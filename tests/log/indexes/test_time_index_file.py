@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, OffsetOverflowError
+from tests.coded import coded
+from tierd.errors import CorruptIndexError, LogError, OffsetOverflowError, TierErrorCode
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.time_index import ENTRY
 from tierd.log.indexes.time_index_file import TimeIndexFile
@@ -71,7 +72,7 @@ def test_last_entry_of_a_full_index_is_reserved_for_the_roll(index: TimeIndexFil
     assert index.is_full
     with pytest.raises(ValueError, match="full with 29 entries"):
         index.maybe_append(1000, BASE + 50)
-    with pytest.raises(InvalidIndexOffsetError, match="offset 46 is below 74"):
+    with pytest.raises(LogError, check=coded(TierErrorCode.INVALID_INDEX_OFFSET), match="offset 46 is below 74"):
         index.maybe_append(10_000, BASE + 1, skip_full_check=True)
     index.maybe_append(1000, BASE + 50, skip_full_check=True)
     index.write_out()

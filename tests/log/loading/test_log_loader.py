@@ -18,9 +18,10 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import CheckpointError, CorruptRecordError, LogDirOfflineError, LogError
+from tierd.errors import CorruptRecordError, LogDirOfflineError, LogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from tierd.log.files.partition_scan import file_name
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import Producer
 from tierd.log.records.log_config import MAX_INT, LogConfig

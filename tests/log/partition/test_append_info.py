@@ -1,8 +1,10 @@
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import legacy, marker, plain, transactional
 from tests.log.logs import records
-from tierd.errors import CorruptRecordError, OffsetsOutOfOrderError, RecordTooLargeError, RecordValidationError
+from tierd.errors import CorruptRecordError, TierErrorCode
+from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.partition.append_info import (
     UNKNOWN_OFFSET,
     Analysis,
@@ -39,7 +41,7 @@ def test_largest_timestamp_belongs_to_the_earliest_batch_that_has_it() -> None:
 
 
 def test_numbered_batches_that_overlap_are_refused() -> None:
-    with pytest.raises(OffsetsOutOfOrderError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER)):
         analysis_of(records(2, base_offset=2) + records(2, base_offset=3))
 
 
@@ -88,7 +90,7 @@ def test_damaged_batch_is_refused_with_its_position() -> None:
 
 @pytest.mark.parametrize("origin", [AppendOrigin.REPLICATION, AppendOrigin.RAFT_LEADER])
 def test_descending_offsets_are_refused_from_a_replica_or_raft_leader(origin: AppendOrigin) -> None:
-    with pytest.raises(OffsetsOutOfOrderError, match="do not ascend: 2, 2"):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER), match="do not ascend: 2, 2"):
         analysis_of(plain(2) + plain(2), origin)
     assert len(analysis_of(plain(0) + plain(0), AppendOrigin.COORDINATOR).batches) == 2
 
@@ -100,7 +102,7 @@ def test_client_must_begin_at_offset_0_and_replica_may_exceed_the_size_limit() -
     assert analysis_of(data, AppendOrigin.COORDINATOR).last_offset == 1
     assert analysis_of(data, limit=10).last_offset == 1
     for origin in (AppendOrigin.COORDINATOR, AppendOrigin.RAFT_LEADER):
-        with pytest.raises(RecordTooLargeError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
             analysis_of(data, origin, limit=len(data) - 1)
         assert analysis_of(data, origin, limit=len(data)).last_offset == 1
 
@@ -110,7 +112,7 @@ def test_numbered_set_of_the_validation_is_parsed_without_further_checks() -> No
     batches = analyze_numbered(data, name="orders-0")
     assert [batch.last_offset for batch in batches] == [6, 7]
     check_sizes(batches, max_message_bytes=len(data))
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         check_sizes(batches, max_message_bytes=10)
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT, legacy, wrapper
 from tests.log.logs import (
     NOW_MS,
@@ -15,19 +16,9 @@ from tests.log.logs import (
     records,
     rows,
 )
-from tierd.errors import (
-    CorruptRecordError,
-    InvalidProducerEpochError,
-    LogClosedError,
-    LogDirOfflineError,
-    OffsetsOutOfOrderError,
-    OutOfOrderSequenceError,
-    RecordBatchTooLargeError,
-    RecordTooLargeError,
-    RecordValidationError,
-    UnexpectedAppendOffsetError,
-)
+from tierd.errors import CorruptRecordError, LogDirOfflineError, TierErrorCode
 from tierd.log.files.offline import OfflineFlag
+from tierd.log.log_errors import AppendError, LogClosedError, RecordValidationError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch
@@ -66,7 +57,7 @@ def test_set_of_a_raft_leader_must_begin_at_the_log_end_in_its_epoch(tmp_path: P
 
     append(0)
     assert log.log_end_offset == 3
-    with pytest.raises(UnexpectedAppendOffsetError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET)):
         append(1)
     append(3)
     assert log.log_end_offset == 6
@@ -78,7 +69,7 @@ def test_set_of_a_raft_leader_must_begin_at_the_log_end_in_its_epoch(tmp_path: P
 def test_gap_in_the_sequence_of_a_client_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 0, 0)))
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         lead(log, records(producer=Producer(1, 0, 2)))
 
 
@@ -102,10 +93,10 @@ def test_repeated_batch_of_a_client_is_answered_and_not_written_again(tmp_path: 
     )
     assert not triple.is_duplicate
     for sequence, count in ((7, 2), (6, 2)):  # a part of the last batch
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             send(sequence, count)
     assert send(2).first_offset == singles[2].first_offset  # the oldest of the five remembered batches
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         send(1)
     assert (log.log_end_offset, log.size_bytes) == (end, size_bytes)
 
@@ -143,7 +134,7 @@ def test_follower_accepts_a_repeated_batch_within_one_set(tmp_path: Path) -> Non
 def test_a_producer_with_an_old_epoch_is_fenced(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 1, 0)))
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
         lead(log, records(producer=Producer(1, 0, 1)))
     assert log.log_end_offset == 1
 
@@ -158,7 +149,7 @@ def test_unknown_producer_may_begin_with_any_sequence(tmp_path: Path) -> None:
 @pytest.mark.spec("log-format APP-10")
 def test_batches_of_a_follower_with_offsets_out_of_order_are_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    with pytest.raises(OffsetsOutOfOrderError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER)):
         follow(log, b"".join(records(base_offset=offset) for offset in (0, 1, 3, 2, 4)))
     assert log.log_end_offset == 0
 
@@ -176,27 +167,30 @@ def test_set_of_a_follower_that_begins_below_the_log_end_is_refused(
     else:
         data = legacy(magic, 0, b"k", b"v")
         data = wrapper(magic, 0, data, codec=codec) if codec else data
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 0 to 0 begin below"
+    ):
         follow(log, data)
-    assert (raised.value.first_offset, raised.value.last_offset) == (0, 0)
 
 
 def test_refusal_of_a_compressed_legacy_entry_names_its_first_inner_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(9))
     inner = b"".join(legacy(1, offset, b"k", b"v") for offset in range(3))
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 4 to 6 begin below"
+    ):
         follow(log, wrapper(1, 6, inner))
-    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
 
 
 @pytest.mark.spec("log-format APP-12")
 def test_refusal_of_a_set_names_its_first_and_last_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path, log_start_offset=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 4 to 6 begin below"
+    ):
         follow(log, records(3, base_offset=4))
-    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
 
 
 @pytest.mark.spec("log-format APP-13")
@@ -215,7 +209,7 @@ def test_follower_accepts_gaps_and_reads_skip_them(tmp_path: Path) -> None:
 def test_set_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     data = records(value=b"v" * 200)
     log = open_log(tmp_path, config=LogConfig(segment_bytes=len(data) - 1))
-    with pytest.raises(RecordBatchTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_BATCH_TOO_LARGE)):
         lead(log, data)
     assert log.log_end_offset == 0
 
@@ -225,7 +219,7 @@ def test_batch_above_max_message_bytes_is_refused_except_on_a_follower(tmp_path:
     small, large = records(value=b"v" * 10), records(value=b"v" * 11)
     log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(small)))
     lead(log, small)
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         lead(log, large)
     assert follow(log, records(value=b"v" * 11, base_offset=1)).last_offset == 1
 
@@ -233,7 +227,7 @@ def test_batch_above_max_message_bytes_is_refused_except_on_a_follower(tmp_path:
 def test_batch_that_grows_above_the_limit_by_recompression_is_refused(tmp_path: Path) -> None:
     packed = records(100, value=b"v" * 100, codec=Compression.GZIP)
     log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(packed), compression_type="uncompressed"))
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         lead(log, packed)
     assert log.log_end_offset == 0
 
@@ -401,7 +395,8 @@ class TestGroups:
         first, gap, nothing, second, again = log.append_many(requests, now_ms=NOW_MS)
         assert isinstance(first, AppendInfo)
         assert first.last_offset == 0
-        assert isinstance(gap, OutOfOrderSequenceError)
+        assert isinstance(gap, AppendError)
+        assert gap.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
         assert isinstance(nothing, AppendInfo)
         assert nothing.last_offset == -1
         assert isinstance(second, AppendInfo)

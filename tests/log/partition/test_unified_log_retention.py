@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.log.logs import NOW_MS, follow, lead, open_log, read_all, records
-from tierd.errors import OffsetOutOfRangeError, PolicyViolationError
+from tierd.errors import OffsetOutOfRangeError, TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import Producer
@@ -352,7 +354,7 @@ class TestDeleteRecords:
 
     def test_deletion_of_records_is_refused_on_internal_and_compacted_topics(self, tmp_path: Path) -> None:
         for name, config in (("__consumer_offsets-0", LogConfig()), ("a-0", LogConfig(cleanup_policy=COMPACT))):
-            with pytest.raises(PolicyViolationError):
+            with pytest.raises(AppendError, check=coded(TierErrorCode.POLICY_VIOLATION)):
                 filled(tmp_path, 5, config, name=name).delete_records(1)
 
 

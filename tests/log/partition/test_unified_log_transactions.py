@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.failing_disk import FailingDisk
 from tests.log.logs import (
     NOW_MS,
@@ -15,15 +16,10 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import (
-    InvalidProducerEpochError,
-    InvalidTransactionStateError,
-    LogDirOfflineError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from tierd.errors import LogDirOfflineError, TierErrorCode
 from tierd.log.files.disk import OsDisk, OsFile
 from tierd.log.indexes.transaction_index import AbortedTransaction, read_transaction_index
+from tierd.log.log_errors import AppendError, InvalidTransactionStateError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
@@ -191,10 +187,10 @@ def test_marker_of_an_old_coordinator_epoch_is_refused(tmp_path: Path) -> None:
     lead_marker(log, 1, commit=False, coordinator_epoch=2)
     for _ in range(2):  # first within a transaction, then for an empty one
         producer.write(1)
-        with pytest.raises(TransactionCoordinatorFencedError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.TRANSACTION_COORDINATOR_FENCED)):
             lead_marker(log, 1, commit=False, coordinator_epoch=1)
         lead_marker(log, 1, commit=False, coordinator_epoch=2)
-        with pytest.raises(TransactionCoordinatorFencedError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.TRANSACTION_COORDINATOR_FENCED)):
             lead_marker(log, 1, commit=True, coordinator_epoch=1)
 
 
@@ -202,7 +198,7 @@ def test_marker_of_an_old_coordinator_epoch_is_refused(tmp_path: Path) -> None:
 def test_the_marker_of_an_old_producer_epoch_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead_marker(log, 1, commit=False, producer_epoch=5)
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
         lead_marker(log, 1, commit=True, producer_epoch=4)
 
 
@@ -234,7 +230,10 @@ def test_failing_disk_fails_every_set_of_a_group(tmp_path: Path, operation: str)
     disk.fails = lambda name, path: name == operation and path.suffix == ".log"
     requests = [AppendRequest(records(producer=Producer(1, 0, sequence)), leader_epoch=0) for sequence in (0, 5, 1)]
     outcomes = log.append_many(requests, now_ms=NOW_MS)
-    assert [type(outcome) for outcome in outcomes] == [LogDirOfflineError, OutOfOrderSequenceError, LogDirOfflineError]
+    assert [type(outcome) for outcome in outcomes] == [LogDirOfflineError, AppendError, LogDirOfflineError]
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, AppendError)] == [
+        TierErrorCode.OUT_OF_ORDER_SEQUENCE
+    ]
     with pytest.raises(LogDirOfflineError):
         log.append_many(requests, now_ms=NOW_MS)
     assert log.log_end_offset == (0 if operation == "write" else 2)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID
 from tests.log.logs import (
     NOW_MS,
@@ -13,13 +14,8 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import (
-    CorruptIndexError,
-    CorruptRecordError,
-    InconsistentTopicIdError,
-    LogClosedError,
-    LogDirOfflineError,
-)
+from tierd.errors import CorruptIndexError, CorruptRecordError, LogDirOfflineError, LogError, TierErrorCode
+from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import BatchBuilder, encode_empty_batch
 from tierd.log.records.batch_header import LOG_OVERHEAD_BYTES
@@ -323,7 +319,7 @@ def test_assignment_of_another_topic_id_is_refused(tmp_path: Path) -> None:
     log.close()
     again = open_log(tmp_path)
     assert again.topic_id == TOPIC_ID
-    with pytest.raises(InconsistentTopicIdError):
+    with pytest.raises(LogError, check=coded(TierErrorCode.INCONSISTENT_TOPIC_ID)):
         again.assign_topic_id(type(TOPIC_ID)(int=1))
 
 

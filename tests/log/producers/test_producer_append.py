@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.producer_steps import (
     ABORT,
     CLIENT,
@@ -17,12 +18,8 @@ from tests.log.producer_steps import (
     reloaded,
     unstable,
 )
-from tierd.errors import (
-    InvalidProducerEpochError,
-    InvalidTransactionStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import AppendError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
 from tierd.log.records.append_origin import AppendOrigin
@@ -40,25 +37,31 @@ class TestSequences:
         self, manager: ProducerStateManager
     ) -> None:
         append(manager, data(0, 0), data(1, 1))
-        with pytest.raises(OutOfOrderSequenceError, match=r"orders-0: producer 1.*sequence 1 does not follow 1"):
+        with pytest.raises(
+            AppendError,
+            check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE),
+            match=r"orders-0: producer 1.*sequence 1 does not follow 1",
+        ):
             append(manager, data(2, 1))
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             append(manager, data(2, 5))
         append(manager, data(2, 0, epoch=1))
-        with pytest.raises(InvalidProducerEpochError, match="epoch 0 is below 1"):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH), match="epoch 0 is below 1"):
             append(manager, data(3, 0, epoch=0))
 
     @pytest.mark.spec("log-format PSM-02")
     def test_producer_known_from_a_marker_begins_with_sequence_0(self, manager: ProducerStateManager) -> None:
         end(manager, ABORT, 0, producer_id=23)
-        with pytest.raises(OutOfOrderSequenceError, match="sequence 17 does not follow -1"):
+        with pytest.raises(
+            AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE), match="sequence 17 does not follow -1"
+        ):
             append(manager, data(1, 17, producer_id=23))
         append(manager, data(1, 0, producer_id=23))
 
     @pytest.mark.spec("log-format PSM-03")
     def test_sequence_0_follows_the_largest_sequence(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, MAX_INT))
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             append(manager, data(1, 1))
         append(manager, data(1, 0))
         known = manager.last_entry(1)
@@ -86,7 +89,7 @@ class TestSequences:
         self, manager: ProducerStateManager
     ) -> None:
         append(manager, data(0, 0))
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             append(manager, data(1, 3))
         append(manager, data(1, 3), origin=REPLICATION)
         known = manager.last_entry(1)
@@ -104,7 +107,9 @@ class TestSequences:
         append(manager, data(0, 0))
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(1, 1))
-        with pytest.raises(OutOfOrderSequenceError, match="sequence 3 does not follow 1"):
+        with pytest.raises(
+            AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE), match="sequence 3 does not follow 1"
+        ):
             prepared.append(data(2, 3))
 
     def test_unknown_producer_may_leave_gaps_in_its_first_append(self, manager: ProducerStateManager) -> None:
@@ -149,7 +154,7 @@ class TestTransactions:
         assert known is not None
         assert (known.producer_epoch, known.batches, known.current_txn_first_offset) == (1, (), -1)
         for epoch in (1, 2):
-            with pytest.raises(OutOfOrderSequenceError):
+            with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
                 append(manager, data(2, 2, epoch=epoch))
         append(manager, data(2, 0, epoch=1))
 
@@ -206,13 +211,17 @@ class TestTransactions:
         self, manager: ProducerStateManager, tmp_path: Path
     ) -> None:
         append(manager, data(0, 0, epoch=5, transactional=True))
-        with pytest.raises(InvalidProducerEpochError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
             end(manager, COMMIT, 1, epoch=3)
         end(manager, COMMIT, 1, epoch=5, coordinator_epoch=1)
         assert end(manager, COMMIT, 2, epoch=5, coordinator_epoch=2) is None
         manager.take_snapshot(sync=False)
         for known in (manager, reloaded(manager, tmp_path)):
-            with pytest.raises(TransactionCoordinatorFencedError, match="coordinator epoch 1 is below 2"):
+            with pytest.raises(
+                AppendError,
+                check=coded(TierErrorCode.TRANSACTION_COORDINATOR_FENCED),
+                match="coordinator epoch 1 is below 2",
+            ):
                 end(known, COMMIT, 3, epoch=5, coordinator_epoch=1)
 
     def test_replica_accepts_a_marker_of_an_old_coordinator(self, manager: ProducerStateManager) -> None:

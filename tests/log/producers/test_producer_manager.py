@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.producer_steps import (
     ABORT,
     CLIENT,
@@ -19,8 +20,9 @@ from tests.log.producer_steps import (
     take_snapshots_at,
     unstable,
 )
-from tierd.errors import InvalidTransactionStateError, OutOfOrderSequenceError
+from tierd.errors import TierErrorCode
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import AppendError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
@@ -387,7 +389,11 @@ class TestVerification:
     def test_batch_above_the_verified_sequence_is_out_of_order(self, tmp_path: Path, is_enabled: bool) -> None:
         manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=is_enabled))
         guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-        with pytest.raises(OutOfOrderSequenceError, match="sequence 4 is above 0, which is being verified"):
+        with pytest.raises(
+            AppendError,
+            check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE),
+            match="sequence 4 is above 0, which is being verified",
+        ):
             append(manager, data(0, 4, transactional=True), guard=guard)
         append(manager, data(0, 0, transactional=True), guard=guard)
         assert not manager.verifications.entries

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.log.producer_steps import ABORT, CLIENT, COMMIT, COORDINATOR, MAX_INT, NOW_MS, data, manager_of
-from tierd.errors import AppendError
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import AppendError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import EndMarker
 from tierd.log.records.batch_header import BatchHeader

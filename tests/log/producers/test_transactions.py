@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.log.batches import batch, marker, plain, transactional
-from tierd.errors import EndMarkerError, InvalidRecordError
+from tierd.errors import InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log import ControlRecordType, ProducerStateEntry, iter_batches, stable_end_offset
 from tierd.log.files.disk import OsDisk
+from tierd.log.log_errors import EndMarkerError
 from tierd.log.producers.transactions import (
     CompletedTransaction,
     EndMarker,

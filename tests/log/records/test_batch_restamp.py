@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.coded import coded
 from tests.log.batches import Row, batch, legacy, plain, wrapper
 from tests.log.records.test_record_batch import A1, A8, inner, one, records
-from tierd.errors import UnsupportedForMessageFormatError
+from tierd.errors import TierErrorCode
 from tierd.log import Compression
+from tierd.log.log_errors import AppendError
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch, set_max_timestamp
 from tierd.log.records.log_config import TimestampType
 
@@ -106,7 +108,7 @@ def test_wrapper_switched_to_log_append_time_gives_inner_records_its_timestamp()
 @pytest.mark.parametrize("timestamp_type", list(TimestampType))
 def test_timestamp_of_a_magic_0_entry_is_refused(timestamp_type: TimestampType) -> None:
     data = bytearray(legacy(0, 5, b"k", b"v"))
-    with pytest.raises(UnsupportedForMessageFormatError, match="timestamp"):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), match="timestamp"):
         set_max_timestamp(data, timestamp_type, 1)
     assert data == legacy(0, 5, b"k", b"v")
 
@@ -114,7 +116,7 @@ def test_timestamp_of_a_magic_0_entry_is_refused(timestamp_type: TimestampType) 
 @pytest.mark.spec("log-format LEG-06")
 @pytest.mark.parametrize("magic", [0, 1])
 def test_leader_epoch_of_a_legacy_entry_is_refused(magic: int) -> None:
-    with pytest.raises(UnsupportedForMessageFormatError, match="leader epoch"):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), match="leader epoch"):
         set_leader_epoch(bytearray(legacy(magic, 5, b"k", b"v")), 1)
 
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from tests.log import segmented_logs
 from tests.log.batches import batch, legacy, marker, plain
 from tests.log.segmented_logs import NOW_MS, headers_of
-from tierd.errors import CorruptRecordError, LogClosedError, OffsetOverflowError
+from tierd.errors import CorruptRecordError, OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.log.records.record_batch import iter_batches
 from tierd.log.segments.log_segment import LogSegment

@@ -12,11 +12,12 @@ from tests.log import segmented_logs
 from tests.log.batches import Row, batch, forged, legacy, marker, plain, transactional, wrapper
 from tests.log.producer_steps import manager_of
 from tests.log.segmented_logs import NOW_MS
-from tierd.errors import EndMarkerError, InvalidTransactionStateError, OffsetOverflowError
+from tierd.errors import OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import build_indexes
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import EndMarkerError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import iter_headers, parse_header

@@ -5,9 +5,10 @@ import pytest
 
 from tests.log.batches import plain
 from tests.log.segmented_logs import NOW_MS, all_offsets, append, names, new_log, offsets_of, reopen
-from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.segmented_log import SegmentedLog

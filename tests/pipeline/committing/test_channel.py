@@ -16,7 +16,7 @@ import pytest
 
 from tests.fakes.remote_segments import DELETE_STARTED, STARTED
 from tests.pipeline.committing.lab import NOTHING_HIDDEN, LeaderLab
-from tierd.errors import LeaderChannelError, ListenError, PipelineError
+from tierd.errors import ListenError, PipelineError
 from tierd.model import uuid_from_text
 from tierd.pipeline.committing import LeaderClient, LeaderServer
 from tierd.pipeline.committing.messages import (
@@ -29,6 +29,7 @@ from tierd.pipeline.committing.messages import (
     encode_answer,
     encode_request,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 
 T = TypeVar("T")
 HELLO = encode_request(1, Hello(version=VERSION))

@@ -9,11 +9,12 @@ from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, PARTITION, STARTED
 from tests.pipeline.committing.lab import COMPACTED, NEWEST_MS, NOTHING_HIDDEN, LeaderLab
 from tests.pipeline.planning.tiers import other_partition
-from tierd.errors import RefusedError, RemoteResourceNotFoundError, WorkOrderError
+from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.committing import RunTally
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import CleaningPolicy, Output, WorkKind
 from tierd.pipeline.planning.work_order import Group
 from tierd.remote import SegmentManifest

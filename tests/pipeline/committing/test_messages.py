@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.pipeline.planning.tiers import remote
 from tests.pipeline.planning.works import work_of
-from tierd.errors import WorkOrderError
 from tierd.log import AbortedTransaction
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import (
@@ -34,6 +33,7 @@ from tierd.pipeline.committing.messages import (
     encode_answer,
     encode_request,
 )
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import Output, PartitionWork, WorkKind
 from tierd.pipeline.planning.work_order import Group
 

@@ -23,7 +23,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.metadata import MetadataKeyFactory
-from tierd.metadata.kv.memory import MemoryKeyValueStore
+from tierd.metadata.kv.in_memory import MemoryKeyValueStore
 from tierd.model import ByteRange
 from tierd.pipeline import EraseRequest, EraseRequests, ErasureReports, restore_requests
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.coded import coded
 from tests.fakes.remote_segments import PARTITION
-from tierd.errors import MetadataDecodeError, RefusedError, UnknownErasureError
+from tierd.errors import MetadataDecodeError, RefusedError, TierError, TierErrorCode
 from tierd.metadata import Batch, MemoryKeyValueStore, MetadataKeyFactory, Put
 from tierd.pipeline import EraseRequest, EraseRequests, LeftSegment, new_request
 from tierd.pipeline.erasing.outlook import next_phase
@@ -192,7 +193,7 @@ async def test_requests_are_listed_in_order_without_a_damaged_one() -> None:
     assert [each.id.int for each in await store.list()] == [1, 2, 3]
     await damage(rows, MetadataKeyFactory("cluster").erasure(UUID(int=1)))
     assert [each.id.int for each in await store.list(PARTITION, only_open=True)] == [3]
-    with pytest.raises(UnknownErasureError):
+    with pytest.raises(TierError, check=coded(TierErrorCode.UNKNOWN_ERASURE)):
         await store.get(UUID(int=4))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.pipeline.planning.tiers import other_partition, remote
 from tests.pipeline.planning.works import work_of
-from tierd.errors import WorkOrderError
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import WorkOrder
 
 WORK = work_of(3)

@@ -13,11 +13,12 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import PARTITION, STARTED
 from tests.pipeline.committing.lab import COMPACTED, NOTHING_HIDDEN, LeaderLab
-from tierd.errors import LeaderChannelError, PipelineError, SparkMissingError
+from tierd.errors import PipelineError, SparkMissingError
 from tierd.metadata import MetadataKeyFactory
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics, RunTally
 from tierd.pipeline.jobs.exit_codes import JobExit
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 from tierd.pipeline.planning import Candidate, WorkKind
 from tierd.pipeline.running.history import RunOutcome
 from tierd.pipeline.running.leasing import PartitionLeases

@@ -8,7 +8,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 from tests.pipeline.source.queries import read_all
 from tests.pipeline.source.small_tier import SmallTier
-from tierd.errors import DataLossError, ReadOptionError, RemoteIntegrityError, UnknownPartitionError
+from tierd.errors import RemoteIntegrityError, UnknownPartitionError
+from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.batch_reader import TierPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

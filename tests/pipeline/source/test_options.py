@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tierd.errors import ReadOptionError
 from tierd.model import TopicPartition
+from tierd.pipeline.pipeline_errors import ReadOptionError
 from tierd.pipeline.source.options import DEFAULT_PARTITION_BYTES, NAMES, parse_options
 from tierd.pipeline.source.positions import AtOffsets, LogPlace, SinceTime, decode_offsets, encode_offsets
 

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from tests.pipeline.source.queries import Queries, read_all
 from tests.pipeline.source.small_tier import SmallTier
-from tierd.errors import DataLossError
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.source.stream_reader import Progress, TierStreamReader
 
 EVERYTHING = {"startingOffsets": "earliest"}

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter, PartitionWriter
 from tests.pipeline.source.queries import Queries, Row, read_all
 from tests.pipeline.spark.job_lab import JobLab
-from tierd.errors import DataLossError
 from tierd.log import NewRecord, encode_batch, iter_batches
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.pipeline import register
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.planning import CleaningPolicy
 from tierd.pipeline.source.reading import read_split
 from tierd.remote import SegmentManifest

@@ -22,7 +22,7 @@ from tierd.metadata import (
     RemoteLogMetadataManager,
     read_partition,
 )
-from tierd.metadata.serde import encode_segment
+from tierd.metadata.rows.serde import encode_segment
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore

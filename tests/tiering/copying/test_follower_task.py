@@ -11,7 +11,7 @@ from tests.fakes.remote_segments import FINISHED, segment, step
 from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
 from tierd.log import PartitionScan, identify_directory, scan_partition
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.metadata.newest_epochs import EPOCHS_KEPT
+from tierd.metadata.rows.newest_epochs import EPOCHS_KEPT
 from tierd.model import OffsetRange
 from tierd.tiering.copying.follower_task import FollowerTask
 from tierd.tiering.local.held_segment import HeldSegment

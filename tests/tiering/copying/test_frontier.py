@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment
 from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentFiles
 from tierd.metadata import BucketLogStart, BucketSegment, PartitionView, rebuild_partition
-from tierd.metadata.newest_epochs import CopiedEpochs
+from tierd.metadata.rows.newest_epochs import CopiedEpochs
 from tierd.model import Lineage, SoftDelete
 from tierd.tiering.copying.frontier import first_log_start, frontier, holes
 from tierd.tiering.local.broker_state import BrokerOffsets

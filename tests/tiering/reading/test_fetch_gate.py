@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
-from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
+from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
 from tierd.tiering.quota import RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate
 
@@ -49,7 +50,7 @@ async def running(gate: FetchGate, running: int, pending: int) -> None:
 async def test_read_is_refused_at_once_when_the_queue_is_full(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
-    with pytest.raises(RemoteReaderBusyError) as refused:
+    with pytest.raises(RetriableRemoteStorageError, check=coded(TierErrorCode.READER_BUSY)) as refused:
         async with gate.place("read e"):
             pytest.fail("there was no place")
     assert refused.value.retriable
@@ -105,9 +106,9 @@ async def test_close_refuses_waiting_and_later_reads(gate: FetchGate, reads: Rea
     tasks = [reads.start(name) for name in "abc"]
     await running(gate, 2, 1)
     gate.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await tasks[2]
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         async with gate.place("late"):
             pytest.fail("it was closed")
     reads.ends["a"].set()

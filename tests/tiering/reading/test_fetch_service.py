@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.fakes.manual_clock import ManualClock
@@ -16,12 +17,11 @@ from tests.tiering.setups import Tier as Stores
 from tierd.config import FetchSettings
 from tierd.errors import (
     OffsetOutOfRangeError,
-    RemoteReaderBusyError,
-    RemoteReaderClosedError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RemoteStorageNotReadyError,
     RetriableRemoteStorageError,
+    TierErrorCode,
 )
 from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import ChunkCache, SegmentStorage
@@ -152,7 +152,7 @@ class TestPlaces:
         setup.storage.open.clear()
         reads = [asyncio.create_task(read(service, task, 0)) for _ in range(2)]
         await eventually(lambda: service.statistics().gate.pending == 1, what="the queue")
-        with pytest.raises(RemoteReaderBusyError):
+        with pytest.raises(RetriableRemoteStorageError, check=coded(TierErrorCode.READER_BUSY)):
             await read(service, task, 0)
         assert (await read(service, task, 24)).next_offset == 28, "local reads need no place"
         setup.storage.open.set()
@@ -230,9 +230,9 @@ class TestPlaces:
             setup.storage.open.clear()
             running = asyncio.create_task(read(service, task, 0))
             await eventually(lambda: setup.storage.calls == 1, what="the read")
-        with pytest.raises(RemoteReaderClosedError):
+        with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
             await running
-        with pytest.raises(RemoteReaderClosedError):
+        with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
             await read(service, task, 0)
 
 

@@ -9,15 +9,17 @@ from uuid import uuid4
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import segment
 from tierd.errors import (
     RemoteIndexAbsentError,
     RemoteIntegrityError,
-    RemoteReaderClosedError,
     RemoteResourceNotFoundError,
+    RemoteStorageError,
     RetriableRemoteStorageError,
+    TierErrorCode,
 )
 from tierd.log import AbortedTransaction, OffsetIndex, TransactionIndex
 from tierd.log.indexes import offset_index, time_index, transaction_index
@@ -218,7 +220,7 @@ async def test_closed_cache_refuses_reads_and_its_cleaner_has_stopped(cache: Rem
     await load(cache, metadata)
     await cache.close()
     await cache.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await cache.read(metadata, OFFSET)
     assert len(names(directory)) == 3
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "remote index cleaner"]
@@ -229,7 +231,7 @@ async def test_close_ends_a_load_and_its_readers_get_an_error(cache: RemoteIndex
     reader = asyncio.create_task(cache.read(at(100), OFFSET))
     await eventually(lambda: len(remote.asked) == 3, what="the load")
     await cache.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await reader
 
 

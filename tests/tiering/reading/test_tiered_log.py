@@ -200,13 +200,13 @@ class TestGaps:
         log = _log(_view((10, 19, [(0, 15)]), (20, 29, [(0, 20)])), None)
         assert list(offset_findings(log)) == []
         assert (log.log_start_offset, log.remote_end_offset) == (15, 30)
-        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 30)] == [(15, 20), (20, 30)]
+        assert [(s.start_offset, s.end_offset) for s in log.branch.readable_ranges(0, 30)] == [(15, 20), (20, 30)]
 
     def test_log_start_inside_a_later_segment_leaves_its_other_offsets_readable(self) -> None:
         log = _log(_view((0, 9, [(0, 0)]), (10, 19, [(0, 15)])), None)
         assert [str(gap) for gap in missing_offsets(log)] == ["[10-14]"]
         assert log.next_available(10) == 15
-        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 20)] == [(0, 10), (15, 20)]
+        assert [(s.start_offset, s.end_offset) for s in log.branch.readable_ranges(0, 20)] == [(0, 10), (15, 20)]
         assert log.last_whole_segment is not None
         assert log.last_whole_segment.start_offset == 10
 
@@ -216,7 +216,7 @@ class TestGaps:
         longer = view.segments[UUID(int=1)]
         gone = longer.advance(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, event_timestamp_ms=1, broker_id=1)
         log = _log(view.with_updated(gone).view, None)
-        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 60)] == [(5, 10), (51, 60)]
+        assert [(s.start_offset, s.end_offset) for s in log.branch.readable_ranges(0, 60)] == [(5, 10), (51, 60)]
         assert [str(gap) for gap in missing_offsets(log)] == ["[10-50]"]
         assert log.next_available(10) == 51
 

@@ -302,7 +302,7 @@ class GrownTier:
         """Return offset and key of every record of the tier that a reader of ``view`` gets, across holes."""
         log = self.remote_log(view)
         found: list[tuple[int, bytes | None]] = []
-        for stretch in log.branch.stretches(start or 0, log.branch.end_offset):
+        for stretch in log.branch.readable_ranges(start or 0, log.branch.end_offset):
             reader = FetchTask(
                 _answering(log), remote=self.session.storage, recorder=SilentRecorder(), prefetch_bytes=1 << 20
             )

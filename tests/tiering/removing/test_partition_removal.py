@@ -11,7 +11,7 @@ from tests.tiering.removing.removals import remover_of
 from tests.tiering.removing.world import CLUSTER_ID, DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, TierError
 from tierd.metadata import partitions_being_deleted
-from tierd.metadata.partition_deletes import deleted_partitions
+from tierd.metadata.stored.partition_deletes import deleted_partitions
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,

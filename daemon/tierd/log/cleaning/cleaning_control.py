@@ -3,8 +3,8 @@
 from threading import Event
 
 from tierd.clock import Clock
-from tierd.errors import CleaningAbortedError, CleaningNoSpaceError
 from tierd.log.cleaning.throttle import Throttle
+from tierd.log.log_errors import CleaningAbortedError, CleaningNoSpaceError
 
 
 class CleaningControl:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from tierd.errors import CheckpointError
 from tierd.log.files.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -21,6 +20,7 @@ from tierd.log.files.checkpoints import (
     write_offset_checkpoint,
 )
 from tierd.log.files.disk import Disk
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 

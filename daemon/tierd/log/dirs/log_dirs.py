@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from tierd.errors import DuplicateLogError, LogDirOfflineError, LogError, UnknownPartitionError
+from tierd.errors import LogDirOfflineError, LogError, TierErrorCode, UnknownPartitionError
 from tierd.log.dirs.log_dir import LogDir
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.partition.unified_log import UnifiedLog
@@ -41,7 +41,7 @@ class LogDirs:
         """Make sure, after a start, that there is something to work with.
 
         Raises:
-            DuplicateLogError: two log dirs have the same replica.
+            LogError: two log dirs have the same replica.
             LogDirOfflineError: none can be used.
         """
         seen: dict[TopicPartition, UnifiedLog] = {}
@@ -102,9 +102,10 @@ def one_log_alone(each: UnifiedLog) -> Iterator[None]:
         log.warning("log_duty_failed", **partition_fields(each.directory), error=str(error))
 
 
-def duplicate(one: UnifiedLog, other: UnifiedLog) -> DuplicateLogError:
+def duplicate(one: UnifiedLog, other: UnifiedLog) -> LogError:
     """The error for two directories that claim to be one replica."""
-    return DuplicateLogError(
+    return LogError(
         f"{one.topic_partition}: both {one.directory} and {other.directory} claim to be it",
         remedy="a move between log dirs was interrupted: remove the one in the log dir that failed, then start again",
+        code=TierErrorCode.DUPLICATE_LOG,
     )

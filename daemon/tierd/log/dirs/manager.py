@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from tierd.clock import Clock, SystemClock
-from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import DirLock, LogDir, make_directories
 from tierd.log.dirs.log_dirs import LogDirs, one_log_alone, remove_directories
@@ -33,6 +33,7 @@ from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag, StorageFailure
 from tierd.log.loading.load_progress import LoadProgress, RemainingLoad
 from tierd.log.loading.log_recovery import random_int
+from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
@@ -121,7 +122,7 @@ class LogManager:
             LogDirLockedError: another process holds a log dir; this manager then holds none.
             LogDirOfflineError: no log dir can be used.
             PartitionNameError: a directory in a log dir that is no partition's.
-            DuplicateLogError: two directories for one replica.
+            LogError: two directories for one replica.
             LogError: a log that cannot be loaded although the disk does its work.
         """
         begun_s = self._clock.monotonic_s()
@@ -212,7 +213,7 @@ class LogManager:
             preferred_dir: one of the log dirs.
 
         Raises:
-            InconsistentTopicIdError: the log is of another incarnation.
+            LogError: the log is of another incarnation.
             LogDirOfflineError: no log dir can take it, or the one that has it may be offline.
             LogClosedError: the manager was shut down.
         """

@@ -6,7 +6,7 @@ from threading import Lock
 
 import structlog
 
-from tierd.errors import CheckpointError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import LogDir
 from tierd.log.dirs.log_dirs import duplicate
@@ -17,6 +17,7 @@ from tierd.log.files.event_fields import partition_fields
 from tierd.log.loading.load_progress import LoadProgress
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
@@ -40,7 +41,7 @@ class DirStart:
 
         Raises:
             PartitionNameError: a directory that is no partition's, nor one of Kafka's own.
-            DuplicateLogError: two directories for one replica.
+            LogError: two directories for one replica.
             LogError: a log that cannot be loaded although the disk does its work.
         """
         try:

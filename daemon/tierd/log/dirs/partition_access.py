@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import CheckpointError, PartitionNameError, UnknownPartitionError
+from tierd.errors import PartitionNameError, UnknownPartitionError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints, needs_log_start
 from tierd.log.dirs.log_dir import DirLock, make_directories
 from tierd.log.files.checkpoints import (
@@ -31,6 +31,7 @@ from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
 
-from tierd.errors import CheckpointError, MissingArtefactError, SegmentChangedError
+from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.log.files.disk import Disk, read_file, replace_file
 from tierd.log.files.source import read_whole
+from tierd.log.log_errors import CheckpointError
 from tierd.model import Lineage, TopicPartition, uuid_from_text, uuid_to_text
 
 PARTITION_METADATA = "partition.metadata"

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import CheckpointError, SegmentChangedError
+from tierd.errors import SegmentChangedError
 from tierd.log.files.disk import Disk, replace_file
 from tierd.log.files.source import read_whole
+from tierd.log.log_errors import CheckpointError
 from tierd.model import uuid_from_text, uuid_to_text
 
 META_PROPERTIES = "meta.properties"

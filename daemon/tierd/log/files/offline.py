@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from tierd.errors import CheckpointError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
+from tierd.log.log_errors import CheckpointError
 
 StorageFailure = OSError | CheckpointError
 """What takes a log dir offline: the disk's refusal, and a text file on it that cannot be understood."""

@@ -3,9 +3,10 @@
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import CheckpointError, InconsistentTopicIdError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.checkpoints import PARTITION_METADATA, encode_topic_id, parse_topic_id
 from tierd.log.files.disk import Disk, read_file, replace_file
+from tierd.log.log_errors import CheckpointError
 
 _LIMIT_BYTES = 4096
 
@@ -42,14 +43,15 @@ class PartitionMetadataFile:
 
         Raises:
             ValueError: the all-zero id, which is none.
-            InconsistentTopicIdError: another one waits to be written.
+            LogError: another one waits to be written.
         """
         if not topic_id.int:
             raise ValueError(f"{self._path}: the all-zero id is no topic's")
         if self._unwritten is not None and self._unwritten != topic_id:
-            raise InconsistentTopicIdError(
+            raise LogError(
                 f"{self._path}: of topic id {self._unwritten}, not {topic_id}",
                 remedy="the topic was deleted and made again: remove the partition directory, or give the right id",
+                code=TierErrorCode.INCONSISTENT_TOPIC_ID,
             )
         self._unwritten = topic_id
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import CheckpointError, MissingArtefactError, SegmentChangedError
+from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.log.files.checkpoints import read_lineage
 from tierd.log.files.directory import PartitionDirectory
 from tierd.log.files.source import broker_file
+from tierd.log.log_errors import CheckpointError
 from tierd.model import Lineage
 
 MAX_OFFSET = (1 << 63) - 1

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from tierd.errors import CorruptIndexError, LogClosedError, OffsetOverflowError
+from tierd.errors import CorruptIndexError, OffsetOverflowError
 from tierd.log.files.disk import Disk, DiskFile, Readable
 from tierd.log.files.held_file import HeldFile
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_INT
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from pathlib import Path
 
-from tierd.errors import InvalidIndexOffsetError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import Disk
 from tierd.log.indexes.index_file import IndexFile
 from tierd.log.indexes.index_lookup import lookup_offset, lookup_upper_bound
@@ -43,14 +43,17 @@ class OffsetIndexFile(IndexFile):
 
         Raises:
             ValueError: it is full.
-            InvalidIndexOffsetError: ``offset`` does not follow the last one.
+            LogError: ``offset`` does not follow the last one.
             OffsetOverflowError: ``offset`` is too far from the base.
         """
         count = self._entries if self._is_loaded else self.entries
         if count >= self._max_entries:
             raise ValueError(f"{self.path}: full with {count} entries")
         if count and offset <= self._last_offset:
-            raise InvalidIndexOffsetError(f"{self.path}: offset {offset} does not follow {self._last_offset}")
+            raise LogError(
+                f"{self.path}: offset {offset} does not follow {self._last_offset}",
+                code=TierErrorCode.INVALID_INDEX_OFFSET,
+            )
         self._pending += ENTRY.pack(self._relative(offset), position)
         self._entries = count + 1
         self._last_offset, self._last_position = offset, position

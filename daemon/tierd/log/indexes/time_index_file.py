@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from pathlib import Path
 
-from tierd.errors import InvalidIndexOffsetError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import Disk
 from tierd.log.indexes.index_file import IndexFile
 from tierd.log.indexes.index_lookup import lookup_timestamp
@@ -42,7 +42,7 @@ class TimeIndexFile(IndexFile):
 
         Raises:
             ValueError: the index is full, or the timestamp is below the last one.
-            InvalidIndexOffsetError: ``offset`` is below the last one.
+            LogError: ``offset`` is below the last one.
             OffsetOverflowError: ``offset`` is too far from the base.
         """
         count = self._entries if self._is_loaded else self.entries
@@ -51,7 +51,9 @@ class TimeIndexFile(IndexFile):
         last = self._last
         if count:
             if offset < last.offset:
-                raise InvalidIndexOffsetError(f"{self.path}: offset {offset} is below {last.offset}")
+                raise LogError(
+                    f"{self.path}: offset {offset} is below {last.offset}", code=TierErrorCode.INVALID_INDEX_OFFSET
+                )
             if timestamp_ms < last.timestamp_ms:
                 raise ValueError(f"{self.path}: timestamp {timestamp_ms} is below {last.timestamp_ms}")
         if timestamp_ms > last.timestamp_ms:

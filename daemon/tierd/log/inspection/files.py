@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tierd.errors import CheckpointError, CorruptIndexError, LogDirLockedError, LogDirOfflineError, SegmentChangedError
+from tierd.errors import CorruptIndexError, LogDirLockedError, LogDirOfflineError, SegmentChangedError
 from tierd.log.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -25,6 +25,7 @@ from tierd.log.inspection.segment import (
     SegmentExpectations,
     inspect_segment,
 )
+from tierd.log.log_errors import CheckpointError
 from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.repair.side_files import describe_side_file, is_side_file, original_name
 from tierd.model import TimestampOffset, uuid_to_text

@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import (
-    CheckpointError,
-    CorruptIndexError,
-    LogError,
-    MissingArtefactError,
-    PartitionNameError,
-    SegmentChangedError,
-)
+from tierd.errors import CorruptIndexError, LogError, MissingArtefactError, PartitionNameError, SegmentChangedError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import OsDisk
@@ -32,6 +25,7 @@ from tierd.log.inspection.files import (
 )
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import SegmentExpectations, inspect_segment, load_offset_index, load_time_index
+from tierd.log.log_errors import CheckpointError
 from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.log_config import LogConfig

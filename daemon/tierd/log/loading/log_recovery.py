@@ -8,17 +8,13 @@ from typing import TypeVar
 
 import structlog
 
-from tierd.errors import (
-    CorruptIndexError,
-    CorruptRecordError,
-    InvalidTransactionStateError,
-    OffsetOverflowError,
-)
+from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOverflowError
 from tierd.log.files.directory import DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, unlink_if_there
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.partition_scan import MAX_OFFSET, file_name, offsets_named, parse_file_name
+from tierd.log.log_errors import InvalidTransactionStateError
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig

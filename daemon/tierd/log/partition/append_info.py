@@ -6,14 +6,10 @@ The analysis decides nothing about the log: it looks at the bytes, the origin an
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tierd.errors import (
-    CorruptRecordError,
-    OffsetsOutOfOrderError,
-    RecordTooLargeError,
-    RecordValidationError,
-)
+from tierd.errors import CorruptRecordError, TierErrorCode
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Piece
+from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_header
@@ -108,10 +104,10 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
 
     Raises:
         CorruptRecordError: an impossible header, or a wrong checksum.
-        RecordTooLargeError: a batch above ``max_message_bytes``.
+        AppendError: a batch above ``max_message_bytes``.
         RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
             largest offset that there is; a numbered set that spans more offsets than a segment may.
-        OffsetsOutOfOrderError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
+        AppendError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
             but of batches that overlap, a recovery would take the second for damage.
     """
     view = memoryview(request.records)
@@ -141,7 +137,9 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
         at = end
     if not ascends and not request.origin.assigns_offsets:
         offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
-        raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
+        raise AppendError(
+            f"{name}: the last offsets of the batches do not ascend: {offsets}", code=TierErrorCode.OFFSETS_OUT_OF_ORDER
+        )
     check_last_offset(last_offset, name=name)
     first_offset = batches[0].base_offset if batches and batches[0].magic >= 2 else UNKNOWN_OFFSET
     found = Analysis(
@@ -187,7 +185,7 @@ def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:
     """Check the batches' sizes once more, after they were compressed anew (log-format 4.2, step 3).
 
     Raises:
-        RecordTooLargeError: one is above ``max_message_bytes``.
+        AppendError: one is above ``max_message_bytes``.
     """
     for batch in batches:
         if batch.size_bytes > max_message_bytes:
@@ -199,7 +197,7 @@ def _check_batch(batch: BatchHeader, request: AppendRequest, max_message_bytes: 
 
     Raises:
         RecordValidationError: the batch breaks a rule of its origin.
-        RecordTooLargeError: the batch is larger than ``max_message_bytes``.
+        AppendError: the batch is larger than ``max_message_bytes``.
     """
     if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
         raise RecordValidationError(
@@ -219,8 +217,9 @@ def _is_valid(batch: BatchHeader, view: memoryview, at: int, end: int) -> bool:
     return with_data(batch, view[at:end]).is_valid
 
 
-def _too_large(batch: BatchHeader, limit: int) -> RecordTooLargeError:
-    return RecordTooLargeError(
+def _too_large(batch: BatchHeader, limit: int) -> AppendError:
+    return AppendError(
         f"{batch.name}: a batch of {batch.size_bytes} bytes is above max.message.bytes, {limit}",
         remedy="send smaller batches, or raise max.message.bytes of the topic",
+        code=TierErrorCode.RECORD_TOO_LARGE,
     )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tierd.errors import LogError, RecordBatchTooLargeError, RecordValidationError, UnexpectedAppendOffsetError
+from tierd.errors import LogError, TierErrorCode
+from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.partition.append_info import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
@@ -81,9 +82,10 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
     _assign_epochs(state, seen.batches)
     size_bytes = len(seen.records)
     if size_bytes > state.config.segment_bytes:
-        raise RecordBatchTooLargeError(
+        raise AppendError(
             f"{state.name}: a set of {size_bytes} bytes is above segment.bytes, {state.config.segment_bytes}",
             remedy="append smaller sets, or raise segment.bytes of the topic",
+            code=TierErrorCode.RECORD_BATCH_TOO_LARGE,
         )
     segment = _segment_for(state, seen, now_ms)
     producers = _analyze_producers(state, request, seen, segment)
@@ -127,16 +129,15 @@ def _number(state: LogState, request: AppendRequest, seen: Analysis, now_ms: int
     return now_ms if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
 
 
-def _unexpected_offset(state: LogState, seen: Analysis) -> UnexpectedAppendOffsetError:
+def _unexpected_offset(state: LogState, seen: Analysis) -> AppendError:
     first = seen.batches[0]
     first_offset = seen.first_offset
     if first_offset == UNKNOWN_OFFSET:
         first_offset = next(with_data(first, seen.records[: first.size_bytes]).records()).offset
     end = state.segments.next_offset
-    return UnexpectedAppendOffsetError(
+    return AppendError(
         f"{state.name}: records {first_offset} to {seen.last_offset} begin below the log end {end}",
-        first_offset=first_offset,
-        last_offset=seen.last_offset,
+        code=TierErrorCode.UNEXPECTED_APPEND_OFFSET,
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
-from tierd.errors import LogError, OffsetOutOfRangeError, PolicyViolationError
+from tierd.errors import LogError, OffsetOutOfRangeError, TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.partition.retention import (
@@ -101,13 +102,15 @@ def delete_records(state: LogState, offset: int) -> int:
         offset: exclusive; ``HIGH_WATERMARK`` for all that may be read.
 
     Raises:
-        PolicyViolationError: an internal topic, or one that is only compacted.
+        AppendError: an internal topic, or one that is only compacted.
         OffsetOutOfRangeError: negative, or above the high watermark.
     """
     if is_internal_topic(state.topic_partition.topic):
-        raise PolicyViolationError(f"{state.name}: records of an internal topic cannot be deleted")
+        raise AppendError(
+            f"{state.name}: records of an internal topic cannot be deleted", code=TierErrorCode.POLICY_VIOLATION
+        )
     if "delete" not in state.config.cleanup_policy:
-        raise PolicyViolationError(f"{state.name}: cleanup.policy does not include delete")
+        raise AppendError(f"{state.name}: cleanup.policy does not include delete", code=TierErrorCode.POLICY_VIOLATION)
     wanted = state.offsets.high_watermark.offset if offset == HIGH_WATERMARK else offset
     if wanted < 0:
         raise OffsetOutOfRangeError(f"{state.name}: cannot delete up to {offset}", remedy="ask for an offset, or -1")

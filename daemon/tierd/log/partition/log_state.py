@@ -5,11 +5,12 @@ from uuid import UUID
 
 import structlog
 
-from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
 from tierd.log.files.disk import Disk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.exposed_offsets import ExposedOffsets
 from tierd.log.partition.retention import is_tiered
 from tierd.log.producers.producer_manager import ProducerStateManager

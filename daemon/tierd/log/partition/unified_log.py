@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 from uuid import UUID
 
-from tierd.errors import InconsistentTopicIdError, LogError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import Disk, Piece
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.offline import OfflineFlag
@@ -134,7 +134,7 @@ class UnifiedLog(LogView):
         """Append a set of records that a leader has numbered.
 
         Raises:
-            UnexpectedAppendOffsetError: it begins below the log end.
+            AppendError: it begins below the log end.
             AppendError, CorruptRecordError, LogDirOfflineError, LogClosedError: as ``append_as_leader``.
         """
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
@@ -176,13 +176,14 @@ class UnifiedLog(LogView):
         """Say which incarnation of the topic it is; written before the next append, or by ``housekeep``.
 
         Raises:
-            InconsistentTopicIdError: it is of another one.
+            LogError: it is of another one.
             LogDirOfflineError: the disk failed.
         """
         if self._state.topic_id not in (None, topic_id):
-            raise InconsistentTopicIdError(
+            raise LogError(
                 f"{self.topic_partition}: the log is of topic id {self._state.topic_id}, not {topic_id}",
                 remedy="the topic was created anew; the old log has to be removed first",
+                code=TierErrorCode.INCONSISTENT_TOPIC_ID,
             )
         metadata = self._state.partition_metadata
         if self._state.topic_id is not None or metadata is None:
@@ -265,7 +266,7 @@ class UnifiedLog(LogView):
         """Raise the log start to ``offset``, or with -1 to the high watermark; return what it is then.
 
         Raises:
-            PolicyViolationError: an internal topic, or one that is only compacted.
+            AppendError: an internal topic, or one that is only compacted.
             OffsetOutOfRangeError: negative, or above the high watermark.
         """
         with self._storage():

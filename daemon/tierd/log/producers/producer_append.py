@@ -4,12 +4,8 @@ from collections.abc import Mapping
 
 import structlog
 
-from tierd.errors import (
-    InvalidProducerEpochError,
-    InvalidTransactionStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import AppendError, InvalidTransactionStateError
 from tierd.log.producers.active_producer import ActiveProducer, AppendedBatch
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker, advance_transaction
 from tierd.log.records.append_origin import AppendOrigin
@@ -94,10 +90,10 @@ class ProducerAppendInfo:
             marker: what a control batch says; None when it is empty, and it is ignored then.
 
         Raises:
-            InvalidProducerEpochError: the producer was fenced.
-            OutOfOrderSequenceError: the batch does not follow the last one.
+            AppendError: the producer was fenced.
+            AppendError: the batch does not follow the last one.
             InvalidTransactionStateError: no transaction is open, or may begin, or one is open that this is not of.
-            TransactionCoordinatorFencedError: the marker is of an older coordinator.
+            AppendError: the marker is of an older coordinator.
         """
         if header.is_control:
             return None if marker is None else self._append_marker(header, marker)
@@ -129,7 +125,9 @@ class ProducerAppendInfo:
         if marker.coordinator_epoch < newer.coordinator_epoch:
             problem = f"coordinator epoch {marker.coordinator_epoch} is below {newer.coordinator_epoch}"
             if self.origin.fences:
-                raise TransactionCoordinatorFencedError(f"{self._describe(header)}: {problem}")
+                raise AppendError(
+                    f"{self._describe(header)}: {problem}", code=TierErrorCode.TRANSACTION_COORDINATOR_FENCED
+                )
             log.info("replicated_old_coordinator_epoch", **self._where, batch=self._describe(header), problem=problem)
         _, completed = advance_transaction(newer.current_txn_first_offset, header, marker.control_type)
         newer.end_transaction(
@@ -149,7 +147,7 @@ class ProducerAppendInfo:
             return
         problem = f"epoch {header.producer_epoch} is below {self.newer.producer_epoch}"
         if self.origin.fences:
-            raise InvalidProducerEpochError(f"{self._describe(header)}: {problem}")
+            raise AppendError(f"{self._describe(header)}: {problem}", code=TierErrorCode.INVALID_PRODUCER_EPOCH)
         log.warning("replicated_old_producer_epoch", **self._where, batch=self._describe(header), problem=problem)
 
     def _check_sequence(self, header: BatchHeader) -> None:
@@ -173,7 +171,7 @@ class ProducerAppendInfo:
         return self._before.last_sequence if producer_epoch == self._before.producer_epoch else -1
 
     def _refuse_sequence(self, header: BatchHeader, problem: str) -> None:
-        raise OutOfOrderSequenceError(f"{self._describe(header)}: {problem}")
+        raise AppendError(f"{self._describe(header)}: {problem}", code=TierErrorCode.OUT_OF_ORDER_SEQUENCE)
 
     def _describe(self, header: BatchHeader) -> str:
         return f"{self._name}: producer {header.producer_id}, batch at offset {header.base_offset}"

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tierd.errors import EndMarkerError, InvalidRecordError
+from tierd.errors import InvalidRecordError
 from tierd.log.files.disk import Readable
+from tierd.log.log_errors import EndMarkerError
 from tierd.log.producers.producer_state import ProducerStateEntry
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.record import ControlRecordType, RecordError, parse_control_type, parse_end_marker

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tierd.errors import InvalidTimestampError, RecordValidationError
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.batch_header import IS_LOG_APPEND_TIME, BatchHeader
 from tierd.log.records.log_config import MAX_LONG, LogConfig, TimestampType
 from tierd.log.records.record_columns import RecordColumns
@@ -99,11 +100,13 @@ class RecordRules:
         """End a batch.
 
         Raises:
-            InvalidTimestampError: records of it were refused, at least one for its timestamp.
-            RecordValidationError: records of it were refused.
+            RecordValidationError: records of it were refused; ``INVALID_TIMESTAMP`` if one is for its timestamp.
         """
         if not self._error_count:
             return
         shown = "; ".join(f"record {index}: {problem}" for index, problem in self._errors[:3])
-        kind = InvalidTimestampError if self._has_timestamp_error else RecordValidationError
-        raise kind(f"{batch.name}: {self._error_count} records refused: {shown}", record_errors=self._errors)
+        raise RecordValidationError(
+            f"{batch.name}: {self._error_count} records refused: {shown}",
+            record_errors=self._errors,
+            code=TierErrorCode.INVALID_TIMESTAMP if self._has_timestamp_error else None,
+        )

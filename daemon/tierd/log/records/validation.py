@@ -7,8 +7,9 @@ magic 2 demand it. Bytes in, bytes out; the log is not touched.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tierd.errors import InvalidRecordError, RecordValidationError
+from tierd.errors import InvalidRecordError
 from tierd.log.files.disk import Piece
+from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NO_PRODUCER, BatchBuilder, NewRecord, Producer
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch, set_max_timestamp
@@ -92,7 +93,7 @@ def validate_and_assign(
         counters: what is refused is counted here.
 
     Raises:
-        RecordValidationError: batches or records break a rule; ``InvalidTimestampError`` if one is of timestamps.
+        RecordValidationError: batches or records break a rule; ``INVALID_TIMESTAMP`` if one is of timestamps.
         CorruptRecordError: an impossible header, or a wrong checksum within a compressed legacy entry.
     """
     append = _Append(

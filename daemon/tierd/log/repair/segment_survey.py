@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
+from tierd.errors import CorruptIndexError, CorruptRecordError, LogError
 from tierd.log.files.disk import Disk, Readable, read_artefact, read_file
 from tierd.log.files.partition_scan import file_name
 from tierd.log.indexes.index_build import IndexBuilder
@@ -14,6 +14,7 @@ from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import ENTRY as TRANSACTION_ENTRY
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, encode_entry
 from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from tierd.log.log_errors import EndMarkerError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker, read_end_marker

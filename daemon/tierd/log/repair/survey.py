@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tierd.errors import CheckpointError, CorruptIndexError
+from tierd.errors import CorruptIndexError
 from tierd.log.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -17,6 +17,7 @@ from tierd.log.files.checkpoints import (
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import Disk, read_artefact
 from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
+from tierd.log.log_errors import CheckpointError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tierd.errors import CorruptRecordError, LogClosedError
+from tierd.errors import CorruptRecordError
 from tierd.log.files.disk import Disk, DiskFile, Piece, Readable
 from tierd.log.files.held_file import HeldFile
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_INT
 from tierd.log.segments.segment_reader import opener
 

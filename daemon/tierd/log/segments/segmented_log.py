@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tierd.errors import LogClosedError, LogDirOfflineError, LogError
+from tierd.errors import LogDirOfflineError, LogError
 from tierd.log.files.disk import Disk, Piece, unlink_if_there
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset

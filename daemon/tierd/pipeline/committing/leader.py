@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RefusedError, WorkOrderError
+from tierd.errors import RefusedError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence import EvidenceReader
@@ -33,6 +33,7 @@ from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOut
 from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.committing.run_record import RunRecord, RunStatistics
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import SECRET_BYTES, Candidate, Output, WorkOrder
 from tierd.remote import SegmentManifest
 

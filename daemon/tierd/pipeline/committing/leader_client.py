@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from tierd.clock import Clock, SystemClock
-from tierd.errors import LeaderChannelError, PipelineError, WorkOrderError
+from tierd.errors import PipelineError
 from tierd.pipeline.committing.messages import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
@@ -36,6 +36,7 @@ from tierd.pipeline.committing.messages import (
     decode_answer,
     encode_request,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError, WorkOrderError
 from tierd.pipeline.planning import Output, WorkOrder
 from tierd.remote import SegmentManifest
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from tierd.errors import LeaderChannelError, ListenError, RemoteStorageError, TierError, WorkOrderError
+from tierd.errors import ListenError, RemoteStorageError, TierError
 from tierd.files import bind_privately
 from tierd.peers import is_own_peer
 from tierd.pipeline.committing.leader import CompactionLeader
@@ -38,6 +38,7 @@ from tierd.pipeline.committing.messages import (
     decode_request,
     encode_answer,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError, WorkOrderError
 from tierd.remote import SegmentManifest
 
 log = structlog.get_logger()

@@ -112,7 +112,7 @@ class ErasureKeeper:
         """Take a request as far as it may go now.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             TierError: a store did not answer; what was done until then stays done.
         """
         request = await self._requests.get(request_id)
@@ -154,7 +154,7 @@ class ErasureKeeper:
         """Cancel a request; erased records stay erased.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             RefusedError: the request is done.
         """
         now_ms = self._clock.now_ms()
@@ -167,7 +167,7 @@ class ErasureKeeper:
         """Accept a person's statement that no older versions are left, for a store that cannot list them; take a step.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             RefusedError: the request is not in the phase VERSIONS.
         """
         note = VersionsNote(at_ms=self._clock.now_ms(), attested_by=by, statement=statement)

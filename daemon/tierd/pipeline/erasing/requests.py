@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from tierd.errors import BackendUnavailableError, MetadataDecodeError, PreconditionFailedError, UnknownErasureError
+from tierd.errors import BackendUnavailableError, MetadataDecodeError, PreconditionFailedError, TierError, TierErrorCode
 from tierd.metadata import Batch, Expect, KeyValueStore, MetadataKeyFactory, Put
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.pipeline.erasing.request import EraseRequest
@@ -52,7 +52,7 @@ class EraseRequests:
         """Return a request.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             MetadataDecodeError: its row cannot be understood.
         """
         return (await self._read(request_id))[0]
@@ -75,7 +75,7 @@ class EraseRequests:
         """Apply ``change`` to the request as it is now, and return the result; an equal request is not written.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             BackendUnavailableError: the store does not answer, or the row changed at every attempt.
             MetadataDecodeError: its row cannot be understood.
         """
@@ -96,9 +96,10 @@ class EraseRequests:
         key = self._keys.erasure(request_id)
         value = await self._store.get(key)
         if value is None:
-            raise UnknownErasureError(
+            raise TierError(
                 f"there is no request {uuid_to_text(request_id)}",
                 remedy="tierd erase list shows all requests",
+                code=TierErrorCode.UNKNOWN_ERASURE,
             )
         return decode_request(key, value), value
 

@@ -14,7 +14,7 @@ import structlog
 from pyspark import SparkContext
 
 from tierd.config import TierdConfig, is_on_this_host, load_config, protection_faults
-from tierd.errors import ConfigError, LeaderChannelError, PipelineError, TierError
+from tierd.errors import ConfigError, PipelineError, TierError
 from tierd.files import make_private_directory, require_unchangeable
 from tierd.model import uuid_to_text
 from tierd.pipeline.access import TierAccess
@@ -31,6 +31,7 @@ from tierd.pipeline.jobs.session import (
     spark_environment,
     spark_settings,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 from tierd.telemetry import configure_logging
 
 log = structlog.get_logger()

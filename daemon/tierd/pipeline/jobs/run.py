@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 from pyspark import RDD, SparkContext
 
-from tierd.errors import LeaderChannelError, PipelineError
+from tierd.errors import PipelineError
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.key_shuffle import Context, GroupRows, rewrite_groups
@@ -31,6 +31,7 @@ from tierd.pipeline.jobs.prospects import Rewrite
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.spark_errors import spark_errors
 from tierd.pipeline.jobs.tasks import GroupTask
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 from tierd.pipeline.planning import WorkKind, WorkOrder
 
 log = structlog.get_logger()

@@ -59,7 +59,7 @@ def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
     branch = OwnBranch(view, lineage)
     segments: list[RemoteLogSegmentMetadata] = []
     elsewhere: list[ReadableRange] = []
-    for stretch in branch.stretches(view.log_start_offset or 0, branch.end_offset):
+    for stretch in branch.readable_ranges(view.log_start_offset or 0, branch.end_offset):
         metadata = stretch.metadata
         follows = not segments or (
             metadata.start_offset > segments[-1].start_offset and metadata.end_offset > segments[-1].end_offset

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from pydantic import ConfigDict
 
-from tierd.errors import WorkOrderError
 from tierd.log import AbortedTransaction, ProducerStateEntry, parse_producer_snapshot
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning.segment_rows import SegmentRow
 from tierd.remote import KEY_SEED_BYTES
 

@@ -40,7 +40,7 @@ class AbortedSearch:
         """
         found: dict[AbortedTransaction, None] = {}
         branch, tail = self._snapshot.branch, self._snapshot.tail
-        for stretch in branch.stretches(start_offset, branch.end_offset):
+        for stretch in branch.readable_ranges(start_offset, branch.end_offset):
             if stretch.metadata.txn_index_empty:
                 continue
             if stretch.metadata.segment.id not in self._known:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tierd.errors import DataLossError, LogDirOfflineError, ReadOptionError, SegmentChangedError
+from tierd.errors import LogDirOfflineError, SegmentChangedError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -25,6 +25,7 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import TimestampOffset, TopicIdPartition
+from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 
 _READ_BYTES: Final = 4 << 20
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tierd.errors import DataLossError, RemoteResourceNotFoundError
+from tierd.errors import RemoteResourceNotFoundError
 from tierd.metadata import ReadableRange
 from tierd.pipeline.access import OpenTier
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.source.bounds import Range, RecordBounds
 from tierd.pipeline.source.fetch_plan import chunks_to_read
 from tierd.pipeline.source.local_tail import LocalTail

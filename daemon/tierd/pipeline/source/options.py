@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from tierd.config import parse_bytes
-from tierd.errors import ReadOptionError
 from tierd.json_parsing import parse_json
 from tierd.model import TopicPartition
+from tierd.pipeline.pipeline_errors import ReadOptionError
 from tierd.pipeline.source.positions import (
     EARLIEST,
     LATEST,

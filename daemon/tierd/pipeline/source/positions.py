@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tierd.errors import ReadOptionError
 from tierd.json_parsing import parse_json
 from tierd.model import TopicPartition
+from tierd.pipeline.pipeline_errors import ReadOptionError
 
 LATEST: Final = -1
 EARLIEST: Final = -2

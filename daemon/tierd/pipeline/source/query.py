@@ -9,11 +9,12 @@ from typing import Final
 import structlog
 
 from tierd.config import load_config
-from tierd.errors import DataLossError, ReadOptionError, UnknownPartitionError
+from tierd.errors import UnknownPartitionError
 from tierd.log import PartitionDirectory
 from tierd.metadata import PartitionView
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier, TierAccess
+from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.aborted import AbortedSearch
 from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails

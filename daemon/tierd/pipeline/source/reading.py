@@ -5,17 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from tierd.errors import (
-    BatchTooLargeError,
-    CorruptRecordError,
-    DataLossError,
-    RemoteIntegrityError,
-    RemoteResourceNotFoundError,
-)
+from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.log import AbortedTransaction, BatchHeader, BatchRun, RecordBatch, RecordColumns, iter_piece_columns
 from tierd.metadata import ReadableRange
 from tierd.model import TopicPartition
 from tierd.pipeline.access import OpenTier
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.source.arrow_rows import ArrowRows, Chosen, Int64s, timestamp_types
 from tierd.pipeline.source.bounds import Range, RecordBounds
 from tierd.pipeline.source.local_tail import LocalTail

@@ -56,7 +56,7 @@ class PartitionSnapshot:
 
     def stretches(self, start_offset: int, end_offset: int) -> list[ReadableRange]:
         """Return the ranges of remote segments in ``[start_offset, end_offset)``, ascending."""
-        return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
+        return list(self.branch.readable_ranges(start_offset, min(end_offset, self.branch.end_offset)))
 
     def local_start(self, start_offset: int) -> int | None:
         """Return the offset, from ``start_offset`` on, at which the local log continues the tier, or None."""

@@ -16,9 +16,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tierd.errors import DataLossError
 from tierd.model import TopicPartition
 from tierd.pipeline.access import TierAccess
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.source.batch_reader import TierPartition, read_task
 from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.options import ReadOptions

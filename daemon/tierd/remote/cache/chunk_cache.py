@@ -15,7 +15,7 @@ from typing import Protocol, Self, TypeVar
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RemoteReaderClosedError
+from tierd.errors import RemoteStorageError, TierErrorCode
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import DamagedFileError, file_size_of
 from tierd.remote.cache.chunk_files import (
@@ -144,7 +144,7 @@ class ChunkCache:
         A cancellation leaves a download that has begun to go on: its bytes are kept for the next reader.
 
         Raises:
-            RemoteReaderClosedError: the cache was closed.
+            RemoteStorageError: the cache was closed.
             RemoteStorageError: as the store raises it.
         """
         if self._is_closed:
@@ -338,5 +338,7 @@ class ChunkCache:
         return await running
 
 
-def _closed() -> RemoteReaderClosedError:
-    return RemoteReaderClosedError("the chunk cache is closed", remedy="nothing to do: the process is ending")
+def _closed() -> RemoteStorageError:
+    return RemoteStorageError(
+        "the chunk cache is closed", remedy="nothing to do: the process is ending", code=TierErrorCode.READER_CLOSED
+    )

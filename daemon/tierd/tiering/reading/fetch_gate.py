@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tierd.clock import Clock
-from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
+from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
 from tierd.tiering.quota import RateQuota
 
 
@@ -60,8 +60,8 @@ class FetchGate:
         """Wait for a place and keep it for the body. A cancellation while waiting leaves the queue shorter.
 
         Raises:
-            RemoteReaderBusyError: too many wait already; nothing was begun.
-            RemoteReaderClosedError: the gate was closed.
+            RetriableRemoteStorageError: too many wait already; nothing was begun.
+            RemoteStorageError: the gate was closed.
         """
         await self._enter(what)
         try:
@@ -85,9 +85,10 @@ class FetchGate:
             return
         if len(self._pending) >= self._max_pending:
             self._rejected += 1
-            raise RemoteReaderBusyError(
+            raise RetriableRemoteStorageError(
                 f"{what}: {self._running} remote reads run and {len(self._pending)} wait already",
                 remedy="read again later, or raise fetch.concurrency and fetch.max_pending",
+                code=TierErrorCode.READER_BUSY,
             )
         turn = asyncio.get_running_loop().create_future()
         self._pending.append(turn)
@@ -110,5 +111,7 @@ class FetchGate:
         self._running -= 1
 
 
-def _closed() -> RemoteReaderClosedError:
-    return RemoteReaderClosedError("remote reads have ended", remedy="nothing to do: the process is ending")
+def _closed() -> RemoteStorageError:
+    return RemoteStorageError(
+        "remote reads have ended", remedy="nothing to do: the process is ending", code=TierErrorCode.READER_CLOSED
+    )

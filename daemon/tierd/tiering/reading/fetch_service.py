@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tierd.clock import Clock
 from tierd.config import FetchSettings
-from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, TierError
+from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tiering.quota import UNLIMITED, RateQuota
@@ -126,7 +126,11 @@ class FetchService:
             reading.cancel()
             raise
         if reading.cancelled():
-            raise RemoteReaderClosedError("remote reads have ended", remedy="nothing to do: the process is ending")
+            raise RemoteStorageError(
+                "remote reads have ended",
+                remedy="nothing to do: the process is ending",
+                code=TierErrorCode.READER_CLOSED,
+            )
         return reading.result() if done else FetchResult.nothing(Tier.REMOTE, offset)
 
     async def list_offset(

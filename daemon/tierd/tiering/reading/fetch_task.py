@@ -93,7 +93,7 @@ class FetchTask:
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is below the log start, above the end, or neither local nor in the tier.
-            RemoteReaderBusyError: too many remote reads wait already.
+            RetriableRemoteStorageError: too many remote reads wait already.
             RemoteStorageNotReadyError: the metadata of the partition is not loaded.
             RemoteResourceNotFoundError: the metadata lists a segment that the store does not have.
             RemoteStorageError: the store did not answer.
@@ -149,7 +149,7 @@ class FetchTask:
 
         Raises:
             ValueError: a negative number that is no ``OffsetSpec``.
-            RemoteReaderBusyError: too many remote reads wait already.
+            RetriableRemoteStorageError: too many remote reads wait already.
             TierError: as ``list_offset`` of the module ``timestamps``.
         """
         if self._gate is None or timestamp_ms < 0:

@@ -19,7 +19,8 @@ from tierd.errors import (
     CorruptIndexError,
     RemoteIndexAbsentError,
     RemoteIntegrityError,
-    RemoteReaderClosedError,
+    RemoteStorageError,
+    TierErrorCode,
 )
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import CacheStatistics, RemoteStorageManager, SizedLru
@@ -122,7 +123,7 @@ class RemoteIndexCache:
         Cancelled, it leaves the load to go on for the next caller.
 
         Raises:
-            RemoteReaderClosedError: the cache was closed (Kafka: IllegalStateException).
+            RemoteStorageError: the cache was closed (Kafka: IllegalStateException).
             RemoteResourceNotFoundError: the segment's indexes are not in the store.
             RemoteIntegrityError: what the store has is no such index.
             RemoteStorageError: the store did not answer.
@@ -316,5 +317,7 @@ class RemoteIndexCache:
             raise _closed()
 
 
-def _closed() -> RemoteReaderClosedError:
-    return RemoteReaderClosedError("the index cache is closed", remedy="nothing to do: the process is ending")
+def _closed() -> RemoteStorageError:
+    return RemoteStorageError(
+        "the index cache is closed", remedy="nothing to do: the process is ending", code=TierErrorCode.READER_CLOSED
+    )

@@ -115,7 +115,7 @@ class TieredLog:
         lost its end, or another leader, wrote their offsets again. Such segments do not count. A hole ends nothing: a
         marker behind it may decide about records before it.
         """
-        stretches = self.branch.stretches(offset, self.remote_end_offset)
+        stretches = self.branch.readable_ranges(offset, self.remote_end_offset)
         return next((stretch for stretch in stretches if not stretch.metadata.txn_index_empty), None)
 
     def next_available(self, offset: int) -> int | None:
