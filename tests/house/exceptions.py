@@ -43,7 +43,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.tiering.local.aborted_data": _TO_JOIN,
         "tierd.tiering.local.stable": _TO_JOIN,
         "tierd.tiering.reading.aborted_lookup": _TO_JOIN,
-        "tierd.tiering.removing.believed_clock": _TO_JOIN,
+        "tierd.tiering.removing.monotonic_guard": _TO_JOIN,
     },
     "unused_export": {
         "tierd.cli.main": "the entry point of the command tierd",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tierd.errors import TierError, UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.tiering.replica import Replica
-from tierd.tiering.status import PartitionStatus
+from tierd.tiering.partition_status import PartitionStatus
+from tierd.tiering.replicas.replica import Replica
 from tierd.tiering.status_board import StatusBoard
 from tierd.tiering.supervision import TaskHealth
 

@@ -10,9 +10,9 @@ from tierd.errors import TierError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.local.log_offsets import LogOffsets
-from tierd.tiering.replica import Replica, ReplicaTable
-from tierd.tiering.replicas import Replicas
-from tierd.tiering.status import PartitionStatus, partition_status
+from tierd.tiering.partition_status import PartitionStatus, partition_status
+from tierd.tiering.replicas.replica import Replica, ReplicaTable
+from tierd.tiering.replicas.replica_scanner import Replicas
 from tierd.tiering.supervision import Supervisor, TaskHealth
 
 _WATERMARK_TIMEOUT_S: Final = 2.0  # a disk that hangs must not keep the status of the others back

@@ -6,12 +6,12 @@ from pathlib import Path
 from tierd.clock import Clock
 from tierd.config import CopySettings
 from tierd.errors import TierError
-from tierd.tiering.broker_tasks import BrokerTasks
 from tierd.tiering.local.log_offsets import LogOffsets
-from tierd.tiering.local.news import LogDirNews, News
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.replica import ReplicaTable
-from tierd.tiering.replicas import Replicas
+from tierd.tiering.replicas.directory_events import LogDirNews, News
+from tierd.tiering.replicas.replica import ReplicaTable
+from tierd.tiering.replicas.replica_scanner import Replicas
+from tierd.tiering.roles.broker_tasks import BrokerTasks
 
 _JITTER = 0.2
 

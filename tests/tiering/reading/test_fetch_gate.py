@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
-from tierd.tiering.quota import RateQuota
+from tierd.tiering.capacity.rate_quota import RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate
 
 

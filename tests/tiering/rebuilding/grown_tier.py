@@ -32,7 +32,7 @@ from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
-from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.topic_policy import TopicPolicy
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
 OBJECT_KEYS = ObjectKeyFactory("", CLUSTER_ID)

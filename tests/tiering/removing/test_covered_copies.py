@@ -8,10 +8,10 @@ from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, seg
 from tests.tiering.removing.rows import NOW_MS, SIZE
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, SoftDelete
-from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.removing.expiration_plan import DeleteReason, ExpirationPlan
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
 from tierd.tiering.removing.undelete_plan import plan_undelete
+from tierd.tiering.topic_policy import TopicPolicy
 
 SHORT = (segment(0, 99), segment(100, 199))
 LONG, LATER = segment(0, 299), segment(300, 399)

@@ -18,7 +18,7 @@ from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, W
 from tierd.errors import RemoteResourceNotFoundError, TierError
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.testing import cancel_at
-from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.topic_policy import TopicPolicy
 
 # More calls than each of the sequences makes, which a test checks: the last ones run uninterrupted.
 EXPIRE = 24

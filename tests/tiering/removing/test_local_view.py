@@ -6,10 +6,10 @@ from pathlib import Path
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tierd.log import identify_directory, scan_partition
 from tierd.model import TopicIdPartition, TopicPartition
+from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import CopiedThrough
 from tierd.tiering.removing.local_view import ReplicaLogView
 
 

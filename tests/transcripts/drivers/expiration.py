@@ -29,12 +29,12 @@ from tests.transcripts.units import (
     show_duration,
 )
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
-from tierd.tiering.plan import dangling_segments
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.branch import LocalSegment
+from tierd.tiering.copy_plan import dangling_segments
+from tierd.tiering.removing.branch_segments import LocalSegment
 from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
+from tierd.tiering.topic_policy import TopicPolicy
 
 
 class Expiration:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata
-from tierd.tiering.plan import deleted_records_before, without_range
+from tierd.tiering.copy_plan import deleted_records_before, without_range
 from tierd.tiering.reading.tiered_log import TieredLog
 
 

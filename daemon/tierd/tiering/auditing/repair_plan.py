@@ -6,12 +6,12 @@ from enum import Enum, StrEnum
 from typing import Final
 
 from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.tiering.auditing.findings import Finding
 from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
 from tierd.tiering.auditing.orphans import OrphanUse
 from tierd.tiering.auditing.recopy import LocalSource, RemoteSource, Source
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import MANIFEST, TOMBSTONE
+from tierd.tiering.auditing.tier_findings import Finding
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -13,7 +13,6 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierd.tiering.auditing.findings import missing_offsets
 from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
 from tierd.tiering.auditing.orphan_inspector import OrphanInspector
 from tierd.tiering.auditing.orphans import (
@@ -39,7 +38,8 @@ from tierd.tiering.auditing.repair_plan import (
 )
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import LOG, MANIFEST
-from tierd.tiering.auditing.verify import TierAudit
+from tierd.tiering.auditing.tier_audit import TierAudit
+from tierd.tiering.auditing.tier_findings import missing_offsets
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.stored_tier import StoredTier
 

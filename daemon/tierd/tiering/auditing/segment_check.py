@@ -21,7 +21,9 @@ from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentSta
 from tierd.remote import MANIFEST as MANIFEST_KIND
 from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage, read_whole
 from tierd.tiering.auditing.content_check import BatchWalk
-from tierd.tiering.auditing.findings import (
+from tierd.tiering.auditing.local_history import LocalHistory
+from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
+from tierd.tiering.auditing.tier_findings import (
     AuditLimits,
     Finding,
     Severity,
@@ -33,8 +35,6 @@ from tierd.tiering.auditing.findings import (
     size_findings,
     tombstone_findings,
 )
-from tierd.tiering.auditing.local_history import LocalHistory
-from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 

@@ -9,8 +9,8 @@ from tierd.errors import RemoteFormatError
 from tierd.metadata import Claim
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, UnfinishedUpload
-from tierd.tiering.auditing.findings import Finding, Severity
 from tierd.tiering.auditing.stored_segments import Objects, SegmentPlace, stored_segments
+from tierd.tiering.auditing.tier_findings import Finding, Severity
 from tierd.tiering.reading.tiered_log import TieredLog
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from tierd.tiering.plan import CopiedThrough
+from tierd.tiering.copy_plan import CopiedThrough
 
 
 class CopyPhase(Enum):

@@ -11,6 +11,7 @@ import structlog
 from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.model import OffsetRange
+from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.delay import ages_of
@@ -31,7 +32,6 @@ from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.local.stable import stable_offset
 from tierd.tiering.pass_waiters import PassWaiters, release
-from tierd.tiering.plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.removing.sweep import DanglingSweep
 
 log = structlog.get_logger()

@@ -7,8 +7,8 @@ from pathlib import Path
 from tierd.errors import CorruptIndexError
 from tierd.files import open_to_read
 from tierd.log import PartitionScan, TimeIndex, data_bytes
+from tierd.tiering.copy_plan import Age
 from tierd.tiering.local.held_segment import HeldSegment, SegmentFile
-from tierd.tiering.plan import Age
 
 _ENTRY_BYTES = 12  # of a time index (log-format 3.1)
 

@@ -7,10 +7,10 @@ import structlog
 from tierd.errors import CorruptRecordError
 from tierd.log import BatchHeader, batch_at
 from tierd.metadata import PartitionView
+from tierd.tiering.copy_plan import deleted_records_before
 from tierd.tiering.copying.deletion_requests import DeletionRequests
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import deleted_records_before
 
 log = structlog.get_logger()
 

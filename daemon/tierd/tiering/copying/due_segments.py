@@ -8,9 +8,9 @@ from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.log import PartitionScan
 from tierd.metadata import PartitionView, effective_lineage
 from tierd.model import Lineage, OffsetRange
+from tierd.tiering.copy_plan import OffsetSpan, first_offset_due, gaps, rolled_after
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import OffsetSpan, first_offset_due, gaps, rolled_after
 from tierd.tiering.recorder import TieringRecorder
 
 log = structlog.get_logger()

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tierd.metadata import RemoteLogMetadataManager
+from tierd.tiering.copy_plan import NOTHING_COPIED
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.frontier import find_frontier
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import NOTHING_COPIED
 
 _HOLD_SHARE = 0.5  # of hold.max_bytes: what this broker leads itself goes before what it might lead one day
 

@@ -10,8 +10,14 @@ from tierd.errors import LogError
 from tierd.log import PartitionScan, find_log_end_offset
 from tierd.metadata import OwnBranch, PartitionView, TierEpochs, effective_lineage
 from tierd.model import OffsetRange
+from tierd.tiering.copy_plan import (
+    NOTHING_COPIED,
+    CopiedThrough,
+    highest_copied,
+    initial_log_start_offset,
+    local_log_start,
+)
 from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import NOTHING_COPIED, CopiedThrough, highest_copied, initial_log_start_offset, local_log_start
 
 log = structlog.get_logger()
 

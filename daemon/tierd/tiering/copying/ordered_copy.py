@@ -10,6 +10,7 @@ import structlog
 from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.metadata import PartitionView
 from tierd.model import Lineage
+from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.copying.check_ahead import CheckAhead
 from tierd.tiering.copying.complete import complete_segment
 from tierd.tiering.copying.copy_state import IntakeGate
@@ -19,7 +20,6 @@ from tierd.tiering.copying.prepare import CheckedFiles, PreparedSegment, check_h
 from tierd.tiering.copying.producer_history import ProducerHistory
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import CopiedThrough
 
 log = structlog.get_logger()
 

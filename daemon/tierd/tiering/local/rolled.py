@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles, file_name, find_segment_end_offset
+from tierd.tiering.copy_plan import OffsetSpan
 from tierd.tiering.local.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
-from tierd.tiering.plan import OffsetSpan
 
 _ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
 

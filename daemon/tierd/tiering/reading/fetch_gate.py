@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tierd.clock import Clock
 from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
-from tierd.tiering.quota import RateQuota
+from tierd.tiering.capacity.rate_quota import RateQuota
 
 
 @dataclass(frozen=True, slots=True)

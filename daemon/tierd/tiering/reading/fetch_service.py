@@ -11,7 +11,7 @@ from tierd.config import FetchSettings
 from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, TierError
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
-from tierd.tiering.quota import UNLIMITED, RateQuota
+from tierd.tiering.capacity.rate_quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask

@@ -8,7 +8,7 @@ from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
 from tierd.metadata import OwnBranch, PartitionView, ReadableRange, effective_lineage
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, TopicIdPartition
-from tierd.tiering.plan import deleted_records_before, local_log_start
+from tierd.tiering.copy_plan import deleted_records_before, local_log_start
 
 
 class Tier(Enum):

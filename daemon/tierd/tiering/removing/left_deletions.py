@@ -21,7 +21,7 @@ from tierd.metadata import (
     read_claims,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.tiering.plan import dangling_segments
+from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
 from tierd.tiering.removing.expiration_plan import DeleteReason
 

@@ -11,8 +11,8 @@ from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import ExpirationPlan
 from tierd.tiering.removing.expiration_task import ExpirationTask
 from tierd.tiering.removing.partition_removal import PartitionRemover
-from tierd.tiering.removing.undelete import Undeletion
 from tierd.tiering.removing.undelete_plan import TakenBack
+from tierd.tiering.removing.undeletion import Undeletion
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from uuid import UUID
 from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
-from tierd.tiering.policy import TopicPolicies
 from tierd.tiering.removing.expiration_plan import DeleteReason
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
+from tierd.tiering.topic_policy import TopicPolicies
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

@@ -1,0 +1,128 @@
+"""PartitionStatus: the status of one partition for operators."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tierd.control import Leadership, Role
+from tierd.model import TopicPartition, uuid_to_text
+from tierd.tiering.copying.copy_state import CopyPhase
+from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.removing.expiration_task import ExpirationState
+from tierd.tiering.replicas.role_tasks import RoleTasks
+from tierd.tiering.supervision import TaskHealth
+
+PartitionState = Literal["copying", "idle", "waiting", "paused", "quarantined", "loading", "following"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """Status of one partition at one moment.
+
+    Attributes:
+        topic_id: in Kafka's 22-character form.
+        role: ``unknown`` while the source of leadership has not said; ``deleted`` once it says that the topic is gone.
+        leader_epoch: the one it is copied under, None unless led.
+        copied_through: the frontier, last offset in the tier; -1 when nothing is, None while that is not known.
+        log_start_offset: first offset of the total log, None while it is not known.
+        local_log_start_offset: base of the first local segment, None without one.
+        state: in one word.
+        reason: why nothing moves, or what does; empty when there is nothing to say.
+        last_error: of the latest failed pass, None after a pass that ended well.
+        retry_at_ms: wall clock of the next attempt while quarantined.
+        lag: rolled segments that are not in the tier.
+        expiration: segments that are to leave the tier and have not left it.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    directory: str
+    role: Literal["leader", "follower", "deleted", "unknown"]
+    leader_epoch: int | None
+    copied_through: int | None
+    high_watermark: int | None
+    log_start_offset: int | None
+    local_log_start_offset: int | None
+    state: PartitionState
+    reason: str
+    last_error: str | None
+    retry_at_ms: int | None
+    lag: CopyLag
+    expiration: ExpirationState = field(default_factory=ExpirationState)
+
+
+def partition_status(
+    local: PartitionLog,
+    *,
+    leadership: Leadership | None,
+    tasks: RoleTasks,
+    health: TaskHealth,
+    paused: bool,
+    problem: str,
+    log_start_offset: int | None = None,
+) -> PartitionStatus:
+    """Return the status of a partition, from its log, its tasks and their supervisor.
+
+    Args:
+        local: the local side.
+        leadership: the latest announcement of the leadership source.
+        tasks: the tasks of the role.
+        health: of the task with the most failures.
+        paused: an operator stopped the intake.
+        problem: why the directory could not be scanned, or cannot be led; empty without a problem.
+        log_start_offset: as the metadata has it now; None where only a task may know.
+    """
+    knowing = tasks.copy or tasks.follow
+    known = knowing.state if knowing else None
+    role = leadership.role if leadership else None
+    segments = local.scan.segments
+    state, reason = _state(role, tasks, health, paused=paused, problem=problem)
+    return PartitionStatus(
+        partition=local.partition.topic_partition,
+        topic_id=uuid_to_text(local.partition.topic_id),
+        directory=str(local.path),
+        role="unknown" if role is None else role.value,
+        leader_epoch=leadership.leader_epoch if leadership and role is Role.LEADER else None,
+        copied_through=known.copied_through.offset if known and known.copied_through else None,
+        high_watermark=known.high_watermark if known else None,
+        log_start_offset=known.log_start_offset if log_start_offset is None and known else log_start_offset,
+        local_log_start_offset=segments[0].base_offset if segments else None,
+        state=state,
+        reason=reason,
+        last_error=health.last_error or (problem or None),
+        retry_at_ms=health.retry_at_ms,
+        # A former leader must not go on publishing its lag (remote-tiering 9.2), nor a task that stopped copying.
+        lag=local.lag() if role in (None, Role.LEADER) else CopyLag(),
+        expiration=tasks.expire.state if tasks.expire else ExpirationState(),
+    )
+
+
+def _state(
+    role: Role | None, tasks: RoleTasks, health: TaskHealth, *, paused: bool, problem: str
+) -> tuple[PartitionState, str]:
+    if problem:
+        return "quarantined", problem
+    if health.failures:
+        return "quarantined", health.last_error or ""
+    match role:
+        case None:
+            return "waiting", "no leader epoch in leader-epoch-checkpoint yet: nothing was ever written"
+        case Role.FOLLOWER:
+            return "following", "another broker leads it, or leadership.partitions does not name it"
+        case Role.DELETED:
+            return "idle", "its topic was deleted"
+    if tasks.copy is None:
+        return "idle", "copies of the topic are switched off; what is in the tier stays until it expires"
+    if tasks.copy.state.phase is CopyPhase.STOPPED:
+        return "quarantined", tasks.copy.state.reason
+    if paused:
+        return "paused", "an operator paused it: tierd resume"
+    return _WORDS[tasks.copy.state.phase], tasks.copy.state.reason
+
+
+_WORDS: dict[CopyPhase, PartitionState] = {
+    CopyPhase.LOADING: "loading",
+    CopyPhase.COPYING: "copying",
+    CopyPhase.WAITING: "waiting",
+    CopyPhase.IDLE: "idle",
+}

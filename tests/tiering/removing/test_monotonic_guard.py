@@ -1,0 +1,64 @@
+"""A wall clock that leaps ahead expires nothing until it has stood for a while."""
+
+from pathlib import Path
+
+from tests.fakes.clock import FakeClock
+from tests.tiering.removing.world import DELETING, FINISHED, World
+from tierd.tiering.removing.monotonic_guard import LEAP_S, PATIENCE_S, BelievedClock
+from tierd.tiering.topic_policy import TopicPolicy
+
+YEAR_MS = 365 * 86_400_000
+
+
+def test_time_that_goes_on_is_the_hosts() -> None:
+    host = FakeClock()
+    clock = BelievedClock(host)
+    for step_ms in (0, 100, -50, round(LEAP_S * 1000), -YEAR_MS):
+        host.advance(60)
+        host.step_wall_clock(step_ms)
+        assert clock.now_ms() == host.now_ms()
+
+
+def test_a_leap_is_believed_once_it_has_stood() -> None:
+    host = FakeClock()
+    clock = BelievedClock(host)
+    before_ms = clock.now_ms()
+    host.step_wall_clock(YEAR_MS)
+    assert clock.now_ms() == before_ms
+    host.advance(PATIENCE_S - 1)
+    assert clock.now_ms() == before_ms + round((PATIENCE_S - 1) * 1000)
+    host.advance(1)
+    assert clock.now_ms() == host.now_ms()
+
+
+def test_a_leap_that_was_put_right_leaves_nothing() -> None:
+    host = FakeClock()
+    clock = BelievedClock(host)
+    host.step_wall_clock(YEAR_MS)
+    clock.now_ms()
+    host.advance(PATIENCE_S / 2)
+    host.step_wall_clock(-YEAR_MS)
+    assert clock.now_ms() == host.now_ms()
+    host.step_wall_clock(YEAR_MS)
+    host.advance(PATIENCE_S / 2)
+    assert clock.now_ms() < host.now_ms(), "another leap, and another wait"
+
+
+async def test_neither_retention_nor_a_grace_ends_because_the_clock_leapt(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.grace_s = 3600.0
+    process = world.process(believes_leaps=False)
+    await process.lead()
+    await process.add(0, 99, age_ms=2 * 86_400_000)
+    await process.add(100, 199)
+    world.policy = TopicPolicy(retention_ms=86_400_000)
+    task = process.task()
+    await task.run_once()
+    assert process.starts(DELETING) == [0]
+    world.clock.step_wall_clock(10 * YEAR_MS)
+    await task.run_once()
+    assert (process.starts(DELETING), process.starts(FINISHED)) == ([0], [100])
+    assert process.storage.deleted == []
+    world.clock.advance(PATIENCE_S + 1)
+    await task.run_once()
+    assert process.storage.deleted, "a clock that stays there is right"

@@ -1,0 +1,101 @@
+"""What several listings say, against what was known."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tierd.errors import MissingArtefactError
+from tierd.log import DirectoryKind, PartitionDirectory
+from tierd.model import TopicPartition
+from tierd.tiering.replicas.catalog import CatalogChange, catalog_change
+
+ONE, TWO = Path("/disk1"), Path("/disk2")
+
+
+def _directory(
+    name: str = "orders-0",
+    *,
+    log_dir: Path = ONE,
+    topic_id: int | None = 1,
+    kind: DirectoryKind = DirectoryKind.CURRENT,
+    inode: int = 1,
+) -> PartitionDirectory:
+    identity = None if topic_id is None else UUID(int=topic_id)
+    return PartitionDirectory(log_dir / name, TopicPartition.parse(name), identity, kind, inode)
+
+
+def _change(
+    known: list[PartitionDirectory],
+    found: list[PartitionDirectory],
+    *,
+    offline: tuple[Path, ...] = (),
+    unreadable: tuple[Path, ...] = (),
+    excluded: str = "",
+) -> CatalogChange:
+    return catalog_change(
+        {directory.partition: directory for directory in known},
+        found,
+        offline=offline,
+        unreadable=unreadable,
+        wants=lambda topic: topic != excluded,
+    )
+
+
+@pytest.mark.spec("remote-tiering 204")
+def test_a_directory_without_a_topic_id_has_no_identity_to_ask_metadata_with() -> None:
+    with pytest.raises(MissingArtefactError, match="orders-0"):
+        _ = _directory(topic_id=None).partition
+
+
+def test_a_new_directory_appears() -> None:
+    change = _change([], [_directory()])
+    assert change == CatalogChange((_directory(),), (), (), ())
+
+
+def test_what_is_as_it_was_is_no_change() -> None:
+    assert _change([_directory()], [_directory()]) == CatalogChange((), (), (), ())
+
+
+def test_one_that_is_not_listed_any_more_has_vanished() -> None:
+    assert _change([_directory()], []).vanished == (_directory().partition,)
+
+
+def test_a_deleted_stray_or_future_directory_counts_as_none() -> None:
+    for kind in (DirectoryKind.DELETE, DirectoryKind.STRAY, DirectoryKind.FUTURE):
+        change = _change([_directory()], [_directory(kind=kind)])
+        assert change.vanished == (_directory().partition,)
+        assert change.appeared == ()
+
+
+def test_a_topic_created_again_is_another_partition() -> None:
+    again = _directory(topic_id=2, inode=2)
+    change = _change([_directory()], [again])
+    assert (change.appeared, change.vanished) == ((again,), (_directory().partition,))
+
+
+def test_the_same_replica_elsewhere_has_moved() -> None:
+    moved = _directory(log_dir=TWO, inode=2)
+    assert _change([_directory()], [moved]).moved == (moved,)
+
+
+def test_of_two_directories_of_one_replica_the_known_one_counts() -> None:
+    change = _change([_directory()], [_directory(log_dir=TWO, inode=2), _directory()])
+    assert change == CatalogChange((), (), (), ())
+
+
+def test_what_lies_in_an_offline_log_dir_stays_known() -> None:
+    assert _change([_directory()], [], offline=(ONE,)).vanished == ()
+
+
+def test_a_directory_that_cannot_be_identified_for_now_stays_known() -> None:
+    assert _change([_directory()], [_directory(topic_id=None)]).vanished == ()
+    assert _change([_directory()], [], unreadable=(_directory().path,)).vanished == ()
+
+
+def test_a_topic_that_is_not_wanted_any_more_has_vanished() -> None:
+    assert _change([_directory()], [_directory()], excluded="orders").vanished == (_directory().partition,)
+
+
+def test_a_directory_without_a_topic_id_is_waited_for() -> None:
+    assert _change([], [_directory(topic_id=None)]).unidentified == (_directory(topic_id=None),)
