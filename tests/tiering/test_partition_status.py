@@ -11,7 +11,7 @@ from tierd.tiering import SegmentHold, TaskHealth
 from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.partition_status import PartitionStatus, partition_status
-from tierd.tiering.replicas.role_tasks import RoleTasks
+from tierd.tiering.replicas.replica import RoleTasks
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
 from tierd.tiering.rebuilding.metadata_rebuild import MetadataRebuild, RebuildReport
 from tierd.tiering.recorder import SilentRecorder
-from tierd.tiering.remote_log_manager import RemoteLogManager
+from tierd.tiering.remote_log_manager import CopyOutcome, RemoteLogManager
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import ExpirationPlan
 from tierd.tiering.removing.expiration_task import ExpirationTask
@@ -43,7 +43,6 @@ from tierd.tiering.removing.undelete_plan import TakenBack
 from tierd.tiering.replicas.replica import LogDirState
 from tierd.tiering.roles.task_factory import TieringContext, TieringSettings
 from tierd.tiering.segment_writes import SegmentWrites
-from tierd.tiering.single_pass import CopyOutcome
 from tierd.tiering.stored_tier import StoredTier
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
 from tierd.tiering.topic_policy import TopicPolicy

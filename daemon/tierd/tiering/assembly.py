@@ -22,6 +22,7 @@ from tierd.model import TopicIdPartition
 from tierd.tiering.capacity.capacity import Capacity
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.local.hold import SegmentHold
+from tierd.tiering.partition_status import StatusBoard
 from tierd.tiering.remote_log_manager import RemoteLogManager
 from tierd.tiering.removing.abandoned import AbandonedCopies
 from tierd.tiering.removing.deletion import SegmentDeletion
@@ -44,7 +45,6 @@ from tierd.tiering.roles.leadership_follower import LeadershipFollower
 from tierd.tiering.roles.role_keeper import RoleKeeper
 from tierd.tiering.roles.task_factory import TaskFactory, TieringContext
 from tierd.tiering.segment_writes import SegmentWrites
-from tierd.tiering.status_board import StatusBoard
 from tierd.tiering.supervision import Supervisor
 from tierd.tiering.upkeep import Upkeep, WatermarkWaker
 

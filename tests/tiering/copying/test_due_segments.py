@@ -6,7 +6,7 @@ from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.tiering.setups import Tier, delete_segment, partition_of
 from tierd.log import identify_directory, scan_partition
 from tierd.tiering import SegmentHold, TopicPolicy
-from tierd.tiering.copying.delay import ages_of
+from tierd.tiering.copying.due_segments import ages_of
 
 HOUR_MS = 3_600_000
 FIRST_MS = 1_600_000_000_000

@@ -20,8 +20,7 @@ from tierd.metadata import Claim
 from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import MANIFEST as MANIFEST_KIND
 from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage, read_whole
-from tierd.tiering.auditing.content_check import BatchWalk
-from tierd.tiering.auditing.local_history import LocalHistory
+from tierd.tiering.auditing.content_check import BatchWalk, LocalHistory
 from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
 from tierd.tiering.auditing.tier_findings import (
     AuditLimits,

@@ -14,9 +14,8 @@ from tierd.model import OffsetRange
 from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
-from tierd.tiering.copying.delay import ages_of
 from tierd.tiering.copying.deleted_records import DeletedRecords
-from tierd.tiering.copying.due_segments import DueSegments
+from tierd.tiering.copying.due_segments import DueSegments, ages_of, stable_offset
 from tierd.tiering.copying.frontier import (
     began_anew_at,
     copied_without_hole,
@@ -30,9 +29,8 @@ from tierd.tiering.copying.stale_segments import StaleSegments
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.local.stable import stable_offset
-from tierd.tiering.pass_waiters import PassWaiters, release
 from tierd.tiering.removing.sweep import DanglingSweep
+from tierd.tiering.supervision import PassWaiters, release
 
 log = structlog.get_logger()
 

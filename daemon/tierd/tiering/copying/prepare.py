@@ -1,5 +1,7 @@
 """Checks of a segment and its artefacts before its first byte leaves. Blocking: runs in a thread."""
 
+import mmap
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +17,19 @@ from tierd.errors import (
 )
 from tierd.files import open_to_read
 from tierd.log import (
+    ControlRecordType,
     OffsetIndex,
+    RecordBatch,
     SegmentCheckResult,
     TimeIndex,
     TransactionIndex,
     build_indexes,
     check_segment,
     encode_lineage,
+    iter_batches,
     parse_producer_snapshot,
 )
 from tierd.model import EpochEntry, Lineage, LogSegmentData
-from tierd.tiering.local.aborted_data import has_aborted_data
 from tierd.tiering.local.held_segment import FileState, HeldSegment, SegmentFile
 
 log = structlog.get_logger()
@@ -220,7 +224,7 @@ def _transaction_index(held: HeldSegment, check: SegmentCheckResult, name: str) 
         except CorruptIndexError as error:
             return None, str(error)
         return (content, None) if index.size_bytes == len(content) else (None, "its last entry is torn")
-    is_lost = check.has_abort_markers and has_aborted_data(held.log)
+    is_lost = check.has_abort_markers and _has_aborted_data(held.log)
     return None, "missing, and a transaction was aborted" if is_lost else None
 
 
@@ -270,3 +274,38 @@ def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> 
         # Retention always leaves a segment: without any, or with one below, the log was truncated or is being replaced.
         if not bases or bases[0] < held.next_base_offset:
             raise SegmentChangedError(f"{live}: gone from the middle of the log while it was copied") from error
+
+
+def _has_aborted_data(log: Path) -> bool:
+    """Return True if records of a transaction lie in ``log`` before the marker that aborts it.
+
+    Without the index a reader of committed records would take them for committed. A marker alone proves nothing: a
+    transaction may have written nothing here, and compaction removes aborted records before their marker.
+    """
+    with open_to_read(log) as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            view = memoryview(content)
+            try:
+                return _aborts_records(view, str(log))
+            finally:
+                view.release()
+
+
+def _aborts_records(view: memoryview, name: str) -> bool:
+    open_producers: set[int] = set()
+    batch: RecordBatch | None = None
+    found = False
+    for batch in iter_batches(view, name=name, check_crc=False):
+        if not batch.is_transactional:
+            continue
+        if not batch.is_control:
+            open_producers.add(batch.producer_id)
+            continue
+        control_type = batch.control_type()
+        if control_type is ControlRecordType.ABORT and batch.producer_id in open_producers:
+            found = True
+            break
+        open_producers.discard(batch.producer_id)
+    return found

@@ -15,7 +15,7 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.reading.aborted_lookup import AbortedLookup
+from tierd.tiering.reading.committed import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, ReadAheadWindow
 from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes

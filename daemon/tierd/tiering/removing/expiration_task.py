@@ -18,7 +18,6 @@ from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, RemoteObjectRetainedError
 from tierd.metadata import PartitionView, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
-from tierd.tiering.pass_waiters import PassWaiters, release
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import DeleteReason, ExpirationPlan, PlannedDeletion
@@ -27,6 +26,7 @@ from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
 from tierd.tiering.removing.sweep import DanglingSweep
 from tierd.tiering.removing.workers import in_order
+from tierd.tiering.supervision import PassWaiters, release
 from tierd.tiering.topic_policy import TopicPolicies, TopicPolicy
 
 log = structlog.get_logger()

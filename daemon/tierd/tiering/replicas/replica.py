@@ -1,4 +1,4 @@
-"""Replica: one partition in a log dir, with its role and tasks. ReplicaTable: all replicas of this host."""
+"""Replica: one partition in a log dir, with the tasks of its role. ReplicaTable: all replicas of this host."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -7,8 +7,38 @@ from typing import Protocol
 
 from tierd.control import Leadership, Role
 from tierd.model import TopicIdPartition, TopicPartition
+from tierd.tiering.copying.copy_task import CopyTask
+from tierd.tiering.copying.follower_task import FollowerTask
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.replicas.role_tasks import RoleTasks
+from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.sweep import DanglingSweep
+from tierd.tiering.supervision import PartitionTask
+
+
+@dataclass(slots=True)
+class RoleTasks:
+    """Tasks of one replica; none of them while its role is not known.
+
+    Attributes:
+        copy: while the replica is led and its topic is copied.
+        expire: while the replica is led.
+        follow: while the replica is followed.
+        sweep: the sweep that ``copy`` and ``expire`` share.
+    """
+
+    copy: CopyTask | None = None
+    expire: ExpirationTask | None = None
+    follow: FollowerTask | None = None
+    sweep: DanglingSweep | None = None
+
+    def all(self) -> tuple[PartitionTask, ...]:
+        """Return the tasks that run."""
+        return tuple(task for task in (self.copy, self.expire, self.follow) if task is not None)
+
+    def wake(self) -> None:
+        """Wake all tasks: there is something new for them to do."""
+        for task in self.all():
+            task.wake.set()
 
 
 @dataclass(slots=True)

@@ -16,8 +16,7 @@ from tierd.control import Leadership, Role
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.partition_removal import PartitionRemover
-from tierd.tiering.replicas.replica import Replica, ReplicaTable
-from tierd.tiering.replicas.role_tasks import RoleTasks
+from tierd.tiering.replicas.replica import Replica, ReplicaTable, RoleTasks
 from tierd.tiering.roles.task_factory import TaskFactory
 from tierd.tiering.supervision import Supervisor
 from tierd.tiering.topic_policy import TopicPolicies
