@@ -38,7 +38,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.pipeline.source.narrowing": _TO_JOIN,
         "tierd.remote.backends.s3.s3_upload_listing": _TO_JOIN,
         "tierd.remote.segments.early_reads": _TO_JOIN,
-        "tierd.tiering.removing.monotonic_guard": _TO_JOIN,
     },
     "unused_export": {
         "tierd.cli.main": "the entry point of the command tierd",

@@ -57,7 +57,7 @@ class Setup:
             ),
             session_id=uuid4(),
             grace_ends_ms=0,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         ).run()
         self.begin()
         return report

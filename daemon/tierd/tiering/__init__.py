@@ -36,7 +36,7 @@ from tierd.tiering.removing.expiration_task import ExpirationTask
 from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
 from tierd.tiering.removing.left_deletions import partitions_left
 from tierd.tiering.removing.local_view import facts_of
-from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
 from tierd.tiering.removing.undelete_plan import TakenBack
@@ -117,7 +117,7 @@ __all__ = [
     "facts_of",
     "linked_offsets",
     "open_fetch_service",
-    "partition_plan",
+    "partition_expiration",
     "partitions_left",
     "read_ledger",
 ]

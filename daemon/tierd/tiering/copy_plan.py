@@ -259,7 +259,7 @@ def deleted_records_before(
     Args:
         checkpointed: the entry of ``log-start-offset-checkpoint``, None when there is none.
         segments: the live ones, listed after the checkpoint was read: an older listing may lack the very base.
-        high_watermark: what the active segment surely reaches, exclusive; None when the broker has not told.
+        high_watermark: what the active segment surely reaches, exclusive; None when the broker has not written one.
     """
     if checkpointed is None:
         return None

@@ -17,7 +17,7 @@ from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.removing.expiration_task import ExpirationState
 from tierd.tiering.replicas.replica import Replica, ReplicaTable, RoleTasks
-from tierd.tiering.replicas.replica_scanner import Replicas
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 from tierd.tiering.supervision import Supervisor, TaskHealth
 
 _WATERMARK_TIMEOUT_S: Final = 2.0  # a disk that hangs must not keep the status of the others back
@@ -145,7 +145,7 @@ class StatusBoard:
         self,
         replicas: ReplicaTable,
         *,
-        log_dirs: Replicas,
+        log_dirs: ReplicaScanner,
         supervisor: Supervisor,
         metadata: RemoteLogMetadataManager,
         intake: Intake,
@@ -171,14 +171,14 @@ class StatusBoard:
 
         Where a log dir does not answer soon, the high watermarks are those that its tasks saw last.
         """
-        told: dict[str, int] = {}
+        seen: dict[str, int] = {}
         for log_dir in {replica.local.log_dir for replica in self._replicas.all()}:
             with contextlib.suppress(TierError, TimeoutError):
                 async with asyncio.timeout(_WATERMARK_TIMEOUT_S):
                     watermarks = await self._log_offsets.high_watermarks(log_dir)
-                told.update((str(log_dir / str(partition)), offset) for partition, offset in watermarks.items())
+                seen.update((str(log_dir / str(partition)), offset) for partition, offset in watermarks.items())
         return tuple(
-            replace(status, high_watermark=told.get(status.directory, status.high_watermark)) for status in self.all()
+            replace(status, high_watermark=seen.get(status.directory, status.high_watermark)) for status in self.all()
         )
 
     def of(self, replica: Replica, health: Sequence[TaskHealth]) -> PartitionStatus:

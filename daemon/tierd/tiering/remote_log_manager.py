@@ -12,7 +12,7 @@ from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.partition_status import PartitionStatus, StatusBoard
 from tierd.tiering.replicas.replica import LogDirState, Replica, ReplicaTable
-from tierd.tiering.replicas.replica_scanner import Replicas
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 from tierd.tiering.roles.broker_tasks import BrokerTasks
 from tierd.tiering.roles.leadership_follower import LeadershipFollower
 from tierd.tiering.supervision import PassiveSupervisor, Supervisor, TaskHealth
@@ -38,7 +38,7 @@ class RemoteLogManager:
         self,
         replicas: ReplicaTable,
         *,
-        log_dirs: Replicas,
+        log_dirs: ReplicaScanner,
         follower: LeadershipFollower,
         upkeep: Upkeep,
         tasks: BrokerTasks,

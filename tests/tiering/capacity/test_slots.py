@@ -43,7 +43,7 @@ async def test_how_idle_they_are() -> None:
 
 
 def test_not_even_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(ValueError, match="admit no task"):
         Slots(1).resize(0)
 
 

@@ -66,7 +66,7 @@ class Model:
                 self._pass()
 
     def _pass(self) -> None:
-        self.requests.look(BrokerOffsets(self.log_end, self.checkpointed, self.written))
+        self.requests.observe(BrokerOffsets(self.log_end, self.checkpointed, self.written))
         inside = self.checkpointed
         if inside is None or inside <= self.tier_start:
             return
@@ -173,6 +173,6 @@ def test_log_start_without_a_batch_before_it_proves_nothing() -> None:
 
 def test_epoch_zero_has_taken_over_nothing() -> None:
     requests = DeletionRequests(0)
-    requests.look(BrokerOffsets(20, 8, "written"))
+    requests.observe(BrokerOffsets(20, 8, "written"))
     assert requests.has_risen(8)
-    assert requests.look_again_s() is None
+    assert requests.recheck_s() is None

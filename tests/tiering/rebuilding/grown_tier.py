@@ -283,7 +283,7 @@ class GrownTier:
             ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         )
 
     async def rebuilt(self) -> tuple[RebuildReport, KeyValueStore]:

@@ -9,7 +9,7 @@ from tests.tiering.removing.rows import NOW_MS, SIZE
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, SoftDelete
 from tierd.tiering.removing.expiration_plan import DeleteReason, ExpirationPlan
-from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.undelete_plan import plan_undelete
 from tierd.tiering.topic_policy import TopicPolicy
 
@@ -33,7 +33,9 @@ def view_of(*segments: RemoteLogSegmentMetadata, log_start_offset: int = 0) -> P
 def planned(
     view: PartitionView, policy: TopicPolicy = COMPACTED, *, strict_kafka_compat: bool = False
 ) -> ExpirationPlan:
-    return partition_plan(view, LOCAL, policy, being_copied=(), now_ms=NOW_MS, strict_kafka_compat=strict_kafka_compat)
+    return partition_expiration(
+        view, LOCAL, policy, being_copied=(), now_ms=NOW_MS, strict_kafka_compat=strict_kafka_compat
+    )
 
 
 def chosen(plan: ExpirationPlan) -> list[tuple[int, int, DeleteReason]]:
@@ -66,7 +68,7 @@ def test_a_copy_that_readers_use_in_part_stays() -> None:
 def test_a_copy_stays_whose_cover_goes_on_with_a_branch_that_was_given_up() -> None:
     """Its producer snapshot still tells how far transactions are decided."""
     local = replace(LOCAL, lineage=Lineage.of([(0, 0), (1, 250)]))
-    plan = partition_plan(view_of(*SHORT, LONG), local, COMPACTED, being_copied=(), now_ms=NOW_MS)
+    plan = partition_expiration(view_of(*SHORT, LONG), local, COMPACTED, being_copied=(), now_ms=NOW_MS)
     assert chosen(plan) == []
 
 
@@ -76,7 +78,9 @@ def test_a_covered_copy_below_the_log_start_goes_too() -> None:
 
 
 def test_a_covered_copy_that_is_being_copied_or_rewritten_stays() -> None:
-    plan = partition_plan(view_of(*SHORT, LONG), LOCAL, COMPACTED, being_copied={SHORT[0].segment.id}, now_ms=NOW_MS)
+    plan = partition_expiration(
+        view_of(*SHORT, LONG), LOCAL, COMPACTED, being_copied={SHORT[0].segment.id}, now_ms=NOW_MS
+    )
     assert chosen(plan) == [(100, 199, DeleteReason.COVERED)]
 
 

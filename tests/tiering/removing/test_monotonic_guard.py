@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.fakes.clock import FakeClock
 from tests.tiering.removing.world import DELETING, FINISHED, World
-from tierd.tiering.removing.monotonic_guard import LEAP_S, PATIENCE_S, BelievedClock
+from tierd.tiering.removing.monotonic_guard import LEAP_S, PATIENCE_S, MonotonicGuard
 from tierd.tiering.topic_policy import TopicPolicy
 
 YEAR_MS = 365 * 86_400_000
@@ -12,7 +12,7 @@ YEAR_MS = 365 * 86_400_000
 
 def test_time_that_goes_on_is_the_hosts() -> None:
     host = FakeClock()
-    clock = BelievedClock(host)
+    clock = MonotonicGuard(host)
     for step_ms in (0, 100, -50, round(LEAP_S * 1000), -YEAR_MS):
         host.advance(60)
         host.step_wall_clock(step_ms)
@@ -21,7 +21,7 @@ def test_time_that_goes_on_is_the_hosts() -> None:
 
 def test_a_leap_is_believed_once_it_has_stood() -> None:
     host = FakeClock()
-    clock = BelievedClock(host)
+    clock = MonotonicGuard(host)
     before_ms = clock.now_ms()
     host.step_wall_clock(YEAR_MS)
     assert clock.now_ms() == before_ms
@@ -33,7 +33,7 @@ def test_a_leap_is_believed_once_it_has_stood() -> None:
 
 def test_a_leap_that_was_put_right_leaves_nothing() -> None:
     host = FakeClock()
-    clock = BelievedClock(host)
+    clock = MonotonicGuard(host)
     host.step_wall_clock(YEAR_MS)
     clock.now_ms()
     host.advance(PATIENCE_S / 2)

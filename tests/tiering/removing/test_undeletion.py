@@ -226,7 +226,7 @@ async def test_a_partition_that_is_being_deleted_stays_so(process: Process) -> N
 
 async def test_the_plan_changes_nothing(process: Process) -> None:
     facts = await process.world.log.facts(sizes=False)
-    planned = undeletion_of(process).plan(PARTITION, facts, None)
+    planned = await undeletion_of(process).plan(PARTITION, facts, None)
     assert planned == tuple(TakenBack(at(process, start), start) for start in (200, 100, 0))
     assert process.starts(DELETING) == [0, 100, 200]
 

@@ -30,7 +30,7 @@ from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
 from tierd.tiering.removing.ledger import DeletionLedger, Ledger, LedgerEntry, read_ledger
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.monotonic_guard import BelievedClock
+from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.partition_expiration import LocalFacts
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
 from tierd.tiering.topic_policy import TopicPolicy
@@ -103,7 +103,7 @@ class World:
     ) -> "Process":
         process = Process(self, objects or self.objects, rows or self.rows, ledger, width=width, broker_id=broker_id)
         if not believes_leaps:
-            process.clock = BelievedClock(self.clock)
+            process.clock = MonotonicGuard(self.clock)
         return process
 
     def ledger_lines(self) -> list[LedgerEntry]:

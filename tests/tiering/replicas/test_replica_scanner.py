@@ -13,7 +13,7 @@ from tierd.log import PartitionDirectory
 from tierd.tiering import SegmentHold
 from tierd.tiering.replicas import replica_scanner
 from tierd.tiering.replicas.replica import Replica, ReplicaTable
-from tierd.tiering.replicas.replica_scanner import Replicas
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 
 SECOND_NS = 1_000_000_000
 
@@ -45,7 +45,7 @@ async def test_log_dir_whose_disk_does_not_answer_is_told_until_it_does(
         return inner(asked, **known)
 
     monkeypatch.setattr(replica_scanner, call, hang)
-    subject = Replicas(
+    subject = ReplicaScanner(
         [hanging, sound],
         table=ReplicaTable(),
         hold=SegmentHold(mode="none", hold_dir=tmp_path / "hold", max_bytes=None),
@@ -59,7 +59,7 @@ async def test_log_dir_whose_disk_does_not_answer_is_told_until_it_does(
         await eventually(has_begun.is_set, what="the look")
         assert [state.problem for state in subject.log_dirs()] == ["", ""]
         time_ns[0] += 90 * SECOND_NS
-        told = {hanging: f"{hanging}: a look at it lasts for 90 s by now; its disk hangs or is slow", sound: ""}
+        told = {hanging: f"{hanging}: a scan has lasted for 90 s; the disk hangs or is slow", sound: ""}
         await eventually(
             lambda: {state.path: state.problem for state in subject.log_dirs()} == told, what="the hanging one alone"
         )

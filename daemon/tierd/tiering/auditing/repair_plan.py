@@ -134,13 +134,13 @@ def plan_orphan(report: AuditReport, facts: OrphanFacts, standing: Standing, *, 
     if facts.age_s is None or facts.age_s < min_age_s:
         age = "of unknown age" if facts.age_s is None else f"{round(facts.age_s)} s old"
         remedy = f"run it again when it is older than {round(min_age_s)} s"
-        return _cannot(report, where, f"no row knows it, and it is {age}: somebody may be at it", remedy)
+        return _cannot(report, where, f"no row knows it, and it is {age}: it may still be written", remedy)
     is_whole = facts.metadata is not None and not facts.problem
     if facts.tombstone_doubt:
         remedy = "find out who wrote the tombstone; delete it with the store's own tools if it is none of tierd's"
         return _cannot(report, where, f"no row knows it; {facts.tombstone_doubt}", remedy)
     if TOMBSTONE in report.objects:
-        return _remove(report, where, "no row knows it, and its tombstone says that it was given up")
+        return _remove(report, where, "no row knows it, and its tombstone says that it was abandoned")
     if MANIFEST not in report.objects:
         return _remove(report, where, "no row knows it, and it has no manifest: a copy that was never finished")
     if standing is Standing.DELETED:
@@ -155,8 +155,8 @@ def plan_orphan(report: AuditReport, facts: OrphanFacts, standing: Standing, *, 
         )
     if facts.use is OrphanUse.NOTHING:
         return _remove(report, where, f"no row knows it, and {facts.use.value}", is_dangerous=True)
-    why = facts.problem or (facts.use.value if facts.use else "nobody can say what it is good for")
-    return _cannot(report, where, f"no row knows it; {why}", "keep it until somebody has looked at it")
+    why = facts.problem or (facts.use.value if facts.use else "its use is not known")
+    return _cannot(report, where, f"no row knows it; {why}", "keep it until a person has examined it")
 
 
 def plan_row(report: AuditReport) -> RepairAction | None:
@@ -190,7 +190,7 @@ def plan_upload(report: AuditReport, standing: Standing, *, age_s: float, min_ag
         return elsewhere(report)
     if standing is not Standing.LED and age_s < min_age_s:
         remedy = f"run it again when it is older than {round(min_age_s)} s"
-        return _cannot(report, where, f"{why}; somebody may be at it", remedy)
+        return _cannot(report, where, f"{why}; it may still be written", remedy)
     partition = report.partition if standing is Standing.LED else None
     return RepairAction(RepairKind.ABORT_UPLOAD, where, why, partition=partition, report=report)
 

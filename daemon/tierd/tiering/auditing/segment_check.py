@@ -147,7 +147,7 @@ class SegmentCheck:
         try:
             manifest = await self._storage.read_manifest(row)
         except RemoteResourceNotFoundError:
-            return []  # it went after it was listed; looked at once more that is found
+            return []  # it went after it was listed, and the next read finds that
         except RemoteStorageError as error:
             if (finding := _unreadable(row, error)) is None:
                 raise
@@ -167,7 +167,7 @@ class SegmentCheck:
         try:
             return {**objects, LOG: await self._store.head(info.key)}
         except RemoteResourceNotFoundError:
-            return objects  # it went after it was listed; looked at once more that is found
+            return objects  # it went after it was listed, and the next read finds that
 
     async def _deep(self, row: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
         findings: list[Finding] = []

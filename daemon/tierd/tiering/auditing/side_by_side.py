@@ -130,11 +130,11 @@ async def side_by_side(
 
     Args:
         store: the objects.
-        keys: of the prefix that is walked, in the form of keys that is looked at.
-        root: what the keys that are looked at begin with.
+        keys: of the prefix that is walked, in the form of keys that is compared.
+        root: the beginning of the keys that are compared.
         known: the partitions with rows.
         open_rows: called for each of them, when the walk comes to it.
-        other_form: told of the form of keys that are left out.
+        other_form: is called with the form of keys that are left out.
 
     Raises:
         RemoteStorageError: the store failed.

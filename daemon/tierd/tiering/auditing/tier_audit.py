@@ -43,7 +43,7 @@ from tierd.remote import (
 from tierd.tiering.auditing.log_start_check import disagreement, stray
 from tierd.tiering.auditing.segment_check import Retained, SegmentCheck
 from tierd.tiering.auditing.side_by_side import AuditReport, OpenRows, Prefixes, SegmentPair, side_by_side
-from tierd.tiering.auditing.stored_segments import SegmentPlace, look_at, place_of
+from tierd.tiering.auditing.stored_segments import SegmentPlace, place_of, stored_objects
 from tierd.tiering.auditing.tier_findings import AuditLimits, Finding, Severity, offset_findings
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
@@ -52,9 +52,7 @@ from tierd.tiering.stored_tier import StoredTier
 _CHECKED_AT_ONCE: Final = 32
 _DEEP_AT_ONCE: Final = 4
 _LOGS_AT_ONCE: Final = 2 * _DEEP_AT_ONCE  # whose segments are checked, or wait for it
-_LOOKS: Final = 4  # at something that looks wrong; what still changes is being worked on
-
-Tell = Callable[[str], None]
+_READS: Final = 4  # of a segment with a fault; a segment that still changes is being worked on
 
 
 class TierAudit:
@@ -66,7 +64,7 @@ class TierAudit:
         clock: time.
         limits: the ages up to which work under way is no finding.
         retained: returns the segments whose objects the store is known to retain.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class TierAudit:
         clock: Clock,
         limits: AuditLimits,
         retained: Retained,
-        tell: Tell = lambda _: None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = tier.objects
         self._storage = tier.segments
@@ -97,7 +95,7 @@ class TierAudit:
             tiered_log=self._log_of,
         )
         self._logs: dict[TopicIdPartition, TieredLog] = {}
-        self._tell = tell
+        self._on_progress = on_progress
         self._segments = 0
 
     async def run(
@@ -236,7 +234,7 @@ class TierAudit:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._judged(keys, pair, deep=deep)) for pair in pairs]
         self._segments += len(pairs)
-        self._tell(f"{self._segments} segments, now in {pairs[-1].place.partition}")
+        self._on_progress(f"{self._segments} segments, now in {pairs[-1].place.partition}")
         return [report for task in tasks if (report := task.result()) is not None]
 
     async def _judged(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
@@ -255,8 +253,8 @@ class TierAudit:
             return None
         place = pair.place
         before, claim = await self._row_at(keys, place)
-        for _ in range(_LOOKS):
-            objects = await look_at(self._store, keys, place)
+        for _ in range(_READS):
+            objects = await stored_objects(self._store, keys, place)
             findings = await self._check.run(before, objects, claim, deep=deep)
             if not findings:
                 return None

@@ -166,7 +166,7 @@ class TierRepair:
             return
         await self._tools.own()
         if action.kind in (RepairKind.REMOVE_LOG_START, RepairKind.WRITE_LOG_START):
-            await self._mend_log_start(action)
+            await self._repair_log_start(action)
             return
         report = action.report
         assert report is not None, "what is done is done to something"
@@ -190,7 +190,7 @@ class TierRepair:
                 assert report.upload is not None, "that is what it is about"
                 await self._tools.store.abort_upload(report.upload)
 
-    async def _mend_log_start(self, action: RepairAction) -> None:
+    async def _repair_log_start(self, action: RepairAction) -> None:
         """Remove a record that is left over, or mark it as not written, so that the next daemon writes it."""
         tools, partition = self._tools, action.partition
         assert partition is not None, "a log start is of a partition"

@@ -25,7 +25,7 @@ class Slots(asyncio.Semaphore):
             ValueError: ``size`` is below 1.
         """
         if size < 1:
-            raise ValueError(f"{size} slots let nobody in")
+            raise ValueError(f"{size} slots admit no task")
         growth, self._size = size - self._size, size
         if growth < 0:
             self._surplus -= growth

@@ -91,8 +91,8 @@ class CopyTask:
         self._stale = StaleSegments(local, tools.stale)
         self._on_tiered = on_tiered
         self._grown = False  # or the log start has moved
-        self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until looked for
-        self._told: CopiedThrough | None = None  # the last report to the log
+        self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
+        self._reported: CopiedThrough | None = None  # the last report to the log
         self._wake = asyncio.Event()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
@@ -173,13 +173,13 @@ class CopyTask:
         self._in_doubt = True
         await self._end_stale()
         await self._find_holes()
-        await self._tell_log()
+        await self._report_copied()
         waits_s = await self._copy_due()
         swept_s = await self._sweep.run_once()
         recorded_s = await self._log_starts.keep(self._partition)
         self._in_doubt = False
         undecided_s = self._interval_s if self._stale.is_undecided else None
-        waits = (waits_s, swept_s, recorded_s, undecided_s, self._deleted.look_again_s())
+        waits = (waits_s, swept_s, recorded_s, undecided_s, self._deleted.recheck_s())
         delays = [delay for delay in waits if delay is not None]
         return min(delays, default=None)
 
@@ -256,16 +256,16 @@ class CopyTask:
         if is_ended:
             await self._take_frontier(log_start_offset=self._state.log_start_offset)
 
-    async def _tell_log(self) -> None:
+    async def _report_copied(self) -> None:
         """Report to the log how far the tier is durable without a hole: the log's own retention may go so far."""
         if self._state.copied_through is None:
             return
         copied = copied_without_hole(
             self._state.copied_through, self._holes or (), self._local.scan, log_start_offset=self._log_start()
         )
-        if copied != self._told:
+        if copied != self._reported:
             await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
-            self._told = copied
+            self._reported = copied
 
     async def _copy_due(self) -> float | None:
         offsets = await self._offsets()
@@ -305,7 +305,7 @@ class CopyTask:
             if self._gate.closed_because() is not None:
                 break
             self._holes = without_range(self._holes or (), OffsetRange(held.base_offset, held.end_offset))
-        await self._tell_log()
+        await self._report_copied()
 
     async def _ripe(self, due: Sequence[HeldSegment], count: int) -> tuple[int, int | None]:
         """Return how many of the first ``count`` segments the topic's delay releases, and when the next one is due."""
@@ -324,7 +324,7 @@ class CopyTask:
         self._grown = True
         if copied.offset > self._copied_offset():
             self._state = replace(self._state, copied_through=copied)
-        await self._tell_log()
+        await self._report_copied()
 
     def _step(self, reason: str) -> None:
         self._enter(CopyPhase.COPYING, reason)

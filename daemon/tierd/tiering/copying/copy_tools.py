@@ -29,7 +29,7 @@ class CopyTools:
         recorder: is told of outcomes.
         clock: time.
         broker_id: this broker.
-        interval_s: longest wait before what waits for the broker is looked at again.
+        interval_s: longest wait until the next pass of a partition that waits for the broker.
         stale: ends copied segments that the local log does not have any more.
     """
 

@@ -19,7 +19,7 @@ class DeletedRecords:
     """Watch of one leadership over the log start of its broker."""
 
     def __init__(self, local: PartitionLog, *, leader_epoch: int, broker_id: int, is_sole_replica: bool) -> None:
-        """Look at nothing yet. ``is_sole_replica``: the cluster named this broker as the only one with a replica."""
+        """Read nothing yet. ``is_sole_replica``: the cluster named this broker as the only one with a replica."""
         self._local = local
         self._broker_id = broker_id
         self._is_sole_replica = is_sole_replica
@@ -30,7 +30,7 @@ class DeletedRecords:
     def loaded(self, view: PartitionView) -> None:
         """Note the brokers that had the tier before the leadership began; a later load changes nothing.
 
-        Segments alone do not tell: a leader may have copied nothing, and its segments may be compacted away.
+        Segments alone are no proof: a leader may have copied nothing, and its segments may be compacted away.
         """
         only_broker_id = None if view.row is None else view.row.only_broker_id
         brokers = {only_broker_id, *(each.broker_id for each in view.list())}
@@ -44,10 +44,10 @@ class DeletedRecords:
         Raises:
             TierError: the log cannot be read now.
         """
-        self._requests.look(offsets)
+        self._requests.observe(offsets)
         if self._candidate(offsets, log_start_offset) is None:
             return None
-        await self._local.look()  # the checkpoint may be younger than the listing, which may lack a base
+        await self._local.rescan()  # the checkpoint may be younger than the listing, which may lack a base
         inside = self._candidate(offsets, log_start_offset)
         if inside is None:
             return None
@@ -57,9 +57,9 @@ class DeletedRecords:
             return None
         return inside if await self._is_request(inside) else None
 
-    def look_again_s(self) -> float | None:
+    def recheck_s(self) -> float | None:
         """Return the seconds until the broker has surely said more; None when it has said enough."""
-        return self._requests.look_again_s()
+        return self._requests.recheck_s()
 
     def _candidate(self, offsets: BrokerOffsets, log_start_offset: int) -> int | None:
         """Return a log start that lies inside a segment and above the tier's, and was not judged before; else None."""

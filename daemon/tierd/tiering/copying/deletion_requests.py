@@ -1,12 +1,12 @@
-"""DeletionRequests: tells records deleted on request from a log start that the broker took over from another leader."""
+"""DeletionRequests: distinguishes a deletion on request from a log start that the broker took over from a leader."""
 
 from typing import Final
 
 from tierd.log import BatchHeader
 from tierd.tiering.local.broker_state import BrokerOffsets
 
-LOOK_S: Final = 60.0  # Kafka: log.flush.start.offset.checkpoint.interval.ms
-_MAGIC_WITH_BASE: Final = 2  # older batches tell neither their first offset nor their leader epoch
+_RECHECK_S: Final = 60.0  # Kafka: log.flush.start.offset.checkpoint.interval.ms
+_MAGIC_WITH_BASE: Final = 2  # older batches have neither their first offset nor their leader epoch
 
 
 class DeletionRequests:
@@ -14,7 +14,7 @@ class DeletionRequests:
 
     A follower takes over its leader's log start, which that leader's retention put at a base of *its* segments: here
     the same offset lies inside one, and looks like a DeleteRecords request (Kafka: ReplicaFetcherThread,
-    LeaderOffsetIncremented). To believe it would expire the whole tier below, so a log start counts as a request only
+    LeaderOffsetIncremented). A mistake would expire the whole tier below, so a log start counts as a request only
     where nothing else explains it (decision 0021):
 
     * The leadership is of epoch 0, or no broker but this one ever had the partition: nothing was ever taken over.
@@ -30,7 +30,7 @@ class DeletionRequests:
         self._leader_epoch = leader_epoch
         self._is_settled = leader_epoch == 0
         self._first: object = None  # which checkpoint was there when the leadership was new
-        self._looked = False
+        self._has_observed = False
         self._taken_over = -1
 
     def took_over_nothing(self) -> None:
@@ -38,15 +38,17 @@ class DeletionRequests:
         self._is_settled = True
         self._taken_over = -1
 
-    def look(self, offsets: BrokerOffsets) -> None:
+    def observe(self, offsets: BrokerOffsets) -> None:
         """Note the offsets that the broker wrote; every pass calls this before it asks."""
         if self._is_settled:
             return
         if offsets.log_start_offset is not None:
             self._taken_over = max(self._taken_over, offsets.log_start_offset)
-        self._is_settled = offsets.starts_written is None or (self._looked and offsets.starts_written != self._first)
-        if not self._looked:
-            self._looked, self._first = True, offsets.starts_written
+        self._is_settled = offsets.starts_written is None or (
+            self._has_observed and offsets.starts_written != self._first
+        )
+        if not self._has_observed:
+            self._has_observed, self._first = True, offsets.starts_written
 
     def has_risen(self, inside: int) -> bool:
         """Return whether the log start came to lie at ``inside`` under this leadership, as the checkpoints have it."""
@@ -66,6 +68,6 @@ class DeletionRequests:
         leads = latest_epoch is None or latest_epoch <= self._leader_epoch
         return inside <= batch.last_offset or (leads and batch.partition_leader_epoch == self._leader_epoch)
 
-    def look_again_s(self) -> float | None:
+    def recheck_s(self) -> float | None:
         """Return the seconds until the checkpoint was surely written anew; None once that was seen."""
-        return None if self._is_settled else LOOK_S
+        return None if self._is_settled else _RECHECK_S

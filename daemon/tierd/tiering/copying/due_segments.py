@@ -1,4 +1,4 @@
-"""DueSegments: the rolled segments of one log that are not in the tier, each held. Their ages, and the stable offset."""
+"""DueSegments: the rolled segments of one log that are not in the tier, held. Their ages, and the stable offset."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tierd.tiering.recorder import TieringRecorder
 
 log = structlog.get_logger()
 
-_LOOKS_AT_GAP = 3
+_SCANS_OF_GAP = 3
 _ENTRY_BYTES = 12  # of a time index (log-format 3.1)
 
 
@@ -34,28 +34,30 @@ class DueSegments:
     async def find(
         self, *, copied_through: int, log_start_offset: int, holes: Sequence[OffsetRange] = ()
     ) -> list[HeldSegment]:
-        """Hold and return what is due, ascending, whatever is missing before or between it.
+        """Hold and return the due segments, ascending; offsets before or between them may be missing.
 
         ``holes``: offsets up to ``copied_through`` that the tier lacks.
 
         Raises:
-            SegmentChangedError: the directory changes at every look.
+            SegmentChangedError: the directory changes at every scan.
         """
         due_from = first_offset_due(copied_through=copied_through, log_start_offset=log_start_offset)
         await self._local.protect(copied_through=due_from - 1, holes=holes)  # the rest below needs no hold
         missing = self._missing(due_from)
-        for _ in range(_LOOKS_AT_GAP):
+        for _ in range(_SCANS_OF_GAP):
             if not missing - self._reported:
                 break
-            # To step over a segment is for ever: one that the broker renames while it is listed is seen by a second
-            # look, and it can still be held.
-            await self._local.look()
+            # To step over a segment is for ever. One that the broker renames while it is listed is seen by a second
+            # scan, and can still be held.
+            await self._local.rescan()
             missing, previous = self._missing(due_from), missing
             if missing == previous:
                 self._report(missing - self._reported)
         else:
             if missing - self._reported:
-                raise SegmentChangedError(f"{self._local.path}: changes at every look", remedy="it is looked at again")
+                raise SegmentChangedError(
+                    f"{self._local.path}: changes at every scan", remedy="the partition is scanned again"
+                )
         return rolled_after(
             self._local.pending, copied_through=copied_through, log_start_offset=log_start_offset, holes=holes
         )

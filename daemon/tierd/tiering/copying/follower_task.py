@@ -41,8 +41,8 @@ class FollowerTask:
             metadata: what the leader wrote.
             log_offsets: is told what the tier has.
             slots: bounds the followers that ask the metadata store at once.
-            interval_s: between two looks while something is held.
-            idle_interval_s: between two looks at a partition that was never led yet.
+            interval_s: between two passes while something is held.
+            idle_interval_s: between two passes of a partition that was never led yet.
             is_copied: whether the topic's segments go to the tier, at this moment; else none of them is held.
             is_compacted: whether the topic's cleanup policy has compaction, at this moment.
         """
@@ -92,7 +92,7 @@ class FollowerTask:
         if log_start is not None and is_held:
             await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)
         else:
-            await self._local.let_go()
+            await self._local.release()
         await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
         self._state = replace(self._state, phase=CopyPhase.IDLE, copied_through=copied, log_start_offset=log_start)
         if not is_held:

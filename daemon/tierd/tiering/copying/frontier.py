@@ -76,10 +76,10 @@ def holes(
     at, end = max(log_start_offset, local, scan.lineage.earliest.start_offset), copied_through + 1
     end = min(end, scan.segments[-1].base_offset)  # the active segment is copied once it is rolled
     found = []
-    for stretch in OwnBranch(view, effective_lineage(view, scan.lineage)).stretches(at, end):
-        if stretch.start_offset > at:
-            found.append(OffsetRange(at, stretch.start_offset - 1))
-        at = stretch.end_offset
+    for readable in OwnBranch(view, effective_lineage(view, scan.lineage)).stretches(at, end):
+        if readable.start_offset > at:
+            found.append(OffsetRange(at, readable.start_offset - 1))
+        at = readable.end_offset
     if at < end:
         found.append(OffsetRange(at, end - 1))
     return tuple(found)

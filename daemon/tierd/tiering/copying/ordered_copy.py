@@ -70,7 +70,7 @@ class OrderedCopy:
                         break
                     checks.end()
         except SegmentChangedError:
-            await self._local.look()  # the next pass begins from what is there now
+            await self._local.rescan()  # the next pass begins from what is there now
             raise
 
     async def _copy(self, checks: CheckAhead, following: HeldSegment | None) -> bool:

@@ -112,7 +112,7 @@ class ProducerHistory:
         if stored is not None:
             return None
         is_first = not any(each.start_offset < offset for each in view.list())
-        return ProducersBefore((), offset, logs, "nobody before", is_certain=is_first)
+        return ProducersBefore((), offset, logs, "no producer before", is_certain=is_first)
 
     def _known_here(self, offset: int, previous: HeldSegment | None) -> Producers | None:
         """Return the producers that a snapshot on this host has at ``offset``. Blocking."""

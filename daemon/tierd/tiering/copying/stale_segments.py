@@ -127,7 +127,7 @@ class StaleSegments:
         is_original = self._is_original(newest, view)
         if await asyncio.to_thread(self._is_proven, newest, scan, is_original=is_original):
             return False
-        scan = await self._local.look()  # another leader may have copied what is younger than the listing
+        scan = await self._local.rescan()  # another leader may have copied what is younger than the listing
         branch = _branch_of(view, scan)
         newest = newest_part(branch)
         if newest is None or not newest.may_be_compared(scan):
@@ -231,7 +231,7 @@ class StaleSegments:
         return (LocalVerdict.SAME if found.records else LocalVerdict.UNKNOWN), ""
 
     def _not_compared(self, error: LogError) -> None:
-        """Report that the local log cannot be read; a change under the reader is looked at again."""
+        """Report that the local log cannot be read; the next pass reads again what changed under the reader."""
         self._is_undecided = self._is_undecided or isinstance(error, SegmentChangedError)
         log.warning("log_not_compared", partition=str(self._local.partition), problem=str(error))
 

@@ -89,23 +89,23 @@ class FetchGate:
                 f"{what}: {self._running} remote reads run and {len(self._pending)} wait already",
                 remedy="read again later, or raise fetch.concurrency and fetch.max_pending",
             )
-        turn = asyncio.get_running_loop().create_future()
-        self._pending.append(turn)
+        place = asyncio.get_running_loop().create_future()
+        self._pending.append(place)
         try:
-            await turn
+            await place
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self._leave()  # the place was given and the waiter cancelled in one step
-            elif turn in self._pending:
-                self._pending.remove(turn)
+            elif place in self._pending:
+                self._pending.remove(place)
             raise
 
     def _leave(self) -> None:
         """Give the place to the call that waits longest."""
         while self._pending:
-            turn = self._pending.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            place = self._pending.popleft()
+            if not place.done():
+                place.set_result(None)
                 return
         self._running -= 1
 

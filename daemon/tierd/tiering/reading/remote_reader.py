@@ -36,8 +36,8 @@ class RemoteSegmentReader:
             position: of the first batch.
             first_bytes: of the first range, which a reader waits for.
             piece_bytes: of every range after it; they end at its multiples, as stored chunks do.
-            on_wait: told whenever bytes are wanted that are not there yet.
-            on_bytes: told how many came whenever some are used.
+            on_wait: is called whenever bytes are wanted that are not there yet.
+            on_bytes: is called with the number of bytes whenever some are used.
         """
         self._remote = remote
         self._metadata = metadata

@@ -171,7 +171,7 @@ class BucketReader:
         manifest = objects.get(".manifest")
         if manifest is None:
             key = next(iter(objects.values())).key
-            what = "a copy that was never finished, or a deletion that was; its objects are in nobody's metadata"
+            what = "a copy that was never finished, or a deletion that was; no metadata names its objects"
             return _ReadObject.of(RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what))
         if (problem := self._never_read(objects)) is not None:
             return _ReadObject.of(problem)

@@ -81,7 +81,7 @@ class MetadataRebuild:
         tier: the tier in its two stores; its rows are filled.
         session_id: becomes the owner of every partition until its next leader claims it.
         grace_ends_ms: wall clock before which no object is removed whose deletion has begun.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
         accepts_unauthenticated: accept also objects that no holder of the key ring is proven to have written.
         dry_run: read and compare, write nothing.
         strict_kafka_compat: as in ``PartitionView``.
@@ -93,7 +93,7 @@ class MetadataRebuild:
         *,
         session_id: UUID,
         grace_ends_ms: int,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
         accepts_unauthenticated: bool = False,
         dry_run: bool = False,
         strict_kafka_compat: bool = False,
@@ -112,7 +112,7 @@ class MetadataRebuild:
             strict_kafka_compat=strict_kafka_compat,
         )
         self._strict_kafka_compat = strict_kafka_compat
-        self._tell = tell
+        self._on_progress = on_progress
         self._dry_run = dry_run
         self._fills = False
         self._slots = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
@@ -213,7 +213,7 @@ class MetadataRebuild:
         report.partitions += 1
         report.segments += readable
         report.deleting += len(view.segments) - readable
-        self._tell(f"{report.partitions} partitions, {report.segments} segments")
+        self._on_progress(f"{report.partitions} partitions, {report.segments} segments")
 
     async def _write(self, view: PartitionView, claimed: PartitionRow | None, filling: StoreFilling) -> None:
         row = view.row

@@ -230,7 +230,7 @@ class SegmentDeletion:
             As ``finish``.
         """
         with self.exclusively(metadata) as alone:
-            why = "somebody asked not to wait for its grace"
+            why = "an operator asked not to wait for its grace"
             return alone and metadata.soft_delete is not None and await self.finish(metadata, detail=why)
 
     async def delete_objects(self, metadata: RemoteLogSegmentMetadata, *, custom_metadata: bytes | None = None) -> None:
@@ -258,7 +258,7 @@ class SegmentDeletion:
         reason = metadata.soft_delete.reason if metadata.soft_delete else ""
         await self._note(metadata, LedgerStep.UNDELETED, reason, detail)
         self._noted.pop(metadata.segment.id, None)
-        self._let_go(metadata.segment)
+        self._forget_retained(metadata.segment)
 
     async def _remove(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, reason: str) -> None:
         try:
@@ -272,7 +272,7 @@ class SegmentDeletion:
             raise
         await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, None)
         self._noted.pop(metadata.segment.id, None)
-        self._let_go(metadata.segment)
+        self._forget_retained(metadata.segment)
 
     async def _retain(self, metadata: RemoteLogSegmentMetadata, reason: str, error: TierError) -> None:
         """Take note that the store keeps the objects, once per process in ledger and log."""
@@ -283,7 +283,7 @@ class SegmentDeletion:
             log.warning("segment_retained", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
             await self._note(metadata, LedgerStep.RETAINED, reason, str(error))
 
-    def _let_go(self, segment: RemoteLogSegmentId) -> None:
+    def _forget_retained(self, segment: RemoteLogSegmentId) -> None:
         """Forget that the store keeps objects of the segment."""
         of_partition = self._retained.get(segment.topic_id_partition, {})
         of_partition.pop(segment.id, None)

@@ -236,7 +236,7 @@ class _Scan:
 
     def _choose(self, metadata: RemoteLogSegmentMetadata, reason: DeleteReason, detail: str) -> None:
         if metadata.state is _STARTED:
-            reason, detail = DeleteReason.DANGLING, f"a copy that nobody finished, reached by {reason}: {detail}"
+            reason, detail = DeleteReason.DANGLING, f"an unfinished copy, reached by {reason}: {detail}"
         self.chosen.append(PlannedDeletion(metadata, reason, detail))
 
     @staticmethod

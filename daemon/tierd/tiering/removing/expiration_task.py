@@ -23,7 +23,7 @@ from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import DeleteReason, ExpirationPlan, PlannedDeletion
 from tierd.tiering.removing.local_view import LocalLogView
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.sweep import DanglingSweep
 from tierd.tiering.removing.workers import in_order
 from tierd.tiering.supervision import PassWaiters, release
@@ -178,7 +178,7 @@ class ExpirationTask:
             return None  # all of it goes; the remover sees to that
         if not view.segments:
             self._state, self._settled = ExpirationState(), None
-            return await self._rest(None, undone=False)  # most partitions of most brokers: nothing is looked at
+            return await self._rest(None, undone=False)  # most partitions of most brokers: nothing is read
         policy = self._tools.policies(self._partition.topic)
         facts = await self._facts(policy)
         if self._is_settled(view, facts, policy):
@@ -209,7 +209,7 @@ class ExpirationTask:
         now_ms = self._tools.clock.now_ms()
 
         def plan() -> ExpirationPlan:
-            return partition_plan(
+            return partition_expiration(
                 view,
                 facts,
                 policy,

@@ -1,4 +1,4 @@
-"""BelievedClock: the clock of removals by age, which does not believe a wall clock that has just leapt ahead."""
+"""MonotonicGuard: the clock of removals by age, which does not follow a wall clock that has just leapt ahead."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ LEAP_S: Final = 300.0  # what NTP steps in daily life is far less
 PATIENCE_S: Final = 3600.0
 
 
-class BelievedClock:
+class MonotonicGuard:
     """A ``Clock`` whose wall clock goes on steadily for ``PATIENCE_S`` after the host's leapt ahead by ``LEAP_S``.
 
     A host clock that is years ahead for a moment would expire the tier and end every grace. An operator is given the

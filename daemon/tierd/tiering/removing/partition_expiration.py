@@ -35,7 +35,7 @@ class LocalFacts:
         return cls(Lineage(), max(ends, default=0), max(ends, default=0))
 
 
-def partition_plan(
+def partition_expiration(
     view: PartitionView,
     local: LocalFacts,
     policy: TopicPolicy,

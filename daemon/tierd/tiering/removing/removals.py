@@ -114,7 +114,7 @@ class Removals:
         await task.load()
         local = await task.local.facts(sizes=True)
         if dry_run:
-            return await self._undeletion.plan_aside(task.partition, local, wanted)
+            return await self._undeletion.plan(task.partition, local, wanted)
         taken = await self._undeletion.run(task.partition, local, wanted, force=force)
         task.wake.set()
         return taken

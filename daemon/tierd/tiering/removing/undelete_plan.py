@@ -8,7 +8,7 @@ from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
 from tierd.tiering.removing.expiration_plan import DeleteReason
-from tierd.tiering.removing.partition_expiration import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.topic_policy import TopicPolicies
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -181,7 +181,7 @@ def _deleted_again(
         metadata = view.segments[segment_id]
         update = metadata.advance(_FINISHED, event_timestamp_ms=now_ms, broker_id=metadata.broker_id)
         after = after.with_undeleted(update, log_start_offset=log_start_offset).view
-    plan = partition_plan(after, local, policies(view.partition.topic), being_copied=(), now_ms=now_ms)
+    plan = partition_expiration(after, local, policies(view.partition.topic), being_copied=(), now_ms=now_ms)
     return {p.metadata.segment.id: f"{p.reason}, {p.detail}" for p in plan.deletions}
 
 

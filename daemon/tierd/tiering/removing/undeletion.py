@@ -12,8 +12,7 @@ segment that a rebuild from the bucket would ignore.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Collection
 from uuid import UUID
 
 import structlog
@@ -56,7 +55,7 @@ class Undeletion:
         self._clock = clock
         self._broker_id = broker_id
 
-    def plan(
+    async def plan(
         self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
     ) -> tuple[TakenBack, ...]:
         """Return the segments that ``run`` would undelete, newest first, each with what speaks against it.
@@ -66,20 +65,8 @@ class Undeletion:
             RemoteResourceNotFoundError: a wanted segment is unknown, gone, or not being deleted.
             RefusedError: the whole partition is being deleted, or a wanted segment was replaced.
         """
-        return self._planner(partition, local, wanted)()
-
-    async def plan_aside(
-        self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
-    ) -> tuple[TakenBack, ...]:
-        """Return the answer of ``plan`` from a thread: for thousands of segments it takes seconds. Raises the same."""
-        return await asyncio.to_thread(self._planner(partition, local, wanted))
-
-    def _planner(
-        self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
-    ) -> Callable[[], tuple[TakenBack, ...]]:
-        """Return the plan of this moment, without use of the event loop's state."""
         policy = self._policies(partition.topic)
-        return partial(
+        return await asyncio.to_thread(  # for thousands of segments it takes seconds
             plan_undelete,
             self._metadata.view(partition),
             local,
@@ -96,7 +83,6 @@ class Undeletion:
         wanted: Collection[UUID] | None,
         *,
         force: bool = False,
-        tell: Callable[[TakenBack], None] = lambda _: None,
     ) -> tuple[TakenBack, ...]:
         """Take segments back, newest first; return those that are back.
 
@@ -105,7 +91,6 @@ class Undeletion:
             local: its local log.
             wanted: ids, None for everything in its grace.
             force: also where something speaks against it.
-            tell: is called with each segment that is back, durably.
 
         Raises:
             RefusedError: something speaks against it, a segment was replaced (``force`` does not help then), or its
@@ -114,11 +99,10 @@ class Undeletion:
             FencedError: another leader owns the partition.
             TierError: the undelete stopped half-way; repeat it.
         """
-        planned = await self.plan_aside(partition, local, wanted)
+        planned = await self.plan(partition, local, wanted)
         refuse(planned, force=force)
         for each in planned:
             await self._take_back(each)
-            tell(each)
         return planned
 
     async def _take_back(self, each: TakenBack) -> None:
@@ -126,7 +110,7 @@ class Undeletion:
         with self._deletion.exclusively(metadata) as alone:
             if not alone:
                 raise RefusedError(
-                    f"{metadata.segment}: its deletion goes on at this moment", remedy="look at tierd segments"
+                    f"{metadata.segment}: its deletion goes on at this moment", remedy="tierd segments shows its state"
                 )
             if not await self._remote.objects_present(metadata):
                 raise RemoteResourceNotFoundError(

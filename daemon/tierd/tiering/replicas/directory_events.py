@@ -1,4 +1,4 @@
-"""LogDirNews: changes on disk, gathered until the next look. Events are hints, and equal hints are one."""
+"""DirectoryEventQueue: changes on disk, gathered until the next scan. Events are hints, and equal hints are one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,15 +23,15 @@ log = structlog.get_logger()
 
 WatcherFactory = Callable[[Sequence[Path]], LogDirWatcher]
 
-_SETTLE_S = 0.05  # a roll creates several files; one look at the end of it sees them all
+_SETTLE_S = 0.05  # a roll creates several files; one scan at the end of it sees them all
 
 
 @dataclass(slots=True)
-class News:
-    """Changes since the last look.
+class DirectoryEvents:
+    """Changes since the last scan.
 
     Attributes:
-        everything: look at all log dirs; then ``changed`` need not be looked at one by one.
+        everything: all log dirs are to be scanned; then ``changed`` needs no scans of its own.
         changed: partition directories in which a name appeared or went.
         watermarks: log dirs whose high watermarks were written anew.
     """
@@ -48,8 +48,8 @@ class Watched(Protocol):
         """Watch directories with these functions from now on, those known already at once."""
 
 
-class LogDirNews:
-    """Collection of what the watcher and other parts report, for one reader."""
+class DirectoryEventQueue:
+    """Queue of the events that the watcher and other parts report, for one reader."""
 
     def __init__(self, log_dirs: Sequence[Path], *, new_watcher: WatcherFactory, clock: Clock, retry_s: float) -> None:
         """Watch nothing yet; ``retry_s`` is the wait before log dirs that could not be watched are tried again."""
@@ -57,33 +57,33 @@ class LogDirNews:
         self._new_watcher = new_watcher
         self._clock = clock
         self._retry_s = retry_s
-        self._news = News()
+        self._events = DirectoryEvents()
         self._arrived = asyncio.Event()
         self._anew = asyncio.Event()
         self._incomplete = False
 
     @property
     def is_incomplete(self) -> bool:
-        """Return True if a directory cannot be watched, so that only regular looks find its changes."""
+        """Return True if a directory cannot be watched, so that only regular scans find its changes."""
         return self._incomplete
 
-    def tell(self, *, everything: bool = False, changed: Path | None = None, watermarks: Path | None = None) -> None:
-        """Add to the news, and wake the reader."""
-        self._news.everything |= everything
+    def report(self, *, everything: bool = False, changed: Path | None = None, watermarks: Path | None = None) -> None:
+        """Add an event, and wake the reader."""
+        self._events.everything |= everything
         if changed is not None:
-            self._news.changed[changed] = None
+            self._events.changed[changed] = None
         if watermarks is not None:
-            self._news.watermarks[watermarks] = None
+            self._events.watermarks[watermarks] = None
         self._arrived.set()
 
-    async def next(self, *, settled: bool) -> News:
-        """Wait for news and take all of it; with ``settled``, after a moment for a burst to end."""
+    async def next(self, *, settled: bool) -> DirectoryEvents:
+        """Wait for events and take all of them; with ``settled``, after a moment for a burst to end."""
         await self._arrived.wait()
         if settled:
             await self._clock.sleep(_SETTLE_S)
         self._arrived.clear()
-        news, self._news = self._news, News()
-        return news
+        events, self._events = self._events, DirectoryEvents()
+        return events
 
     def watch_anew(self) -> None:
         """Make new watches: a log dir has come back, and what was watched of it is gone."""
@@ -101,21 +101,21 @@ class LogDirNews:
             except LogDirOfflineError as error:
                 log.warning("log_dirs_not_watched", problem=str(error), remedy=error.remedy)
                 self._incomplete = True
-                self.tell(everything=True)
+                self.report(everything=True)
                 await self._clock.sleep(self._retry_s)
 
     async def _follow(self, watcher: LogDirWatcher, watched: Watched) -> None:
         try:
             watched.watch_with(watcher.watch_partition, watcher.unwatch_partition)
-            self.tell(everything=True)  # whatever happened before the watch began
+            self.report(everything=True)  # what happened before the watch began
             async for event in watcher.events():
                 match event:
                     case PartitionChanged(path):
-                        self.tell(changed=path)
+                        self.report(changed=path)
                     case CheckpointChanged(log_dir):
-                        self.tell(watermarks=log_dir)
+                        self.report(watermarks=log_dir)
                     case LogDirChanged() | Overflowed():
-                        self.tell(everything=True)
+                        self.report(everything=True)
                     case WatchLimitReached():
                         self._incomplete = True
         finally:

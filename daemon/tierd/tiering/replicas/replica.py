@@ -65,7 +65,7 @@ class Replica:
 
 
 class ReplicaTable:
-    """Replicas of this host, by identity and by directory. ``Replicas`` keeps it in line with the disk."""
+    """Replicas of this host, by identity and by directory. ``ReplicaScanner`` keeps it in line with the disk."""
 
     def __init__(self) -> None:
         self._replicas: dict[TopicIdPartition, Replica] = {}

@@ -1,4 +1,4 @@
-"""Replicas: lists the log dirs, scans the partitions in them, and keeps the table of replicas in line with the disk."""
+"""ReplicaScanner: lists the log dirs, scans their partitions, and keeps the table of replicas in line with the disk."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ from tierd.tiering.replicas.replica import LogDirState, Replica, ReplicaListener
 log = structlog.get_logger()
 
 _SCANNED_PER_THREAD = 64
-_SILENT_NS = 60_000_000_000  # a look that lasts longer waits for a disk that hangs
+_SILENT_NS = 60_000_000_000  # a scan that lasts longer waits for a disk that hangs
 _SETTLED_NS = 1_000_000_000  # a directory's mtime may not tell two changes within a tick of the kernel apart
 
 
@@ -42,8 +42,8 @@ class _Watching:
     unwatch: Callable[[Path], object] = field(default=lambda path: None)
 
 
-class Replicas:
-    """Replicas of the log dirs whose topic is tiered. One reconcile or scan runs at a time."""
+class ReplicaScanner:
+    """Scanner of the log dirs, for replicas whose topic is tiered. One reconcile or scan runs at a time."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Replicas:
         self._failed: dict[TopicIdPartition, tuple[PartitionDirectory, str]] = {}
         self._watching = _Watching()
         self._lock = asyncio.Lock()
-        self._asked_ns: dict[Path, int] = {}  # when the look at a log dir that is under way began
+        self._asked_ns: dict[Path, int] = {}  # begin of the listing or scan of a log dir that is under way
 
     def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
         """Watch the directories of replicas with these functions from now on; call ``reconcile`` afterwards."""
@@ -133,7 +133,7 @@ class Replicas:
             if not (offline or unreadable or change.unidentified):
                 await self._drop_orphaned_holds()
 
-    async def look(self, path: Path) -> bool:
+    async def scan(self, path: Path) -> bool:
         """Scan the replica in ``path`` again; return False when no replica is known there: then reconcile."""
         async with self._lock:
             replica = self._table.at(path)
@@ -168,7 +168,7 @@ class Replicas:
         silent_ns = self._now_ns() - self._asked_ns.get(log_dir, self._now_ns())
         if silent_ns < _SILENT_NS:
             return ""
-        return f"{log_dir}: a look at it lasts for {silent_ns // 10**9} s by now; its disk hangs or is slow"
+        return f"{log_dir}: a scan has lasted for {silent_ns // 10**9} s; the disk hangs or is slow"
 
     async def _list(self, state: LogDirState) -> LogDirListing | None:
         try:
@@ -224,7 +224,7 @@ class Replicas:
         partition = directory.partition
         replica = self._table.get(partition)
         if isinstance(scan, LogError):
-            self._failed_look(directory, replica, scan)
+            self._scan_failed(directory, replica, scan)
             return
         self._failed.pop(partition, None)
         if replica is None:
@@ -241,7 +241,7 @@ class Replicas:
             try:
                 await replica.local.adopt(scan)
             except LogError as error:
-                self._failed_look(directory, replica, error)
+                self._scan_failed(directory, replica, error)
                 return
             self._note_lineage(replica, scan)
             await self._listener.changed(replica, moved=moved)
@@ -255,7 +255,7 @@ class Replicas:
             log.error("lineage_unusable", partition=str(replica.local.partition), problem=problem)
         replica.problem = problem
 
-    def _failed_look(self, directory: PartitionDirectory, replica: Replica | None, error: LogError) -> None:
+    def _scan_failed(self, directory: PartitionDirectory, replica: Replica | None, error: LogError) -> None:
         if isinstance(error, SegmentChangedError):
             log.info("partition_not_scanned", path=str(directory.path), problem=str(error))
         else:

@@ -150,7 +150,7 @@ class RoleKeeper:
             self._supervisor.start(tasks.copy)
         elif not wanted:
             await self._stop_copying(replica)
-            await replica.local.let_go()
+            await replica.local.release()
 
     async def _stop_copying(self, replica: Replica) -> None:
         task, replica.tasks.copy = replica.tasks.copy, None

@@ -24,6 +24,7 @@ from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
 from tierd.tiering.removing.local_view import ReplicaLogView
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
+from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
 from tierd.tiering.segment_writes import SegmentWrites
 from tierd.tiering.topic_policy import TopicPolicies
@@ -90,7 +91,7 @@ class TaskFactory:
         deletion: SegmentDeletion,
         log_starts: LogStartKeeper,
         writes: SegmentWrites,
-        removal_clock: Clock,
+        removal_clock: MonotonicGuard,
         intake: Intake,
         capacity: Capacity,
     ) -> None:
