@@ -56,12 +56,9 @@ def highest_copied(
         if highest is None:
             continue
         end = lineage.end_offset_for(entry.epoch, log_end_offset=log_end_offset)
-        # After an unclean election the tier may hold offsets of a branch that our log has abandoned.
-        return (
-            CopiedThrough(end.end_offset - 1, end.epoch)
-            if end.end_offset <= highest
-            else (CopiedThrough(highest, entry.epoch))
-        )
+        if end.end_offset <= highest:  # after an unclean election the tier may hold a branch that our log has abandoned
+            return CopiedThrough(end.end_offset - 1, end.epoch)
+        return CopiedThrough(highest, entry.epoch)
     return NOTHING_COPIED
 
 

@@ -150,10 +150,7 @@ def _local_place(log: TieredLog, offset: int, local: SegmentFiles, last_stable_o
 def _local_segment(log: TieredLog, offset: int) -> SegmentFiles | None:
     """Return the local segment whose range has ``offset``; None where there is none."""
     segments = log.scan.segments if log.scan else ()
-    return next(
-        (s for s in reversed(segments) if s.base_offset <= offset),
-        None,
-    )
+    return next((s for s in reversed(segments) if s.base_offset <= offset), None)
 
 
 def _span(metadata: RemoteLogSegmentMetadata) -> str:

@@ -16,11 +16,6 @@ class OrphanUse(Enum):
     NOT_COPIED_YET = "offsets of it are in the local log only, and will be copied from there"
     NOTHING = "every offset of it is in the tier already, or lies below the log start"
 
-    @property
-    def is_none(self) -> bool:
-        """Return True if the orphan is of no use."""
-        return self is OrphanUse.NOTHING
-
 
 def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -> OrphanUse:
     """Return the use of ``orphan``: the offsets that it would add to the tier.

@@ -119,7 +119,7 @@ class RepairPlanner:
 
     async def _plan(self, report: AuditReport) -> RepairAction | None:
         if report.findings[0].kind in _IDENTITY:
-            return plan_identity(report.findings[0], is_ours=await self._knows_a_segment())
+            return plan_identity(report.findings[0], is_ours=await self._audit.knows_a_segment())
         if report.partition is not None and report.findings[0].kind in (DISAGREES, STRAY):
             return plan_log_start(report, await self._standing(report))
         if report.partition is None or report.place is None:
@@ -177,10 +177,6 @@ class RepairPlanner:
         is_described = MANIFEST in report.objects and all(f.artefact != MANIFEST for f in report.findings)
         is_plain = is_log_whole and report.objects[LOG].size_bytes == row.size_bytes
         return RemoteSource() if is_log_whole and (is_described or is_plain) else local
-
-    async def _knows_a_segment(self) -> bool:
-        """Return whether a segment below the prefix has a row in this metadata store: then the prefix is ours."""
-        return await self._audit.knows_a_segment()
 
 
 def _is_read(tiered: TieredLog, row: RemoteLogSegmentMetadata) -> bool:

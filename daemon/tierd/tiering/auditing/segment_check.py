@@ -40,10 +40,6 @@ from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
-_UNREADABLE_ORPHAN: Final = (
-    *(RemoteIntegrityError, RemoteFormatError, RemoteKeyMissingError, RemoteResourceNotFoundError, ValueError),
-)
-
 Retained = Callable[[], Awaitable[Collection[UUID]]]
 """Lookup of the segments whose objects the store is known to keep although they were to be deleted."""
 

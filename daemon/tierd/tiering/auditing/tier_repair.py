@@ -29,7 +29,7 @@ from tierd.errors import (
     TierError,
 )
 from tierd.metadata import RECORD_IN_DOUBT, KeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager, read_segment
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.tiering.auditing.recopy import LocalSource, ReadyCopy, RemoteLogCopy, RemoteSource, prepare_local
 from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
@@ -175,7 +175,7 @@ class TierRepair:
             case RepairKind.COPY_AGAIN:
                 await self._copy_again(action, _row_of(report))
             case RepairKind.REMOVE_DAMAGED:
-                await self._give_up(_row_of(report), action.why)
+                await self._begin_deletion(_row_of(report), action.why)
             case RepairKind.ADOPT:
                 await self._adopt(action)
             case RepairKind.REMOVE_ORPHAN:
@@ -185,7 +185,7 @@ class TierRepair:
             case RepairKind.WRITE_TOMBSTONE:
                 await self._tools.deletion.mark(_row_of(report), detail="it was missing")
             case RepairKind.END_DELETION:
-                await self._end_deletion(_row_of(report), action.why)
+                await self._tools.deletion.end(_row_of(report), reason=DeleteReason.DANGLING, detail=action.why)
             case RepairKind.ABORT_UPLOAD:
                 assert report.upload is not None, "that is what it is about"
                 await self._tools.store.abort_upload(report.upload)
@@ -233,7 +233,7 @@ class TierRepair:
                     await self._copy(row, await asyncio.to_thread(prepare_local, held, tiered))
             case RemoteSource():
                 await self._copy_from_tier(row, tiered)
-        await self._give_up(row, action.why)
+        await self._begin_deletion(row, action.why)
 
     async def _copy_from_tier(self, row: RemoteLogSegmentMetadata, tiered: TieredLog) -> None:
         scratch = self._tools.scratch
@@ -252,7 +252,7 @@ class TierRepair:
             directory=ready.directory,
         )
 
-    async def _give_up(self, row: RemoteLogSegmentMetadata, why: str) -> None:
+    async def _begin_deletion(self, row: RemoteLogSegmentMetadata, why: str) -> None:
         """Begin to delete a damaged segment; expiration ends the deletion after the grace."""
         await self._tools.deletion.begin(
             row,
@@ -298,13 +298,6 @@ class TierRepair:
         for suffix in ALL_SUFFIXES:
             if (info := report.objects.get(suffix)) is not None:
                 await tools.store.delete(info.key)
-
-    async def _end_deletion(self, row: RemoteLogSegmentMetadata, why: str) -> None:
-        is_soft = row.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED and row.soft_delete is not None
-        if is_soft:
-            await self._tools.deletion.finish(row)
-        else:
-            await self._tools.deletion.delete(row, reason=DeleteReason.DANGLING, detail=why)
 
 
 def _row_of(report: AuditReport) -> RemoteLogSegmentMetadata:

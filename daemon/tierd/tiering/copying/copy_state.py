@@ -1,8 +1,7 @@
-"""CopyState: the state of a copy task, as a value; and the gate that the task asks before it begins a segment."""
+"""CopyState: the state of a copy task, as a value."""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from tierd.tiering.copy_plan import CopiedThrough
 
@@ -34,10 +33,3 @@ class CopyState:
     high_watermark: int | None = None
     awaits_high_watermark: bool = False
     log_start_offset: int | None = None
-
-
-class IntakeGate(Protocol):
-    """Gate of new segments; a segment under way always goes on to its end."""
-
-    def closed_because(self) -> str | None:
-        """Return why no new copy is begun, None when one may be."""

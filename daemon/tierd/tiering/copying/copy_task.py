@@ -12,7 +12,7 @@ from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.model import OffsetRange
 from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
-from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
+from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.deleted_records import DeletedRecords
 from tierd.tiering.copying.due_segments import DueSegments, ages_of, stable_offset
@@ -47,7 +47,7 @@ class CopyTask:
         leadership: Leadership,
         tools: CopyTools,
         sweep: DanglingSweep,
-        gate: IntakeGate,
+        closed_because: Callable[[], str | None],
         delay: Callable[[], CopyDelay] = CopyDelay,
         is_compacted: Callable[[], bool] = lambda: False,
         on_tiered: Callable[[], None] = lambda: None,
@@ -59,7 +59,7 @@ class CopyTask:
             leadership: the announcement that made this broker the leader.
             tools: the parts that all copy tasks share.
             sweep: removes copies without an end.
-            gate: tells if new segments may be begun.
+            closed_because: returns why no new segment may be begun; None when one may be.
             delay: returns the delay of the topic at this moment.
             is_compacted: tells if the topic's cleanup policy has compaction at this moment.
             on_tiered: is called at the end of each pass that copied a segment or moved the log start.
@@ -75,7 +75,7 @@ class CopyTask:
         self._clock = tools.clock
         self._interval_s = tools.interval_s
         self._sweep = sweep
-        self._gate = gate
+        self._closed_because = closed_because
         self._delay = delay
         self._is_compacted = is_compacted
         self._deleted = DeletedRecords(
@@ -86,7 +86,12 @@ class CopyTask:
         )
         self._due = DueSegments(local, recorder=tools.recorder)
         self._copy = OrderedCopy(
-            local, leader_epoch=leader_epoch, tools=tools, gate=gate, on_step=self._step, on_copied=self._copied
+            local,
+            leader_epoch=leader_epoch,
+            tools=tools,
+            closed_because=closed_because,
+            on_step=self._step,
+            on_copied=self._copied,
         )
         self._stale = StaleSegments(local, tools.stale)
         self._on_tiered = on_tiered
@@ -276,9 +281,9 @@ class CopyTask:
             copied_through=self._copied_offset(), log_start_offset=self._log_start(), holes=below
         )
         if not due:
-            self._enter(CopyPhase.IDLE, self._gate.closed_because() or "", high_watermark=offsets.high_watermark)
+            self._enter(CopyPhase.IDLE, self._closed_because() or "", high_watermark=offsets.high_watermark)
             return None
-        if (closed := self._gate.closed_because()) is not None:
+        if (closed := self._closed_because()) is not None:
             self._enter(CopyPhase.WAITING, closed, high_watermark=offsets.high_watermark)
             return None
         stable = await stable_offset(due, self._local.scan, offsets.high_watermark)
@@ -292,7 +297,7 @@ class CopyTask:
         committed = [candidate.segment for candidate in candidates]
         ripe, next_ripe_ms = await self._ripe(due, len(committed))
         await self._copy_in_order(committed[:ripe])
-        if ripe < len(committed) and self._gate.closed_because() is None:
+        if ripe < len(committed) and self._closed_because() is None:
             return self._await_age(committed[ripe], next_ripe_ms)
         return self._settle(due[len(committed) :], offsets.high_watermark, stable)
 
@@ -302,7 +307,7 @@ class CopyTask:
         await self._copy.copy([held for held in segments if held.end_offset > frontier_offset])
         for held in [held for held in segments if held.end_offset <= frontier_offset]:
             await self._copy.copy([held])
-            if self._gate.closed_because() is not None:
+            if self._closed_because() is not None:
                 break
             self._holes = without_range(self._holes or (), OffsetRange(held.base_offset, held.end_offset))
         await self._report_copied()
@@ -334,7 +339,7 @@ class CopyTask:
         if not waiting:
             self._enter(CopyPhase.IDLE, high_watermark=high_watermark)
             return None
-        if (closed := self._gate.closed_because()) is not None:
+        if (closed := self._closed_because()) is not None:
             self._enter(CopyPhase.WAITING, closed, high_watermark=high_watermark)
             return None
         first = waiting[0]

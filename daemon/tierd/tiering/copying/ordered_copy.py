@@ -13,7 +13,6 @@ from tierd.model import Lineage
 from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.copying.check_ahead import CheckAhead
 from tierd.tiering.copying.complete import complete_segment
-from tierd.tiering.copying.copy_state import IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.due_segments import lineage_for
 from tierd.tiering.copying.prepare import CheckedFiles, PreparedSegment, check_held
@@ -33,11 +32,11 @@ class OrderedCopy:
         *,
         leader_epoch: int,
         tools: CopyTools,
-        gate: IntakeGate,
+        closed_because: Callable[[], str | None],
         on_step: Callable[[str], None],
         on_copied: Callable[[HeldSegment, CopiedThrough], Awaitable[None]],
     ) -> None:
-        """Copy nothing yet.
+        """Copy nothing yet. ``closed_because`` returns why no new segment may be begun; None when one may be.
 
         ``on_step`` is called with each step in words, which begin with ``queued`` while the copy waits for others.
         ``on_copied`` is called with every segment once its copy is finished, durably.
@@ -45,7 +44,7 @@ class OrderedCopy:
         self._local = local
         self._leader_epoch = leader_epoch
         self._tools = tools
-        self._gate = gate
+        self._closed_because = closed_because
         self._on_step = on_step
         self._on_copied = on_copied
 
@@ -90,7 +89,7 @@ class OrderedCopy:
         return True
 
     def _is_open(self) -> bool:
-        return self._gate.closed_because() is None
+        return self._closed_because() is None
 
     async def _is_admitted(self, held: HeldSegment) -> bool:
         name = f"segment {held.base_offset:020d}"

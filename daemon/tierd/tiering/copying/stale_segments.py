@@ -80,7 +80,7 @@ class StaleSegmentTools:
         deletion: begins the end of a segment.
         clock: dates the end of a grace.
         grace_s: how long an expired segment can be taken back; a stale one at least a week.
-        broker_id: of this broker: only of its own copies do the times of local files tell anything.
+        broker_id: of this broker: only of its own copies are the times of local files a proof.
     """
 
     remote: RemoteStorageManager
@@ -215,9 +215,11 @@ class StaleSegments:
             # Only a broker that is at work says that it lost what it had committed: files that are being restored,
             # or that a broker has yet to recover, do not.
             high_watermark = offsets.high_watermark
-            is_told = high_watermark is not None and high_watermark <= part.end_offset
-            self._is_undecided = not is_told
-            return (LocalVerdict.ABSENT if is_told else LocalVerdict.UNKNOWN), f"the local log ends at offset {log_end}"
+            is_certain = high_watermark is not None and high_watermark <= part.end_offset
+            self._is_undecided = not is_certain
+            return (
+                LocalVerdict.ABSENT if is_certain else LocalVerdict.UNKNOWN
+            ), f"the local log ends at offset {log_end}"
         tail = await self._tail(part)
         if tail is None:
             return LocalVerdict.UNKNOWN, ""

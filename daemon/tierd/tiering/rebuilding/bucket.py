@@ -224,7 +224,7 @@ class BucketReader:
             problems += doubts
         if tombstone is None and (problem := _problem(manifest, key, objects)) is not None:
             return _ReadObject.of(*problems, problem)
-        return _ReadObject(_given_up(found, tombstone), problems=tuple(problems))
+        return _ReadObject(_with_tombstone(found, tombstone), problems=tuple(problems))
 
     def _segment(
         self, partition: TopicIdPartition, key: str, manifest: SegmentManifest, *, is_authentic: bool
@@ -317,7 +317,7 @@ def _too_large(info: ObjectInfo, kind: ObjectKind) -> RebuildProblem:
     return RebuildProblem(RebuildSeverity.DAMAGE, "too large", info.key, str(error))
 
 
-def _given_up(segment: BucketSegment, tombstone: Tombstone | None) -> BucketSegment:
+def _with_tombstone(segment: BucketSegment, tombstone: Tombstone | None) -> BucketSegment:
     if tombstone is None:
         return segment
     return replace(

@@ -91,10 +91,6 @@ class SegmentDeletion:
         finally:
             self._busy.discard(segment_id)
 
-    def is_busy(self, segment_id: UUID) -> bool:
-        """Return True if a caller deletes or undeletes the segment at this moment."""
-        return segment_id in self._busy
-
     def retained_for_s(self, segment: RemoteLogSegmentId) -> float:
         """Return the seconds until a deletion that the store refused is worth another try; 0 when it may be tried."""
         retry_at_s = self._retained.get(segment.topic_id_partition, {}).get(segment.id, 0.0)
@@ -222,6 +218,17 @@ class SegmentDeletion:
         await self._note_once(metadata, LedgerStep.DELETED, soft.reason, detail)
         await self._remove(metadata, None, soft.reason)
         return True
+
+    async def end(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
+        """Call ``finish`` for a segment that was readable, and ``delete`` for any other.
+
+        Raises:
+            As ``finish``.
+        """
+        if metadata.soft_delete is not None:
+            await self.finish(metadata)
+        else:
+            await self.delete(metadata, reason=reason, detail=detail)
 
     async def finish_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Call ``finish`` before the grace is over, unless another caller deletes or undeletes; return True if gone.

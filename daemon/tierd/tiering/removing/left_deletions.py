@@ -137,12 +137,7 @@ class LeftDeletions:
             if not alone:
                 return
             try:
-                if metadata.soft_delete is not None:
-                    await self._deletion.finish(metadata)
-                else:
-                    await self._deletion.delete(
-                        metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}"
-                    )
+                await self._deletion.end(metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}")
             except RemoteObjectRetainedError:
                 return  # noted
         log.info("left_deletion_ended", segment=str(metadata.segment), was=metadata.state.name)

@@ -141,10 +141,7 @@ class PartitionContents:
             if not alone:
                 return
             try:
-                if metadata.soft_delete is not None:
-                    await self._deletion.finish(metadata)
-                else:
-                    await self._deletion.delete(metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL)
+                await self._deletion.end(metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL)
             except RemoteObjectRetainedError:
                 return  # the deletion has noted it; the partition stays STARTED until the store releases the object
 

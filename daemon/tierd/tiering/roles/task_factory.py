@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tierd.clock import Clock
 from tierd.config import CopySettings, ExpireSettings
@@ -14,7 +15,7 @@ from tierd.tiering.copy_plan import CopyDelay
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.follower_task import FollowerTask
-from tierd.tiering.copying.intake import Intake, PartitionGate
+from tierd.tiering.copying.intake import Intake
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
 from tierd.tiering.copying.stale_segments import StaleSegmentTools
 from tierd.tiering.local.log_offsets import LogOffsets
@@ -178,7 +179,7 @@ class TaskFactory:
             leadership=leadership,
             tools=self._copy_tools,
             sweep=sweep,
-            gate=PartitionGate(self._intake, partition.topic_partition),
+            closed_because=partial(self._intake.closed_because, partition.topic_partition),
             delay=lambda: self._delay(partition.topic),
             is_compacted=lambda: self._is_compacted(partition.topic),
             on_tiered=on_tiered,
