@@ -47,7 +47,7 @@ def highest_copied(
     """Find the frontier along our own lineage (remote-tiering 10.3).
 
     Args:
-        lineage: which epoch wrote which offsets, as this log has it.
+        lineage: the epochs and the offsets that they wrote, as this log has them.
         copied_offset_for_epoch: last offset that counts as copied per epoch, what has expired included.
         log_end_offset: exclusive; any offset that the log surely reaches will do, a lower one copies more again.
     """
@@ -73,7 +73,7 @@ def rolled_after(
     """Return the rolled segments that hold an offset due for copy, stable or not; ``segments`` ascending.
 
     Args:
-        segments: what is left of the log.
+        segments: the segments that are left of the log.
         copied_through: highest offset already remote, inclusive; -1 when there is none.
         log_start_offset: nothing below it is wanted.
         holes: offsets up to ``copied_through`` that the tier lacks.
@@ -107,7 +107,7 @@ def copy_candidates(
     """Choose the rolled segments due for copy, oldest first (remote-tiering 10.4).
 
     Args:
-        segments: what is left of the log, ascending. The active one has no end and is never due.
+        segments: the segments that are left of the log, ascending. The active one has no end and is never due.
         copied_through: highest offset already remote, inclusive; -1 when there is none.
         log_start_offset: nothing below it is wanted; inside a segment, that segment is copied whole.
         last_stable_offset: exclusive; from here on a transaction may still abort.
@@ -230,9 +230,9 @@ def initial_log_start_offset(
     them.
 
     Args:
-        lineage: of the total log.
+        lineage: the lineage of the total log.
         list_epoch: the rows of an epoch.
-        local_log_start_offset: of the broker's own log, None where it has no segment.
+        local_log_start_offset: the start of the broker's own log; None for a log without a segment.
     """
     starts = [] if local_log_start_offset is None else [local_log_start_offset]
     for entry in lineage.entries:
@@ -256,7 +256,7 @@ def deleted_records_before(
     Args:
         checkpointed: the entry of ``log-start-offset-checkpoint``, None when there is none.
         segments: the live ones, listed after the checkpoint was read: an older listing may lack the very base.
-        high_watermark: what the active segment surely reaches, exclusive; None when the broker has not written one.
+        high_watermark: the offset that the active segment surely reaches, exclusive; None until it is written.
     """
     if checkpointed is None:
         return None

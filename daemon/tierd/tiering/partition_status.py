@@ -30,15 +30,15 @@ class PartitionStatus:
     """Status of one partition at one moment.
 
     Attributes:
-        topic_id: in Kafka's 22-character form.
+        topic_id: the topic's id in Kafka's 22-character form.
         role: ``unknown`` while the source of leadership has not said; ``deleted`` once it says that the topic is gone.
         leader_epoch: the one it is copied under, None unless led.
         copied_through: the frontier, last offset in the tier; -1 when nothing is, None while that is not known.
         log_start_offset: first offset of the total log, None while it is not known.
         local_log_start_offset: base of the first local segment, None without one.
-        state: in one word.
+        state: the state in one word.
         reason: why nothing moves, or what does; empty when there is nothing to say.
-        last_error: of the latest failed pass, None after a pass that ended well.
+        last_error: the error of the latest failed pass; None after a pass that ended well.
         retry_at_ms: wall clock of the next attempt while quarantined.
         lag: rolled segments that are not in the tier.
         expiration: segments that are to leave the tier and have not left it.
@@ -77,10 +77,10 @@ def partition_status(
         local: the local side.
         leadership: the latest announcement of the leadership source.
         tasks: the tasks of the role.
-        health: of the task with the most failures.
+        health: the health of the task with the most failures.
         paused: an operator stopped the intake.
         problem: why the directory could not be scanned, or cannot be led; empty without a problem.
-        log_start_offset: as the metadata has it now; None where only a task may know.
+        log_start_offset: the log start in the metadata now; None where only a task may know it.
     """
     knowing = tasks.copy or tasks.follow
     known = knowing.state if knowing else None

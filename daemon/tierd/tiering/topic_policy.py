@@ -14,9 +14,9 @@ class TopicPolicy:
 
     Attributes:
         retention_ms: age at which records leave the total log.
-        retention_bytes: of the total log of one partition, each byte counted once.
-        local_retention_ms: the same on local disk, for logs that tierd owns; -2 is as much as ``retention_ms``.
-        local_retention_bytes: the same.
+        retention_bytes: size of the total log of one partition, each byte counted once.
+        local_retention_ms: age at which records leave the local disk, in logs of tierd; -2 stands for ``retention_ms``.
+        local_retention_bytes: size on local disk, in logs of tierd; -2 stands for ``retention_bytes``.
         cleanup_policy: any of ``delete`` and ``compact``; retention by time and size needs ``delete``.
         copy_enabled: False stops copying; what is in the tier stays readable and expires (KIP-950).
         copy_lag_ms: a segment waits that long before it is copied (KIP-1241).

@@ -34,10 +34,10 @@ class BatchWalk:
         """Check one chunk and the batches that it completes; return the problem, None without one. Blocking.
 
         Args:
-            content: of the chunk.
+            content: the bytes of the chunk.
             crc: its CRC-32C as the manifest has it.
             start: its position in the log.
-            timestamps: of its records, as the manifest has them.
+            timestamps: the range of the records' timestamps, as the manifest has it.
         """
         if crc32c(content) != crc:
             return f"the chunk at byte {start} does not have the checksum in the manifest"

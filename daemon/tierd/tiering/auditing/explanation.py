@@ -26,12 +26,12 @@ class Explanation:
     """Location of an offset.
 
     Attributes:
-        place: in one word.
-        why: in one sentence.
-        leader_epoch: that wrote it, None when not known.
+        place: the location in one word.
+        why: the reason in one sentence.
+        leader_epoch: the epoch that wrote the record; None when the epoch is not known.
         local_file: the log file that has it, None when none does.
         remote_key: the object that has it, None when none does.
-        segment_id: of the remote segment that readers use, None when there is none.
+        segment_id: the id of the remote segment that readers use; None without such a segment.
         next_record: offset of the first record that readers get from there on, as far as it was looked for.
         attempts: other rows that cover the offset, as ``<segment id> <state>``: unfinished, shadowed, being deleted,
             with the reason of a deletion behind it.
@@ -61,10 +61,10 @@ def explain(
 
     Args:
         log: the tier and the local log.
-        offset: of a record, existing or not.
+        offset: the offset of a record, which need not exist.
         last_stable_offset: exclusive; of the local log, or the remote end without one.
         log_end_offset: exclusive; of the local log, or the remote end without one.
-        remote_key: of the object that ``log.remote_segment(offset)`` names, None when it names none.
+        remote_key: the key of the object that ``log.remote_segment(offset)`` names; None when it names no object.
         next_record: offset of the first record that readers get from ``offset`` on, the log's end where there is none;
             None where it was not looked for.
     """

@@ -21,9 +21,9 @@ def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -
     """Return the use of ``orphan``: the offsets that it would add to the tier.
 
     Args:
-        orphan: as its manifest describes it.
+        orphan: the segment as its manifest describes it.
         log: the tier and the local log.
-        lineage: of the log, as far back as it is known: a broker forgets epochs, and so do rows that are lost.
+        lineage: the lineage of the log, as far back as it is known. A broker forgets epochs, and rows may be lost.
     """
     first = max(orphan.first_readable_offset, stored_log_start(log))
     if first > orphan.end_offset or is_covered(log, OffsetRange(first, orphan.end_offset)):

@@ -53,14 +53,14 @@ class RepairAction:
     Attributes:
         kind: what the action does.
         where: partition, segment or object key.
-        why: in one sentence.
+        why: the reason in one sentence.
         is_dangerous: the action takes away what was readable once; it is done only on request.
         remedy: the next step for a person, where nothing can be done; empty otherwise.
-        partition: whose claim it needs; None of what belongs to none.
-        report: what it is about; None where the kind says everything.
-        source: of the bytes that are copied again.
+        partition: the partition whose claim the action needs; None for an object that belongs to no partition.
+        report: the findings that the action ends; None where the kind says everything.
+        source: the source of the bytes that are copied again.
         orphan: the segment that is adopted.
-        offsets: that nothing can bring back.
+        offsets: the offsets that no action can bring back.
     """
 
     kind: RepairKind
@@ -80,8 +80,8 @@ class OrphanFacts:
     """Facts about a segment without a row.
 
     Attributes:
-        age_s: of its youngest object; None where the store does not tell.
-        metadata: as its manifest describes it; None where it has none that can be believed.
+        age_s: the age of the youngest object; None where the store does not know it.
+        metadata: the segment as its manifest describes it; None without a manifest that can be believed.
         problem: why it is not sound; empty when it is.
         use: gain from its adoption; None where it is unknown.
         tombstone_doubt: why its tombstone is no reason to remove it; empty where it is one.

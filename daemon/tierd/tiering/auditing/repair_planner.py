@@ -92,7 +92,7 @@ class RepairPlanner:
 
         Args:
             only: these partitions; None plans for everything below the prefix.
-            deep: also download every segment and check every batch.
+            deep: download every segment, and check every batch.
 
         Raises:
             RemoteStorageError: the store does not answer.

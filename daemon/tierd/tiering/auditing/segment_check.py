@@ -49,11 +49,11 @@ class SegmentCheck:
 
     Args:
         store: the objects.
-        storage: the same as segments; it must not read through a cache.
-        cluster_id: what manifests have to name.
+        storage: the same objects as segments; it must not read through a cache.
+        cluster_id: the cluster that manifests have to name.
         clock: time.
         limits: ages up to which work counts as under way.
-        retained: asked only where a deletion is overdue.
+        retained: is called only where a deletion is overdue.
         tiered_log: reads a partition's tier and local log, with which deep checks compare; None compares nothing.
     """
 
@@ -82,10 +82,10 @@ class SegmentCheck:
         """Return the findings about one segment.
 
         Args:
-            row: of the segment, None when it has none.
+            row: the row of the segment; None for a segment without a row.
             objects: the stored objects of the segment.
             claim: the owner of the partition.
-            deep: also download it and check every chunk, batch and index.
+            deep: download the segment, and check every chunk, batch and index.
 
         Raises:
             RemoteStorageError: the store does not answer; what it answers wrongly is a finding.

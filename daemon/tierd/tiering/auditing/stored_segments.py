@@ -72,8 +72,8 @@ async def stored_segments(
 
     Args:
         store: the objects.
-        keys: in the form of keys that is wanted; other objects come with the form that tierd writes now.
-        prefix: of the keys.
+        keys: the keys in the wanted form; other objects come with the form that tierd writes now.
+        prefix: the prefix of the keys.
         other_form: is called with the form of a segment's key that is left out, for it is not that of ``keys``.
 
     Raises:

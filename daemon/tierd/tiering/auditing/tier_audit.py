@@ -105,7 +105,7 @@ class TierAudit:
 
         Args:
             only: these partitions; None checks everything below the prefix, known to the metadata or not.
-            deep: also download every segment and check every batch, chunk and index.
+            deep: download every segment, and check every batch, chunk and index.
 
         Raises:
             RemoteStorageError: the store does not answer; what it answers wrongly is a finding.

@@ -135,9 +135,9 @@ def row_findings(
     an attempt is enough for the row, also where the grace is shorter.
 
     Args:
-        row: of the segment.
-        claim: who owns the partition.
-        objects: of the segment.
+        row: the row of the segment.
+        claim: the claim on the partition.
+        objects: the objects of the segment.
         now_ms: wall clock.
         limits: ages up to which work counts as under way.
         is_retained: the store is known to refuse the deletion of its objects.

@@ -80,9 +80,9 @@ class RepairTools:
         deletion: removes segments that have rows.
         remote_log: reads the logs of damaged segments.
         store: the objects; it refuses to change a tier that is not ours.
-        storage: the same as segments.
+        storage: the same objects as segments.
         rows: the metadata as it is stored.
-        metadata_keys: of the cluster.
+        metadata_keys: the keys of the cluster's rows.
         tiered_log: reads the tier and the local log of a partition anew.
         led: leader epochs of the partitions that this broker leads.
         ledger: is told before anything is removed.
@@ -90,7 +90,7 @@ class RepairTools:
         broker_id: this broker.
         session_id: this process.
         scratch: a directory of ours for what is fetched, on a disk with room for some segments.
-        grace_s: how long a damaged copy that was replaced stays.
+        grace_s: the time for which a damaged copy that was replaced stays.
         own: proves that the tier is ours, or raises.
         write_identity: makes the tier ours whose identity is gone.
     """
@@ -129,8 +129,8 @@ class TierRepair:
 
         Args:
             only: these partitions; None repairs everything below the prefix.
-            deep: also download every segment and check every batch.
-            is_confirmed: also carry out actions that take away something that was readable once.
+            deep: download every segment, and check every batch.
+            is_confirmed: carry out also the actions that remove what was readable once.
 
         Raises:
             ForeignTierError: the tier belongs to another metadata store; nothing more is done.

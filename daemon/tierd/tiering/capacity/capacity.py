@@ -16,8 +16,8 @@ class ManagerStatistics:
 
     Attributes:
         copy_idle_ratio: part of the copy slots that are free, from 0 to 1.
-        delete_idle_ratio: the same of the slots for deletions.
-        copy_bytes_per_second: as the copy quota sees it.
+        delete_idle_ratio: part of the slots for deletions that are free, from 0 to 1.
+        copy_bytes_per_second: the rate of copies, as the copy quota sees it.
     """
 
     copy_idle_ratio: float

@@ -39,7 +39,7 @@ class QuotaGate:
         Cancelled, it has charged nothing, and the next in line is asked.
 
         Args:
-            size_bytes: of the log.
+            size_bytes: the size of the segment's log.
             is_wanted: asked before it is charged, and once a second meanwhile: nothing is awaited between its last
                 yes and the return.
 

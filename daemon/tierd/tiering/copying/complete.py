@@ -30,9 +30,9 @@ def complete_segment(
     """Make what is lost anew by replaying the batches from what was known of producers before.
 
     Args:
-        checked: of ``held``.
+        checked: the result of the check of ``held``.
         held: the segment.
-        before: what was known at its base, None when that cannot be told.
+        before: the producers known at the base of the segment; None when they are not known.
         directory: the partition's, to name the broker's files.
 
     Raises:

@@ -22,9 +22,9 @@ class CopyState:
 
     Attributes:
         copied_through: the frontier; None until the metadata was loaded.
-        high_watermark: as the last pass saw it; None when there was none.
+        high_watermark: the high watermark that the last pass saw; None when there was none.
         awaits_high_watermark: rolled segments are queued that only a higher high watermark releases.
-        log_start_offset: of the tier; None until the metadata was loaded.
+        log_start_offset: the log start of the tier; None until the metadata was loaded.
     """
 
     phase: CopyPhase = CopyPhase.LOADING

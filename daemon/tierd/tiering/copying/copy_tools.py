@@ -19,7 +19,7 @@ class CopyTools:
     """Collaborators of copy tasks, the same for every partition.
 
     Attributes:
-        metadata: what is in the tier.
+        metadata: the rows of the tier.
         remote: reads the tier.
         segment_copy: copies one segment into the tier.
         log_starts: keeps the log start in the bucket.

@@ -38,13 +38,13 @@ class FollowerTask:
 
         Args:
             local: the log.
-            metadata: what the leader wrote.
+            metadata: the rows that the leader wrote.
             log_offsets: is told what the tier has.
             slots: bounds the followers that ask the metadata store at once.
-            interval_s: between two passes while something is held.
-            idle_interval_s: between two passes of a partition that was never led yet.
-            is_copied: whether the topic's segments go to the tier, at this moment; else none of them is held.
-            is_compacted: whether the topic's cleanup policy has compaction, at this moment.
+            interval_s: the wait between two passes while a segment is held.
+            idle_interval_s: the wait between two passes of a partition that was never led yet.
+            is_copied: returns True if the topic is copied at this moment; segments of other topics are not held.
+            is_compacted: returns True if the topic's cleanup policy has compaction at this moment.
         """
         self._local = local
         self._partition = local.partition

@@ -93,8 +93,8 @@ def copied_without_hole(
     Args:
         copied: the frontier.
         found: the holes below it, ascending.
-        scan: of the log; what lies below its first segment is gone from it.
-        log_start_offset: of the total log; nothing below it is wanted.
+        scan: the scan of the log, which has lost all below its first segment.
+        log_start_offset: the start of the total log; nothing below it is wanted.
     """
     wanted = max(log_start_offset, scan.segments[0].base_offset if scan.segments else 0)
     first = next((hole for hole in found if hole.end >= wanted), None)

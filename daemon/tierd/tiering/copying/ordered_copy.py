@@ -52,7 +52,7 @@ class OrderedCopy:
         """Copy ``segments`` until one fails, or no new one may be begun.
 
         Raises:
-            TierError: of the first that failed; the others were not tried.
+            TierError: the first copy that failed; the segments behind it were not tried.
         """
         history = ProducerHistory(self._local, self._tools.remote)
         try:

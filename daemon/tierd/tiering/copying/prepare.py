@@ -57,9 +57,9 @@ class CheckedFiles:
     """A segment whose every batch is sound; what the broker wrote about its producers may be lost.
 
     Attributes:
-        prepared: with nothing in the place of what is lost.
-        snapshot_problem: of the producer snapshot of the roll; None when it is sound.
-        index_problem: of the transaction index; None when it is sound, or nothing in the segment calls for one.
+        prepared: the segment, with nothing in the place of lost files.
+        snapshot_problem: the problem of the producer snapshot of the roll; None when it is sound.
+        index_problem: the problem of the transaction index; None when it is sound, or the segment needs none.
         may_lack_index: it has none, and a transaction that began before the segment may have been aborted in it.
     """
 
@@ -164,8 +164,8 @@ def with_forgotten_epochs(lineage: Lineage, local: Lineage, seen: Sequence[Epoch
     before the segment, ``lineage`` gives the offsets between to the last epoch in the tier. The batches tell better.
 
     Args:
-        lineage: of the total log.
-        local: what the broker knew when the segment was held.
+        lineage: the lineage of the total log.
+        local: the lineage that the broker had when the segment was held.
         seen: the epochs of the batches, with their first offsets.
     """
     first = local.earliest

@@ -59,10 +59,10 @@ class _Witness:
     """The local batch that proved a copied segment to be of the log; what is appended behind it changes nothing.
 
     Attributes:
-        segment_id: of the copied segment.
-        inode: of the local log file.
-        position: of the batch in it.
-        header: of the batch, its checksum included.
+        segment_id: the id of the copied segment.
+        inode: the inode of the local log file.
+        position: the position of the batch in that file.
+        header: the header of the batch, its checksum included.
     """
 
     segment_id: UUID
@@ -77,10 +77,10 @@ class StaleSegmentTools:
 
     Attributes:
         remote: reads the tier.
-        deletion: begins the end of a segment.
+        deletion: begins the deletion of a segment.
         clock: dates the end of a grace.
-        grace_s: how long an expired segment can be taken back; a stale one at least a week.
-        broker_id: of this broker: only of its own copies are the times of local files a proof.
+        grace_s: the time for which an expired segment can be taken back; at least a week for a stale one.
+        broker_id: this broker; the times of local files prove something about its own copies only.
     """
 
     remote: RemoteStorageManager

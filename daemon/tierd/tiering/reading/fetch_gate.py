@@ -19,7 +19,7 @@ class GateStatistics:
         running: have a place.
         pending: wait for one.
         rejected: were refused since the start, for too many waited.
-        bytes_per_second: as the fetch quota sees it.
+        bytes_per_second: the rate of remote reads, as the fetch quota sees it.
     """
 
     running: int = 0

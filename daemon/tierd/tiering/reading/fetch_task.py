@@ -150,7 +150,7 @@ class FetchTask:
         Raises:
             ValueError: a negative number that is no ``OffsetSpec``.
             RemoteReaderBusyError: too many remote reads wait already.
-            TierError: as ``list_offset`` of the module ``timestamps``.
+            TierError: as ``list_offset`` of the module ``list_offsets``.
         """
         if self._gate is None or timestamp_ms < 0:
             return await list_offset(self._sources, timestamp_ms, isolation=isolation)

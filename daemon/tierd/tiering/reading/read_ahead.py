@@ -17,9 +17,9 @@ class ReadAheadLimits:
     """Sizes of single requests and of the read-ahead.
 
     Attributes:
-        first_bytes: of the range that the reader waits for when it begins.
-        piece_bytes: of every other range; the size of stored chunks, or a multiple of it.
-        ahead_bytes: asked for and not used yet, at most; 0 asks for nothing before it is wanted.
+        first_bytes: the size of the range that the reader waits for when it begins.
+        piece_bytes: the size of every other range: that of stored chunks, or a multiple of it.
+        ahead_bytes: the most bytes that are asked for and not used yet; 0 asks for no byte before it is wanted.
         is_eager: ask for some ranges at once; otherwise nothing is ahead of a reader before it goes on. Then both have
             twice as much each time that they had to wait for bytes: so much hides the latency, and no more is held.
     """

@@ -101,7 +101,7 @@ class BucketReader:
     Args:
         store: the objects.
         storage: proves manifests, tombstones and log starts.
-        keys: of the cluster's tier.
+        keys: the keys of the cluster's objects.
         accepts_unauthenticated: believe also objects without proof, and note each.
         concurrency: requests at once, over all partitions.
     """

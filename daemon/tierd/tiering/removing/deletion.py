@@ -116,9 +116,9 @@ class SegmentDeletion:
 
         Args:
             metadata: the segment, in any state but finished deletion.
-            custom_metadata: what finds the objects, where the stored value could not be replaced by it.
-            reason: why, for the ledger.
-            detail: the same in more words.
+            custom_metadata: the value that finds the objects, where the row could not be given it.
+            reason: the reason, for the ledger.
+            detail: the reason in more words.
 
         Raises:
             RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.

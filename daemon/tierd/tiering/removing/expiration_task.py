@@ -65,7 +65,7 @@ class ExpirationTools:
         log_starts: keeps the log start in the bucket.
         slots: bounds the segments deleted at once, over all partitions.
         width: segments of one partition deleted at once.
-        grace_s: how long an expired segment can be taken back.
+        grace_s: the time for which an expired segment can be taken back.
         interval_s: the wait after a pass that left something undone.
     """
 

@@ -17,7 +17,7 @@ class LocalFacts:
     """Facts about the local log at one moment.
 
     Attributes:
-        lineage: as its checkpoint has it.
+        lineage: the lineage in the log's checkpoint.
         log_end_offset: exclusive; an offset that the log surely reaches.
         high_watermark: exclusive; None while it is unknown.
         segments: ascending, the active one last; sizes are 0 where they are not needed.

@@ -125,7 +125,7 @@ class Removals:
         Args:
             partition: led by this broker, or without a leader.
             at_once: without a grace.
-            force: also where the partition is copied here; its copies are refused from then on.
+            force: delete also a partition that is copied here; its copies are refused from then on.
 
         Raises:
             RefusedError: the partition is copied here; nothing was done.

@@ -23,8 +23,8 @@ class TakenBack:
 
     Attributes:
         metadata: its row as it was: being deleted.
-        log_start_offset: where the log begins once it is back; None where that does not change.
-        problem: what speaks against it; empty without a problem. A segment with a problem comes back only by ``force``.
+        log_start_offset: the log start once the segment is back; None where the log start does not change.
+        problem: the reason against it; empty without a problem. A segment with a problem comes back only by ``force``.
     """
 
     metadata: RemoteLogSegmentMetadata

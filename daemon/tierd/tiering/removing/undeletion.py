@@ -90,7 +90,7 @@ class Undeletion:
             partition: this broker leads it, and its metadata is loaded.
             local: its local log.
             wanted: ids, None for everything in its grace.
-            force: also where something speaks against it.
+            force: take back also segments with a problem.
 
         Raises:
             RefusedError: something speaks against it, a segment was replaced (``force`` does not help then), or its
