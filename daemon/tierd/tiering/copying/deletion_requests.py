@@ -60,8 +60,8 @@ class DeletionRequests:
         Args:
             batch: the first one that holds ``inside - 1`` or follows it, in the segment that ``inside`` lies in.
             inside: the log start.
-            latest_epoch: the latest epoch of the local lineage; None without one. A later epoch than the leadership's is
-                another leader's, whose retention may reach what this leadership wrote.
+            latest_epoch: the latest epoch of the local lineage; None without one. An epoch above the leadership's is of
+                another leader, whose retention may reach what this leadership wrote.
         """
         if batch is None or batch.magic < _MAGIC_WITH_BASE or batch.base_offset >= inside:
             return False

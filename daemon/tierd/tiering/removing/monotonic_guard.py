@@ -13,7 +13,7 @@ PATIENCE_S: Final = 3600.0
 
 
 class MonotonicGuard:
-    """A ``Clock`` whose wall clock goes on steadily for ``PATIENCE_S`` after the host's leapt ahead by ``LEAP_S``.
+    """``Clock`` that goes on steadily for ``PATIENCE_S`` after the host's wall clock has leapt ahead by ``LEAP_S``.
 
     A host clock that is years ahead for a moment would expire the tier and end every grace. An operator is given the
     time to correct the clock; a clock that stays where it leapt to is believed afterwards, so that nothing is kept for
