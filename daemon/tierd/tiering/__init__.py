@@ -31,12 +31,12 @@ from tierd.tiering.rebuilding.metadata_rebuild import MetadataRebuild, RebuildRe
 from tierd.tiering.recorder import SilentRecorder
 from tierd.tiering.remote_log_manager import CopyOutcome, RemoteLogManager
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.local_view import facts_of
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
 from tierd.tiering.removing.left_deletions import partitions_left
-from tierd.tiering.removing.local_view import facts_of
-from tierd.tiering.removing.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
 from tierd.tiering.removing.undelete_plan import TakenBack

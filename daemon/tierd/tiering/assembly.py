@@ -26,7 +26,7 @@ from tierd.tiering.partition_status import StatusBoard
 from tierd.tiering.remote_log_manager import RemoteLogManager
 from tierd.tiering.removing.abandoned import AbandonedCopies
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.ledger import Ledger
 from tierd.tiering.removing.left_deletions import LeftDeletions
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper

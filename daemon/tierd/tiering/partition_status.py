@@ -15,7 +15,7 @@ from tierd.tiering.copying.intake import Intake
 from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.removing.expiration_task import ExpirationState
+from tierd.tiering.removing.expiring.expiration_task import ExpirationState
 from tierd.tiering.replicas.replica import Replica, ReplicaTable, RoleTasks
 from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 from tierd.tiering.supervision import Supervisor, TaskHealth

@@ -27,9 +27,9 @@ from tierd.remote import SegmentStorage
 from tierd.tiering import FetchTask, OffsetSpec, TieredLog, TopicPolicy
 from tierd.tiering.reading.list_offsets import place
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.partition_expiration import LocalFacts
 
 T = 1_700_000_000_000
 

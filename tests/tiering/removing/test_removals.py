@@ -14,7 +14,7 @@ from tests.tiering.removing.world import DELETING, FINISHED, Process, World
 from tests.tiering.setups import Tier, partition_of
 from tierd.errors import RefusedError, RemoteStorageError, UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.removals import Removals
 from tierd.tiering.topic_policy import TopicPolicy
 

@@ -25,13 +25,13 @@ from tierd.model import (
 )
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering.removing.branch_segments import LocalSegment
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.ledger import DeletionLedger, Ledger, LedgerEntry, read_ledger
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.monotonic_guard import MonotonicGuard
-from tierd.tiering.removing.partition_expiration import LocalFacts
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
 from tierd.tiering.topic_policy import TopicPolicy
 

@@ -30,9 +30,9 @@ from tests.transcripts.units import (
 )
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
 from tierd.tiering.copy_plan import dangling_segments
-from tierd.tiering.removing.branch_segments import LocalSegment
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.partition_expiration import LocalFacts, partition_expiration
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
 from tierd.tiering.topic_policy import TopicPolicy
 

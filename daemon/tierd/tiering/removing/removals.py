@@ -8,8 +8,8 @@ from uuid import UUID
 from tierd.errors import RefusedError, TierError, UnknownPartitionError
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.undelete_plan import TakenBack
 from tierd.tiering.removing.undeletion import Undeletion

@@ -10,7 +10,7 @@ from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.follower_task import FollowerTask
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.sweep import DanglingSweep
 from tierd.tiering.supervision import PartitionTask
 

@@ -22,8 +22,8 @@ from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
-from tierd.tiering.removing.local_view import ReplicaLogView
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.local_view import ReplicaLogView
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tiering.removing.rows import NOW_MS, SIZE, lister, row
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
-from tierd.tiering.removing.expiration_plan import (
+from tierd.tiering.removing.expiring.expiration_plan import (
     DeleteReason,
     ExpirationPlan,
     SizeRule,

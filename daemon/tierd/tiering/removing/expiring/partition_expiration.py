@@ -7,8 +7,8 @@ from uuid import UUID
 from tierd.metadata import OwnBranch, PartitionView, covered_copies, effective_lineage
 from tierd.model import Lineage
 from tierd.tiering.copy_plan import highest_copied
-from tierd.tiering.removing.branch_segments import LocalSegment, only_local_bytes
-from tierd.tiering.removing.expiration_plan import ExpirationPlan, plan_expiration
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment, only_local_bytes
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan, plan_expiration
 from tierd.tiering.topic_policy import TopicPolicy
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierd.tiering.removing.branch_segments import in_lineage, remote_bytes
+from tierd.tiering.removing.expiring.branch_segments import in_lineage, remote_bytes
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -10,7 +10,7 @@ from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.removing.local_view import ReplicaLogView
+from tierd.tiering.removing.expiring.local_view import ReplicaLogView
 
 
 class FakeOffsets:

@@ -8,8 +8,8 @@ from tierd.log import PartitionScan, SegmentFiles, data_bytes
 from tierd.model import TopicIdPartition
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.removing.branch_segments import LocalSegment
-from tierd.tiering.removing.partition_expiration import LocalFacts
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 
 
 class LocalLogView(Protocol):

@@ -11,8 +11,8 @@ from tests.tiering.removing.rows import SIZE
 from tests.tiering.removing.world import DELETING, FINISHED, STARTED, SWEEP_GRACE_S, World, deletions_of
 from tierd.errors import FencedError, OffsetOutOfRangeError, RemoteStorageError, StateDirError
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
-from tierd.tiering.removing.branch_segments import LocalSegment
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
 from tierd.tiering.removing.ledger import LedgerEntry
 from tierd.tiering.topic_policy import TopicPolicy
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiering.removing.rows import lister, row
 from tierd.model import EpochEntry, Lineage, RemoteLogSegmentState
-from tierd.tiering.removing.branch_segments import LocalSegment, in_lineage, only_local_bytes, remote_bytes
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment, in_lineage, only_local_bytes, remote_bytes
 
 GROWN = Lineage.of([(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (7, 70)])
 MOVED = Lineage.of([(7, 51), (9, 100)])
