@@ -39,8 +39,7 @@ from tierd.tiering.auditing.stored_segments import ALL_SUFFIXES, SegmentPlace
 from tierd.tiering.copying.segment_copy import SegmentCopy
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
-from tierd.tiering.removing.ledger import Ledger, LedgerEntry, LedgerStep
+from tierd.tiering.removing.ledger import DeleteReason, Ledger, LedgerEntry, LedgerStep
 
 log = structlog.get_logger()
 

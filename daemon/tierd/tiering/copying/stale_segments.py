@@ -34,7 +34,7 @@ from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.held_segment import FileState, HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 

@@ -44,8 +44,7 @@ from tierd.model import (
 from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletable_storage import DeletableStorage
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
-from tierd.tiering.removing.ledger import Ledger, LedgerEntry, LedgerStep, NoLedger
+from tierd.tiering.removing.ledger import DeleteReason, Ledger, LedgerEntry, LedgerStep, NoLedger
 
 log = structlog.get_logger()
 

@@ -23,7 +23,7 @@ from tierd.metadata import (
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from tierd.errors import RemoteObjectRetainedError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.sweep import UploadSweep
 from tierd.tiering.removing.workers import in_order

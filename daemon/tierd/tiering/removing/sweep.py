@@ -14,7 +14,7 @@ from tierd.remote import SegmentStorage, UnfinishedUpload
 from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 

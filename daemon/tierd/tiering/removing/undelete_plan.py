@@ -7,8 +7,8 @@ from uuid import UUID
 from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
+from tierd.tiering.removing.ledger import DeleteReason
 from tierd.tiering.topic_policy import TopicPolicies
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

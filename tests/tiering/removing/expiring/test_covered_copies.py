@@ -8,8 +8,9 @@ from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, seg
 from tests.tiering.removing.rows import NOW_MS, SIZE
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, SoftDelete
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason, ExpirationPlan
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
+from tierd.tiering.removing.ledger import DeleteReason
 from tierd.tiering.removing.undelete_plan import plan_undelete
 from tierd.tiering.topic_policy import TopicPolicy
 

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from tests.tiering.removing.rows import NOW_MS, SIZE, lister, row
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
-from tierd.tiering.removing.expiring.expiration_plan import (
-    DeleteReason,
-    ExpirationPlan,
-    SizeRule,
-    TimeRule,
-    plan_expiration,
-)
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan, SizeRule, TimeRule, plan_expiration
+from tierd.tiering.removing.ledger import DeleteReason
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

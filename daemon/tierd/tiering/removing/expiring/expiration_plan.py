@@ -5,33 +5,16 @@ Lineages here are those of the total log, cut off below the log start, as Kafka'
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.tiering.removing.expiring.branch_segments import in_lineage, remote_bytes
+from tierd.tiering.removing.ledger import DeleteReason
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-
-
-class DeleteReason(StrEnum):
-    """Reason why a remote segment goes; the words of rows, tombstones and the ledger."""
-
-    RETENTION_TIME = "retention_time"
-    RETENTION_BYTES = "retention_bytes"
-    START_OFFSET = "start_offset"
-    UNREFERENCED_EPOCH = "unreferenced_epoch"
-    DIVERGED = "diverged"
-    COVERED = "covered"
-    REPLACED = "replaced"
-    DANGLING = "dangling"
-    DELETE_RETRY = "delete_retry"
-    TOPIC_DELETED = "topic_deleted"
-    DAMAGED = "damaged"
-    ORPHAN = "orphan"
 
 
 class PlannedDeletion(NamedTuple):

@@ -20,9 +20,10 @@ from tierd.metadata import PartitionView, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiring.expiration_plan import DeleteReason, ExpirationPlan, PlannedDeletion
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan, PlannedDeletion
 from tierd.tiering.removing.expiring.local_view import LocalLogView
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
+from tierd.tiering.removing.ledger import DeleteReason
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.sweep import DanglingSweep
 from tierd.tiering.removing.workers import in_order
