@@ -10,8 +10,8 @@ from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tierd.errors import CorruptRecordError
 from tierd.log import identify_directory, scan_partition
 from tierd.tiering import SegmentHold
-from tierd.tiering.copying.check_ahead import CheckAhead, CheckedSegment
 from tierd.tiering.copying.complete import prepare_segment
+from tierd.tiering.copying.ordered_copy import CheckAhead, CheckedSegment
 from tierd.tiering.local.held_segment import HeldSegment
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from tierd.log import BatchHeader
-from tierd.tiering.copying.deletion_requests import DeletionRequests
+from tierd.tiering.copying.deleted_records import DeletionRequests
 from tierd.tiering.local.broker_state import BrokerOffsets
 
 EPOCH = 5
