@@ -29,8 +29,8 @@ class RateQuota:
         """
         if windows < 1 or window_s <= 0:
             raise ValueError(f"{windows} windows of {window_s} s are no history")
-        self._windows = windows
-        self._window_s = window_s
+        self.windows = windows
+        self.window_s = window_s
         self._recorded: deque[list[float]] = deque()  # [begin of the window, bytes], oldest first
         self.set_limit(limit)
 
@@ -38,16 +38,6 @@ class RateQuota:
     def limit(self) -> float:
         """Return the limit in bytes per second."""
         return self._limit
-
-    @property
-    def windows(self) -> int:
-        """Return the number of windows that are kept."""
-        return self._windows
-
-    @property
-    def window_s(self) -> float:
-        """Return the length of a window in seconds."""
-        return self._window_s
 
     def set_limit(self, limit: float) -> None:
         """Compare the same history with another limit from now on.
@@ -62,7 +52,7 @@ class RateQuota:
     def record(self, size_bytes: int, now_s: float) -> None:
         """Count ``size_bytes`` at ``now_s``, monotonic; nothing is checked."""
         self._forget(now_s)
-        if not self._recorded or now_s - self._recorded[-1][0] >= self._window_s:
+        if not self._recorded or now_s - self._recorded[-1][0] >= self.window_s:
             self._recorded.append([now_s, 0])
         self._recorded[-1][1] += size_bytes
 
@@ -79,10 +69,10 @@ class RateQuota:
     def _observed(self, now_s: float) -> tuple[float, float]:
         self._forget(now_s)
         if not self._recorded:
-            return 0, self._window_s
-        span_s = max(now_s - self._recorded[0][0], self._window_s)
+            return 0, self.window_s
+        span_s = max(now_s - self._recorded[0][0], self.window_s)
         return sum(size for _, size in self._recorded), span_s
 
     def _forget(self, now_s: float) -> None:
-        while self._recorded and now_s - self._recorded[0][0] >= self._windows * self._window_s:
+        while self._recorded and now_s - self._recorded[0][0] >= self.windows * self.window_s:
             self._recorded.popleft()

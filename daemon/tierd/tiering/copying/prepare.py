@@ -19,7 +19,6 @@ from tierd.files import open_to_read
 from tierd.log import (
     ControlRecordType,
     OffsetIndex,
-    RecordBatch,
     SegmentCheckResult,
     TimeIndex,
     TransactionIndex,
@@ -285,27 +284,19 @@ def _has_aborted_data(log: Path) -> bool:
     with open_to_read(log) as file:
         if not os.fstat(file.fileno()).st_size:
             return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            view = memoryview(content)
-            try:
-                return _aborts_records(view, str(log))
-            finally:
-                view.release()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+            return _aborts_records(view, str(log))
 
 
 def _aborts_records(view: memoryview, name: str) -> bool:
     open_producers: set[int] = set()
-    batch: RecordBatch | None = None
-    found = False
     for batch in iter_batches(view, name=name, check_crc=False):
         if not batch.is_transactional:
             continue
         if not batch.is_control:
             open_producers.add(batch.producer_id)
-            continue
-        control_type = batch.control_type()
-        if control_type is ControlRecordType.ABORT and batch.producer_id in open_producers:
-            found = True
-            break
-        open_producers.discard(batch.producer_id)
-    return found
+        elif batch.control_type() is ControlRecordType.ABORT and batch.producer_id in open_producers:
+            return True
+        else:
+            open_producers.discard(batch.producer_id)
+    return False

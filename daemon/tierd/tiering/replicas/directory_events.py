@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -18,6 +17,7 @@ from tierd.log import (
     PartitionChanged,
     WatchLimitReached,
 )
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 
 log = structlog.get_logger()
 
@@ -39,13 +39,6 @@ class DirectoryEvents:
     everything: bool = False
     changed: dict[Path, None] = field(default_factory=dict)
     watermarks: dict[Path, None] = field(default_factory=dict)
-
-
-class Watched(Protocol):
-    """Owner of the watched directories."""
-
-    def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
-        """Watch directories with these functions from now on, those known already at once."""
 
 
 class DirectoryEventQueue:
@@ -89,24 +82,24 @@ class DirectoryEventQueue:
         """Make new watches: a log dir has come back, and what was watched of it is gone."""
         self._anew.set()
 
-    async def follow(self, watched: Watched) -> None:
-        """Watch the log dirs that are there, and the directories that ``watched`` names, until cancelled."""
+    async def follow(self, scanner: ReplicaScanner) -> None:
+        """Watch the log dirs that are there, and the directories of replicas, until cancelled."""
         while True:
             present = await asyncio.to_thread(lambda: [path for path in self._log_dirs if path.is_dir()])
             self._incomplete = len(present) < len(self._log_dirs)
             self._anew.clear()
             try:
                 async with self._new_watcher(present) as watcher:
-                    await _either(self._follow(watcher, watched), self._anew)
+                    await _either(self._follow(watcher, scanner), self._anew)
             except LogDirOfflineError as error:
                 log.warning("log_dirs_not_watched", problem=str(error), remedy=error.remedy)
                 self._incomplete = True
                 self.report(everything=True)
                 await self._clock.sleep(self._retry_s)
 
-    async def _follow(self, watcher: LogDirWatcher, watched: Watched) -> None:
+    async def _follow(self, watcher: LogDirWatcher, scanner: ReplicaScanner) -> None:
         try:
-            watched.watch_with(watcher.watch_partition, watcher.unwatch_partition)
+            scanner.watch_with(watcher.watch_partition, watcher.unwatch_partition)
             self.report(everything=True)  # what happened before the watch began
             async for event in watcher.events():
                 match event:
@@ -119,7 +112,7 @@ class DirectoryEventQueue:
                     case WatchLimitReached():
                         self._incomplete = True
         finally:
-            watched.watch_with(_ignore, _ignore)  # this watcher is about to be closed
+            scanner.watch_with(_ignore, _ignore)  # this watcher is about to be closed
 
 
 def _ignore(path: Path) -> None:
