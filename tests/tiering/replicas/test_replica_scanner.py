@@ -1,4 +1,4 @@
-"""Replicas: a look at a log dir whose disk does not answer is told, since it waits for no deadline."""
+"""ReplicaScanner: a scan of a log dir whose disk does not answer is shown, since no deadline ends it."""
 
 import asyncio
 import threading
