@@ -37,12 +37,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.pipeline.source.narrowing": _TO_JOIN,
         "tierd.remote.backends.s3.s3_upload_listing": _TO_JOIN,
         "tierd.remote.segments.early_reads": _TO_JOIN,
-        "tierd.tiering.auditing.local_history": _TO_JOIN,
-        "tierd.tiering.copying.delay": _TO_JOIN,
-        "tierd.tiering.local.aborted_data": _TO_JOIN,
-        "tierd.tiering.local.stable": _TO_JOIN,
-        "tierd.tiering.reading.aborted_lookup": _TO_JOIN,
-        "tierd.tiering.removing.believed_clock": _TO_JOIN,
     },
     "unused_export": {
         "tierd.cli.main": "the entry point of the command tierd",

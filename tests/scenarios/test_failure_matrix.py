@@ -5,7 +5,7 @@ one recovers by itself once the cause is gone. ``verify`` checks the result.
 
 Elsewhere: latency, resets, black holes, lost replies, refusals and wrong credentials of a real S3 server in
 ``test_store_faults``; full disks in ``test_full_disk`` and ``remote/cache``; damaged caches in ``remote/cache`` and
-``tiering/reading/test_index_cache``; a listing from the past in ``tiering/auditing/test_verify``; full queues and
+``tiering/reading/test_index_cache``; a listing from the past in ``tiering/auditing/test_tier_audit``; full queues and
 quotas in ``tiering/reading/test_fetch_service``; unknown outcomes of every write in
 ``metadata/leading/test_metadata_manager``.
 """

@@ -21,7 +21,7 @@ from tierd.model import TopicPartition
 from tierd.serve import ConnectionGate, ConnectionLimits, HttpServer, Outage, StatusSnapshot
 from tierd.tiering import LogDirState, PartitionStatus
 from tierd.tiering.local.lag import CopyLag
-from tierd.tiering.status import PartitionState
+from tierd.tiering.partition_status import PartitionState
 
 NOW_MS = 1_700_000_100_000
 

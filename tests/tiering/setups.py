@@ -49,7 +49,7 @@ from tierd.tiering import (
     Writer,
     assemble,
 )
-from tierd.tiering.policy import TopicPolicies
+from tierd.tiering.topic_policy import TopicPolicies
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1

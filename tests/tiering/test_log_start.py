@@ -11,7 +11,7 @@ from tierd.config import ExpireSettings
 from tierd.metadata import MemoryKeyValueStore, MetadataKeyFactory, RebuildSeverity
 from tierd.remote import ObjectKeyFactory, SegmentStorage
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier, TopicPolicy
-from tierd.tiering.auditing.explain import OffsetPlace, explain
+from tierd.tiering.auditing.explanation import OffsetPlace, explain
 
 SHAPE = SegmentShape()  # 8 records a segment
 OFFSETS = list(range(28))
@@ -57,7 +57,7 @@ class Setup:
             ),
             session_id=uuid4(),
             grace_ends_ms=0,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         ).run()
         self.begin()
         return report

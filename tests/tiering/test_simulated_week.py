@@ -155,7 +155,7 @@ class Broker:
     @property
     def is_busy(self) -> bool:
         manager = self.session.manager
-        is_looking = manager._upkeep._news._arrived.is_set() or manager._log_dirs._lock.locked()
+        is_looking = manager._upkeep._events._arrived.is_set() or manager._log_dirs._lock.locked()
         return is_looking or self.supervisor.running_passes > 0
 
     def copied_through(self, partition: TopicIdPartition) -> int:

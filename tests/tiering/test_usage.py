@@ -19,7 +19,7 @@ from tests.tiering.usage import (
     assert_steady,
     median_slope,
 )
-from tierd.tiering.pass_waiters import PassWaiters
+from tierd.tiering.supervision import PassWaiters
 
 DAYS = 8
 EVENTS = 15  # events a day; the lowest count of any kind in the simulated week

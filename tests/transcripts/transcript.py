@@ -5,8 +5,8 @@ and runs in milliseconds. The folder of a transcript names the core:
 
 ==============  ===============================================================================================
 ``leadership``  roles of the partitions on this broker (``control/partition_roles.py``)
-``copying``     segments to copy, frontier, holes (``tiering/plan.py``, ``tiering/copying/frontier.py``)
-``expiration``  segments that leave the tier, undelete (``tiering/removing/expiration_plan.py``)
+``copying``     segments to copy, frontier, holes (``tiering/copy_plan.py``, ``tiering/copying/frontier.py``)
+``expiration``  segments that leave the tier, undelete (``tiering/removing/expiring/expiration_plan.py``)
 ``planning``    partitions to compact or merge, groups, work orders (``pipeline/planning/``)
 ``cleaning``    records that a compaction keeps (``pipeline/rewriting/``)
 ``rebuild``     metadata from the objects in the bucket (``metadata/whole_store/partition_rebuild.py``)

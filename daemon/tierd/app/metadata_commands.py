@@ -126,7 +126,7 @@ async def rebuild_metadata(
                 ),
                 session_id=uuid4(),
                 grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
-                tell=tell,
+                on_progress=tell,
                 accepts_unauthenticated=accepts_unauthenticated,
                 dry_run=dry_run,
                 strict_kafka_compat=config.metadata.strict_kafka_compat,

@@ -230,7 +230,7 @@ class TierReader:
             clock=self.clock,
             limits=self._limits(),
             retained=self._retained,
-            tell=tell,
+            on_progress=tell,
         )
 
     def repair_planner(

@@ -36,7 +36,7 @@ from tierd.tiering import (
     LocalFacts,
     Tiering,
     facts_of,
-    partition_plan,
+    partition_expiration,
 )
 
 PATIENCE_S = 25.0  # below the deadline of a control request
@@ -173,7 +173,9 @@ async def _planned_one(reader: TierReader, located: Located, policies: TopicPoli
         local = LocalFacts.without_log(log.view)
         if log.scan is not None:
             local = await facts_of(log.scan, log.high_watermark, sizes=True)
-        plan = partition_plan(log.view, local, policies(name.topic), being_copied=(), now_ms=reader.clock.now_ms())
+        plan = partition_expiration(
+            log.view, local, policies(name.topic), being_copied=(), now_ms=reader.clock.now_ms()
+        )
     except TierError as error:
         return ExpireOutcome(name, ExpirationPlan(), error)
     return ExpireOutcome(name, plan)

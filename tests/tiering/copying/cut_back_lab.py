@@ -9,9 +9,9 @@ from tierd.log import iter_batches
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import SegmentStorage
 from tierd.tiering import CopyOutcome
+from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.log_offsets import BrokerLogOffsets
-from tierd.tiering.plan import CopiedThrough
-from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 SEGMENT_RECORDS = 6

@@ -34,9 +34,9 @@ class WatchedLog(PartitionLog):
         self.shown_before.append(self._shown())
         return await super().protect(copied_through=copied_through, holes=holes, share=share)
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         self.shown_before.append(self._shown())
-        await super().let_go()
+        await super().release()
 
 
 @pytest.mark.parametrize("is_copied", [True, False])

@@ -13,9 +13,9 @@ from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentF
 from tierd.metadata import BucketLogStart, BucketSegment, PartitionView, rebuild_partition
 from tierd.metadata.rows.newest_epochs import CopiedEpochs
 from tierd.model import Lineage, SoftDelete
+from tierd.tiering.copy_plan import NOTHING_COPIED, rolled_after
 from tierd.tiering.copying.frontier import first_log_start, frontier, holes
 from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import NOTHING_COPIED, rolled_after
 
 LENGTH = 10
 """Offsets of each segment."""

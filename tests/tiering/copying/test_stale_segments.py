@@ -17,7 +17,7 @@ from tierd.log import NewRecord, encode_batch, iter_batches
 from tierd.model import Lineage, RemoteLogSegmentState
 from tierd.tiering import TopicPolicy
 from tierd.tiering.copying.stale_segments import DIVERGED_GRACE_S
-from tierd.tiering.removing.partition_plan import LocalFacts
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
 
 

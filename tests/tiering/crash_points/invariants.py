@@ -246,7 +246,7 @@ def _rebuild(objects: ObjectStore, rows: KeyValueStore) -> MetadataRebuild:
         ),
         session_id=UUID(int=1),
         grace_ends_ms=0,
-        tell=lambda _: None,
+        on_progress=lambda _: None,
     )
 
 

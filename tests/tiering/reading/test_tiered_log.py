@@ -18,7 +18,7 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.tiering import OffsetPlace, Tier, TieredLog, explain
-from tierd.tiering.auditing.findings import missing_offsets, offset_findings
+from tierd.tiering.auditing.tier_findings import missing_offsets, offset_findings
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 

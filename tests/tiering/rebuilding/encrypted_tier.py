@@ -46,7 +46,7 @@ class EncryptedTier(Audited):
             ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
             accepts_unauthenticated=accepts_unauthenticated,
         )
 

@@ -32,7 +32,7 @@ from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
-from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.topic_policy import TopicPolicy
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
 OBJECT_KEYS = ObjectKeyFactory("", CLUSTER_ID)
@@ -283,7 +283,7 @@ class GrownTier:
             ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         )
 
     async def rebuilt(self) -> tuple[RebuildReport, KeyValueStore]:

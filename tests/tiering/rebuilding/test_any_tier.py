@@ -17,7 +17,7 @@ from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity, 
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import Transform
 from tierd.remote.transform.transform import PLAIN
-from tierd.tiering.auditing.findings import missing_offsets, offset_findings
+from tierd.tiering.auditing.tier_findings import missing_offsets, offset_findings
 
 LOG_START_INSIDE: list[Step] = [
     ("write", 0, 2),

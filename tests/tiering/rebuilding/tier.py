@@ -164,7 +164,7 @@ def rebuild_of(
         ),
         session_id=NEW_SESSION,
         grace_ends_ms=grace_ends_ms,
-        tell=lambda _: None,
+        on_progress=lambda _: None,
         accepts_unauthenticated=accepts_unauthenticated,
         dry_run=dry_run,
     )

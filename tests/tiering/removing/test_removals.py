@@ -14,9 +14,9 @@ from tests.tiering.removing.world import DELETING, FINISHED, Process, World
 from tests.tiering.setups import Tier, partition_of
 from tierd.errors import RefusedError, RemoteStorageError, UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.removals import Removals
+from tierd.tiering.topic_policy import TopicPolicy
 
 NAME = TopicPartition("orders", 0)
 
@@ -122,7 +122,7 @@ async def test_undelete_is_planned_outside_the_event_loop(
         planned_in.append(threading.current_thread())
         return ()
 
-    monkeypatch.setattr("tierd.tiering.removing.undelete.plan_undelete", plan)
+    monkeypatch.setattr("tierd.tiering.removing.undeletion.plan_undelete", plan)
     await desk.removals.undelete(NAME, None, force=False, dry_run=dry_run)
     assert threading.main_thread() not in planned_in
     assert len(planned_in) == 1

@@ -12,8 +12,8 @@ from tests.tiering.removing.removals import undeletion_of
 from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import RefusedError, StateDirError, TierError
 from tierd.model import RemoteLogSegmentMetadata, SoftDelete, uuid_to_text
-from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.removing.ledger import LedgerEntry
+from tierd.tiering.topic_policy import TopicPolicy
 
 GRACE_S = 3600.0
 

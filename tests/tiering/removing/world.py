@@ -25,15 +25,15 @@ from tierd.model import (
 )
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.believed_clock import BelievedClock
-from tierd.tiering.removing.branch import LocalSegment
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.ledger import DeletionLedger, Ledger, LedgerEntry, read_ledger
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.partition_plan import LocalFacts
+from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
+from tierd.tiering.topic_policy import TopicPolicy
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -103,7 +103,7 @@ class World:
     ) -> "Process":
         process = Process(self, objects or self.objects, rows or self.rows, ledger, width=width, broker_id=broker_id)
         if not believes_leaps:
-            process.clock = BelievedClock(self.clock)
+            process.clock = MonotonicGuard(self.clock)
         return process
 
     def ledger_lines(self) -> list[LedgerEntry]:

@@ -29,9 +29,7 @@ from tierd.log import ControlRecordType, DirectoryKind, PartitionDirectory, Part
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.metadata import effective_lineage
 from tierd.model import Lineage, OffsetRange
-from tierd.tiering.copying.frontier import frontier, holes
-from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import (
+from tierd.tiering.copy_plan import (
     NOTHING_COPIED,
     Age,
     CopyDelay,
@@ -42,6 +40,8 @@ from tierd.tiering.plan import (
     ripe_segments,
     rolled_after,
 )
+from tierd.tiering.copying.frontier import frontier, holes
+from tierd.tiering.local.broker_state import BrokerOffsets
 
 _LOG_DIR = Path("/kafka/orders-0")
 

@@ -29,12 +29,12 @@ from tests.transcripts.units import (
     show_duration,
 )
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
-from tierd.tiering.plan import dangling_segments
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.branch import LocalSegment
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.copy_plan import dangling_segments
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
+from tierd.tiering.topic_policy import TopicPolicy
 
 
 class Expiration:
@@ -91,7 +91,7 @@ class Expiration:
     def _plan(self) -> ExpirationPlan:
         ends = [metadata.end_offset + 1 for metadata in self._tier.view.list()]
         local = self._local if self._local.segments else LocalFacts(Lineage(), max(ends, default=0), None)
-        return partition_plan(self._tier.view, local, self._policy, being_copied=(), now_ms=self._now_ms)
+        return partition_expiration(self._tier.view, local, self._policy, being_copied=(), now_ms=self._now_ms)
 
     def _shown(self, plan: ExpirationPlan) -> Iterator[str]:
         for metadata, reason, detail in plan.deletions:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tierd.clock import Clock
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
-from tierd.tiering.quota import RateQuota
+from tierd.tiering.capacity.rate_quota import RateQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class GateStatistics:
         running: have a place.
         pending: wait for one.
         rejected: were refused since the start, for too many waited.
-        bytes_per_second: as the fetch quota sees it.
+        bytes_per_second: the rate of remote reads, as the fetch quota sees it.
     """
 
     running: int = 0
@@ -90,23 +90,23 @@ class FetchGate:
                 remedy="read again later, or raise fetch.concurrency and fetch.max_pending",
                 code=TierErrorCode.READER_BUSY,
             )
-        turn = asyncio.get_running_loop().create_future()
-        self._pending.append(turn)
+        place = asyncio.get_running_loop().create_future()
+        self._pending.append(place)
         try:
-            await turn
+            await place
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self._leave()  # the place was given and the waiter cancelled in one step
-            elif turn in self._pending:
-                self._pending.remove(turn)
+            elif place in self._pending:
+                self._pending.remove(place)
             raise
 
     def _leave(self) -> None:
         """Give the place to the call that waits longest."""
         while self._pending:
-            turn = self._pending.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            place = self._pending.popleft()
+            if not place.done():
+                place.set_result(None)
                 return
         self._running -= 1
 

@@ -80,9 +80,9 @@ class RemoteIndexCache:
 
         Args:
             directory: made if it is not there; one process at a time may have it.
-            remote: where indexes come from.
+            remote: the store of the indexes.
             capacity_bytes: on disk; of the three files of every entry.
-            clock: for the delay before files are deleted.
+            clock: the clock of the delay before files are deleted.
 
         Returns:
             None when another process has the directory, or it cannot be used: then indexes are fetched every time.
@@ -125,7 +125,7 @@ class RemoteIndexCache:
         Raises:
             RemoteStorageError: the cache was closed (Kafka: IllegalStateException).
             RemoteResourceNotFoundError: the segment's indexes are not in the store.
-            RemoteIntegrityError: what the store has is no such index.
+            RemoteIntegrityError: the bytes in the store are no such index.
             RemoteStorageError: the store did not answer.
         """
         self._require_open()
