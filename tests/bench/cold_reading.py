@@ -21,7 +21,7 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tests.services.services import Services
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Tier
-from tierd.app.stores import object_store
+from tierd.app.stores.open_stores import object_store
 from tierd.clock import SystemClock
 from tierd.config import FetchSettings, TierdConfig
 from tierd.log import identify_directory

@@ -15,14 +15,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "BatchBuilder": "the fields of a batch header, in the words of the format",
         "SegmentSurvey": _TO_CUT,
     },
-    "import_past_the_door": {
-        "tierd.cli.commands.check_config -> tierd.app.access_policy": "the check of the file alone loads no backend",
-    },
     "small_file": {
-        "tierd.app.fetching": _TO_JOIN,
-        "tierd.app.policy_changes": _TO_JOIN,
-        "tierd.app.readiness": _TO_JOIN,
-        "tierd.app.snapshot": _TO_JOIN,
+        "tierd.app.engine.fetching": _TO_JOIN,
+        "tierd.app.engine.policy_changes": _TO_JOIN,
+        "tierd.app.daemon.readiness": _TO_JOIN,
+        "tierd.app.daemon.snapshot": _TO_JOIN,
         "tierd.cli.commands.run": "each verb of the command line has a file of its own",
         "tierd.cost.sampling": _TO_JOIN,
         "tierd.log.dirs.manager_create": _TO_JOIN,

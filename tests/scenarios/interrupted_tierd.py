@@ -29,7 +29,7 @@ def command(folder: Path, step: str = NEVER, number: signal.Signals = signal.SIG
 
 
 def _main() -> None:
-    from tierd.app import pipeline  # noqa: PLC0415 - who only asks for the command needs none
+    from tierd.app.spark import build_pipeline  # noqa: PLC0415 - who only asks for the command needs none
     from tierd.cli import main  # noqa: PLC0415 - the same
 
     # Who starts the tests in the background has it ignored, and whatever they start inherits that.
@@ -41,7 +41,7 @@ def _main() -> None:
         del java_home
         return spark
 
-    for module in (pipeline, importlib.import_module("tierd.app.compacting")):
+    for module in (build_pipeline, importlib.import_module("tierd.app.spark.compaction_verbs")):
         setattr(module, find_spark.__name__, find_spark)
     if step != NEVER:
         _interrupt(step, functools.partial(os.kill, os.getpid(), signal.Signals[number]))

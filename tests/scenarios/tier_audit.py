@@ -10,7 +10,7 @@ from tests.scenarios.installation import Installation
 from tests.scenarios.journal import Record, assert_agrees
 from tests.scenarios.oracle import assert_same_records
 from tests.services.waiting import wait_until
-from tierd.app.stores import metadata_store
+from tierd.app.stores.open_stores import metadata_store
 from tierd.config import load_config
 from tierd.metadata import MetadataKeyFactory, PartitionView, list_partitions, read_partition
 from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text

@@ -13,6 +13,6 @@ async def run_daemon(config: TierdConfig, config_file: Path, env: Mapping[str, s
         TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
     """
     # Its HTTP server takes longer to import than most commands take to run.
-    from tierd.app.daemon import run_until_stopped  # noqa: PLC0415
+    from tierd.app.daemon.daemon import run_until_stopped  # noqa: PLC0415
 
     return await run_until_stopped(config, config_file, env)

@@ -93,8 +93,7 @@ def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None
 
 
 def _print_policy(settings: TierdConfig) -> None:
-    from tierd.app import known_cluster_id, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
-    from tierd.app.access_policy import access_policy  # noqa: PLC0415 - the check of the file alone loads no backend
+    from tierd.app import access_policy, known_cluster_id, run_in_loop  # noqa: PLC0415 - only this option loads backends
 
     cluster_id = run_in_loop(known_cluster_id(settings))
     print_json(access_policy(settings.remote, cluster_id=cluster_id), indent=2)

@@ -1,0 +1,32 @@
+"""PolicyChanges: what changed of topics reaches the logs and the tasks."""
+
+import asyncio
+from pathlib import Path
+
+from tests.fakes.eventually import eventually
+from tests.tiering.setups import Tier
+from tierd.app.engine.local_logs import LocalLogs
+from tierd.app.engine.policy_changes import PolicyChanges
+from tierd.log import LogConfig
+from tierd.tiering import BrokerLogOffsets, RemoteLogManager
+
+
+async def test_changes_that_come_together_are_applied_once(tmp_path: Path) -> None:
+    applied = 0
+
+    class Manager(RemoteLogManager):
+        async def follow_policies(self) -> None:
+            nonlocal applied
+            applied += 1
+
+    manager = Tier(tmp_path, []).session().manager
+    manager.__class__ = Manager
+    changes = PolicyChanges(LocalLogs(BrokerLogOffsets(), None, lambda _: LogConfig()))
+    changes.tell()
+    changes.tell(frozenset({"orders"}))
+    following = asyncio.create_task(changes.run(manager))
+    await eventually(lambda: applied == 1, what="the first")
+    changes.tell()
+    await eventually(lambda: applied == 2, what="the second")
+    following.cancel()
+    await asyncio.wait([following])
