@@ -6,7 +6,6 @@
 """
 
 import functools
-import importlib
 import os
 import signal
 import sys
@@ -41,8 +40,7 @@ def _main() -> None:
         del java_home
         return spark
 
-    for module in (build_pipeline, importlib.import_module("tierd.app.spark.compaction_verbs")):
-        setattr(module, find_spark.__name__, find_spark)
+    setattr(build_pipeline, find_spark.__name__, find_spark)
     if step != NEVER:
         _interrupt(step, functools.partial(os.kill, os.getpid(), signal.Signals[number]))
     sys.argv = ["tierd", *arguments]

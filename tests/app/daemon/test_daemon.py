@@ -25,6 +25,7 @@ from tierd.app.daemon import daemon as daemon_module
 from tierd.app.daemon.daemon import Daemon
 from tierd.app.daemon.systemd_notifier import SystemdNotifier
 from tierd.app.engine.compose import Engine, compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline
 from tierd.config import TierdConfig, load_config
 from tierd.errors import ForeignTierError
@@ -225,7 +226,7 @@ class BrokenEngine(Engine):
 async def composed(tierd: Installation, kind: type[Engine]) -> AsyncIterator[tuple[TierdConfig, Engine]]:
     config = load_config(tierd.config_file, {})
     config.state_dir.mkdir()
-    async with compose(config, tierd.config_file) as engine:
+    async with compose(Deployment(config, tierd.config_file)) as engine:
         yield config, kind(**{field.name: getattr(engine, field.name) for field in fields(Engine)})
 
 
@@ -246,7 +247,7 @@ class HeldStorage(SegmentStorage):
 async def test_a_signal_lets_the_running_copy_end_and_begins_no_other(tierd: Installation) -> None:
     async with composed(tierd, Engine) as (_, engine):
         storage = HeldStorage(*engine.new_storage.args, **engine.new_storage.keywords)
-        daemon = Daemon(replace(engine, storage=storage), tierd.config_file, {}, SystemdNotifier(None))
+        daemon = Daemon(replace(engine, storage=storage), {}, SystemdNotifier(None))
         with capture_logs() as logs:
             async with asyncio.timeout(60), asyncio.TaskGroup() as group:
                 running = group.create_task(daemon.run())
@@ -288,7 +289,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
             work,
             timetable=Schedule("* * * * *"),
             limits=RunLimits(timeout_s=3600, retries=0),
-            history=RunHistory(engine.settings.config.state_dir),
+            history=RunHistory(engine.deployment.state_dir),
             clock=clock,
             random=engine.random,
         )
@@ -301,7 +302,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
     monkeypatch.setattr(daemon_module, "require_pipeline", has_spark)
     tierd.configure({"pipeline": {"enabled": True}})
     async with composed(tierd, Engine) as (config, engine):
-        running = asyncio.create_task(Daemon(engine, tierd.config_file, {}, SystemdNotifier(None)).run())
+        running = asyncio.create_task(Daemon(engine, {}, SystemdNotifier(None)).run())
         await eventually(lambda: clock.sleeping > 0, what="the scheduler")
         clock.advance(60)
         await asyncio.wait_for(work.begun.wait(), 60)
@@ -317,7 +318,7 @@ async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
 async def test_infrastructure_that_dies_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:
     async with composed(tierd, BrokenEngine) as (_, engine):
         with capture_logs() as logs:
-            exit_code = await Daemon(engine, tierd.config_file, {}, SystemdNotifier(None)).run()
+            exit_code = await Daemon(engine, {}, SystemdNotifier(None)).run()
     assert exit_code == 1
     events = [entry["event"] for entry in logs]
     assert events.index("vital_task_failed") < events.index("stopping") < events.index("stopped")
@@ -331,5 +332,5 @@ async def test_a_foreign_tier_ends_the_daemon_with_its_cause(tierd: Installation
         identity.parent.mkdir(parents=True)
         identity.write_text('{"format_version": 1, "store_id": "00000000-0000-0000-0000-000000000001"}')
         with pytest.raises(ForeignTierError) as refused:
-            await Daemon(engine, tierd.config_file, {}, SystemdNotifier(None)).run()
+            await Daemon(engine, {}, SystemdNotifier(None)).run()
     assert "key_prefix" in refused.value.remedy

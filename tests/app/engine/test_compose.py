@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tierd.app.engine.compose import compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.local_logs import LocalLogs
 from tierd.config import TierdConfig
 from tierd.errors import BackendUnavailableError
@@ -38,7 +39,7 @@ async def test_the_metadata_closes_before_the_stores_and_each_of_them_once(
     closed: list[str] = []
     for kind in (RemoteLogMetadataManager, SqliteKeyValueStore, FilesystemObjectStore):
         _note_close(monkeypatch, kind, closed)
-    async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(_config(tmp_path), tmp_path / "tierd.yaml")) as engine:
         engine.new_tiering(PassiveSupervisor())
         assert closed == []
     assert closed.index("RemoteLogMetadataManager") < closed.index("FilesystemObjectStore")
@@ -60,7 +61,7 @@ def _note_close(monkeypatch: pytest.MonkeyPatch, kind: type, closed: list[str]) 
 
 
 async def test_a_brokers_log_dirs_are_opened_by_nobody(tmp_path: Path) -> None:
-    async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(_config(tmp_path), tmp_path / "tierd.yaml")) as engine:
         assert isinstance(engine.logs, LocalLogs)
         assert engine.logs.service is None
     assert list((tmp_path / "kafka").iterdir()) == [], "not even a lock"
@@ -72,7 +73,7 @@ async def test_outage_of_the_metadata_store_is_noticed_whoever_asks_it(
     async def fail(self: object, prefix: str) -> list[tuple[str, bytes]]:
         raise BackendUnavailableError("down for a test")
 
-    async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(_config(tmp_path), tmp_path / "tierd.yaml")) as engine:
         assert not engine.services.metadata_store.suspected.is_set()
         monkeypatch.setattr(SqliteKeyValueStore, "scan", fail)
         with pytest.raises(BackendUnavailableError, match="down for a test"):

@@ -11,8 +11,8 @@ from tests.contracts.remote_storage import Rolled, rolled
 from tests.fakes.eventually import eventually
 from tests.fakes.transforms import mixed_content
 from tierd.app.engine.compose import Engine, compose
-from tierd.app.engine.fetching import fetching
-from tierd.app.engine.host_caches import HostCaches
+from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_caches import HostCaches, fetching
 from tierd.config import TierdConfig
 from tierd.errors import RemoteIntegrityError
 from tierd.model import ByteRange, IndexType
@@ -43,7 +43,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
             "remote": {"backend": "filesystem", "filesystem": {"path": str(tmp_path / "store")}, "chunk_size": "1MiB"},
         }
     )
-    async with compose(config, tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(config, tmp_path / "tierd.yaml")) as engine:
         await engine.store.own()
         yield engine
 

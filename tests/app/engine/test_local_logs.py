@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tierd.app.engine.compose import compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.local_logs import log_config, service_settings
 from tierd.config import LogCleanerSettings, TierdConfig, TopicDefaults
 from tierd.config.own_log_settings import OwnLogSettings
@@ -124,7 +125,7 @@ def _config(tmp_path: Path, **topics: object) -> TierdConfig:
 async def test_logs_of_tierds_own_are_opened_copied_and_follow_their_policies(tmp_path: Path) -> None:
     config = _config(tmp_path, defaults={"segment_bytes": "4MiB", "retention": "7d"})
     (tmp_path / "state").mkdir()
-    async with compose(config, tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(config, tmp_path / "tierd.yaml")) as engine:
         assert engine.logs.service is not None
         writer = await engine.logs.service.get_or_create(NAME, topic_id=uuid4())
         batch = encode_batch([NewRecord(b"key", b"value", engine.clock.now_ms())], base_offset=0)
@@ -145,7 +146,7 @@ async def test_logs_of_tierds_own_are_opened_copied_and_follow_their_policies(tm
 async def test_compacted_logs_of_tierds_own_are_cleaned_by_the_daemon(tmp_path: Path) -> None:
     config = _config(tmp_path, defaults={"cleanup_policy": "compact", "segment_bytes": "1KiB"})
     (tmp_path / "state").mkdir()
-    async with compose(config, tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(config, tmp_path / "tierd.yaml")) as engine:
         assert engine.logs.service is not None
         writer = await engine.logs.service.get_or_create(NAME, topic_id=uuid4())
         batch = encode_batch([NewRecord(b"key", bytes(100), engine.clock.now_ms())], base_offset=0)
@@ -153,7 +154,9 @@ async def test_compacted_logs_of_tierds_own_are_cleaned_by_the_daemon(tmp_path: 
             await writer.append_as_leader(batch, leader_epoch=0)
         writer.log.update_high_watermark(40)
     before = sum(path.stat().st_size for path in (tmp_path / "own" / "orders-0").glob("*.log"))
-    async with compose(config, tmp_path / "tierd.yaml") as engine:  # it looks for what is due as soon as it starts
+    async with compose(
+        Deployment(config, tmp_path / "tierd.yaml")
+    ) as engine:  # it looks for what is due as soon as it starts
         service = engine.logs.service
         assert service is not None
         await eventually(lambda: service.cleaner_statistics().rounds == 1, what="the cleaner")
@@ -165,7 +168,7 @@ async def test_compacted_logs_of_tierds_own_are_cleaned_by_the_daemon(tmp_path: 
 async def test_each_own_log_has_metrics_until_it_is_deleted(tmp_path: Path) -> None:
     config = _config(tmp_path)
     (tmp_path / "state").mkdir()
-    async with compose(config, tmp_path / "tierd.yaml") as engine:
+    async with compose(Deployment(config, tmp_path / "tierd.yaml")) as engine:
         service = engine.logs.service
         assert service is not None
 

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.installation import Installation
 from tierd.app.engine.compose import Engine, compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.instance_lock import make_state_dir
 from tierd.config import load_config
 from tierd.model import EpochEntry, RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
@@ -36,7 +37,7 @@ def gauges(engine: Engine) -> dict[str, float]:
 async def test_rows_of_every_state_are_counted_and_none_is_said_too(tierd: Installation) -> None:
     config = load_config(tierd.config_file, {})
     make_state_dir(config.state_dir)
-    async with compose(config, tierd.config_file) as engine:
+    async with compose(Deployment(config, tierd.config_file)) as engine:
         tiering = engine.new_tiering(PassiveSupervisor())
         await tiering.manager.discover_once()
         (outcome,) = await tiering.removals.expire_here(None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.fakes.eventually import eventually
 from tests.tiering.setups import Tier
 from tierd.app.engine.local_logs import LocalLogs
-from tierd.app.engine.policy_changes import PolicyChanges
+from tierd.app.engine.topic_policies import PolicyChanges
 from tierd.log import LogConfig
 from tierd.tiering import BrokerLogOffsets, RemoteLogManager
 
@@ -22,11 +22,11 @@ async def test_changes_that_come_together_are_applied_once(tmp_path: Path) -> No
     manager = Tier(tmp_path, []).session().manager
     manager.__class__ = Manager
     changes = PolicyChanges(LocalLogs(BrokerLogOffsets(), None, lambda _: LogConfig()))
-    changes.tell()
-    changes.tell(frozenset({"orders"}))
+    changes.report()
+    changes.report(frozenset({"orders"}))
     following = asyncio.create_task(changes.run(manager))
     await eventually(lambda: applied == 1, what="the first")
-    changes.tell()
+    changes.report()
     await eventually(lambda: applied == 2, what="the second")
     following.cancel()
     await asyncio.wait([following])

@@ -11,6 +11,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.log_dirs import LogDirWriter
 from tierd.app.engine import compose as compose_module
 from tierd.app.engine.compose import compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import build_pipeline
 from tierd.pipeline import Candidate, new_request
@@ -28,8 +29,8 @@ async def test_no_run_believes_a_wall_clock_that_has_just_leapt_ahead(
     """A run takes tombstones and expired records away by age, as expiration takes segments."""
     clock = FakeClock()
     monkeypatch.setattr(compose_module, "SystemClock", lambda: clock)
-    async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
-        run = build_pipeline(engine, engine.new_tiering(PassiveSupervisor()), tmp_path / "tierd.yaml").run
+    async with compose(Deployment(_config(tmp_path), tmp_path / "tierd.yaml")) as engine:
+        run = build_pipeline(engine, engine.new_tiering(PassiveSupervisor())).run
         began_ms = (await run.plan(None)).order.now_ms
         clock.advance(60)
         clock.step_wall_clock(10 * YEAR_MS)
@@ -55,9 +56,9 @@ async def test_many_requests_to_erase_do_not_hold_up_the_daemon(
         looking.append(threading.current_thread())
         return chain(self)
 
-    async with standing_in(config, tmp_path / "tierd.yaml") as (engine, tiering):
+    async with standing_in(Deployment(config, tmp_path / "tierd.yaml")) as (engine, tiering):
         await tiering.manager.copy_once()
-        pipeline = build_pipeline(engine, tiering, tmp_path / "tierd.yaml")
+        pipeline = build_pipeline(engine, tiering)
         (candidate,) = await pipeline.candidates.find(None)
         for number in range(REQUESTS):
             filed = new_request(

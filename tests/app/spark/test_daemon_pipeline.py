@@ -14,7 +14,7 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.pipeline.running.told_run import ToldRun
 from tierd.app.spark.build_pipeline import Pipeline
-from tierd.app.spark.daemon_pipeline import PipelineControl
+from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.errors import ControlError, PipelineBusyError, PipelineError, UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits
@@ -59,20 +59,20 @@ class Lab:
         )
         unused, candidates = cast("Any", None), cast("Any", Candidates(TopicPartition("orders", 0)))
         erasures = cast("Any", Erasures())
-        self.pipeline = Pipeline(scheduler, unused, self.history, candidates, erasures, unused)
+        self.pipeline = Pipeline(scheduler, unused, candidates, erasures, unused)
 
     @asynccontextmanager
-    async def running(self, *, enabled: bool) -> AsyncIterator[PipelineControl]:
+    async def running(self, *, enabled: bool) -> AsyncIterator[DaemonPipeline]:
         """The control's own task, stopped in order at the end."""
         async with asyncio.TaskGroup() as group:
-            control = PipelineControl(self.pipeline, group, enabled=enabled)
+            control = DaemonPipeline(self.pipeline, group, enabled=enabled)
             task = group.create_task(control.run())
             await asyncio.sleep(0)
             yield control
             control.stop()
             await asyncio.wait_for(task, 60)
 
-    async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
+    async def ask(self, control: DaemonPipeline, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
         (compact,) = [handler for handler in control.handlers() if handler.verb == COMPACT.name]
         return await compact.answer(ControlRequestLine(command=COMPACT.name, partitions=names))
 

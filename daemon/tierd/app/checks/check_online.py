@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 
 from tierd.app.checks.checklist import Checklist, CheckStep
 from tierd.app.checks.store_self_test import StoreSelfTest
-from tierd.app.stores.open_stores import log_dir_identities, metadata_store
+from tierd.app.engine.deployment import Deployment
 from tierd.clock import Clock, SystemClock
-from tierd.config import RemoteSettings, TierdConfig
+from tierd.config import RemoteSettings
 from tierd.errors import (
     FencedError,
     LogDirOfflineError,
@@ -20,7 +20,7 @@ from tierd.errors import (
     StateDirError,
     TierError,
 )
-from tierd.log import BrokerIdentity, MetaProperties, broker_identity, list_log_dir
+from tierd.log import BrokerIdentity, list_log_dir
 from tierd.metadata import Batch, Expect, KeyValueStore, Put, metadata_keys
 from tierd.pipeline import find_spark
 from tierd.remote import ObjectKeyFactory, open_object_store
@@ -30,8 +30,7 @@ _PART_BYTES = {"filesystem": 4 * _MIB, "gcs": 16 * _MIB, "azure": 16 * _MIB}
 
 
 async def check_online(
-    config: TierdConfig,
-    config_file: Path,
+    deployment: Deployment,
     *,
     tell: Callable[[CheckStep], object] = lambda _: None,
     clock: Clock | None = None,
@@ -40,20 +39,18 @@ async def check_online(
     """Check everything that the configuration names; a daemon may run meanwhile.
 
     Args:
-        config: a valid configuration.
-        config_file: named by faults.
+        deployment: a valid configuration.
         tell: is called with each step when it is taken.
         clock: of this host.
         new_id: makes the name of a scratch folder that no other check uses.
     """
-    checklist = Checklist(tell=tell)
+    config, checklist = deployment.config, Checklist(tell=tell)
     for log_dir in config.log_dirs:
-        await checklist.step("log dirs", str(log_dir.path), partial(_look_at_log_dir, log_dir.path, config.hold_dir))
+        await checklist.step("log dirs", str(log_dir.path), partial(_check_log_dir, log_dir.path, config.hold_dir))
     identity: list[BrokerIdentity] = []
 
     async def identify() -> str:
-        found = await log_dir_identities(config)
-        identity.append(broker_identity(config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=found))
+        identity.append(await deployment.identity())
         return f"cluster {identity[0].cluster_id}, broker {identity[0].node_id}"
 
     await checklist.step("log dirs", "identity", identify)
@@ -62,28 +59,19 @@ async def check_online(
         from tierd.app.checks.check_kafka import check_kafka  # noqa: PLC0415 - what speaks Kafka's protocol, only if configured
 
         await check_kafka(config.leadership.kafka, identity[0] if identity else None, checklist)
-    await checklist.step("metadata store", config.metadata.backend, partial(_try_metadata, config, cluster_id, new_id))
-    await _check_object_store(config, cluster_id, checklist, clock or SystemClock(), new_id)
+    await checklist.step(
+        "metadata store", config.metadata.backend, partial(_try_metadata, deployment, cluster_id, new_id)
+    )
+    await _check_object_store(config.remote, cluster_id, checklist, clock or SystemClock(), new_id)
     if config.pipeline.enabled:
-        await checklist.step("pipeline", "Spark", partial(_look_at_spark, config.pipeline.java_home))
+        await checklist.step("pipeline", "Spark", partial(_check_spark, config.pipeline.java_home))
     return checklist.steps
 
 
-async def known_cluster_id(config: TierdConfig) -> str | None:
-    """Return the cluster id as configured or as the log dirs say it; None when neither does."""
-    try:
-        found = await log_dir_identities(config)
-    except TierError:
-        return config.cluster_id
-    said = [properties.cluster_id for properties in found.values() if isinstance(properties, MetaProperties)]
-    return config.cluster_id or next((cluster_id for cluster_id in said if cluster_id), None)
-
-
 async def _check_object_store(
-    config: TierdConfig, cluster_id: str, checklist: Checklist, clock: Clock, new_id: Callable[[], UUID]
+    remote: RemoteSettings, cluster_id: str, checklist: Checklist, clock: Clock, new_id: Callable[[], UUID]
 ) -> None:
-    once = config.remote.retry.model_copy(update={"attempts": 1})
-    settings = config.remote.model_copy(update={"retry": once})
+    settings = remote.model_copy(update={"retry": remote.retry.model_copy(update={"attempts": 1})})
     try:
         store = open_object_store(settings, clock=clock)
     except TierError as error:
@@ -105,7 +93,7 @@ async def _raise(error: TierError) -> str:
     raise error
 
 
-async def _look_at_spark(java_home: Path | None) -> str:
+async def _check_spark(java_home: Path | None) -> str:
     found = await find_spark(java_home)
     return f"pyspark in {found.home}, Java {found.java_version}" + (f" in {found.java_home}" if found.java_home else "")
 
@@ -113,7 +101,7 @@ async def _look_at_spark(java_home: Path | None) -> str:
 # ---------------------------------------------------------------- log dirs
 
 
-async def _look_at_log_dir(log_dir: Path, hold_dir: Path) -> str:
+async def _check_log_dir(log_dir: Path, hold_dir: Path) -> str:
     return await asyncio.to_thread(_log_dir_and_hold, log_dir, hold_dir)
 
 
@@ -145,11 +133,12 @@ def _hold_mode(segment: Path, hold_dir: Path) -> str:
 # ---------------------------------------------------------------- metadata store
 
 
-async def _try_metadata(config: TierdConfig, cluster_id: str, new_id: Callable[[], UUID]) -> str:
+async def _try_metadata(deployment: Deployment, cluster_id: str, new_id: Callable[[], UUID]) -> str:
+    config = deployment.config
     if config.metadata.backend == "sqlite" and not await asyncio.to_thread(config.sqlite_path.exists):
         return await asyncio.to_thread(_require_writable, config.sqlite_path.parent)
     keys = metadata_keys(config.metadata, cluster_id)
-    async with metadata_store(config, read_only=False) as rows:
+    async with deployment.metadata_store(read_only=False) as rows:
         identity = await rows.get(keys.store_key)
         await _try_fencing(rows, f"{keys.all_prefix}self-test/{new_id().hex}/")
     return "writable, and refuses a writer that is not the latest" + ("" if identity else "; never used yet")

@@ -2,28 +2,25 @@
 
 import asyncio
 from collections.abc import Collection, Iterable
-from pathlib import Path
 
 from tierd.app.engine.compose import compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.instance_lock import instance_lock, make_state_dir
-from tierd.config import TierdConfig
 from tierd.errors import LogDirOfflineError, LogError
 from tierd.model import TopicPartition
 from tierd.tiering import CopyOutcome, LogDirState, PartitionStatus, PassiveSupervisor
 
 
-async def copy_once(
-    config: TierdConfig, config_file: Path, partitions: Collection[TopicPartition] | None
-) -> tuple[CopyOutcome, ...]:
+async def copy_once(deployment: Deployment, partitions: Collection[TopicPartition] | None) -> tuple[CopyOutcome, ...]:
     """Copy what is due and return the outcome of each partition; None means all that this broker leads.
 
     Raises:
         TierError: the pass could not begin: state dir in use, store unreachable, tier of another metadata store. Or a
             part was left out, although the rest was copied: the cluster never answered, or a log dir is offline.
     """
-    await asyncio.to_thread(make_state_dir, config.state_dir)
-    with instance_lock(config.state_dir):
-        async with compose(config, config_file) as engine:
+    await asyncio.to_thread(make_state_dir, deployment.state_dir)
+    with instance_lock(deployment.state_dir):
+        async with compose(deployment) as engine:
             await engine.store.own()
             manager = engine.new_tiering(PassiveSupervisor()).manager
             outcomes = await manager.copy_once(partitions)

@@ -7,14 +7,11 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.instance_lock import instance_lock, make_state_dir
-from tierd.app.stores.open_stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import SystemClock
-from tierd.config import TierdConfig
 from tierd.errors import MetadataExportError, RemoteIntegrityError, RemoteStorageError, RemoteUnauthenticatedError
-from tierd.log import broker_identity
 from tierd.metadata import (
-    MetadataKeyFactory,
     RebuildProblem,
     RebuildSeverity,
     SegmentChange,
@@ -22,18 +19,16 @@ from tierd.metadata import (
     changes,
     export_lines,
     import_lines,
-    metadata_keys,
 )
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.pipeline import EraseRequest, EraseRequests, restore_requests
-from tierd.remote import ObjectKeyFactory, open_transform
-from tierd.tiering import UNAUTHENTICATED, MetadataRebuild, RebuildReport, StoredTier
+from tierd.tiering import UNAUTHENTICATED, MetadataRebuild, RebuildReport
 
 Tell = Callable[[str], None]
 
 
 async def follow_segments(
-    config: TierdConfig, config_file: Path, partition: TopicIdPartition, *, interval_s: float
+    deployment: Deployment, partition: TopicIdPartition, *, interval_s: float
 ) -> AsyncGenerator[SegmentChange, None]:
     """Yield the partition's segments, then every change of them, until the partition is deleted.
 
@@ -41,25 +36,25 @@ async def follow_segments(
         BackendUnavailableError: the metadata store cannot be reached.
         MetadataError: the metadata store is damaged.
     """
-    keys = await _metadata_keys(config, config_file)
+    keys = deployment.metadata_keys(await deployment.identity())
     async with (
-        metadata_store(config, read_only=True) as store,
+        deployment.metadata_store(read_only=True) as store,
         contextlib.aclosing(changes(store, keys, partition, clock=SystemClock(), interval_s=interval_s)) as feed,
     ):
         async for change in feed:
             yield change
 
 
-async def export_metadata(config: TierdConfig, config_file: Path, write: Callable[[str], object], *, tell: Tell) -> int:
+async def export_metadata(deployment: Deployment, write: Callable[[str], object], *, tell: Tell) -> int:
     """Give every line of the export to ``write``; return the number of lines. A daemon may run meanwhile.
 
     Raises:
         MetadataError: the store is damaged, or its import is not complete.
         BackendUnavailableError: it cannot be reached.
     """
-    keys, count = await _metadata_keys(config, config_file), 0
+    keys, count = deployment.metadata_keys(await deployment.identity()), 0
     async with (
-        metadata_store(config, read_only=True) as store,
+        deployment.metadata_store(read_only=True) as store,
         contextlib.aclosing(export_lines(store, keys, exported_ms=SystemClock().now_ms())) as lines,
     ):
         async for line in lines:
@@ -69,7 +64,7 @@ async def export_metadata(config: TierdConfig, config_file: Path, write: Callabl
     return count
 
 
-async def import_metadata(config: TierdConfig, config_file: Path, file: Path, *, tell: Tell) -> TransferCounts:
+async def import_metadata(deployment: Deployment, file: Path, *, tell: Tell) -> TransferCounts:
     """Fill the configured metadata store from an export. No daemon of this state directory may run.
 
     Raises:
@@ -78,21 +73,20 @@ async def import_metadata(config: TierdConfig, config_file: Path, file: Path, *,
         MetadataFillingRefusedError: the store is not empty, or the export is of another cluster.
         BackendUnavailableError: the store did not answer; run it again.
     """
-    keys = await _metadata_keys(config, config_file)
-    await asyncio.to_thread(make_state_dir, config.state_dir)
-    with instance_lock(config.state_dir):
-        async with metadata_store(config, read_only=False) as store:
+    keys = deployment.metadata_keys(await deployment.identity())
+    await asyncio.to_thread(make_state_dir, deployment.state_dir)
+    with instance_lock(deployment.state_dir):
+        async with deployment.metadata_store(read_only=False) as store:
             return await import_lines(store, keys, partial(_lines_of, file), tell=tell)
 
 
 async def rebuild_metadata(
-    config: TierdConfig, config_file: Path, *, dry_run: bool, accepts_unauthenticated: bool, tell: Tell
+    deployment: Deployment, *, dry_run: bool, accepts_unauthenticated: bool, tell: Tell
 ) -> RebuildReport:
     """Rebuild the metadata of the configured tier into the configured store. No daemon of this state directory may run.
 
     Args:
-        config: the settings.
-        config_file: where they were read from.
+        deployment: the configuration.
         dry_run: read and compare, write nothing.
         accepts_unauthenticated: believe also objects that no holder of the key ring is proven to have written.
         tell: is called with reports of progress.
@@ -103,43 +97,28 @@ async def rebuild_metadata(
         RemoteStorageError: the object store failed; run it again.
         BackendUnavailableError: the metadata store did not answer; run it again.
     """
-    clock = SystemClock()
-    identity = broker_identity(
-        config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
-    )
-    await asyncio.to_thread(make_state_dir, config.state_dir)
-    with contextlib.ExitStack() as resources, instance_lock(config.state_dir):
-        async with (
-            metadata_store(config, read_only=dry_run) as metadata,
-            object_store(config, clock=clock) as store,
-        ):
-            transform = resources.enter_context(contextlib.closing(open_transform(config.remote)))
-            object_keys = ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id)
-            row_keys = metadata_keys(config.metadata, identity.cluster_id)
-            rebuild = MetadataRebuild(
-                StoredTier(
-                    objects=store,
-                    segments=segment_storage(config, identity, store, transform)(),
-                    object_keys=object_keys,
-                    rows=metadata,
-                    row_keys=row_keys,
-                ),
+    config, clock = deployment.config, SystemClock()
+    identity = await deployment.identity()
+    await asyncio.to_thread(make_state_dir, deployment.state_dir)
+    with instance_lock(deployment.state_dir):
+        async with deployment.tier(identity, clock=clock, read_only=dry_run) as tier:
+            stored = tier.stored
+            report = await MetadataRebuild(
+                stored,
                 session_id=uuid4(),
                 grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
                 tell=tell,
                 accepts_unauthenticated=accepts_unauthenticated,
                 dry_run=dry_run,
                 strict_kafka_compat=config.metadata.strict_kafka_compat,
-            )
-            report = await rebuild.run()
+            ).run()
             if not report.differing:
-                requests = EraseRequests(metadata, row_keys)
                 restore = partial(
                     restore_requests,
-                    *(store, object_keys, requests),
+                    *(stored.objects, stored.object_keys, EraseRequests(stored.rows, stored.row_keys)),
                     now_ms=clock.now_ms(),
                     dry_run=dry_run,
-                    ring=transform.ring,
+                    ring=tier.ring,
                     accepts_unauthenticated=accepts_unauthenticated,
                 )
                 await _restore_erasures(report, restore)
@@ -165,13 +144,6 @@ async def _restore_erasures(report: RebuildReport, restore: Callable[..., Awaita
             report.problems.append(
                 RebuildProblem(RebuildSeverity.CONFLICT, "erasure to file again", where, each.problem)
             )
-
-
-async def _metadata_keys(config: TierdConfig, config_file: Path) -> MetadataKeyFactory:
-    identity = broker_identity(
-        config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
-    )
-    return metadata_keys(config.metadata, identity.cluster_id)
 
 
 def _lines_of(file: Path) -> Iterator[str]:

@@ -8,13 +8,12 @@ from uuid import UUID
 
 from tierd.app.commands.removal_answers import expire_answer, partition_answer, undelete_answer
 from tierd.app.engine.compose import Engine
-from tierd.app.engine.control_plane import control_plane
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.standing_in import standing_in
 from tierd.app.engine.tier_reader import Located, TierReader, tier_reader
 from tierd.app.engine.topic_policies import TopicPolicies
 from tierd.app.spark.erasure_verbs import require_not_being_erased
 from tierd.clock import SystemClock
-from tierd.config import TierdConfig
 from tierd.errors import NotConfirmedError, TierError, UnknownPartitionError
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.serve import (
@@ -43,11 +42,11 @@ PATIENCE_S = 25.0  # below the deadline of a control request
 _REMOVAL_PASSES = 2
 
 
-Load = Callable[[], TierdConfig]
-"""Reads the settings, secrets included. Not called where a daemon answers, which has settings of its own."""
+Load = Callable[[], Deployment]
+"""Reads the configuration, secrets included. Not called where a daemon answers, which has read its own."""
 
 
-async def expire(state_dir: Path, load: Load, config_file: Path, request: ExpireRequest) -> ExpiredPartitions:
+async def expire(state_dir: Path, load: Load, request: ExpireRequest) -> ExpiredPartitions:
     """Expire what is due of these partitions, none means all that are led here; return what and why, for each.
 
     Raises:
@@ -57,16 +56,16 @@ async def expire(state_dir: Path, load: Load, config_file: Path, request: Expire
     """
 
     async def expire_here() -> ExpiredPartitions:
-        config = await asyncio.to_thread(load)
+        deployment = await asyncio.to_thread(load)
         if request.dry_run:
-            return expire_answer(await _planned(config, config_file, request.partitions))
-        async with standing_in(config, config_file) as (_, tiering):
+            return expire_answer(await _planned(deployment, request.partitions))
+        async with standing_in(deployment) as (_, tiering):
             return expire_answer(await tiering.removals.expire_here(list(request.partitions) or None))
 
     return await ask_or_run(state_dir, EXPIRE, request, expire_here)
 
 
-async def undelete(state_dir: Path, load: Load, config_file: Path, request: UndeleteRequest) -> UndeletedSegments:
+async def undelete(state_dir: Path, load: Load, request: UndeleteRequest) -> UndeletedSegments:
     """Take segments of a partition back, none named means all in their grace; return which.
 
     Raises:
@@ -76,14 +75,14 @@ async def undelete(state_dir: Path, load: Load, config_file: Path, request: Unde
     """
 
     async def undelete_here() -> UndeletedSegments:
-        config = await asyncio.to_thread(load)
-        async with standing_in(config, config_file) as (engine, tiering):
+        deployment = await asyncio.to_thread(load)
+        async with standing_in(deployment) as (engine, tiering):
             return await _undelete(engine, tiering, request)
 
     return await ask_or_run(state_dir, UNDELETE, request, undelete_here)
 
 
-async def delete_partition(config: TierdConfig, config_file: Path, request: DeletePartitionRequest) -> DeletedPartition:
+async def delete_partition(deployment: Deployment, request: DeletePartitionRequest) -> DeletedPartition:
     """Begin to delete the whole tier of a partition; a daemon, or the next one, goes on with it.
 
     Raises:
@@ -91,21 +90,21 @@ async def delete_partition(config: TierdConfig, config_file: Path, request: Dele
         UnknownPartitionError: the metadata has no such partition, or several of that name.
         TierError: the partition is not marked; ask again.
     """
-    async with tier_reader(config, config_file) as reader:
+    async with tier_reader(deployment) as reader:
         partition = await _incarnation(reader, request.partition, request.topic_id)
 
     async def delete_here() -> DeletedPartition:
-        async with standing_in(config, config_file) as (_, tiering):
+        async with standing_in(deployment) as (_, tiering):
             await tiering.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
             for _ in range(_REMOVAL_PASSES):
                 if await tiering.remover.run_once() != 0:
                     break
         return partition_answer(partition, at_once=request.at_once)
 
-    return await ask_or_run(config.state_dir, DELETE_PARTITION, request, delete_here)
+    return await ask_or_run(deployment.state_dir, DELETE_PARTITION, request, delete_here)
 
 
-def removal_handlers(engine: Engine, tiering: Tiering, config_file: Path) -> tuple[VerbHandler, ...]:
+def removal_handlers(engine: Engine, tiering: Tiering) -> tuple[VerbHandler, ...]:
     """Return the handlers of the verbs that remove and take back."""
 
     async def expire_now(request: ExpireRequest) -> ExpiredPartitions:
@@ -122,7 +121,7 @@ def removal_handlers(engine: Engine, tiering: Tiering, config_file: Path) -> tup
         return await _undelete(engine, tiering, request)
 
     async def delete(request: DeletePartitionRequest) -> DeletedPartition:
-        async with tier_reader(engine.settings.config, config_file) as reader:
+        async with tier_reader(engine.deployment) as reader:
             partition = await _incarnation(reader, request.partition, request.topic_id)
         await tiering.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
         return partition_answer(partition, at_once=request.at_once)
@@ -150,18 +149,11 @@ async def _undelete(engine: Engine, tiering: Tiering, request: UndeleteRequest) 
     return undelete_answer(name, taken, dry_run=request.dry_run)
 
 
-async def _planned(
-    config: TierdConfig, config_file: Path, names: Collection[TopicPartition]
-) -> tuple[ExpireOutcome, ...]:
+async def _planned(deployment: Deployment, names: Collection[TopicPartition]) -> tuple[ExpireOutcome, ...]:
     """Return what a pass would do, from the metadata and the log dirs; nothing is owned and nothing written."""
-    async with tier_reader(config, config_file) as reader:
-        clock = SystemClock()
-        control = control_plane(config.leadership, reader.identity, clock=clock, random=lambda: 0.5)
-        if control.topic_configs is not None:
-            for topic in {partition.topic for partition in await reader.partitions()}:
-                control.topic_configs.get(topic)  # the next refresh asks for this topic
-            await control.topic_configs.refresh()
-        policies = TopicPolicies(lambda: config.topics, control.topic_settings())
+    async with tier_reader(deployment) as reader:
+        topics = {partition.topic for partition in await reader.partitions()}
+        policies = await deployment.topic_policies(reader.identity, topics, clock=SystemClock())
         chosen = names or sorted({p.topic_partition for p in await reader.partitions()})
         return tuple([await _planned_one(reader, await reader.locate(name), policies) for name in chosen])
 

@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tierd.app.engine.compose import Engine, compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.instance_lock import instance_lock, make_state_dir
 from tierd.app.engine.tier_reader import TierReader, tier_reader
-from tierd.config import TierdConfig
 from tierd.errors import AlreadyRunningError, NotConfirmedError
 from tierd.metadata import read_store_identity, remember_tier
 from tierd.model import TopicIdPartition, TopicPartition
@@ -61,9 +60,7 @@ class RepairRequest:
     tell: Tell = lambda _: None
 
 
-async def repair_tier(
-    config: TierdConfig, config_file: Path, request: RepairRequest
-) -> AsyncGenerator[RepairOutcome, None]:
+async def repair_tier(deployment: Deployment, request: RepairRequest) -> AsyncGenerator[RepairOutcome, None]:
     """Yield the outcome of every action; in a dry run, the plan.
 
     Raises:
@@ -73,7 +70,7 @@ async def repair_tier(
         TierError: a store does not answer.
     """
     if request.dry_run:
-        async with tier_reader(config, config_file) as reader:
+        async with tier_reader(deployment) as reader:
             local = await reader.local_partitions()
             led: Collection[TopicIdPartition] = [*local, *await reader.partitions_left(local)]
             async with contextlib.aclosing(_planned(reader, request, led)) as outcomes:
@@ -81,8 +78,8 @@ async def repair_tier(
                     yield outcome
         return
     async with (
-        _in_the_daemons_place(config, config_file) as (engine, led_here),
-        tier_reader(config, config_file) as reader,
+        _in_the_daemons_place(deployment) as (engine, led_here),
+        tier_reader(deployment) as reader,
     ):
         if not request.is_confirmed and await _is_dangerous(reader, request, led_here):
             async with contextlib.aclosing(_planned(reader, request, led_here)) as outcomes:
@@ -132,18 +129,18 @@ async def _incarnations(reader: TierReader, names: Sequence[TopicPartition]) -> 
 
 @contextlib.asynccontextmanager
 async def _in_the_daemons_place(
-    config: TierdConfig, config_file: Path
+    deployment: Deployment,
 ) -> AsyncIterator[tuple[Engine, Mapping[TopicIdPartition, int]]]:
     """Own the state directory and find what this broker leads; the tier is proven to be ours before it is changed."""
-    await asyncio.to_thread(make_state_dir, config.state_dir)
+    await asyncio.to_thread(make_state_dir, deployment.state_dir)
     with contextlib.ExitStack() as lock:
         try:
-            lock.enter_context(instance_lock(config.state_dir))
+            lock.enter_context(instance_lock(deployment.state_dir))
         except AlreadyRunningError as error:
             raise AlreadyRunningError(
                 str(error), remedy="tierd repair-tier --dry-run works beside it; to repair, stop the daemon meanwhile"
             ) from error
-        async with compose(config, config_file) as engine:
+        async with compose(deployment) as engine:
             manager = engine.new_tiering(PassiveSupervisor()).manager
             await manager.discover_once()
             engine.control.require_heard()
@@ -154,7 +151,7 @@ async def _in_the_daemons_place(
 
 
 def _tools(engine: Engine, reader: TierReader, led: Mapping[TopicIdPartition, int]) -> RepairTools:
-    config = engine.settings.config
+    config = engine.deployment.config
     deletion = SegmentDeletion(
         metadata=engine.metadata,
         remote=engine.storage,

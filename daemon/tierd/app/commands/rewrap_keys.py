@@ -2,20 +2,17 @@
 
 import contextlib
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
-from tierd.app.stores.open_stores import log_dir_identities, metadata_store, object_store
+from tierd.app.engine.deployment import Deployment
 from tierd.clock import SystemClock
-from tierd.config import TierdConfig
 from tierd.errors import ConfigError, ConfigFault
-from tierd.log import broker_identity
-from tierd.metadata import KeyValueStore, MetadataKeyFactory, list_partitions, metadata_keys, read_partition
+from tierd.metadata import KeyValueStore, MetadataKeyFactory, list_partitions, read_partition
 from tierd.model import TopicPartition
 from tierd.remote import KeyRewrapping, ObjectKeyFactory, RewrapOutcome, open_key_ring
 
 
 async def rewrap_keys(
-    config: TierdConfig, config_file: Path, partitions: list[TopicPartition] | None, *, dry_run: bool
+    deployment: Deployment, partitions: list[TopicPartition] | None, *, dry_run: bool
 ) -> AsyncGenerator[RewrapOutcome, None]:
     """Yield the outcome for every manifest. A daemon may run meanwhile.
 
@@ -23,21 +20,17 @@ async def rewrap_keys(
         ConfigError: no key is active, or the cluster is not known.
         TierError: a store does not answer.
     """
-    ring = open_key_ring(config.remote.encryption)
+    ring = open_key_ring(deployment.encryption)
     if ring.active_id is None:
         message = "rewrap-keys needs remote.encryption.active_key, the id of a key in remote.encryption.keys"
-        raise ConfigError([ConfigFault(config_file, 0, 0, message)])
-    clock = SystemClock()
-    identity = broker_identity(
-        config_file,
-        cluster_id=config.cluster_id,
-        node_id=config.node_id,
-        found=await log_dir_identities(config),
-    )
-    configured = ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id)
-    async with metadata_store(config, read_only=True) as rows, object_store(config, clock=clock) as store:
+        raise ConfigError([ConfigFault(deployment.config_file, 0, 0, message)])
+    identity = await deployment.identity()
+    configured, row_keys = deployment.object_keys(identity), deployment.metadata_keys(identity)
+    async with (
+        deployment.metadata_store(read_only=True) as rows,
+        deployment.object_store(clock=SystemClock()) as store,
+    ):
         rewrapping = KeyRewrapping(store, ring, dry_run=dry_run)
-        row_keys = metadata_keys(config.metadata, identity.cluster_id)
         for keys in await _factories(rows, row_keys, configured):
             async with contextlib.aclosing(rewrapping.run(keys, partitions)) as outcomes:
                 async for outcome in outcomes:

@@ -23,7 +23,7 @@ from tierd.tiering import RemoteLogManager
 SYNC_PATIENCE_S = 20.0
 
 
-def control_handlers(
+def copy_handlers(
     manager: RemoteLogManager, status: Callable[[], Awaitable[StatusSnapshot]]
 ) -> tuple[VerbHandler, ...]:
     """Return the handlers; a request that names no partition concerns all of them."""

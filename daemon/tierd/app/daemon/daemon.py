@@ -6,51 +6,41 @@
     manager.run ───┤ vital: one that dies ends the daemon, exit code 1, after an orderly stop
     http, control ─┤
     watchdog ──────┘
-    partition tasks: supervised one by one (supervise.py); none of them ends anything
+    partition tasks: supervised one by one (task_supervisor.py); none of them ends anything
 """
 
 import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from pathlib import Path
 
 import structlog
-from pydantic import JsonValue
 
 from tierd import __version__
 from tierd.app.commands.removal_verbs import removal_handlers
-from tierd.app.daemon.copy_verbs import control_handlers
-from tierd.app.daemon.descriptors import (
-    DescriptorCount,
-    control_limits,
-    descriptor_limit,
-    http_limits,
-    raise_descriptor_limit,
-)
-from tierd.app.daemon.readiness import not_ready_causes
+from tierd.app.daemon.copy_verbs import copy_handlers
+from tierd.app.daemon.daemon_status import DaemonStatus
+from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
 from tierd.app.daemon.reloader import Reloader, log_config_warnings
-from tierd.app.daemon.snapshot import status_snapshot
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
 from tierd.app.daemon.systemd_notifier import SystemdNotifier, feed_watchdog
 from tierd.app.daemon.task_supervisor import TaskSupervisor
 from tierd.app.engine.compose import Engine, compose
-from tierd.app.engine.fetching import fetching
+from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_caches import fetching
 from tierd.app.engine.instance_lock import instance_lock, make_state_dir
-from tierd.app.engine.policy_changes import PolicyChanges
+from tierd.app.engine.topic_policies import PolicyChanges
+from tierd.app.services.owned_object_store import own_until_done
 from tierd.app.spark.build_pipeline import build_pipeline, require_pipeline
-from tierd.app.spark.daemon_pipeline import PipelineControl
-from tierd.app.stores.owned_object_store import own_until_done
+from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.backoff import Backoff
-from tierd.config import TierdConfig
 from tierd.errors import ForeignTierError, TierError
-from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer, HttpServer, StatusSnapshot
+from tierd.serve import ControlServer, HttpServer
 from tierd.tiering import (
     CopyTask,
     ExpirationTask,
     FetchService,
     PartitionRemover,
-    PartitionStatus,
     PartitionTask,
     Tiering,
 )
@@ -60,45 +50,40 @@ log = structlog.get_logger()
 STATUS_INTERVAL_S = 30.0
 _STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checked before the deadline begins
 _STALL_MARGIN_S = 300.0
-_PUT_AWAY_S = 10.0  # what a run takes to abandon what it began, once its job has stopped
+_ABANDON_S = 10.0  # what a run takes to abandon what it began, once its job has stopped
 
 
-async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
+async def run_until_stopped(deployment: Deployment, env: Mapping[str, str]) -> int:
     """Run until a signal or a fault ends it, and return the exit code.
 
     Raises:
         TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
     """
     raise_descriptor_limit()  # first: holds may take a share of the limit
-    await asyncio.to_thread(make_state_dir, config.state_dir)
+    await asyncio.to_thread(make_state_dir, deployment.state_dir)
     notifier = SystemdNotifier.from_environment(env)
-    with instance_lock(config.state_dir):
-        async with compose(config, config_file) as engine:
-            return await Daemon(engine, config_file, env, notifier).run()
+    with instance_lock(deployment.state_dir):
+        async with compose(deployment) as engine:
+            return await Daemon(engine, env, notifier).run()
 
 
 class Daemon:
     """Run of the composed parts, from the start to the orderly stop."""
 
-    def __init__(self, engine: Engine, config_file: Path, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
+    def __init__(self, engine: Engine, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
         self._engine = engine
-        self._config = engine.settings.config
-        self._config_file = config_file
+        self._config = engine.deployment.config
         self._notifier = notifier
         self._stop = StopRequest()
         self._policy_changes = PolicyChanges(engine.logs)
-        self._reloader = Reloader(
-            engine, config_file, env, notifier, on_topics=self._policy_changes.tell, status_line=self._status_line
-        )
+        self._reloader = Reloader(engine, env, notifier, on_topics=self._policy_changes.report)
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
-        self._loaded = False
-        self._descriptors = DescriptorCount(engine.clock)
-        self._http_gate = self._new_gate(http_limits(descriptor_limit()))
-        self._control_gate = self._new_gate(control_limits(descriptor_limit()))
+        self._ports = PortGates(engine.clock)
         self._supervisor: TaskSupervisor
         self._tiering: Tiering
-        self._pipeline: PipelineControl
+        self._pipeline: DaemonPipeline
+        self._status: DaemonStatus
 
     async def run(self) -> int:
         """Run until asked to stop, stop in order, and return the exit code.
@@ -117,6 +102,15 @@ class Daemon:
                 )
                 self._tiering = self._engine.new_tiering(self._supervisor)
                 self._pipeline = await self._new_pipeline(group, fetches)
+                self._status = DaemonStatus(
+                    self._engine,
+                    self._tiering.manager,
+                    pipeline=self._pipeline,
+                    ports=self._ports,
+                    stop=self._stop,
+                    is_file_rejected=lambda: self._reloader.is_rejected,
+                    started_ms=self._started_ms,
+                )
                 async with self._serving(group):
                     await self._run_until_asked(group)
         if self._failure is not None:
@@ -124,11 +118,11 @@ class Daemon:
         log.info("stopped", exit_code=self._stop.exit_code)
         return self._stop.exit_code
 
-    async def _new_pipeline(self, group: asyncio.TaskGroup, fetches: FetchService) -> PipelineControl:
+    async def _new_pipeline(self, group: asyncio.TaskGroup, fetches: FetchService) -> DaemonPipeline:
         await require_pipeline(self._engine)
-        pipeline = build_pipeline(self._engine, self._tiering, self._config_file, fetches)
+        pipeline = build_pipeline(self._engine, self._tiering, fetches)
         self._engine.metrics.watch_pipeline(pipeline.scheduler.statistics)
-        return PipelineControl(pipeline, group, enabled=self._config.pipeline.enabled)
+        return DaemonPipeline(pipeline, group, enabled=self._config.pipeline.enabled)
 
     @contextlib.asynccontextmanager
     async def _serving(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
@@ -137,19 +131,19 @@ class Daemon:
             port=self._config.http.port,
             metrics=self._engine.metrics.render,
             stalled=self._supervisor.stalled,
-            not_ready=self.not_ready,
-            status=self.current_status,
-            gate=self._http_gate,
+            not_ready=self._status.not_ready,
+            status=self._status.current,
+            gate=self._ports.http,
             clock=self._engine.clock,
         )
         control = ControlServer(
             self._config.state_dir,
             (
-                *control_handlers(self._tiering.manager, self.current_status),
-                *removal_handlers(self._engine, self._tiering, self._config_file),
+                *copy_handlers(self._tiering.manager, self._status.current),
+                *removal_handlers(self._engine, self._tiering),
                 *self._pipeline.handlers(),
             ),
-            gate=self._control_gate,
+            gate=self._ports.control,
             clock=self._engine.clock,
         )
         async with http.listening(group) as url, control.listening(group):
@@ -157,20 +151,16 @@ class Daemon:
             log_config_warnings(self._config)
             yield
 
-    def _new_gate(self, limits: ConnectionLimits) -> ConnectionGate:
-        clock = self._engine.clock
-        return ConnectionGate(limits, clock=clock, is_short=lambda: self._descriptors.use().is_short)
-
     async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
         pipeline = self._vital(group, "pipeline", self._pipeline.run())
         vital = [
             pipeline,
             self._vital(group, "manager", self._tiering.manager.run()),
             self._vital(group, "ownership", self._own_tier()),
-            self._vital(group, "reload", self._reloader.run(self._tiering)),
+            self._vital(group, "reload", self._reloader.run(self._tiering, status_line=self._status.line)),
             self._vital(group, "policies", self._follow_policies()),
             self._vital(group, "usage", self._keep_usage()),
-            self._vital(group, "readiness", self._tell_readiness()),
+            self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),
             self._vital(
                 group,
@@ -196,7 +186,7 @@ class Daemon:
         self._pipeline.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
-        run_timeout_s = max(timeout_s, self._config.pipeline.stop_timeout_s + _PUT_AWAY_S)
+        run_timeout_s = max(timeout_s, self._config.pipeline.stop_timeout_s + _ABANDON_S)
         draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
         run_ending = asyncio.create_task(asyncio.wait({pipeline}, timeout=run_timeout_s), name="end of a run")
         hurried = asyncio.create_task(self._stop.at_once.wait(), name="second signal")
@@ -235,7 +225,7 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._policy_changes.run(self._tiering.manager), name="apply policies")
             if (configs := self._engine.control.topic_configs) is not None:
-                configs.on_change(self._policy_changes.tell)
+                configs.on_change(self._policy_changes.report)
                 group.create_task(configs.run(), name="topic settings")
 
     async def _ask_services(self) -> None:
@@ -245,71 +235,17 @@ class Daemon:
     async def _keep_usage(self) -> None:
         await self._engine.usage.run(lambda: self._engine.stored_bytes(self._tiering.manager))
 
-    async def _tell_readiness(self) -> None:
+    async def _report_readiness(self) -> None:
         """Report readiness to systemd once all log dirs were scanned and all partitions loaded, then new statuses."""
-        await self._tiering.manager.first_reconcile_done.wait()
-        await self._tiering.manager.everything_loaded()
-        self._loaded = True
-        summary = self._status_line()
+        await self._status.wait_until_loaded()
+        summary = self._status.line()
         self._notifier.ready(summary)
         log.info("ready", summary=summary)
-        while self._notifier.is_heard:  # without a reader the line is not worth a look at every partition
+        while self._notifier.is_heard:  # without a reader the line is not worth its cost: it reads every partition
             await self._engine.clock.sleep(STATUS_INTERVAL_S)
-            if (now := self._status_line()) != summary:
+            if (now := self._status.line()) != summary:
                 summary = now
                 self._notifier.status(summary)
-
-    def _status_line(self) -> str:
-        """Return the line for ``systemctl status``, with a note if the last reload rejected the file."""
-        line = self.status().status_line()
-        return (
-            f"the configuration file was rejected: tierd check-config; {line}" if self._reloader.is_rejected else line
-        )
-
-    def not_ready(self) -> list[str]:
-        """Return why the daemon is not ready; empty when it is ready."""
-        return not_ready_causes(
-            outages=self._engine.services.outages(),
-            stopping=self._stop.reason if self._stop.asked.is_set() else "",
-            is_reconciled=self._tiering.manager.first_reconcile_done.is_set(),
-            loading=() if self._loaded else self._loading(),
-            unknown_roles=self._engine.control.not_ready(),
-            unowned_tier=self._engine.store.problem,
-        )
-
-    def _loading(self) -> list[str]:
-        return [str(status.partition) for status in self._tiering.manager.status() if status.state == "loading"]
-
-    def status(self) -> StatusSnapshot:
-        """Return the status of this moment, with the high watermarks that the tasks saw last."""
-        return self._snapshot(self._tiering.manager.status())
-
-    async def current_status(self) -> StatusSnapshot:
-        """Return the status of this moment, with the high watermarks that the log dirs have now."""
-        return self._snapshot(await self._tiering.manager.current_status())
-
-    def _snapshot(self, partitions: tuple[PartitionStatus, ...]) -> StatusSnapshot:
-        return status_snapshot(
-            self._engine,
-            self._tiering.manager,
-            partitions=partitions,
-            started_ms=self._started_ms,
-            not_ready=tuple(self.not_ready()),
-            pipeline=self._pipeline.facts(),
-            descriptors=self._descriptor_facts(),
-        )
-
-    def _descriptor_facts(self) -> dict[str, JsonValue]:
-        use = self._descriptors.use()
-        return {
-            "open": use.open,
-            "limit": use.limit,
-            "near_limit": use.is_near_limit,
-            "http_connections": self._http_gate.connections,
-            "http_connections_refused": self._http_gate.refused,
-            "control_connections": self._control_gate.connections,
-            "control_connections_refused": self._control_gate.refused,
-        }
 
 
 def _progress(task: PartitionTask) -> object:

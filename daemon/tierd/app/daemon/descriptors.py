@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from pydantic import JsonValue
 
 from tierd.clock import Clock
-from tierd.serve import ConnectionLimits
+from tierd.serve import ConnectionGate, ConnectionLimits
 
 _OWN = Path("/proc/self/fd")
 _MAX_LIMIT = 1 << 20  # the kernel's own default bound (fs.nr_open); holds may take half, of a table that all share
@@ -73,6 +74,31 @@ class DescriptorCount:
         if now_s - self._counted_s >= _COUNT_INTERVAL_S:
             self._counted_s, self._use = now_s, descriptor_use()
         return self._use
+
+
+class PortGates:
+    """Gates of the HTTP port and of the control socket, which give way while descriptors are short."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._count = DescriptorCount(clock)
+        self.http = self._gate(http_limits(descriptor_limit()), clock)
+        self.control = self._gate(control_limits(descriptor_limit()), clock)
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Return the section ``descriptors`` of the status."""
+        use = self._count.use()
+        return {
+            "open": use.open,
+            "limit": use.limit,
+            "near_limit": use.is_near_limit,
+            "http_connections": self.http.connections,
+            "http_connections_refused": self.http.refused,
+            "control_connections": self.control.connections,
+            "control_connections_refused": self.control.refused,
+        }
+
+    def _gate(self, limits: ConnectionLimits, clock: Clock) -> ConnectionGate:
+        return ConnectionGate(limits, clock=clock, is_short=lambda: self._count.use().is_short)
 
 
 def descriptor_use() -> DescriptorUse:

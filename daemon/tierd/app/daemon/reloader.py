@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import structlog
 
@@ -30,29 +29,23 @@ class Reloader:
     def __init__(
         self,
         engine: Engine,
-        config_file: Path,
         env: Mapping[str, str],
         notifier: SystemdNotifier,
         *,
         on_topics: Callable[[], None],
-        status_line: Callable[[], str],
     ) -> None:
         """Reload nothing yet.
 
         Args:
-            engine: whose settings are replaced.
-            config_file: is read again.
+            engine: its settings are replaced, its configuration file is read again.
             env: variables in it.
             notifier: tells systemd that a reload begins and ends.
             on_topics: is called when the tiered topics, or their policies, have changed.
-            status_line: what systemd shows when a reload has ended.
         """
         self._engine = engine
-        self._config_file = config_file
         self._env = env
         self._notifier = notifier
         self._on_topics = on_topics
-        self._status_line = status_line
         self.is_rejected = False  # the file, when it was read last
         self._asked = asyncio.Event()
 
@@ -60,18 +53,23 @@ class Reloader:
         """Ask for a reload; returns at once."""
         self._asked.set()
 
-    async def run(self, tiering: Tiering) -> None:
-        """Reload whenever asked, until cancelled; ``tiering`` receives the new settings."""
+    async def run(self, tiering: Tiering, *, status_line: Callable[[], str]) -> None:
+        """Reload whenever asked, until cancelled.
+
+        Args:
+            tiering: receives the new settings.
+            status_line: returns the line that systemd shows when a reload has ended.
+        """
         while True:
             await self._asked.wait()
             self._asked.clear()
             self._notifier.reloading(monotonic_s=self._engine.clock.monotonic_s())
             await self._reload(tiering)
-            self._notifier.ready(self._status_line())
+            self._notifier.ready(status_line())
 
     async def _reload(self, tiering: Tiering) -> None:
         try:
-            wanted = await asyncio.to_thread(load_config, self._config_file, self._env)
+            wanted = await asyncio.to_thread(load_config, self._engine.deployment.config_file, self._env)
         except ConfigError as error:
             self._refuse(error)
             return

@@ -1,24 +1,23 @@
-"""The composition root: builds every object that copies, from the whole configuration."""
+"""The composition root: builds every object that copies, from one deployment."""
 
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from uuid import UUID, uuid4
 
 from tierd import __version__
 from tierd.app.engine.control_plane import ControlPlane, control_plane
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.local_logs import LocalLogs, local_logs
 from tierd.app.engine.topic_policies import TopicPolicies
-from tierd.app.stores.open_stores import log_dir_identities, metadata_store, object_store, segment_storage
-from tierd.app.stores.owned_object_store import OwnedObjectStore
-from tierd.app.stores.service_watch import ServiceWatch
-from tierd.app.stores.usage_keeper import UsageKeeper
+from tierd.app.services.owned_object_store import OwnedObjectStore
+from tierd.app.services.service_watch import ServiceWatch
+from tierd.app.services.usage_keeper import UsageKeeper
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
-from tierd.log import BrokerIdentity, broker_identity
+from tierd.log import BrokerIdentity
 from tierd.metadata import (
     KeyValueStore,
     MetadataManagerSettings,
@@ -32,7 +31,6 @@ from tierd.metadata import (
 from tierd.model import TopicIdPartition, uuid_from_text
 from tierd.remote import (
     KeyRing,
-    ObjectKeyFactory,
     ObjectStore,
     ObjectStoreCall,
     SegmentStorage,
@@ -73,6 +71,7 @@ class LiveSettings:
 class Engine:
     """Parts of the process, built and not yet running."""
 
+    deployment: Deployment
     settings: LiveSettings
     identity: BrokerIdentity
     clock: Clock
@@ -161,7 +160,7 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engine]:
+async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
     """Open both stores and build the engine over them; close them afterwards. The caller holds the instance lock.
 
     Raises:
@@ -169,14 +168,9 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
         MetadataError: the metadata store is damaged.
         BackendUnavailableError: the metadata store cannot be opened.
     """
-    clock = SystemClock()
+    config, clock = deployment.config, SystemClock()
     metrics = Metrics(version=__version__, clock=clock)
-    identity = broker_identity(
-        config_file,
-        cluster_id=config.cluster_id,
-        node_id=config.node_id,
-        found=await log_dir_identities(config),
-    )
+    identity = await deployment.identity()
     session_id = uuid4()
     settings = LiveSettings(config)
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
@@ -186,15 +180,15 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
     )
     policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
     usage = UsageKeeper(
-        config,
-        ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),
+        config.state_dir,
+        config.remote,
+        deployment.object_keys(identity),
         clock=clock,
         record=metrics.requests_billed,
     )
     async with (
-        metadata_store(config, read_only=False) as rows,
-        object_store(
-            config,
+        deployment.metadata_store(read_only=False) as rows,
+        deployment.object_store(
             clock=clock,
             on_call=partial(_record_call, metrics),
             on_attempt=partial(_record_attempt, metrics, usage, services),
@@ -222,16 +216,17 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             on_outcome=services.metadata_store.outcome,
             new_keys=partial(metadata_keys, config.metadata),
         )
-        owned = await _owned(config, identity, metadata.rows, objects)
+        owned = await _owned(deployment, identity, metadata.rows, objects)
         transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
         metrics.watch_holds(lambda: _hold_usage(hold))
         metrics.watch_log_cleaner(logs.cleaner_use)
         metrics.watch_own_logs(logs.use)
         metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
-        new_storage = segment_storage(config, identity, owned, transform)
+        new_storage = deployment.segment_storages(identity, owned, transform)
         try:
             yield Engine(
+                deployment=deployment,
                 settings=settings,
                 identity=identity,
                 clock=clock,
@@ -260,9 +255,9 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
 
 
 async def _owned(
-    config: TierdConfig, identity: BrokerIdentity, rows: KeyValueStore, objects: ObjectStore
+    deployment: Deployment, identity: BrokerIdentity, rows: KeyValueStore, objects: ObjectStore
 ) -> OwnedObjectStore:
-    keys, key_prefix = metadata_keys(config.metadata, identity.cluster_id), config.remote.key_prefix
+    keys, key_prefix = deployment.metadata_keys(identity), deployment.object_keys(identity).prefix
     store_id = await store_identity(rows, keys, new_id=uuid4)
 
     async def claim() -> None:

@@ -3,20 +3,19 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from tierd.app.engine.compose import Engine, compose
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.instance_lock import instance_lock, make_state_dir
-from tierd.config import TierdConfig
 from tierd.tiering import PassiveSupervisor, Tiering
 
 
 @contextlib.asynccontextmanager
-async def standing_in(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Engine, Tiering]]:
+async def standing_in(deployment: Deployment) -> AsyncIterator[tuple[Engine, Tiering]]:
     """Own the state directory and the tier, find what is led, and give the parts of the daemon to one command."""
-    await asyncio.to_thread(make_state_dir, config.state_dir)
-    with instance_lock(config.state_dir):
-        async with compose(config, config_file) as engine:
+    await asyncio.to_thread(make_state_dir, deployment.state_dir)
+    with instance_lock(deployment.state_dir):
+        async with compose(deployment) as engine:
             await engine.store.own()
             tiering = engine.new_tiering(PassiveSupervisor())
             await tiering.manager.discover_once()

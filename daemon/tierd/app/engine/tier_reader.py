@@ -9,20 +9,16 @@ from uuid import UUID
 
 import structlog
 
-from tierd.app.stores.caches import chunk_cache
-from tierd.app.stores.open_stores import log_dir_identities, metadata_store, object_store, segment_storage
+from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_caches import fetch_service
 from tierd.clock import Clock, SystemClock
-from tierd.config import TierdConfig
-from tierd.errors import LogDirOfflineError, TierError, UnknownPartitionError
+from tierd.errors import LogDirOfflineError, UnknownPartitionError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     BrokerIdentity,
     DirectoryKind,
     PartitionDirectory,
-    broker_identity,
-    find_log_end_offset,
-    last_stable_offset,
     list_log_dir,
     read_offset_checkpoint,
     scan_partition,
@@ -31,39 +27,30 @@ from tierd.metadata import (
     PartitionView,
     copied_last_ms,
     list_partitions,
-    metadata_keys,
     read_partition,
 )
 from tierd.model import (
-    IsolationLevel,
     RemoteLogSegmentMetadata,
-    TimestampOffset,
     TopicIdPartition,
     TopicPartition,
     uuid_from_text,
     uuid_to_text,
 )
-from tierd.remote import ObjectKeyFactory, open_transform
 from tierd.tiering import (
     AuditLimits,
     BucketReader,
-    Explanation,
     FetchService,
     FetchTask,
     Finding,
     LedgerStep,
-    OffsetSpec,
     OrphanInspector,
     RepairPlanner,
     SegmentCheck,
     SilentRecorder,
     StoredTier,
-    Tier,
     TierAudit,
     TieredLog,
-    explain,
     linked_offsets,
-    open_fetch_service,
     partitions_left,
     read_ledger,
 )
@@ -287,82 +274,6 @@ class TierReader:
         return found
 
 
-async def list_offsets(
-    config: TierdConfig, config_file: Path, name: TopicPartition, *, timestamp_ms: int | None
-) -> dict[str, TimestampOffset | None]:
-    """Return the named offsets of a partition; with ``timestamp_ms`` also ``time``, the first record not older than it.
-
-    Raises:
-        UnknownPartitionError: neither a log dir nor the metadata knows the name.
-        TierError: a log or a store cannot be read.
-    """
-    asked: dict[str, int] = {
-        "earliest": OffsetSpec.EARLIEST,
-        "local": OffsetSpec.EARLIEST_LOCAL,
-        "tiered": OffsetSpec.LATEST_TIERED,
-        "pending": OffsetSpec.EARLIEST_PENDING_UPLOAD,
-        "latest": OffsetSpec.LATEST,
-    }
-    if timestamp_ms is not None:
-        asked["time"] = timestamp_ms
-    async with tier_reader(config, config_file) as reader:
-        task = reader.fetch_task(await reader.locate(name))
-        return {which: await found_offset(reader, task, spec) for which, spec in asked.items()}
-
-
-async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -> TimestampOffset | None:
-    """Return the first record no older than ``timestamp_ms``, or the place of an ``OffsetSpec``, within a deadline.
-
-    Raises:
-        TierError: a log or a store cannot be read, or the search took too long.
-    """
-    found = await reader.fetches.list_offset(task, timestamp_ms)
-    if isinstance(found, TierError):
-        raise found
-    return found
-
-
-async def explain_offset(reader: TierReader, located: Located, offset: int) -> Explanation:
-    """Explain where ``offset`` is, and why.
-
-    Raises:
-        LogError: the local log cannot be read.
-    """
-    tiered = await reader.tiered_log(located)
-    stable = end = tiered.remote_end_offset
-    if tiered.scan is not None and tiered.high_watermark is not None:
-        stable = await asyncio.to_thread(last_stable_offset, tiered.scan, high_watermark=tiered.high_watermark)
-    if tiered.scan is not None:
-        end = await asyncio.to_thread(find_log_end_offset, tiered.scan)
-    return explain(
-        tiered,
-        offset,
-        last_stable_offset=stable,
-        log_end_offset=end,
-        remote_key=reader.remote_key(tiered.remote_segment(offset)),
-        next_record=await _next_record(reader, located, tiered, offset),
-    )
-
-
-async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, offset: int) -> int | None:
-    """Return the offset of the first record from ``offset`` on; the log end where there is none.
-
-    The answer is None for an offset that is not remote, and where the store does not answer: the rest of the
-    explanation needs no bytes.
-    """
-    if tiered.tier_of(offset) is Tier.LOCAL or not tiered.log_start_offset <= offset < tiered.end_offset:
-        return None
-    records = reader.fetch_task(located).records(offset, None, IsolationLevel.READ_UNCOMMITTED)
-    try:
-        async with contextlib.aclosing(records) as found:
-            async for record in found:
-                return record.offset
-    except TierError as error:
-        log.warning("offset_not_read", partition=str(located.partition), offset=offset, problem=str(error))
-        return None
-    return tiered.end_offset
-
-
 def _retained(state_dir: Path) -> frozenset[UUID]:
     """Return the segments whose objects the store retained, as the ledger has them. Blocking."""
     lines = read_ledger(state_dir)
@@ -370,54 +281,31 @@ def _retained(state_dir: Path) -> frozenset[UUID]:
 
 
 @contextlib.asynccontextmanager
-async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[TierReader]:
+async def tier_reader(deployment: Deployment) -> AsyncIterator[TierReader]:
     """Open both stores for reading.
 
     Raises:
         ConfigError: cluster or node are not known.
         TierError: a store cannot be opened.
     """
-    clock = SystemClock()
-    identity = broker_identity(
-        config_file,
-        cluster_id=config.cluster_id,
-        node_id=config.node_id,
-        found=await log_dir_identities(config),
-    )
+    config, clock = deployment.config, SystemClock()
+    identity = await deployment.identity()
     async with (
-        metadata_store(config, read_only=True) as metadata,
-        object_store(config, clock=clock) as store,
+        deployment.tier(identity, clock=clock, read_only=True) as tier,
+        fetch_service(
+            deployment, tier.stored.objects, tier.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
+        ) as fetches,
     ):
-        with contextlib.closing(open_transform(config.remote)) as transform:
-            storage = segment_storage(config, identity, store, transform)
-            async with (
-                chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=clock, is_daemon=False) as chunks,
-                open_fetch_service(
-                    storage(cache=chunks),
-                    settings=config.fetch,
-                    piece_bytes=config.remote.chunk_size_bytes,
-                    index_directory=None,  # the index directory belongs to the daemon
-                    chunks=chunks,
-                    recorder=SilentRecorder(),
-                    clock=clock,
-                ) as fetches,
-            ):
-                yield TierReader(
-                    StoredTier(
-                        objects=store,
-                        segments=storage(),  # without a cache: an audit reads the store itself
-                        object_keys=ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),
-                        rows=metadata,
-                        row_keys=metadata_keys(config.metadata, identity.cluster_id),
-                    ),
-                    identity=identity,
-                    fetches=fetches,
-                    clock=clock,
-                    settings=TierReaderSettings(
-                        log_dirs=tuple(log_dir.path for log_dir in config.log_dirs),
-                        state_dir=config.state_dir,
-                        hold_dir=config.hold_dir,
-                        grace_s=config.copying.dangling_grace_s,
-                        attempt_timeout_s=config.copying.attempt_timeout_s,
-                    ),
-                )
+        yield TierReader(
+            tier.stored,
+            identity=identity,
+            fetches=fetches,
+            clock=clock,
+            settings=TierReaderSettings(
+                log_dirs=tuple(log_dir.path for log_dir in config.log_dirs),
+                state_dir=config.state_dir,
+                hold_dir=config.hold_dir,
+                grace_s=config.copying.dangling_grace_s,
+                attempt_timeout_s=config.copying.attempt_timeout_s,
+            ),
+        )

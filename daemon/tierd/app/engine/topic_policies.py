@@ -1,11 +1,13 @@
 """TopicPolicies: the file's word on each topic, and the brokers' where the file says ``from-broker``."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from tierd.app.engine.local_logs import LocalLogs
 from tierd.config import PipelineSettings, TopicDefaults, TopicsSettings
 from tierd.pipeline import CleaningPolicy
-from tierd.tiering import TopicPolicy
+from tierd.tiering import RemoteLogManager, TopicPolicy
 
 _LONG_MAX: Final = 2**63 - 1  # Kafka's other way to say that nothing is too old
 
@@ -36,6 +38,26 @@ class TopicPolicies:
     def cleaning(self, topic: str, pipeline: PipelineSettings) -> CleaningPolicy:
         """Return the rules of the Spark job for ``topic``; blocks for nothing."""
         return resolve_cleaning(self._topics().for_topic(topic), self(topic), pipeline)
+
+
+class PolicyChanges:
+    """Application of changed policies, one after the other; changes that come together are applied once."""
+
+    def __init__(self, logs: LocalLogs) -> None:
+        self._logs = logs
+        self._changed = asyncio.Event()
+
+    def report(self, topics: Collection[str] = ()) -> None:
+        """Report that policies may have changed; ``topics`` is unused: the policies of all topics are read anew."""
+        self._changed.set()
+
+    async def run(self, manager: RemoteLogManager) -> None:
+        """Apply the policies after each report, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._logs.follow_policies()
+            await manager.follow_policies()
 
 
 def needs_broker(settings: TopicDefaults) -> bool:

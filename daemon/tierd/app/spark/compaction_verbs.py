@@ -7,13 +7,13 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.standing_in import standing_in
-from tierd.app.spark.build_pipeline import Pipeline, build_pipeline, require_pipeline
+from tierd.app.spark.build_pipeline import Pipeline, build_pipeline, require_pipeline, require_spark
 from tierd.app.spark.compaction_answers import pipeline_facts, plan_answer
-from tierd.config import TierdConfig
 from tierd.errors import PipelineError
 from tierd.model import TopicPartition
-from tierd.pipeline import RunHistory, find_spark, report_json
+from tierd.pipeline import RunHistory, report_json
 from tierd.serve import (
     COMPACT,
     STATUS,
@@ -31,7 +31,7 @@ Facts = dict[str, JsonValue]
 Tell = Callable[[str], None]
 
 
-async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> CompactionPlan:
+async def plan_compaction(deployment: Deployment, names: Sequence[TopicPartition]) -> CompactionPlan:
     """Return what a run would do now with these partitions, and why not more; none means all that are led here.
 
     Raises:
@@ -41,17 +41,17 @@ async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequenc
     """
 
     async def plan_here() -> CompactionPlan:
-        async with standing_in(config, config_file) as (engine, tiering):
-            return plan_answer(await build_pipeline(engine, tiering, config_file).run.plan(list(names) or None))
+        async with standing_in(deployment) as (engine, tiering):
+            return plan_answer(await build_pipeline(engine, tiering).run.plan(list(names) or None))
 
     request = CompactRequest(partitions=tuple(names), dry_run=True)
-    answer = await ask_or_run(config.state_dir, COMPACT, request, plan_here)
+    answer = await ask_or_run(deployment.state_dir, COMPACT, request, plan_here)
     if isinstance(answer, RunBegun):
         raise PipelineError("the daemon began a run instead of planning one", remedy="see tierd status")
     return answer
 
 
-async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
+async def compact(deployment: Deployment, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
     """Have one run done and return its report; ``tell`` is called with the progress.
 
     Cancelled, a run of this process ends and abandons what it began; a run of the daemon goes on.
@@ -66,30 +66,30 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
     """
 
     async def run_here() -> Facts:
-        await find_spark(config.pipeline.java_home)
-        async with standing_in(config, config_file) as (engine, tiering):
+        await require_spark(deployment)
+        async with standing_in(deployment) as (engine, tiering):
             await require_pipeline(engine)
-            pipeline = build_pipeline(engine, tiering, config_file)
+            pipeline = build_pipeline(engine, tiering)
             pipeline.candidates.require_led(list(names) or None)
             return await _run_here(pipeline, names, tell)
 
-    match await ask_or_run(config.state_dir, COMPACT, CompactRequest(partitions=tuple(names)), run_here):
+    match await ask_or_run(deployment.state_dir, COMPACT, CompactRequest(partitions=tuple(names)), run_here):
         case RunBegun(run_id=run_id):
             # A daemon that goes away from now on takes the run with it: this process begins no other.
-            return await _watched(config.state_dir, str(run_id), tell)
+            return await _watched(deployment.state_dir, str(run_id), tell)
         case CompactionPlan():
             raise PipelineError("the daemon planned a run instead of beginning one", remedy="see tierd status")
         case report:
             return report
 
 
-def past_runs(config: TierdConfig) -> list[JsonValue]:
+def past_runs(state_dir: Path) -> list[JsonValue]:
     """Return the reports of past runs, the oldest first. Blocking.
 
     Raises:
         StateDirError: the history cannot be read.
     """
-    return [report_json(report) for report in RunHistory(config.state_dir).read()]
+    return [report_json(report) for report in RunHistory(state_dir).read()]
 
 
 async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: Tell) -> Facts:

@@ -16,7 +16,7 @@ from tierd.serve import COMPACT, CompactionPlan, CompactRequest, RunBegun, VerbH
 log = structlog.get_logger()
 
 
-class PipelineControl:
+class DaemonPipeline:
     """Owner of the pipeline's tasks, which live in the daemon's group."""
 
     def __init__(self, pipeline: Pipeline, group: asyncio.TaskGroup, *, enabled: bool) -> None:

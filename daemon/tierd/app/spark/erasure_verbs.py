@@ -4,20 +4,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
 from tierd.app.engine.compose import Engine
+from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline
 from tierd.app.spark.erasure_answers import erasure_report, erasure_summary
-from tierd.app.stores.open_stores import log_dir_identities, metadata_store
 from tierd.clock import SystemClock
-from tierd.config import TierdConfig
 from tierd.errors import RefusedError, UnknownErasureError
-from tierd.log import broker_identity
-from tierd.metadata import metadata_keys, read_partition
+from tierd.metadata import read_partition
 from tierd.model import RemoteLogSegmentState, TopicPartition, uuid_from_text, uuid_to_text
 from tierd.pipeline import EraseRequest, EraseRequests, new_request
 from tierd.serve import (
@@ -42,7 +39,7 @@ _RequestT = TypeVar("_RequestT", FileErasureRequest, CancelErasureRequest, Attes
 _PATIENCE_S: Final = 25.0  # below the deadline of a control request
 
 
-async def file_erasure(config: TierdConfig, config_file: Path, request: FileErasureRequest) -> ErasureReport:
+async def file_erasure(deployment: Deployment, request: FileErasureRequest) -> ErasureReport:
     """File a request and return its report; the request is durable then.
 
     Raises:
@@ -51,10 +48,10 @@ async def file_erasure(config: TierdConfig, config_file: Path, request: FileEras
         AlreadyRunningError: a daemon holds the state directory and does not answer.
         TierError: the request is not filed, or it is unknown whether it is: look at ``tierd erase list``.
     """
-    return await _ask_or_run(config, config_file, FILE_ERASURE, request, _file)
+    return await _ask_or_run(deployment, FILE_ERASURE, request, _file)
 
 
-async def cancel_erasure(config: TierdConfig, config_file: Path, request_id: str) -> ErasureReport:
+async def cancel_erasure(deployment: Deployment, request_id: str) -> ErasureReport:
     """Withdraw a request and return its report; what was erased stays erased.
 
     Raises:
@@ -63,12 +60,10 @@ async def cancel_erasure(config: TierdConfig, config_file: Path, request_id: str
         TierError: the request could not be withdrawn.
     """
     request = CancelErasureRequest(request_id=_request_id(request_id))
-    return await _ask_or_run(config, config_file, CANCEL_ERASURE, request, _cancel)
+    return await _ask_or_run(deployment, CANCEL_ERASURE, request, _cancel)
 
 
-async def attest_erasure(
-    config: TierdConfig, config_file: Path, request_id: str, *, by: str, statement: str
-) -> ErasureReport:
+async def attest_erasure(deployment: Deployment, request_id: str, *, by: str, statement: str) -> ErasureReport:
     """Record a person's statement that no older versions of objects are left, and go on with the request.
 
     Raises:
@@ -77,10 +72,10 @@ async def attest_erasure(
         TierError: the statement could not be recorded.
     """
     request = AttestErasureRequest(request_id=_request_id(request_id), by=by, statement=statement)
-    return await _ask_or_run(config, config_file, ATTEST_ERASURE, request, _attest)
+    return await _ask_or_run(deployment, ATTEST_ERASURE, request, _attest)
 
 
-async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> SteppedErasures:
+async def step_erasures(deployment: Deployment, names: Sequence[TopicPartition]) -> SteppedErasures:
     """Take every open request as far as it may go now; return the reports of these partitions, none means all.
 
     Without a daemon, what is due to expire is expired first, because no other process does it.
@@ -92,7 +87,7 @@ async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[
     request = StepErasuresRequest(partitions=tuple(names))
 
     async def step_here() -> SteppedErasures:
-        async with _here(config, config_file) as (pipeline, tiering):
+        async with _here(deployment) as (pipeline, tiering):
             pipeline.candidates.require_led(names or None)
             filed = await pipeline.erase_requests.list(only_open=True)
             concerned = {each.partition.topic_partition for each in filed}
@@ -100,28 +95,28 @@ async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[
             await tiering.removals.expire_here(sorted(concerned & led & set(names or concerned)))
             return await _stepped(pipeline, names)
 
-    return await ask_or_run(config.state_dir, STEP_ERASURES, request, step_here)
+    return await ask_or_run(deployment.state_dir, STEP_ERASURES, request, step_here)
 
 
-async def list_erasures(config: TierdConfig, config_file: Path, name: TopicPartition | None) -> list[ErasureSummary]:
+async def list_erasures(deployment: Deployment, name: TopicPartition | None) -> list[ErasureSummary]:
     """Return every request, of one partition or of all, in the order of filing. A daemon may run meanwhile.
 
     Raises:
         TierError: the metadata store cannot be read.
     """
-    async with _requests(config, config_file) as requests:
+    async with _requests(deployment) as requests:
         found = await requests.list()
     return [erasure_summary(each) for each in found if name is None or each.partition.topic_partition == name]
 
 
-async def read_erasure(config: TierdConfig, config_file: Path, request_id: str) -> ErasureReport:
+async def read_erasure(deployment: Deployment, request_id: str) -> ErasureReport:
     """Return the report of one request. A daemon may run meanwhile.
 
     Raises:
         UnknownErasureError: there is no request of that id.
         TierError: the metadata store cannot be read.
     """
-    async with _requests(config, config_file) as requests:
+    async with _requests(deployment) as requests:
         return erasure_report(await requests.get(_request_id(request_id)))
 
 
@@ -166,8 +161,7 @@ async def require_not_being_erased(
 
 
 async def _ask_or_run(
-    config: TierdConfig,
-    config_file: Path,
+    deployment: Deployment,
     verb: ControlVerb[_RequestT, ErasureReport],
     request: _RequestT,
     carry_out: Callable[[Pipeline, _RequestT], Awaitable[ErasureReport]],
@@ -175,10 +169,10 @@ async def _ask_or_run(
     """Return the answer of the daemon; without a daemon, the answer of ``carry_out`` in this process."""
 
     async def run_here() -> ErasureReport:
-        async with _here(config, config_file) as (pipeline, _):
+        async with _here(deployment) as (pipeline, _):
             return await carry_out(pipeline, request)
 
-    return await ask_or_run(config.state_dir, verb, request, run_here)
+    return await ask_or_run(deployment.state_dir, verb, request, run_here)
 
 
 async def _file(pipeline: Pipeline, request: FileErasureRequest) -> ErasureReport:
@@ -237,18 +231,16 @@ def _reports(requests: Collection[EraseRequest], names: Sequence[TopicPartition]
 
 
 @contextlib.asynccontextmanager
-async def _here(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Pipeline, Tiering]]:
-    async with standing_in(config, config_file) as (engine, tiering):
-        yield build_pipeline(engine, tiering, config_file), tiering
+async def _here(deployment: Deployment) -> AsyncIterator[tuple[Pipeline, Tiering]]:
+    async with standing_in(deployment) as (engine, tiering):
+        yield build_pipeline(engine, tiering), tiering
 
 
 @contextlib.asynccontextmanager
-async def _requests(config: TierdConfig, config_file: Path) -> AsyncIterator[EraseRequests]:
-    identity = broker_identity(
-        config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
-    )
-    async with metadata_store(config, read_only=True) as rows:
-        yield EraseRequests(rows, metadata_keys(config.metadata, identity.cluster_id))
+async def _requests(deployment: Deployment) -> AsyncIterator[EraseRequests]:
+    keys = deployment.metadata_keys(await deployment.identity())
+    async with deployment.metadata_store(read_only=True) as rows:
+        yield EraseRequests(rows, keys)
 
 
 def _request_id(text: str) -> UUID:

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.fakes.clock import FakeClock
-from tierd.app.stores.owned_object_store import OwnedObjectStore, own_until_done
+from tierd.app.services.owned_object_store import OwnedObjectStore, own_until_done
 from tierd.backoff import Backoff
 from tierd.errors import (
     BackendUnavailableError,

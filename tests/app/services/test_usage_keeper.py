@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
-from tierd.app.stores.usage_keeper import UsageKeeper, broker_cost
+from tierd.app.services.usage_keeper import UsageKeeper, broker_cost
 from tierd.clock import SystemClock
 from tierd.config import LogDirSettings, RemoteSettings, TierdConfig
 from tierd.config.remote_settings import FilesystemSettings
@@ -40,7 +40,7 @@ def ledger_lines(config: TierdConfig) -> list[UsageLine]:
 
 async def test_what_was_used_is_written_at_the_full_hour_and_at_the_end(config: TierdConfig) -> None:
     clock, billed = ManualClock(), []
-    keeper = UsageKeeper(config, KEYS, clock=clock, record=lambda *item: billed.append(item))
+    keeper = UsageKeeper(config.state_dir, config.remote, KEYS, clock=clock, record=lambda *item: billed.append(item))
     keeper.attempted(call(KEY))
     keeper.attempted(call("prod/cluster/", "list", 0))
 
@@ -69,7 +69,9 @@ async def test_what_was_used_is_written_at_the_full_hour_and_at_the_end(config: 
 
 def test_part_that_failed_is_billed_beside_the_put_that_it_belongs_to(config: TierdConfig) -> None:
     billed: list[tuple[str, str, int, int]] = []
-    keeper = UsageKeeper(config, KEYS, clock=ManualClock(), record=lambda *item: billed.append(item))
+    keeper = UsageKeeper(
+        config.state_dir, config.remote, KEYS, clock=ManualClock(), record=lambda *item: billed.append(item)
+    )
     keeper.attempted(ObjectStoreCall("upload_part", KEY, "retriable", 0.1, 0))
     keeper.attempted(ObjectStoreCall("upload_part", KEY, "ok", 0.1, 0))
     keeper.attempted(ObjectStoreCall("complete_upload", KEY, "ok", 0.1, 0))
@@ -79,7 +81,7 @@ def test_part_that_failed_is_billed_beside_the_put_that_it_belongs_to(config: Ti
 
 async def test_a_full_disk_loses_the_hour_and_nothing_else(config: TierdConfig) -> None:
     clock = ManualClock()
-    keeper = UsageKeeper(config, KEYS, clock=clock, record=lambda *_: None)
+    keeper = UsageKeeper(config.state_dir, config.remote, KEYS, clock=clock, record=lambda *_: None)
     (config.state_dir / "usage").write_text("in the way")
     keeper.attempted(call(KEY))
 
@@ -100,14 +102,16 @@ def test_what_a_broker_used_is_priced_from_the_file(config: TierdConfig, tmp_pat
     prices = tmp_path / "prices.yaml"
     prices.write_text("per_1000_requests: {put: 2.5}\n")
 
-    assert broker_cost(config, days=1, price_file=prices).past.requests == 2.5
-    assert broker_cost(config, days=1, price_file=None).past.requests == 0  # a directory of one's own costs nothing
+    assert broker_cost(config.state_dir, config.remote, days=1, price_file=prices).past.requests == 2.5
+    assert (
+        broker_cost(config.state_dir, config.remote, days=1, price_file=None).past.requests == 0
+    )  # a directory of one's own costs nothing
 
 
 def test_ledger_that_cannot_be_listed_is_no_empty_one(config: TierdConfig) -> None:
     (config.state_dir / "usage").touch()  # as good as a directory of another user
     with pytest.raises(StateDirError, match="usage") as caught:
-        broker_cost(config, days=30, price_file=None)
+        broker_cost(config.state_dir, config.remote, days=30, price_file=None)
     assert "user" in caught.value.remedy
 
 
@@ -115,8 +119,8 @@ def test_ledger_that_cannot_be_read_is_told_with_a_remedy(config: TierdConfig) -
     this_month = datetime.now(UTC).strftime("%Y-%m")
     (config.state_dir / "usage" / f"{this_month}.jsonl").mkdir(parents=True)
     with pytest.raises(StateDirError, match=this_month):
-        broker_cost(config, days=1, price_file=None)
+        broker_cost(config.state_dir, config.remote, days=1, price_file=None)
 
 
 def test_broker_that_recorded_nothing_yet_has_cost_nothing(config: TierdConfig) -> None:
-    assert broker_cost(config, days=30, price_file=None).topics == ()
+    assert broker_cost(config.state_dir, config.remote, days=30, price_file=None).topics == ()

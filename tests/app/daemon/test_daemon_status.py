@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tierd.app.daemon.readiness import not_ready_causes
+from tierd.app.daemon.daemon_status import not_ready_causes
 from tierd.serve import Outage, Service
 
 

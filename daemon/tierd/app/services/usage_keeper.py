@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from tierd.clock import Clock, SystemClock
-from tierd.config import TierdConfig
+from tierd.config import RemoteSettings
 from tierd.cost import (
     FREE,
     HOUR_MS,
@@ -32,11 +32,17 @@ class UsageKeeper:
     """Counter of attempts at calls of the store, which writes the ledger once an hour and at the end."""
 
     def __init__(
-        self, config: TierdConfig, keys: ObjectKeyFactory, *, clock: Clock, record: Callable[[str, str, int, int], None]
+        self,
+        state_dir: Path,
+        settings: RemoteSettings,
+        keys: ObjectKeyFactory,
+        *,
+        clock: Clock,
+        record: Callable[[str, str, int, int], None],
     ) -> None:
         """Count nothing yet; ``record`` is called for every billed call: topic, request class, requests and bytes."""
-        self._usage = Usage(part_size_bytes=config.remote.s3.part_size_bytes if config.remote.s3 else None)
-        self._ledger = _ledger(config)
+        self._usage = Usage(part_size_bytes=settings.s3.part_size_bytes if settings.s3 else None)
+        self._ledger = _ledger(state_dir)
         self._keys = keys
         self._clock = clock
         self._record = record
@@ -67,30 +73,29 @@ class UsageKeeper:
             log.warning("usage_not_written", problem=str(error), remedy="tierd cost will lack this hour")
 
 
-def broker_cost(config: TierdConfig, *, days: int, price_file: Path | None) -> CostReport:
+def broker_cost(state_dir: Path, settings: RemoteSettings, *, days: int, price_file: Path | None) -> CostReport:
     """Price what this broker used in the last ``days`` days. Blocking.
 
     Raises:
         ConfigError: the price file is wrong.
         StateDirError: the ledger cannot be read.
     """
-    now_ms, prices = SystemClock().now_ms(), _prices(config, price_file)
+    now_ms, prices = SystemClock().now_ms(), _prices(settings, price_file)
     try:
-        lines = _ledger(config).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
+        lines = _ledger(state_dir).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
         return cost_report(lines, prices, to_ms=now_ms)
     except OSError as error:
         raise StateDirError(
-            f"{error.filename or config.state_dir}: {error.strerror or error}",
+            f"{error.filename or state_dir}: {error.strerror or error}",
             remedy="run it as the user of the daemon, and look at the disk of state_dir",
         ) from error
 
 
-def _prices(config: TierdConfig, price_file: Path | None) -> PriceList:
-    path = price_file or config.cost.price_file
-    if path is not None:
-        return load_prices(path)
-    return FREE if config.remote.backend == "filesystem" else PriceList()
+def _prices(settings: RemoteSettings, price_file: Path | None) -> PriceList:
+    if price_file is not None:
+        return load_prices(price_file)
+    return FREE if settings.backend == "filesystem" else PriceList()
 
 
-def _ledger(config: TierdConfig) -> UsageLedger:
-    return UsageLedger(config.state_dir / "usage")
+def _ledger(state_dir: Path) -> UsageLedger:
+    return UsageLedger(state_dir / "usage")

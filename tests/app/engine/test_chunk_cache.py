@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tierd.app.stores.caches import chunk_cache, reading_use
+from tierd.app.engine.host_caches import chunk_cache, reading_use
 from tierd.config import TierdConfig
 from tierd.remote import CacheStatistics, ChunkCache
 from tierd.remote.backends.memory import MemoryObjectStore
@@ -53,7 +53,7 @@ async def test_a_capacity_of_nothing_is_no_cache(make_config: MakeConfig, tmp_pa
 async def test_a_command_leaves_a_directory_of_somebody_else_alone(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tierd.app.stores.caches.os.geteuid", lambda: 4711)
+    monkeypatch.setattr("tierd.app.engine.host_caches.os.geteuid", lambda: 4711)
     store = MemoryObjectStore()
     async with opened(make_config(), store, is_daemon=False) as cache:
         assert cache is None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from tierd.app.stores.reachability import Reachability
+from tierd.app.services.reachability import Reachability
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import RemoteStorageError, RemoteStorageFullError, RetriableRemoteStorageError, TierError
