@@ -68,4 +68,4 @@ def test_partitions_that_load_are_counted_and_some_named() -> None:
 
 
 def test_log_dirs_that_were_not_looked_at_are_told_before_any_loading() -> None:
-    assert causes(is_reconciled=False, loading=["orders-0"]) == ["the log dirs have not been looked at completely yet"]
+    assert causes(is_reconciled=False, loading=["orders-0"]) == ["the log dirs have not been scanned completely yet"]

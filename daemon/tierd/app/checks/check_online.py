@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from tierd.app.checks.checklist import Checklist, CheckStep
 from tierd.app.checks.store_self_test import StoreSelfTest
 from tierd.app.engine.deployment import Deployment
-from tierd.clock import Clock, SystemClock
+from tierd.clock import SystemClock
 from tierd.config import RemoteSettings
 from tierd.errors import (
     FencedError,
@@ -29,22 +28,9 @@ _MIB = 1 << 20
 _PART_BYTES = {"filesystem": 4 * _MIB, "gcs": 16 * _MIB, "azure": 16 * _MIB}
 
 
-async def check_online(
-    deployment: Deployment,
-    *,
-    tell: Callable[[CheckStep], object] = lambda _: None,
-    clock: Clock | None = None,
-    new_id: Callable[[], UUID] = uuid4,
-) -> list[CheckStep]:
-    """Check everything that the configuration names; a daemon may run meanwhile.
-
-    Args:
-        deployment: a valid configuration.
-        tell: is called with each step when it is taken.
-        clock: of this host.
-        new_id: makes the name of a scratch folder that no other check uses.
-    """
-    config, checklist = deployment.config, Checklist(tell=tell)
+async def check_online(deployment: Deployment) -> list[CheckStep]:
+    """Check everything that the configuration names; a daemon may run meanwhile."""
+    config, checklist = deployment.config, Checklist()
     for log_dir in config.log_dirs:
         await checklist.step("log dirs", str(log_dir.path), partial(_check_log_dir, log_dir.path, config.hold_dir))
     identity: list[BrokerIdentity] = []
@@ -59,18 +45,15 @@ async def check_online(
         from tierd.app.checks.check_kafka import check_kafka  # noqa: PLC0415 - what speaks Kafka's protocol, only if configured
 
         await check_kafka(config.leadership.kafka, identity[0] if identity else None, checklist)
-    await checklist.step(
-        "metadata store", config.metadata.backend, partial(_try_metadata, deployment, cluster_id, new_id)
-    )
-    await _check_object_store(config.remote, cluster_id, checklist, clock or SystemClock(), new_id)
+    await checklist.step("metadata store", config.metadata.backend, partial(_try_metadata, deployment, cluster_id))
+    await _check_object_store(config.remote, cluster_id, checklist)
     if config.pipeline.enabled:
         await checklist.step("pipeline", "Spark", partial(_check_spark, config.pipeline.java_home))
     return checklist.steps
 
 
-async def _check_object_store(
-    remote: RemoteSettings, cluster_id: str, checklist: Checklist, clock: Clock, new_id: Callable[[], UUID]
-) -> None:
+async def _check_object_store(remote: RemoteSettings, cluster_id: str, checklist: Checklist) -> None:
+    clock = SystemClock()
     settings = remote.model_copy(update={"retry": remote.retry.model_copy(update={"attempts": 1})})
     try:
         store = open_object_store(settings, clock=clock)
@@ -79,7 +62,7 @@ async def _check_object_store(
         return
     try:
         tier = ObjectKeyFactory(settings.key_prefix, cluster_id).tier_identity.rpartition("/")[0]
-        folder = f"{tier}/self-test/{new_id().hex}/"
+        folder = f"{tier}/self-test/{uuid4().hex}/"
         await StoreSelfTest(store, folder, large_bytes=_part_bytes(settings) + _MIB + 1, clock=clock).run(checklist)
     finally:
         await store.close()
@@ -133,14 +116,14 @@ def _hold_mode(segment: Path, hold_dir: Path) -> str:
 # ---------------------------------------------------------------- metadata store
 
 
-async def _try_metadata(deployment: Deployment, cluster_id: str, new_id: Callable[[], UUID]) -> str:
+async def _try_metadata(deployment: Deployment, cluster_id: str) -> str:
     config = deployment.config
     if config.metadata.backend == "sqlite" and not await asyncio.to_thread(config.sqlite_path.exists):
         return await asyncio.to_thread(_require_writable, config.sqlite_path.parent)
     keys = metadata_keys(config.metadata, cluster_id)
     async with deployment.metadata_store(read_only=False) as rows:
         identity = await rows.get(keys.store_key)
-        await _try_fencing(rows, f"{keys.all_prefix}self-test/{new_id().hex}/")
+        await _try_fencing(rows, f"{keys.all_prefix}self-test/{uuid4().hex}/")
     return "writable, and refuses a writer that is not the latest" + ("" if identity else "; never used yet")
 
 

@@ -21,11 +21,10 @@ class CheckStep:
 
 
 class Checklist:
-    """Steps that are taken one after the other, with their outcomes; ``tell`` is called with each step at once."""
+    """Steps that are taken one after the other, with their outcomes."""
 
-    def __init__(self, *, tell: Callable[[CheckStep], object] = lambda _: None) -> None:
+    def __init__(self) -> None:
         self.steps: list[CheckStep] = []
-        self._tell = tell
 
     async def step(self, area: str, name: str, work: Callable[[], Awaitable[str]]) -> bool:
         """Do ``work``, which returns its observation, and record the outcome; return True if the step succeeded."""
@@ -35,5 +34,4 @@ class Checklist:
             outcome: Outcome = "unreachable" if error.retriable else "failed"
             taken = CheckStep(area, name, outcome, " ".join(str(error).split()), error.remedy)
         self.steps.append(taken)
-        self._tell(taken)
         return taken.outcome == "ok"

@@ -30,7 +30,7 @@ class StoreSelfTest:
         store: a stack with few retries, because the caller wants an answer soon.
         folder: ends with a slash; used by this test alone.
         large_bytes: more than one part of an upload.
-        clock: whose wall-clock time is compared with the store's.
+        clock: its wall-clock time is compared with the store's.
     """
 
     def __init__(self, store: ObjectStore, folder: str, *, large_bytes: int, clock: Clock) -> None:
@@ -79,7 +79,7 @@ class StoreSelfTest:
         except RemoteConflictError:
             return "a key that exists is not written again"
         raise RemoteStorageError(
-            "the store replaced an object that it was told not to replace",
+            "the store replaced an object, although the request forbade it",
             remedy="use a store with conditional writes: without them two brokers may destroy each other's segments",
         )
 
@@ -106,7 +106,7 @@ class StoreSelfTest:
             _require(await self._store.get(self._small), _SMALL[::-1])
             return "only what was read is replaced"
         raise RemoteStorageError(
-            "the store replaced an object that was not what it was told to be",
+            "the store replaced an object whose content was not what the request named",
             remedy="use a store with conditional writes (If-Match)",
         )
 
@@ -117,8 +117,8 @@ class StoreSelfTest:
         after_ms = self._clock.now_ms()
         stored_ms = (await self._store.head(key)).modified_ms
         if stored_ms is None:
-            return "the store does not tell its time"
-        # The store may tell whole seconds only.
+            return "the store does not report its time"
+        # The store may report whole seconds only.
         skew_s = max(before_ms - stored_ms - 1000, stored_ms - after_ms - 1000, 0) / 1000
         if skew_s > _MOST_SKEW_S:
             raise RemoteStorageError(
@@ -149,10 +149,10 @@ class StoreSelfTest:
         left = [upload.key for upload in await self._store.list_unfinished_uploads(self._folder)]
         if left or await self._store.list_objects(self._aborted):
             raise RemoteStorageError(
-                f"an upload that was given up is still there: {', '.join(left) or self._aborted}",
+                f"an aborted upload is still there: {', '.join(left) or self._aborted}",
                 remedy="allow these credentials to abort multipart uploads",
             )
-        return "an upload that is given up leaves nothing"
+        return "an aborted upload leaves nothing"
 
     async def _delete(self) -> str:
         for info in await self._store.list_objects(self._folder):

@@ -116,7 +116,7 @@ def not_ready_causes(
     """Return why the daemon is not ready; empty when it is.
 
     Args:
-        outages: services that do not answer. An outage is told once: what follows from it is left out.
+        outages: services that do not answer. The consequences of an outage are left out.
         stopping: why the daemon stops; empty while it does not.
         is_reconciled: every log dir was scanned completely once.
         loading: partitions whose metadata was never loaded yet; empty once all were.
@@ -128,7 +128,7 @@ def not_ready_causes(
     if stopping:
         causes.append(f"stopping: {stopping}")
     if not is_reconciled:
-        causes.append("the log dirs have not been looked at completely yet")
+        causes.append("the log dirs have not been scanned completely yet")
     elif loading:
         causes.append(f"the metadata of {len(loading)} partitions is still being loaded: {_some(loading)}")
     if unknown_roles and "kafka" not in out:

@@ -1,4 +1,4 @@
-"""Reloader: reads the configuration again after SIGHUP. A bad file changes nothing, a good one its live keys."""
+"""Reloader: reads the configuration again after SIGHUP. A valid file changes the live keys, another one nothing."""
 
 import asyncio
 import sys
@@ -39,7 +39,7 @@ class Reloader:
         Args:
             engine: its settings are replaced, its configuration file is read again.
             env: variables in it.
-            notifier: tells systemd that a reload begins and ends.
+            notifier: reports to systemd that a reload begins and ends.
             on_topics: is called when the tiered topics, or their policies, have changed.
         """
         self._engine = engine

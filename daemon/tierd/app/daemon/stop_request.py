@@ -17,13 +17,13 @@ AT_ONCE_GRACE_S = 5.0
 class StopRequest:
     """Request to stop, set by signals and by parts of the daemon that cannot go on."""
 
-    def __init__(self, *, give_up: Callable[[int], None] = os._exit) -> None:
-        """Ask for nothing yet; ``give_up`` ends the process with an exit code when the end at once takes too long."""
+    def __init__(self, *, end_process: Callable[[int], None] = os._exit) -> None:
+        """Ask for nothing yet; ``end_process`` takes an exit code, for an end at once that takes too long."""
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
         self.reason = ""
         self.exit_code = 0
-        self._give_up = give_up
+        self._end_process = end_process
 
     def ask(self, reason: str, *, exit_code: int = 0) -> None:
         """Ask for an orderly stop; the first reason stays."""
@@ -40,7 +40,7 @@ class StopRequest:
             self.exit_code = 128 + number
             log.warning("ending_at_once", signal=number.name)
             self.at_once.set()
-            asyncio.get_running_loop().call_later(AT_ONCE_GRACE_S, self._give_up, self.exit_code)
+            asyncio.get_running_loop().call_later(AT_ONCE_GRACE_S, self._end_process, self.exit_code)
 
 
 @contextlib.contextmanager

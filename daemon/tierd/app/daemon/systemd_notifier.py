@@ -23,7 +23,7 @@ class SystemdNotifier:
 
     @property
     def is_heard(self) -> bool:
-        """Return True if there is a systemd to tell."""
+        """Return True if systemd listens."""
         return self._address is not None
 
     @classmethod
@@ -68,8 +68,8 @@ class SystemdNotifier:
 async def feed_watchdog(notifier: SystemdNotifier, stalled: Callable[[], str | None], *, clock: Clock) -> None:
     """Feed the watchdog at half its period for as long as ``stalled`` names nothing; runs until cancelled.
 
-    The loop that turns is the first half of the proof; ``stalled`` is the second: it names a task that makes no
-    progress. Once a task stalls, the silence lets systemd restart the service.
+    That the event loop runs this function is one half of the proof of progress; ``stalled`` is the other: it names a
+    task that makes no progress. Once a task stalls, the silence lets systemd restart the service.
     """
     if notifier.watchdog_s is None:
         return

@@ -51,19 +51,19 @@ class ControlPlane:
         settings_problem = self.topic_configs.problem if self.topic_configs is not None else ""
         if isinstance(self.leadership, StaticLeadership):
             return {"source": "static", "topic_settings_problem": settings_problem}
-        said = asdict(self.leadership.statistics())
-        return {**said, "topic_settings_problem": settings_problem}
+        statistics = asdict(self.leadership.statistics())
+        return {**statistics, "topic_settings_problem": settings_problem}
 
     def use(self) -> LeadershipUse | None:
         """Return the statistics of leadership for the metrics; None where no broker is asked for leaders."""
         if isinstance(self.leadership, StaticLeadership):
             return None
-        said = self.leadership.statistics()
+        statistics = self.leadership.statistics()
         return LeadershipUse(
-            last_refresh_s=None if said.last_refresh_ms is None else said.last_refresh_ms / 1000,
-            errors=said.errors,
-            stale_answers=said.stale_answers,
-            leaderless=said.roles.without_leader,
+            last_refresh_s=None if statistics.last_refresh_ms is None else statistics.last_refresh_ms / 1000,
+            errors=statistics.errors,
+            stale_answers=statistics.stale_answers,
+            leaderless=statistics.roles.without_leader,
         )
 
     def close(self) -> None:

@@ -152,7 +152,7 @@ class HostCaches:
             return await self._evict_chunks(keys) + await self._evict_indexes(ids)
         except OSError as error:
             raise StateDirError(
-                f"the caches cannot be looked at: {error}", remedy=f"let this user read and write {self._chunks.parent}"
+                f"the caches cannot be read: {error}", remedy=f"let this user read and write {self._chunks.parent}"
             ) from error
 
     async def _evict_chunks(self, keys: Collection[str]) -> int:

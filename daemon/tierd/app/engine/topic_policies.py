@@ -1,4 +1,4 @@
-"""TopicPolicies: the file's word on each topic, and the brokers' where the file says ``from-broker``."""
+"""TopicPolicies: the policy of each topic, from the file and, where the file has ``from-broker``, from the brokers."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -12,14 +12,14 @@ from tierd.tiering import RemoteLogManager, TopicPolicy
 _LONG_MAX: Final = 2**63 - 1  # Kafka's other way to say that nothing is too old
 
 BrokerSettings = Callable[[str], Mapping[str, str] | None]
-"""A topic's settings as the brokers have them; None while they have not said."""
+"""A topic's settings as the brokers have them; None while the brokers have not answered."""
 
 
 class TopicPolicies:
     """Policies of topics as they are in force now.
 
-    A setting that only the brokers can tell, and have not told yet, counts as the one that keeps the most: no limit,
-    and a cleanup policy that neither deletes nor compacts. So nothing expires because a broker was silent.
+    While the brokers have not answered, a setting that is left to them counts as the value that keeps the most: no
+    limit, and a cleanup policy that neither deletes nor compacts. So nothing expires because a broker was silent.
     """
 
     def __init__(self, topics: Callable[[], TopicsSettings], broker: BrokerSettings | None) -> None:
@@ -30,10 +30,10 @@ class TopicPolicies:
     def __call__(self, topic: str) -> TopicPolicy:
         """Return the policy of ``topic``; blocks for nothing."""
         settings = self._topics().for_topic(topic)
-        said: Mapping[str, str] | None = {}
+        brokers: Mapping[str, str] | None = {}
         if self._broker is not None and needs_broker(settings):
-            said = self._broker(topic)
-        return resolve_policy(settings, said, has_broker=self._broker is not None)
+            brokers = self._broker(topic)
+        return resolve_policy(settings, brokers, has_broker=self._broker is not None)
 
     def cleaning(self, topic: str, pipeline: PipelineSettings) -> CleaningPolicy:
         """Return the rules of the Spark job for ``topic``; blocks for nothing."""
@@ -72,24 +72,24 @@ def needs_broker(settings: TopicDefaults) -> bool:
     )
 
 
-def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, has_broker: bool) -> TopicPolicy:
+def resolve_policy(settings: TopicDefaults, brokers: Mapping[str, str] | None, *, has_broker: bool) -> TopicPolicy:
     """Combine the settings of the file and of the brokers into the policy of a topic.
 
     Args:
         settings: the file's, for this topic.
-        said: the brokers' settings of the topic, None while they have not answered.
+        brokers: the brokers' settings of the topic, None while they have not answered.
         has_broker: there is a broker to ask; without one, ``cleanup_policy`` is Kafka's default, ``delete``.
     """
     return TopicPolicy(
-        retention_ms=_number(settings.retention_ms, said, "retention.ms", otherwise=-1),
-        retention_bytes=_number(settings.retention_bytes, said, "retention.bytes", otherwise=-1),
-        local_retention_ms=_number(settings.local_retention_ms, said, "local.retention.ms", otherwise=-1),
-        local_retention_bytes=_number(settings.local_retention_bytes, said, "local.retention.bytes", otherwise=-1),
-        cleanup_policy=_cleanup_policy(settings, said, has_broker=has_broker),
+        retention_ms=_number(settings.retention_ms, brokers, "retention.ms", otherwise=-1),
+        retention_bytes=_number(settings.retention_bytes, brokers, "retention.bytes", otherwise=-1),
+        local_retention_ms=_number(settings.local_retention_ms, brokers, "local.retention.ms", otherwise=-1),
+        local_retention_bytes=_number(settings.local_retention_bytes, brokers, "local.retention.bytes", otherwise=-1),
+        cleanup_policy=_cleanup_policy(settings, brokers, has_broker=has_broker),
         copy_enabled=settings.copy_enabled,
         copy_lag_ms=settings.copy_lag_ms,
         copy_lag_bytes=settings.copy_lag_bytes,
-        segment_bytes=_number(settings.segment_bytes, said, "segment.bytes", otherwise=1 << 30),
+        segment_bytes=_number(settings.segment_bytes, brokers, "segment.bytes", otherwise=1 << 30),
         delete_with_topic=settings.delete_with_topic,
     )
 
@@ -110,18 +110,18 @@ def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: Pip
     )
 
 
-def _number(configured: int | str, said: Mapping[str, str] | None, key: str, *, otherwise: int) -> int:
+def _number(configured: int | str, brokers: Mapping[str, str] | None, key: str, *, otherwise: int) -> int:
     if isinstance(configured, int):
         return configured
     try:
-        value = int((said or {})[key])
+        value = int((brokers or {})[key])
     except (KeyError, ValueError):
         return otherwise
     return otherwise if value == _LONG_MAX else value
 
 
-def _cleanup_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, has_broker: bool) -> frozenset[str]:
+def _cleanup_policy(settings: TopicDefaults, brokers: Mapping[str, str] | None, *, has_broker: bool) -> frozenset[str]:
     text: str = settings.cleanup_policy
     if text == "from-broker":
-        text = (said or {}).get("cleanup.policy", "") if has_broker else "delete"
+        text = (brokers or {}).get("cleanup.policy", "") if has_broker else "delete"
     return frozenset(text.replace(" ", "").split(",")) - {""}

@@ -14,7 +14,7 @@ _FAILURES = 3
 _AT_LEAST_S = 2.0  # calls that run side by side fail together when one connection breaks
 _SLOW_FAILURES = 2
 _SLOW_AT_LEAST_S = 10.0
-_GIVEN_UP_AT_LEAST_S = 10.0  # in all: a single call that is given up soon had hardly the time to be answered
+_CANCELLED_AT_LEAST_S = 10.0  # in all: a single call that is cancelled soon had hardly the time to be answered
 
 
 class Reachability:
@@ -23,7 +23,7 @@ class Reachability:
     ::
 
         answers ──a call fails──► suspected ──more fail, without an answer between──► unreachable
-           ▲      or is given up      │                                                    │
+           ▲      or is cancelled     │                                                    │
            └──────── a call is answered, be it with an error of its own ────────────────────┘
     """
 
@@ -33,7 +33,7 @@ class Reachability:
         self._failures = 0  # since the last answer
         self._since_ms = 0  # of the first of these failures
         self._since_s = 0.0
-        self._given_up_s = 0.0  # that calls lasted which were cancelled since the last answer
+        self._cancelled_s = 0.0  # that calls lasted which were cancelled since the last answer
         self._last_outcome_s = clock.monotonic_s()
         self._outage: Outage | None = None
         self.suspected = asyncio.Event()
@@ -59,7 +59,7 @@ class Reachability:
         self._last_outcome_s = self._clock.monotonic_s()
         if self._outage is not None:
             log.info("service_reachable_again", service=self._service, unreachable_s=round(self.outage_s, 1))
-        self._failures, self._given_up_s, self._outage = 0, 0.0, None
+        self._failures, self._cancelled_s, self._outage = 0, 0.0, None
         self.suspected.clear()
 
     def failed(self, problem: str, *, remedy: str = "") -> None:
@@ -78,15 +78,15 @@ class Reachability:
         if began:
             log.warning("service_unreachable", **self._outage.to_json())
 
-    def given_up(self, after_s: float) -> None:
+    def cancelled(self, after_s: float) -> None:
         """Note a call that its caller cancelled after ``after_s`` seconds.
 
         The service has not failed by that, since a large upload may take longer. But if nothing was answered meanwhile
         the service is suspected: where every caller has less patience than a call, no call ever fails.
         """
         if self.quiet_s >= after_s:
-            self._given_up_s += after_s
-        if self._given_up_s >= _GIVEN_UP_AT_LEAST_S:
+            self._cancelled_s += after_s
+        if self._cancelled_s >= _CANCELLED_AT_LEAST_S:
             self.suspected.set()
 
     def outcome(self, failure: TierError | None) -> None:

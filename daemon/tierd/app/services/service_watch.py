@@ -52,7 +52,7 @@ class ServiceWatch:
             case None if call.outcome == "ok":
                 self.object_store.answered()
             case None if call.outcome == "cancelled":
-                self.object_store.given_up(call.duration_s)
+                self.object_store.cancelled(call.duration_s)
 
     async def run(self, probes: Mapping[Service, Probe]) -> None:
         """Ask a service that failed, and that no other call reaches, until it answers; ends only when cancelled.

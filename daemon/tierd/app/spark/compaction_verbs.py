@@ -93,17 +93,17 @@ def past_runs(state_dir: Path) -> list[JsonValue]:
 
 
 async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: Tell) -> Facts:
-    telling = asyncio.create_task(_tell_regularly(pipeline, tell), name="progress")
+    reporting = asyncio.create_task(_report_regularly(pipeline, tell), name="progress")
     try:
         return report_json(await pipeline.scheduler.run_now(list(names) or None))
     finally:
-        telling.cancel()
-        await asyncio.wait({telling})
+        reporting.cancel()
+        await asyncio.wait({reporting})
 
 
-async def _tell_regularly(pipeline: Pipeline, tell: Tell) -> None:
+async def _report_regularly(pipeline: Pipeline, tell: Tell) -> None:
     while True:
-        _tell_progress(PipelineSummary.model_validate({"enabled": False, **pipeline_facts(pipeline.scheduler)}), tell)
+        _report_progress(PipelineSummary.model_validate({"enabled": False, **pipeline_facts(pipeline.scheduler)}), tell)
         await asyncio.sleep(_POLL_INTERVAL_S)
 
 
@@ -118,7 +118,7 @@ async def _watched(state_dir: Path, run_id: str, tell: Tell) -> Facts:
             return last.to_json()
         if running is None or running.run_id != run_id:  # another run may have begun and ended since
             return await asyncio.to_thread(_remembered, state_dir, run_id)
-        _tell_progress(pipeline, tell)
+        _report_progress(pipeline, tell)
         await asyncio.sleep(_POLL_INTERVAL_S)
 
 
@@ -129,7 +129,7 @@ def _remembered(state_dir: Path, run_id: str) -> Facts:
     raise PipelineError(f"the daemon knows no run {run_id}", remedy="see tierd compact --history")
 
 
-def _tell_progress(pipeline: PipelineSummary, tell: Tell) -> None:
+def _report_progress(pipeline: PipelineSummary, tell: Tell) -> None:
     running = pipeline.running
     if running is None:
         return
