@@ -42,7 +42,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.config.*": "declares, loads and checks the file",
         "tierd.app.engine.*": "the composition: gives each part its section",
         "tierd.app.spark.build_pipeline": "composes the pipeline of an engine",
-        "tierd.app.commands.metadata_commands": "composes a rebuild",
+        "tierd.app.commands.rebuild_metadata": "composes a rebuild",
         "tierd.app.commands.repair_tier": "composes the tools of a repair",
         "tierd.app.daemon.daemon": "composes the servers and the supervision",
         "tierd.app.daemon.config_change": "compares two configurations key by key",

@@ -3,8 +3,9 @@
 from tierd.app.checks.access_policy import access_policy
 from tierd.app.checks.check_online import check_online
 from tierd.app.commands.copy_once import copy_once
-from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata, rebuild_metadata
+from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
 from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
+from tierd.app.commands.rebuild_metadata import rebuild_metadata
 from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
 from tierd.app.commands.repair_tier import RepairRequest, repair_tier
 from tierd.app.commands.rewrap_keys import rewrap_keys

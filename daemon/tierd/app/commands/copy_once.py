@@ -1,11 +1,10 @@
 """``tierd copy``: one pass over every partition, or over named partitions, without a daemon."""
 
-import asyncio
 from collections.abc import Collection, Iterable
 
 from tierd.app.engine.compose import compose
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.instance_lock import instance_lock, make_state_dir
+from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.errors import LogDirOfflineError, LogError
 from tierd.model import TopicPartition
 from tierd.tiering import CopyOutcome, LogDirState, PartitionStatus, PassiveSupervisor
@@ -18,23 +17,21 @@ async def copy_once(deployment: Deployment, partitions: Collection[TopicPartitio
         TierError: the pass could not begin: state dir in use, store unreachable, tier of another metadata store. Or a
             part was left out, although the rest was copied: the cluster never answered, or a log dir is offline.
     """
-    await asyncio.to_thread(make_state_dir, deployment.state_dir)
-    with instance_lock(deployment.state_dir):
-        async with compose(deployment) as engine:
-            await engine.store.own()
-            manager = engine.new_tiering(PassiveSupervisor()).manager
-            outcomes = await manager.copy_once(partitions)
-            engine.control.require_heard()
-            tried = {outcome.partition for outcome in outcomes}
-            left_out = [
-                _never_tried(status)
-                for status in manager.status()
-                if status.state == "quarantined"
-                and status.partition not in tried
-                and (partitions is None or status.partition in partitions)
-            ]
-            _require_online(manager.log_dirs())
-            return (*outcomes, *left_out)
+    async with owned_state_dir(deployment.state_dir), compose(deployment) as engine:
+        await engine.store.own()
+        manager = engine.new_tiering(PassiveSupervisor()).manager
+        outcomes = await manager.copy_once(partitions)
+        engine.control.require_heard()
+        tried = {outcome.partition for outcome in outcomes}
+        left_out = [
+            _never_tried(status)
+            for status in manager.status()
+            if status.state == "quarantined"
+            and status.partition not in tried
+            and (partitions is None or status.partition in partitions)
+        ]
+        _require_online(manager.log_dirs())
+        return (*outcomes, *left_out)
 
 
 def _never_tried(status: PartitionStatus) -> CopyOutcome:

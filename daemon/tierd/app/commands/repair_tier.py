@@ -1,13 +1,12 @@
 """Composition of ``tierd repair-tier``: plans beside a daemon, acts only in its place."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tierd.app.engine.compose import Engine, compose
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.instance_lock import instance_lock, make_state_dir
+from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.app.engine.tier_reader import TierReader, tier_reader
 from tierd.errors import AlreadyRunningError, NotConfirmedError
 from tierd.metadata import read_store_identity, remember_tier
@@ -132,10 +131,9 @@ async def _in_the_daemons_place(
     deployment: Deployment,
 ) -> AsyncIterator[tuple[Engine, Mapping[TopicIdPartition, int]]]:
     """Own the state directory and find what this broker leads; the tier is proven to be ours before it is changed."""
-    await asyncio.to_thread(make_state_dir, deployment.state_dir)
-    with contextlib.ExitStack() as lock:
+    async with contextlib.AsyncExitStack() as lock:
         try:
-            lock.enter_context(instance_lock(deployment.state_dir))
+            await lock.enter_async_context(owned_state_dir(deployment.state_dir))
         except AlreadyRunningError as error:
             raise AlreadyRunningError(
                 str(error), remedy="tierd repair-tier --dry-run works beside it; to repair, stop the daemon meanwhile"

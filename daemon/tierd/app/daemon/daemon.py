@@ -28,7 +28,7 @@ from tierd.app.daemon.task_supervisor import TaskSupervisor
 from tierd.app.engine.compose import Engine, compose
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.host_caches import fetching
-from tierd.app.engine.instance_lock import instance_lock, make_state_dir
+from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.app.engine.topic_policies import PolicyChanges
 from tierd.app.services.owned_object_store import own_until_done
 from tierd.app.spark.build_pipeline import build_pipeline, require_pipeline
@@ -60,11 +60,8 @@ async def run_until_stopped(deployment: Deployment, env: Mapping[str, str]) -> i
         TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
     """
     raise_descriptor_limit()  # first: holds may take a share of the limit
-    await asyncio.to_thread(make_state_dir, deployment.state_dir)
-    notifier = SystemdNotifier.from_environment(env)
-    with instance_lock(deployment.state_dir):
-        async with compose(deployment) as engine:
-            return await Daemon(engine, env, notifier).run()
+    async with owned_state_dir(deployment.state_dir), compose(deployment) as engine:
+        return await Daemon(engine, env, SystemdNotifier.from_environment(env)).run()
 
 
 class Daemon:

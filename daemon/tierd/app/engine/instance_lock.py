@@ -1,10 +1,11 @@
 """One daemon per state directory: an advisory lock that the kernel drops when its holder dies."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import structlog
@@ -15,6 +16,19 @@ from tierd.files import make_private, make_private_directory
 log = structlog.get_logger()
 
 LOCK_NAME = "lock"
+
+
+@contextlib.asynccontextmanager
+async def owned_state_dir(state_dir: Path) -> AsyncIterator[None]:
+    """Create the state directory if it is missing, and hold it for this process.
+
+    Raises:
+        AlreadyRunningError: another process holds it; names its pid.
+        StateDirError: it cannot be made or locked, or others may change what is in it.
+    """
+    await asyncio.to_thread(make_state_dir, state_dir)
+    with instance_lock(state_dir):
+        yield
 
 
 def make_state_dir(state_dir: Path) -> None:
