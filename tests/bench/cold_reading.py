@@ -21,7 +21,7 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tests.services.services import Services
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Tier
-from tierd.app.stores import object_store
+from tierd.app import Deployment
 from tierd.clock import SystemClock
 from tierd.config import FetchSettings, TierdConfig
 from tierd.log import identify_directory
@@ -118,7 +118,7 @@ async def _opened(root: Path, service: S3Service, bucket: str, path: FaultyPath)
             "remote": s3_section(service, bucket, endpoint_url=path.endpoint_url),
         }
     )
-    async with object_store(config, clock=SystemClock()) as store:
+    async with Deployment(config, root / "tierd.yaml").object_store(clock=SystemClock()) as store:
         yield store
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tierd.app.reload import LIVE_KEYS
+from tierd.app.daemon.config_change import LIVE_KEYS
 from tierd.config import config_warnings, load_config, protection_faults
 from tierd.config.reference import main, render_markdown, render_yaml
 from tierd.config.schema import TierdConfig

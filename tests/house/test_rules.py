@@ -14,6 +14,7 @@ from tests.house.rules import (
     refused_opening,
     small_file,
     unused_export,
+    whole_configuration,
 )
 from tests.house.tree import Module, read_modules
 
@@ -124,6 +125,25 @@ def test_import_by_the_init_of_a_room_is_not_found(package: Package) -> None:
     modules = package({"room/__init__.py": "", "room/a.py": "from tierd.room.b import x\n", "room/b.py": "x = 1\n"})
 
     assert subjects(import_past_the_door, modules) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from tierd.config import TierdConfig\n\ndef f(config: TierdConfig): ...",
+        "def f(deployment): deployment.config.http",
+        "def f(engine): return engine.deployment.config",
+        "def f(settings): settings.config = None",
+    ],
+)
+def test_module_that_reads_the_whole_configuration_is_found(package: Package, statement: str) -> None:
+    assert subjects(whole_configuration, package({"a.py": f"{statement}\n"})) == ["tierd.a"]
+
+
+def test_module_that_takes_a_section_of_the_configuration_is_not_found(package: Package) -> None:
+    modules = package({"a.py": "def f(settings: HttpSettings, log): return settings.port, log.config\n"})
+
+    assert subjects(whole_configuration, modules) == []
 
 
 def test_exception_allows_its_subject_and_those_below_a_wildcard(package: Package) -> None:

@@ -48,6 +48,22 @@ class Module:
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 yield from ((node.module, alias.name) for alias in node.names)
 
+    def named(self) -> Iterator[tuple[int, str]]:
+        """Yield (line, name) of every name and of every attribute."""
+        for node in ast.walk(self.syntax):
+            if isinstance(node, ast.Name):
+                yield node.lineno, node.id
+            elif isinstance(node, ast.Attribute):
+                yield node.lineno, node.attr
+
+    def owners_of(self, attribute: str) -> Iterator[tuple[int, str]]:
+        """Yield (line, name) of every value whose ``attribute`` is read: ``b`` for ``a.b.attribute``."""
+        for node in ast.walk(self.syntax):
+            if isinstance(node, ast.Attribute) and node.attr == attribute:
+                owner = node.value
+                if isinstance(owner, ast.Name | ast.Attribute):
+                    yield node.lineno, owner.id if isinstance(owner, ast.Name) else owner.attr
+
     def imported_modules(self, known: frozenset[str], exported: frozenset[str]) -> set[str]:
         """Return the modules of ``known`` that this one imports, under any spelling.
 

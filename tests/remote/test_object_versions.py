@@ -1,7 +1,7 @@
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tierd.app.ownership import OwnedObjectStore
+from tierd.app.services.owned_object_store import OwnedObjectStore
 from tierd.backoff import Backoff
 from tierd.errors import ObjectVersionsUnknownError, RetriableRemoteStorageError
 from tierd.remote import ObjectStore, ObjectStoreCall, ObjectVersion

@@ -6,7 +6,6 @@
 """
 
 import functools
-import importlib
 import os
 import signal
 import sys
@@ -29,7 +28,7 @@ def command(folder: Path, step: str = NEVER, number: signal.Signals = signal.SIG
 
 
 def _main() -> None:
-    from tierd.app import pipeline  # noqa: PLC0415 - ``command`` needs no import
+    from tierd.app.spark import build_pipeline  # noqa: PLC0415 - ``command`` needs no import
     from tierd.cli import main  # noqa: PLC0415 - the same
 
     # A shell that runs the tests in the background ignores SIGINT, and all child processes inherit that.
@@ -41,8 +40,7 @@ def _main() -> None:
         del java_home
         return spark
 
-    for module in (pipeline, importlib.import_module("tierd.app.compacting")):
-        setattr(module, find_spark.__name__, find_spark)
+    setattr(build_pipeline, find_spark.__name__, find_spark)
     if step != NEVER:
         _interrupt(step, functools.partial(os.kill, os.getpid(), signal.Signals[number]))
     sys.argv = ["tierd", *arguments]

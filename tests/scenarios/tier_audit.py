@@ -10,7 +10,7 @@ from tests.scenarios.installation import Installation
 from tests.scenarios.journal import Record, assert_agrees
 from tests.scenarios.oracle import assert_same_records
 from tests.services.waiting import wait_until
-from tierd.app.stores import metadata_store
+from tierd.app import Deployment
 from tierd.config import load_config
 from tierd.metadata import MetadataKeyFactory, PartitionView, list_partitions, read_partition
 from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text
@@ -49,9 +49,9 @@ def read_rows(host: Installation) -> Rows:
 
 
 async def _read_rows(host: Installation) -> Rows:
-    config = load_config(host.config_file, {})
+    deployment = Deployment(load_config(host.config_file, {}), host.config_file)
     keys = MetadataKeyFactory(CLUSTER_ID)
-    async with metadata_store(config, read_only=True) as store:
+    async with deployment.metadata_store(read_only=True) as store:
         return Rows({each: await read_partition(store, keys, each) for each in await list_partitions(store, keys)})
 
 

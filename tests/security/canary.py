@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 import structlog
 
-from tierd.app.supervise import _one_line
+from tierd.app.daemon.task_supervisor import _one_line
 from tierd.cli.failures import print_failure
 from tierd.errors import TierError
 from tierd.telemetry import configure_logging

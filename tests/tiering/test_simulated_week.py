@@ -22,7 +22,7 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, make_batch
 from tests.tiering.running import StandingClock
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tests.tiering.usage import Usage, assert_steady
-from tierd.app.supervise import TaskSupervisor
+from tierd.app.daemon.task_supervisor import TaskSupervisor
 from tierd.config import ExpireSettings
 from tierd.control import Leadership, Role
 from tierd.metadata import MemoryKeyValueStore

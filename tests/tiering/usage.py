@@ -11,7 +11,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-from tierd.app.supervise import REST
+from tierd.app.daemon.task_supervisor import REST
 
 # More of a kind than on the settled day: leftovers of the last scan of each busy partition, by chance. A leak
 # at each event of a day leaves more than ten more every day.

@@ -10,8 +10,7 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.pipeline.committing.plain_job import PlainJob
 from tests.pipeline.spark.job_lab import delete_segments
 from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
-from tierd.app.caches import CHUNKS_DIRECTORY
-from tierd.app.disk_caches import HostCaches
+from tierd.app.engine.host_caches import CHUNKS_DIRECTORY, HostCaches
 from tierd.config import ExpireSettings
 from tierd.log import NewRecord, Record, encode_batch
 from tierd.metadata import KeyValueStore, MetadataKeyFactory

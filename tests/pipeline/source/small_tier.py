@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.pipeline.source.queries import Queries
 from tests.scenarios.installation import Installation
-from tierd.app import copy_once
+from tierd.app import Deployment, copy_once
 from tierd.config import load_config
 from tierd.log import NewRecord, encode_batch
 
@@ -53,7 +53,7 @@ class SmallTier:
         """Copy the rolled segments."""
         self.log_dir.write_checkpoints()
         config_file = self.installation.config_file
-        outcomes = asyncio.run(copy_once(load_config(config_file, {}), config_file, None))
+        outcomes = asyncio.run(copy_once(Deployment(load_config(config_file, {}), config_file), None))
         assert all(outcome.error is None for outcome in outcomes), outcomes
 
     def add_segment(self, count: int = 20, topic: str = "orders", number: int = 0) -> None:

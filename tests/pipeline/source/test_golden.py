@@ -14,7 +14,7 @@ from tests.pipeline.source.queries import Queries, as_oracle
 from tests.scenarios.installation import Installation
 from tests.scenarios.log_dirs import copy_writable, delete_copied_segments
 from tests.scenarios.oracle import assert_same_records, read_oracle
-from tierd.app import copy_once
+from tierd.app import Deployment, copy_once
 from tierd.config import load_config
 from tierd.log import iter_batches, read_producer_snapshot
 from tierd.model import uuid_to_text
@@ -36,7 +36,7 @@ def test_log_dir_of_a_broker_is_read_the_same_from_the_tier(source: str, golden:
     if not (log_dir / "meta.properties").exists():
         _complete(log_dir)
     config_file = Installation(tmp_path / "tierd", [log_dir]).config_file
-    copied = asyncio.run(copy_once(load_config(config_file, {}), config_file, None))
+    copied = asyncio.run(copy_once(Deployment(load_config(config_file, {}), config_file), None))
     failures = [outcome.error for outcome in copied if outcome.error is not None]
     assert not failures or "/crash/" in source, failures  # partitions that a crash has damaged stay local
     queries = Queries(config_file, subscribePattern=".*", partitionBytes="20kB")

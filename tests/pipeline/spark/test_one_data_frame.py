@@ -15,7 +15,7 @@ from tests.log.logs import NOW_MS
 from tests.pipeline.rewriting.compacted_log import CompactedLog
 from tests.pipeline.source.queries import Queries
 from tests.scenarios.installation import Installation
-from tierd.app import copy_once
+from tierd.app import Deployment, copy_once
 from tierd.config import load_config
 from tierd.log import NewRecord, Producer
 from tierd.model import uuid_to_text
@@ -113,7 +113,9 @@ def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _copied(root: Path, log_dir: Path) -> Path:
     installation = Installation(root / "tierd", [log_dir])
-    outcomes = asyncio.run(copy_once(load_config(installation.config_file, {}), installation.config_file, None))
+    outcomes = asyncio.run(
+        copy_once(Deployment(load_config(installation.config_file, {}), installation.config_file), None)
+    )
     assert all(outcome.error is None for outcome in outcomes), outcomes
     return installation.config_file
 

@@ -6,8 +6,8 @@ from typing import Annotated, cast
 import typer
 from pydantic import JsonValue
 
+from tierd.app import Deployment, past_runs, plan_compaction, run_in_loop
 from tierd.app import compact as run_compaction
-from tierd.app import past_runs, plan_compaction, run_in_loop
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
@@ -44,10 +44,10 @@ def compact(
         print_error("tierd: compact needs --once, which --dry-run may follow, or --history")
         print_error("  next: tierd compact --once --dry-run")
         raise typer.Exit(ExitCode.USAGE)
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     names = [TopicPartition.parse(name) for name in partitions or []]
     if history:
-        runs = cast("list[Facts]", past_runs(settings))
+        runs = cast("list[Facts]", past_runs(deployment.state_dir))
         if as_json or as_object:
             print_list(runs, as_object=as_object)
         else:
@@ -55,10 +55,10 @@ def compact(
         return
     as_json = as_json or as_object  # the answers below are one object each
     if dry_run:
-        _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
+        _print_plan(run_in_loop(plan_compaction(deployment, names)), as_json=as_json)
         return
     with progress_line("compact") as tell:
-        report = run_in_loop(run_compaction(settings, config, names, tell=tell))
+        report = run_in_loop(run_compaction(deployment, names, tell=tell))
     if as_json:
         print_json(report)
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import copy_once, run_in_loop
+from tierd.app import Deployment, copy_once, run_in_loop
 from tierd.cli.display import PlainTable, plain_table, print_table
 from tierd.cli.failures import ExitCode, exit_code_of, print_failure
 from tierd.cli.json_lists import print_list
@@ -31,7 +31,7 @@ def copy(
     """
     del once  # tierd run copies continuously
     wanted = [TopicPartition.parse(name) for name in partitions or []] or None
-    outcomes = run_in_loop(copy_once(begin(config), config, wanted))
+    outcomes = run_in_loop(copy_once(Deployment(begin(config), config), wanted))
     if as_json or as_object:
         print_list([_as_json(outcome) for outcome in outcomes], as_object=as_object)
     else:

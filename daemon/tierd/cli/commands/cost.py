@@ -33,7 +33,9 @@ def cost(
     Example: tierd cost --days 7 --price-file prices.yaml
     """
     log_to_stderr()
-    report = broker_cost(load_config(config, os.environ, secrets=False), days=days, price_file=price_file)
+    settings = load_config(config, os.environ, secrets=False)
+    prices = price_file or settings.cost.price_file
+    report = broker_cost(settings.state_dir, settings.remote, days=days, price_file=prices)
     if as_json:
         print_json(_as_json(report))
     elif not report.topics:

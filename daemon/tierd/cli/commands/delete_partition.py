@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from tierd.app import Deployment, require_confirmed, run_in_loop
 from tierd.app import delete_partition as delete_whole_partition
-from tierd.app import require_confirmed, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
@@ -42,7 +42,7 @@ def delete_partition(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     request = DeletePartitionRequest(partition=name, topic_id=incarnation, at_once=now, force=force)
-    answer = run_in_loop(delete_whole_partition(begin(config), config, request))
+    answer = run_in_loop(delete_whole_partition(Deployment(begin(config), config), request))
     if as_json:
         print_json(answer.to_json())
     else:

@@ -1,13 +1,12 @@
 """``tierd expire``: one pass of expiration, or its plan."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
 
+from tierd.app import Deployment, run_in_loop
 from tierd.app import expire as expire_partitions
-from tierd.app import run_in_loop
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
@@ -39,7 +38,7 @@ def expire(
     del once  # tierd run expires continuously
     request = ExpireRequest(partitions=tuple(map(TopicPartition.parse, partitions or ())), dry_run=dry_run)
     state_dir = daemon_state_dir(config, None)
-    answer = run_in_loop(expire_partitions(state_dir, partial(begin, config), config, request))
+    answer = run_in_loop(expire_partitions(state_dir, lambda: Deployment(begin(config), config), request))
     if as_json or as_object:
         print_list(answer.to_json(), as_object=as_object)
     else:

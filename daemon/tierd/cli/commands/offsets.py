@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import list_offsets, run_in_loop
+from tierd.app import Deployment, list_offsets, run_in_loop
 from tierd.cli.display import plain_table, print_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
@@ -34,8 +34,8 @@ def offsets(
     Example: tierd offsets orders-0 --time 2024-05-01T12:00:00Z --json
     """
     timestamp_ms = None if time is None else timestamp_ms_of(time)
-    settings, name = begin(config), TopicPartition.parse(partition)
-    answers = run_in_loop(list_offsets(settings, config, name, timestamp_ms=timestamp_ms))
+    deployment, name = Deployment(begin(config), config), TopicPartition.parse(partition)
+    answers = run_in_loop(list_offsets(deployment, name, timestamp_ms=timestamp_ms))
     found = {which: _filled(answer) for which, answer in answers.items()}
     if as_json:
         print_json({which: _as_json(each) for which, each in found.items()})

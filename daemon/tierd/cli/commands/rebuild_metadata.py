@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
+from tierd.app import Deployment, run_in_loop
 from tierd.app import rebuild_metadata as rebuild
-from tierd.app import run_in_loop
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
 from tierd.cli.printing import print_error, print_json, print_line
@@ -33,11 +33,9 @@ def rebuild_metadata(
 
     Example: tierd rebuild-metadata --dry-run
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     with progress_line("rebuilding") as tell:
-        rebuilding = rebuild(
-            settings, config, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=tell
-        )
+        rebuilding = rebuild(deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=tell)
         report = run_in_loop(rebuilding)
     if as_json:
         print_json(_as_json(report, dry_run=dry_run))

@@ -1,12 +1,11 @@
 """``tierd undelete``: take segments back during their grace."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from tierd.app import run_in_loop
+from tierd.app import Deployment, run_in_loop
 from tierd.app import undelete as undelete_segments
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
@@ -53,7 +52,7 @@ def undelete(
     name = TopicPartition.parse(partition)
     request = UndeleteRequest(partition=name, segments=wanted, force=force, dry_run=dry_run)
     state_dir = daemon_state_dir(config, None)
-    answer = run_in_loop(undelete_segments(state_dir, partial(begin, config), config, request))
+    answer = run_in_loop(undelete_segments(state_dir, lambda: Deployment(begin(config), config), request))
     if as_json:
         print_json(answer.to_json())
     else:

@@ -4,19 +4,17 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierd.app import run_in_loop, tier_reader
+from tierd.app import Deployment, run_in_loop, tier_reader
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_line
 from tierd.cli.progress import step_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.tiering import Finding
 
@@ -40,19 +38,17 @@ def verify(
 
     Example: tierd verify --deep orders-0 orders-1
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     names = [TopicPartition.parse(name) for name in partitions or []]
     shown = partial(_print_json, as_object=as_object) if as_json or as_object else _print
-    if run_in_loop(_verify(settings, config, names, deep=deep, shown=shown)):
+    if run_in_loop(_verify(deployment, names, deep=deep, shown=shown)):
         raise typer.Exit(ExitCode.NO)
 
 
-async def _verify(
-    config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, deep: bool, shown: Shown
-) -> int:
+async def _verify(deployment: Deployment, names: Sequence[TopicPartition], *, deep: bool, shown: Shown) -> int:
     with step_line("verifying") as tell:
         async with (
-            tier_reader(config, config_file) as reader,
+            tier_reader(deployment) as reader,
             contextlib.aclosing(reader.verify(names, deep=deep, tell=tell)) as findings,
         ):
             return await shown(findings)

@@ -7,13 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from tierd.app import compact, file_erasure, read_erasure, run_in_loop, step_erasures
+from tierd.app import Deployment, compact, file_erasure, read_erasure, run_in_loop, step_erasures
 from tierd.cli.erasures import print_erasure, print_until_done, user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_error
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.serve import FileErasureRequest
 
@@ -64,7 +63,7 @@ def request(
     keys = _keys(key or [], key_base64 or [], keys_file)
     if not keys:
         raise typer.BadParameter("name the keys to erase: --key, --key-base64 or --keys-file")
-    settings, name = begin(config), TopicPartition.parse(partition)
+    deployment, name = Deployment(begin(config), config), TopicPartition.parse(partition)
     wanted = FileErasureRequest(
         partition=name,
         keys=tuple(keys),
@@ -73,16 +72,16 @@ def request(
         at_once=now,
         removes_unread=remove_unread,
     )
-    filed = run_in_loop(file_erasure(settings, config, wanted))
+    filed = run_in_loop(file_erasure(deployment, wanted))
     if not now:
         print_erasure(filed, as_json=as_json)
         return
     try:
-        _apply(settings, config, name, filed.request_id)
+        _apply(deployment, name, filed.request_id)
     except BaseException:
         print_error(f"tierd: request {filed.request_id} is filed all the same; the next run applies it")
         raise
-    print_until_done(run_in_loop(read_erasure(settings, config, filed.request_id)), as_json=as_json)
+    print_until_done(run_in_loop(read_erasure(deployment, filed.request_id)), as_json=as_json)
 
 
 def _keys(texts: list[str], encoded: list[str], file: Path | None) -> list[bytes]:
@@ -102,15 +101,15 @@ def _keys(texts: list[str], encoded: list[str], file: Path | None) -> list[bytes
     return keys
 
 
-def _apply(settings: TierdConfig, config: Path, name: TopicPartition, request_id: str) -> None:
+def _apply(deployment: Deployment, name: TopicPartition, request_id: str) -> None:
     """Run and step until the request is done, or until a run brings it no further."""
     runs = -1
     for _ in range(_MOST_RUNS):
-        run_in_loop(step_erasures(settings, config, [name]))
-        report = run_in_loop(read_erasure(settings, config, request_id))
+        run_in_loop(step_erasures(deployment, [name]))
+        report = run_in_loop(read_erasure(deployment, request_id))
         searched = len(report.runs)
         if report.phase != "searching" or searched == runs:
             return
         runs = searched
         with progress_line("erase") as tell:
-            run_in_loop(compact(settings, config, [name], tell=tell))
+            run_in_loop(compact(deployment, [name], tell=tell))

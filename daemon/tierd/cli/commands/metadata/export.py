@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import export_metadata, run_in_loop
+from tierd.app import Deployment, export_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
 from tierd.cli.printing import print_exactly
 from tierd.cli.progress import progress_line
@@ -31,9 +31,9 @@ def export(
 
     Example: tierd metadata export metadata.jsonl
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     with progress_line("exporting") as tell, _writer(file) as write:
-        run_in_loop(export_metadata(settings, config, write, tell=tell))
+        run_in_loop(export_metadata(deployment, write, tell=tell))
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import import_metadata, run_in_loop
+from tierd.app import Deployment, import_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
 from tierd.cli.printing import print_line
 from tierd.cli.progress import progress_line
@@ -27,8 +27,8 @@ def import_(
 
     Example: tierd metadata import metadata.jsonl --config postgres.yaml
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     with progress_line("importing") as tell:
-        counts = run_in_loop(import_metadata(settings, config, file, tell=tell))
+        counts = run_in_loop(import_metadata(deployment, file, tell=tell))
     before = f", {counts.present} of them were there already" if counts.present else ""
     print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
