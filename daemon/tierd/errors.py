@@ -37,7 +37,6 @@
     │   ├── DuplicateLogError              two directories claim to be the same replica
     │   ├── DamagedLogError                what was flushed is visibly damaged; carries every problem
     │   ├── OffsetOverflowError            an offset too far from its segment's base
-    │   ├── HoldError                      retriable; a rolled segment could not be kept from deletion
     │   └── AppendError                    the log refused a set of records; nothing of it was written
     │       ├── RecordTooLargeError        a batch above max.message.bytes
     │       ├── RecordBatchTooLargeError   a set of records above segment.bytes
@@ -46,7 +45,6 @@
     │       ├── RecordValidationError      records that a leader refuses, each with its index
     │       │   └── InvalidTimestampError  at least one of them for its timestamp
     │       ├── UnsupportedForMessageFormatError  what the batch's magic cannot express
-    │       ├── UnsupportedCompressionError a codec that the format does not allow
     │       ├── OutOfOrderSequenceError    an idempotent producer's gap
     │       ├── InvalidProducerEpochError  a producer that was fenced
     │       ├── TransactionCoordinatorFencedError  a marker of an older coordinator
@@ -372,10 +370,6 @@ class UnsupportedForMessageFormatError(AppendError):
     """The request cannot be expressed in the batch's format."""
 
 
-class UnsupportedCompressionError(AppendError):
-    """The codec is not allowed for the batch's format."""
-
-
 class OutOfOrderSequenceError(AppendError):
     """An idempotent producer's batch does not follow its last one."""
 
@@ -394,12 +388,6 @@ class InvalidTransactionStateError(AppendError):
 
 class PolicyViolationError(AppendError):
     """The topic's settings do not allow the append."""
-
-
-class HoldError(LogError):
-    """A rolled segment could not be protected from deletion."""
-
-    retriable: ClassVar[bool] = True
 
 
 class RemoteStorageError(TierError):

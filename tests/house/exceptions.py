@@ -27,7 +27,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.log.dirs.manager_create": _TO_JOIN,
         "tierd.log.loading.stray": _TO_JOIN,
         "tierd.log.producers.producer_replay": _TO_JOIN,
-        "tierd.log.records.sequence": _TO_JOIN,
         "tierd.log.segments.segment_copy": _TO_JOIN,
         "tierd.metadata.kv.sqlite_errors": _TO_JOIN,
         "tierd.tiering.auditing.local_history": _TO_JOIN,

@@ -21,7 +21,6 @@ from tierd.clock import Clock
 from tierd.errors import LogBusyError, LogClosedError, LogError, LogTimeoutError, TierError
 from tierd.log.files.disk import Piece
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 
 _T = TypeVar("_T")
@@ -141,11 +140,10 @@ class LogWriter(Generic[_L]):
         *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        verification: VerificationGuard | None = None,
         durable: bool = False,
     ) -> AppendInfo:
         """Append records that the log is to number; see ``append``."""
-        request = AppendRequest(records, origin=origin, leader_epoch=leader_epoch, verification=verification)
+        request = AppendRequest(records, origin=origin, leader_epoch=leader_epoch)
         return await self.append(request, durable=durable)
 
     async def append_as_follower(self, records: Piece, *, durable: bool = False) -> AppendInfo:

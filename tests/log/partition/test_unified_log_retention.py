@@ -255,7 +255,7 @@ class TestTiering:
         log = self.tiered(tmp_path, [1], LogConfig(remote_storage_enable=True, local_retention_ms=1000))
         assert log.delete_old_segments(NOW_MS + 2000) == 0
         assert bases(log) == [0, 1]
-        log.update_highest_remote_offset(1)
+        log.replace_highest_remote_offset(1, epoch=0)
         assert log.delete_old_segments(NOW_MS + 2000) == 1
         assert (bases(log), log.local_log_start_offset, log.log_start_offset) == ([1], 1, 0)
 
@@ -282,7 +282,7 @@ class TestTiering:
         if limit == "ms":
             config = LogConfig(remote_storage_enable=True, retention_ms=1000)
         log = self.tiered(tmp_path, [1] * 6, config)
-        log.update_highest_remote_offset(1)
+        log.replace_highest_remote_offset(1, epoch=0)
         log.delete_old_segments(NOW_MS + 2000)
         assert bases(log) == [2, 3, 4, 5]
         assert (log.local_log_start_offset, log.log_start_offset) == (2, 0)
@@ -291,7 +291,7 @@ class TestTiering:
     def test_without_copies_the_total_limits_count(self, tmp_path: Path) -> None:
         copying = LogConfig(remote_storage_enable=True, retention_bytes=5 * SIZE, local_retention_bytes=1)
         log = self.tiered(tmp_path, [1] * 6, copying)
-        log.update_highest_remote_offset(1)
+        log.replace_highest_remote_offset(1, epoch=0)
         log.delete_old_segments(NOW_MS)
         assert (log.segment_count, log.log_start_offset, log.local_log_start_offset) == (4, 0, 2)
 
@@ -315,7 +315,7 @@ class TestTiering:
     @pytest.mark.spec("log-format RET-21")
     def test_uploaded_segments_go_first(self, tmp_path: Path) -> None:
         log = self.tiered(tmp_path, [11, 10, 10, 10, 9], LogConfig(remote_storage_enable=True, local_retention_bytes=1))
-        log.update_highest_remote_offset(30)
+        log.replace_highest_remote_offset(30, epoch=0)
         log.delete_old_segments(NOW_MS)
         assert (bases(log), log.local_log_start_offset, log.log_start_offset) == ([31, 41], 31, 0)
         assert [record.offset for record in read_all(log, start=31)] == list(range(31, 50))
@@ -324,7 +324,7 @@ class TestTiering:
 
     def test_without_a_tier_its_news_change_nothing(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 5, LogConfig())
-        log.update_highest_remote_offset(3)
+        log.replace_highest_remote_offset(3, epoch=0)
         log.update_log_start_from_remote_tier(3)
         assert (log.highest_remote_offset, log.log_start_offset) == (-1, 0)
 
@@ -428,7 +428,7 @@ def test_deletion_from_a_tiered_log_names_the_setting_that_was_in_force(
         LogConfig(segment_bytes=FIVE, remote_storage_enable=True, **settings),  # type: ignore[arg-type] # integers all
         timestamp_ms=NOW_MS - 20_000,
     )
-    log.update_highest_remote_offset(9)
+    log.replace_highest_remote_offset(9, epoch=0)
 
     (event,) = deletions(log)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.log import segmented_logs
 from tests.log.batches import batch, legacy, marker, plain
-from tests.log.segmented_logs import NOW_MS, headers_of
+from tests.log.segmented_logs import NOW_MS, headers_of, materialise_indexes
 from tierd.errors import CorruptRecordError, LogClosedError, OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
@@ -265,7 +265,7 @@ def test_a_truncation_keeps_what_is_before_it(segment: LogSegment) -> None:
 
 @pytest.mark.spec("log-format SEG-08")
 def test_an_empty_segment_gets_room_by_a_truncation(segment: LogSegment) -> None:
-    segment.materialise_indexes()
+    materialise_indexes(segment)
     segment.close()
     reopened = open_segment(segment.path.parent, create=False, config=LogConfig(segment_ms=300_000))
     assert (reopened.offset_index.path.stat().st_size, reopened.time_index.path.stat().st_size) == (0, 0)
@@ -396,7 +396,7 @@ def test_indexes_are_made_when_they_are_needed(tmp_path: Path) -> None:
     assert names(tmp_path) == {".log.cleaned": 0}
     segment.change_suffix(".cleaned", "")
     assert names(tmp_path) == {".log": 0}
-    segment.materialise_indexes()
+    materialise_indexes(segment)
     assert names(tmp_path) == {".log": 0, ".index": 1000, ".timeindex": 996}
     with pytest.raises(ValueError, match="suffix"):
         segment.change_suffix(".cleaned", "")

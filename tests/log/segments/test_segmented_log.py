@@ -4,7 +4,16 @@ from pathlib import Path
 import pytest
 
 from tests.log.batches import plain
-from tests.log.segmented_logs import NOW_MS, all_offsets, append, names, new_log, offsets_of, reopen
+from tests.log.segmented_logs import (
+    NOW_MS,
+    all_offsets,
+    append,
+    materialise_indexes,
+    names,
+    new_log,
+    offsets_of,
+    reopen,
+)
 from tierd.errors import LogClosedError, LogDirOfflineError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
@@ -298,7 +307,7 @@ def test_a_name_that_is_taken_changes_nothing(tmp_path: Path) -> None:
 def test_a_flush_after_the_directory_was_renamed_is_no_error(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, end=2)
     log.write_out()
-    log.active.materialise_indexes()
+    materialise_indexes(log.active)
     log.directory.rename(tmp_path / "elsewhere")  # by somebody else: the handles still lead to the files
     log.active.flush()
     OsDisk().sync_directory(log.directory)

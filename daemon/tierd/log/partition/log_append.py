@@ -201,7 +201,7 @@ def _analyze_producers(
                 return duplicate
         append = found.appends.get(batch.producer_id)
         if append is None:
-            append = manager.prepare_update(batch.producer_id, request.origin, request.verification)
+            append = manager.prepare_update(batch.producer_id, request.origin)
             found.appends[batch.producer_id] = append
         place = LogOffset(batch.base_offset, segment.base_offset, segment.size_bytes + batch.position)
         completed = append.append(batch, place, _marker_of(batch, seen.records))
