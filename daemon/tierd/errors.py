@@ -1,4 +1,4 @@
-"""Every exception that tierd raises on purpose.
+"""Errors that tierd raises on purpose, as a tree. Some rooms define further ones below these for themselves.
 
 ::
 

@@ -92,7 +92,7 @@ class _Waiting(Generic[_L]):
 
 
 class LogWriter(Generic[_L]):
-    """The only writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use."""
+    """The writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use."""
 
     def __init__(
         self,
