@@ -1,4 +1,4 @@
-"""LogWriter: one log, many callers; whatever waits together shares one write, and one sync for all that ask for it.
+"""LogWriter: one log, many callers; appends that wait together are written together, with one sync if any asks for it.
 
 ::
 

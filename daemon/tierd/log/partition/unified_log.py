@@ -138,7 +138,7 @@ class UnifiedLog(LogView):
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
-        """Append several sets in their order, with one write; for each, what was done or why it was refused.
+        """Append several sets in their order, written together; for each, what was done or why it was refused.
 
         A set that is refused does not disturb the others. When the disk fails none of them is acknowledged.
 
