@@ -24,6 +24,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.app.readiness": _TO_JOIN,
         "tierd.app.snapshot": _TO_JOIN,
         "tierd.cli.commands.run": "each verb of the command line has a file of its own",
+        "tierd.cost.sampling": _TO_JOIN,
         "tierd.log.dirs.manager_create": _TO_JOIN,
         "tierd.log.loading.stray": _TO_JOIN,
         "tierd.log.producers.producer_replay": _TO_JOIN,

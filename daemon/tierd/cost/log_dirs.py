@@ -1,16 +1,12 @@
-"""Estimate for whole log dirs: find the partitions, measure their compression ratio on a few pieces, price them."""
+"""An estimate for whole log dirs: find the partitions, sample them, price them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tierd.cost.estimate import Plan, TopicEstimate, estimate
 from tierd.cost.prices import PriceList
+from tierd.cost.sampling import sampled_ratio
 from tierd.cost.segments import Partition, Segment, find_partitions
-from tierd.files import open_to_read
-from tierd.remote import compress
-
-_SAMPLED_SEGMENTS = 8
-_PIECE_BYTES = 1 << 20
 
 
 def estimate_log_dirs(
@@ -27,28 +23,6 @@ def estimate_log_dirs(
         partitions += find_partitions(log_dir, lambda topic: not topic.startswith("__"))
 
     def ratio_of(segments: Iterable[Segment]) -> float:
-        return 1.0 if plan.compression_level is None else _sampled_ratio(segments, level=plan.compression_level)
+        return 1.0 if plan.compression_level is None else sampled_ratio(segments, level=plan.compression_level)
 
     return estimate(partitions, prices, plan, ratio_of=ratio_of)
-
-
-def _sampled_ratio(segments: Iterable[Segment], *, level: int) -> float:
-    """Return the stored bytes per original byte under zstd at ``level``; 1.0 where nothing can be read. Blocking.
-
-    Reads a MiB from the middle of up to eight segments, the newest ones.
-    """
-    before = after = 0
-    for segment in sorted(segments, key=lambda segment: segment.modified_ms)[-_SAMPLED_SEGMENTS:]:
-        piece = _read_middle(segment)
-        before += len(piece)
-        after += len(compress(piece, level) or piece)
-    return after / before if before else 1.0
-
-
-def _read_middle(segment: Segment) -> bytes:
-    try:
-        with open_to_read(segment.path) as file:
-            file.seek(max(0, (segment.size_bytes - _PIECE_BYTES) // 2))
-            return file.read(_PIECE_BYTES)
-    except OSError:
-        return b""  # deleted since it was listed, or not ours to read
