@@ -17,7 +17,7 @@ from tierd.errors import LeaderChannelError, PipelineError, SparkMissingError
 from tierd.metadata import MetadataKeyFactory
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics, RunTally
-from tierd.pipeline.jobs.main import JobExit
+from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.planning import Candidate, WorkKind
 from tierd.pipeline.running.history import RunOutcome
 from tierd.pipeline.running.leasing import PartitionLeases

@@ -12,7 +12,7 @@ from tests.pipeline.spark.job_lab import JobLab
 from tests.pipeline.spark.test_job import COMPACT, Log, contents, fill, latest
 from tierd.pipeline.committing import CompactionLeader
 from tierd.pipeline.committing.messages import Begun
-from tierd.pipeline.jobs.main import JobExit
+from tierd.pipeline.jobs.exit_codes import JobExit
 
 DEADLINE_S = 300.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tierd.model import ByteRange
-from tierd.remote.segments.segment_reader import EarlyReads
+from tierd.remote.segments.early_reads import EarlyReads
 
 GUESSED, OTHER = ByteRange(0, 9), ByteRange(10, 19)
 

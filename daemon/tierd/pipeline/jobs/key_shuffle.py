@@ -10,6 +10,7 @@ from functools import partial
 
 from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
+from tierd.pipeline.jobs.auditing import audit_split
 from tierd.pipeline.jobs.key_blocks import KeyBlock
 from tierd.pipeline.jobs.layout import GroupPlace, InputSplit
 from tierd.pipeline.jobs.outcomes import Outcome
@@ -19,7 +20,6 @@ from tierd.pipeline.jobs.scanning import (
     ErasureNote,
     InputNote,
     OffsetBlock,
-    audit_split,
     find_erased,
     join_bucket,
     scan_split,

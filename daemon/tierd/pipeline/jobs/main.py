@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from enum import IntEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,6 +19,7 @@ from tierd.files import make_private_directory, require_unchangeable
 from tierd.model import uuid_to_text
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
+from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
 from tierd.pipeline.jobs.progress import JobProgress
 from tierd.pipeline.jobs.properties import write_properties
@@ -37,22 +37,6 @@ log = structlog.get_logger()
 
 _GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-
-
-class JobExit(IntEnum):
-    """Exit code of a run, for the process that started it.
-
-    Attributes:
-        DONE: the order was carried out; the leader has the outcome of each group.
-        FAILED: the run could not go on; what was committed stays, and the next run does the rest.
-        USAGE: wrong arguments, or a configuration that cannot be used.
-        LEADER_GONE: the leader hung up, or never answered.
-    """
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    LEADER_GONE = 3
 
 
 def main(arguments: Sequence[str]) -> JobExit:

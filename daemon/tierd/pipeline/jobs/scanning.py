@@ -1,4 +1,4 @@
-"""Search for the latest record of each key, in which tasks read splits and others join buckets.
+"""Search for the latest record of each key, in which tasks read splits and others join buckets; and for erased keys.
 
 ::
 
@@ -8,8 +8,6 @@
 Scan and join are generators over bounded memory, and their result does not depend on the order of the input. Spark may
 run them again at any time, when it has lost a result. So an input that cannot be read is noted in every bucket of its
 partition, and every bucket notes the input's group. Otherwise the group would take a missing key for a superseded one.
-
-The search for erased keys and the audit read the same splits and yield a note for each input.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +17,12 @@ from typing import Final
 import numpy as np
 
 from tierd.errors import TierError
-from tierd.log import check_index
-from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
 from tierd.pipeline.jobs.layout import InputPlace, InputSplit
 from tierd.pipeline.jobs.run_context import RunContext
-from tierd.pipeline.rewriting import InputLog, TransactionTrace, UnreadBatches, find_keys, scan_keys
+from tierd.pipeline.rewriting import TransactionTrace, UnreadBatches, find_keys, scan_keys
 
 UNREAD_ADVICE: Final = (
     "the keys that are to be erased may be in it; it stays, and the request waits. To remove such batches whole, with "
@@ -188,40 +185,3 @@ def _may_hold_keys(metadata: RemoteLogSegmentMetadata, unread: UnreadBatches) ->
         f"{metadata.segment}: {unread.count} batches unpack to more than tierd opens, the first at offset "
         f"{unread.first_offset}: {UNREAD_ADVICE}"
     )
-
-
-def audit_split(context: RunContext, split: InputSplit) -> Iterator[AuditNote]:
-    """Check logs, batches, manifests and indexes of the inputs of a split; yield a note for each input, read or not."""
-    with context.access.open() as tier:
-        for place in split.inputs:
-            metadata = context.work(place).inputs[place.segment]
-            try:
-                yield AuditNote(place, _audit_problem(tier, metadata))
-            except (TierError, OSError) as error:
-                yield AuditNote(place, f"{metadata.segment}: {error}")
-
-
-def _audit_problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
-    """Return the first problem of a segment, or None. Reads compare chunks and indexes with their checksums."""
-    manifest = tier.manifest(metadata)
-    log = InputLog(
-        name=str(metadata.segment),
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        pieces=tier.pieces(metadata),
-    )
-    batches = log.count_batches()
-    if batches != manifest.batch_count:
-        return f"{metadata.segment}: {batches} batches, the manifest says {manifest.batch_count}"
-    for kind in IndexType:
-        if manifest.index(kind) is not None:
-            check_index(
-                kind,
-                tier.read_index(metadata, kind),
-                base_offset=metadata.start_offset,
-                log_bytes=metadata.size_bytes,
-                name=f"{kind.value} index",
-            )
-        elif kind is not IndexType.TRANSACTION:
-            return f"{metadata.segment}: there is no {kind.value} index"
-    return None

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
+from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout
@@ -33,44 +34,6 @@ class RangeCache(Protocol):
 
     async def drop(self, key: str, byte_range: ByteRange) -> None:
         """Forget the bytes of ``byte_range``, which are damaged or are no chunk: the next reader asks the store."""
-
-
-class EarlyReads:
-    """Reads of one object. Ranges that are probably right are asked for before that is certain, to save a round trip.
-
-    Leaving the context ends the reads whose bytes were not used.
-    """
-
-    def __init__(
-        self, read_range: Callable[[str, ByteRange], Awaitable[bytes]], key: str, ranges: Iterable[ByteRange]
-    ) -> None:
-        """Prepare to ask for ``ranges`` when the context is entered; other ranges are asked for when they are read."""
-        self._read_range = read_range
-        self._key = key
-        self._ranges = tuple(ranges)
-        self._under_way: dict[ByteRange, asyncio.Future[bytes]] = {}
-
-    async def __aenter__(self) -> Self:
-        """Ask for the guessed ranges."""
-        for guessed in self._ranges:
-            self._under_way[guessed] = asyncio.ensure_future(self._read_range(self._key, guessed))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """End the reads whose bytes were not used."""
-        ending = list(self._under_way.values())
-        for read in ending:
-            read.cancel()
-        if ending:
-            await asyncio.wait(ending)
-        for read in ending:
-            if not read.cancelled():
-                read.exception()  # a failure of bytes that were not used is no failure
-
-    async def read(self, byte_range: ByteRange) -> bytes:
-        """Return the bytes of ``byte_range``, which may be under way."""
-        early = self._under_way.pop(byte_range, None)
-        return await (self._read_range(self._key, byte_range) if early is None else early)
 
 
 class SegmentReader:
