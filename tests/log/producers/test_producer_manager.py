@@ -232,7 +232,8 @@ class TestSnapshots:
         take_snapshots_at(manager, range(1, 6))
         assert manager.snapshots.offsets == (1, 2, 3, 4, 5)
         manager.truncate_and_reload(log_start_offset=1, log_end_offset=3, now_ms=NOW_MS)
-        assert (manager.snapshots.offsets, manager.latest_snapshot_offset) == ((2, 3), 3)
+        assert manager.snapshots.offsets == (2, 3)
+        assert manager.latest_snapshot_offset == 3
         assert snapshots_on_disk(tmp_path) == [2, 3]
 
     @pytest.mark.spec("log-format PSM-13")
