@@ -1,4 +1,4 @@
-"""Every exception that tierd raises on purpose and that more than one room knows.
+"""Errors that tierd raises on purpose and that more than one room knows, as a tree.
 
 ::
 

@@ -11,9 +11,9 @@ from statistics import median
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]  # has no stubs
 
 from tests.bench.report import Figure
+from tests.log.log_columns import iter_log_columns
 from tierd.kernels import compile_kernels
 from tierd.log.records.batch_builder import NewRecord, encode_batch
-from tierd.log.records.log_columns import iter_log_columns
 
 KIB = 1 << 10
 MIB = 1 << 20

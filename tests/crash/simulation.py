@@ -186,7 +186,7 @@ class Simulation:
             assert state.producer_epoch == view.epoch, (
                 f"producer {producer_id} is of epoch {state.producer_epoch}, not {view}"
             )
-            found = (state.last_sequence, state.last_data_offset)
+            found = (state.last_sequence, state.batches[-1].last_offset if state.batches else -1)
             if found != (-1, -1) or not (view.last_offset < log.log_start_offset or self._has_expired(view)):
                 assert found == (view.last_sequence, view.last_offset), f"producer {producer_id} is {found}, not {view}"
             if view.txn_first_offset < 0 or view.txn_first_offset >= log.log_start_offset:

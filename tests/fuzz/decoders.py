@@ -9,6 +9,8 @@ from uuid import UUID
 
 from tests.fuzz.target import Target
 from tests.log.batches import batch, legacy, lz4_frame, marker, plain, wrapper
+from tests.log.encoded_record import encode_record
+from tests.log.log_columns import iter_log_columns
 from tierd.errors import CorruptIndexError, CorruptRecordError, PartitionNameError
 from tierd.kernels import RecordFault, compiled, crc32c, reference
 from tierd.log.files.checkpoints import (
@@ -31,13 +33,10 @@ from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NewRecord, Producer, encode_batch
 from tierd.log.records.batch_header import parse_header, stamp_crc
 from tierd.log.records.compression import Compression, PayloadError, compress, decompress
-from tierd.log.records.leader_change import LeaderChange, encode_leader_change, parse_leader_change
-from tierd.log.records.log_columns import iter_log_columns
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import Record, RecordError, iter_raw_records, parse_control_type, parse_end_marker
 from tierd.log.records.record_batch import RecordBatch, iter_batches
 from tierd.log.records.record_columns import iter_columns
-from tierd.log.records.record_encoding import encode_record
 from tierd.log.records.validation import ValidationCounters, validate_and_assign
 from tierd.model import Lineage, TopicPartition
 
@@ -152,7 +151,7 @@ def _records(data: bytes) -> None:
 
 
 def _control(data: bytes) -> None:
-    for parse in (parse_control_type, parse_end_marker, parse_leader_change):
+    for parse in (parse_control_type, parse_end_marker):
         with suppress(RecordError):
             parse(data)
 
@@ -320,7 +319,6 @@ TARGETS = [
         lambda: [
             b"\0\0\0\1",
             struct.pack(">hi", 0, 5),
-            _value_of(encode_leader_change(LeaderChange(1, (1, 2), (2,)), leader_epoch=1, timestamp_ms=NOW_MS)),
         ],
     ),
     *(

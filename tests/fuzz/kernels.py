@@ -6,9 +6,9 @@ from types import ModuleType
 import numpy as np
 
 from tests.fuzz.target import Target
+from tests.log.encoded_record import encode_record
 from tierd.kernels import RecordFault, compiled, reference
 from tierd.log.records.record import RecordError, iter_raw_records
-from tierd.log.records.record_encoding import encode_record
 
 _SECRET = bytes(range(16))
 _COUNTS = np.dtype(">i4")

@@ -21,7 +21,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.log.dirs.manager_create": _TO_JOIN,
         "tierd.log.loading.stray": _TO_JOIN,
         "tierd.log.producers.producer_replay": _TO_JOIN,
-        "tierd.log.records.sequence": _TO_JOIN,
         "tierd.log.segments.segment_copy": _TO_JOIN,
         "tierd.pipeline.erasing.words": _TO_JOIN,
         "tierd.pipeline.jobs.auditing": _TO_JOIN,

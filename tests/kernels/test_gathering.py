@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.batches_of_brokers import golden_payloads
+from tests.log.encoded_record import encode_record
 from tierd.kernels import (
     Gathered,
     GatheredHeaders,
@@ -24,7 +25,7 @@ from tierd.kernels import (
     reference,
 )
 from tierd.log.records.record import Header, iter_raw_records
-from tierd.log.records.record_encoding import encode_field, encode_record
+from tierd.log.records.record_encoding import encode_field
 
 TWINS = pytest.mark.parametrize("kernels", [reference, compiled])
 fields = st.one_of(st.none(), st.binary(max_size=40), st.just(b"x" * 200))

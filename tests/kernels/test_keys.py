@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.log.encoded_record import encode_record
 from tierd.kernels import compiled, decode_records, hash_keys, latest_per_key, reference
-from tierd.log.records.record_encoding import encode_record
 
 TWINS = pytest.mark.parametrize("kernels", [reference, compiled])
 SECRET = bytes(range(16))

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.log.batches import Row
+from tierd.log.dirs.manager import LogManager
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.loading.log_loader import LoadRequest, load_log
 from tierd.log.partition.append_info import AppendInfo
 from tierd.log.partition.unified_log import UnifiedLog
-from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import Producer, encode_batch, encode_end_marker
 from tierd.log.records.batch_header import BatchHeader, iter_headers
@@ -21,6 +21,18 @@ from tierd.log.records.record_batch import iter_batches
 from tierd.model import IsolationLevel
 
 NOW_MS = 1_700_000_000_000
+
+
+def clean_up(manager: LogManager, *, now_ms: int) -> int:
+    """Apply retention to every log of a manager without a service; return how many segments that concerned."""
+    return sum(log.delete_old_segments(now_ms) for log in manager.logs())
+
+
+def housekeep(manager: LogManager, *, now_ms: int) -> None:
+    """Run the housekeeping of a manager without a service: of every log, and of directories whose deletion is due."""
+    for log in manager.logs():
+        log.housekeep(now_ms)
+    manager.remove_due_directories()
 
 
 def open_log(
@@ -117,10 +129,9 @@ def lead(
     epoch: int = 0,
     now_ms: int = NOW_MS,
     origin: AppendOrigin = AppendOrigin.CLIENT,
-    verification: VerificationGuard | None = None,
 ) -> AppendInfo:
     """Append as the leader of ``epoch``."""
-    return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, origin=origin, verification=verification)
+    return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, origin=origin)
 
 
 def lead_marker(

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tierd.log.files.disk import OsDisk
+from tierd.log.producers.active_producer import ActiveProducer
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
-from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
@@ -67,11 +67,10 @@ def append(
     *headers: BatchHeader,
     origin: AppendOrigin = CLIENT,
     place: LogOffset | None = None,
-    guard: VerificationGuard | None = None,
 ) -> None:
     """Append batches of data, one by one."""
     for header in headers:
-        prepared = manager.prepare_update(header.producer_id, origin, guard)
+        prepared = manager.prepare_update(header.producer_id, origin)
         prepared.append(header, place)
         manager.update(prepared)
         manager.update_map_end_offset(header.last_offset + 1)
@@ -104,6 +103,18 @@ def end(
 def unstable(manager: ProducerStateManager) -> int | None:
     first = manager.first_unstable_offset
     return None if first is None else first.offset
+
+
+def data_offsets(producer: ActiveProducer) -> tuple[int, int]:
+    """The first offset of the oldest batch that is known, and the last one of the newest; -1 without one."""
+    batches = producer.batches
+    return (batches[0].first_offset, batches[-1].last_offset) if batches else (-1, -1)
+
+
+def open_transactions(manager: ProducerStateManager) -> list[int]:
+    """The first offsets of the transactions that wait for their marker, ascending."""
+    first_offsets = (producer.current_txn_first_offset for producer in manager.producers.values())
+    return sorted(offset for offset in first_offsets if offset >= 0)
 
 
 def snapshots_on_disk(folder: Path) -> list[int]:

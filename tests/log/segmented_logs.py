@@ -56,6 +56,12 @@ def append(log: SegmentedLog, *sets: bytes, write: bool = True) -> None:
         log.write_out()
 
 
+def materialise_indexes(segment: LogSegment) -> None:
+    """Create the indexes that are missing."""
+    segment.offset_index.materialise()
+    segment.time_index.materialise()
+
+
 def headers_of(data: bytes) -> list[BatchHeader]:
     """Return the headers of a set."""
     found: list[BatchHeader] = []

@@ -17,6 +17,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.golden.unpack import GoldenCase, golden_cases
+from tests.log.logs import clean_up, housekeep
 from tierd.log import RecordBatch, file_name, iter_batches, read_lineage, read_offset_checkpoint, read_producer_snapshot
 from tierd.log.dirs.manager import LogManager
 from tierd.log.files.checkpoints import read_topic_id
@@ -81,9 +82,9 @@ class Writer:
                 for replica in self.replicas:
                     if stop_at is None or stop_at in replica.restarted_at:
                         self.append_until(self.log_of(manager, replica), replica, stop_at)
-                manager.clean_up()
+                clean_up(manager, now_ms=self.clock.now_ms())
                 self.clock.advance(DELETE_DELAY_S)
-                manager.housekeep()
+                housekeep(manager, now_ms=self.clock.now_ms())
 
     def log_of(self, manager: LogManager, replica: Replica) -> UnifiedLog:
         partition = TopicPartition.parse(replica.case.partition)

@@ -23,6 +23,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.golden.unpack import GoldenCase, golden_cases, read_lines, read_offsets
+from tests.log.logs import housekeep
 from tests.log.reading import Found, read_whole_log
 from tierd.log import read_offset_checkpoint, read_producer_snapshot
 from tierd.log.dirs.manager import LogManager
@@ -56,7 +57,7 @@ def recovered(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Recover
     with manager:
         logs = {str(log.topic_partition): read_whole_log(log) for log in manager.logs()}
         clock.advance(DELETE_DELAY_S)
-        manager.housekeep()
+        housekeep(manager, now_ms=clock.now_ms())
     return Recovered(log_dir, logs)
 
 

@@ -148,7 +148,6 @@ def test_an_equal_start_drops_the_older_epoch() -> None:
 def test_next_and_previous_entries_of_an_epoch_are_found() -> None:
     found = lineage("2:6 4:8 7:11")
     assert [found.next_entry(e) for e in (1, 2, 5, 7)] == [(2, 6), (4, 8), (7, 11), None]
-    assert [found.previous_entry(e) for e in (2, 3, 4, 9)] == [None, (2, 6), (2, 6), (7, 11)]
     assert [found.start_offset_of(e) for e in (4, 5)] == [8, None]
 
 

@@ -10,10 +10,12 @@ import pytest
 
 from tests.golden.unpack import OracleRecord
 from tests.log.cleaning.cleaners import clean
+from tests.log.logs import clean_up
 from tests.log.reading import read_whole_log
 from tests.scenarios.conftest import MakeBroker
 from tests.services.kafka_cluster import CODECS, KafkaBroker
 from tests.services.kafka_records import SentRecord, random_records
+from tierd.clock import SystemClock
 from tierd.log import ControlRecordType, NewRecord, Producer, encode_batch, encode_end_marker
 from tierd.log.dirs.manager import LogManager
 from tierd.log.partition.unified_log import UnifiedLog
@@ -125,7 +127,7 @@ def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[in
             for _ in range(2 if topic in Topics.MANY else 20):
                 append(log_of(manager, topic), encode_batch(new_records(shared, 9), compression=codec), epoch)
         write_transactions(shared, log_of(manager, Topics.TRANSACTIONS), epoch)
-    manager.clean_up()
+    clean_up(manager, now_ms=SystemClock().now_ms())
     assert log_of(manager, Topics.RETAINED).log_start_offset > 0
 
 

@@ -76,6 +76,7 @@ class Recorded:
     aborted: int = 0
     computed: int = 0
     succeeded: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
 
     def copy_requested(self, topic: str) -> None:
         self.requests += 1
@@ -121,6 +122,9 @@ class Recorded:
 
     def task_succeeded(self, task: str) -> None:
         self.succeeded.append(task)
+
+    def forget_topic(self, topic: str) -> None:
+        self.forgotten.append(topic)
 
 
 class Tier:

@@ -1,4 +1,4 @@
-"""The lines that the command line prints. Beside ``display``, for tables, no other module writes to a terminal.
+"""The lines that the command line prints. Of its modules only this one, and ``display`` for tables, write to a stream.
 
 Lines contain names of topics, keys of objects, paths and texts of errors, which strangers choose. Control characters
 are shown as their escapes (``visible``), and markup has no effect. JSON is exact data and has its own escapes.

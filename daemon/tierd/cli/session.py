@@ -1,4 +1,4 @@
-"""The beginning of every command: its settings, and a log that leaves standard output to the answer."""
+"""Beginning of a command: its settings, and a log that leaves standard output to the answer."""
 
 import os
 import sys

@@ -183,7 +183,7 @@ def default_state_dir() -> Path:
 
 
 class TierdConfig(Settings):
-    """The whole file. Rooms get their section, never this."""
+    """The whole file."""
 
     cluster_id: Text | None = Field(
         None, min_length=1, description="Kafka's cluster id; default: the id in meta.properties of the log dirs"

@@ -1,4 +1,4 @@
-"""A broker's partition directories, read and never written, in Kafka's own formats and words.
+"""Kafka's partition log, in Kafka's own formats and words: log dirs of a broker are read, log dirs of tierd written.
 
 Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
 """

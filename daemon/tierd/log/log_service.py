@@ -141,7 +141,7 @@ class LogService:
                 raise
 
     def writer(self, partition: TopicPartition) -> PartitionWriter:
-        """The only way to change a log.
+        """Return the writer of a partition's log. The service itself changes the log through this writer too.
 
         Raises:
             UnknownPartitionError: there is no such log.

@@ -1,4 +1,4 @@
-"""LogWriter: one log, many callers; whatever waits together shares one write, and one sync for all that ask for it.
+"""LogWriter: one log, many callers; appends that wait together are written together, with one sync if any asks for it.
 
 ::
 
@@ -22,7 +22,6 @@ from tierd.errors import LogError, TierError
 from tierd.log.files.disk import Piece
 from tierd.log.log_errors import LogBusyError, LogClosedError, LogTimeoutError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 
 _T = TypeVar("_T")
@@ -94,7 +93,7 @@ class _Waiting(Generic[_L]):
 
 
 class LogWriter(Generic[_L]):
-    """The only writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use."""
+    """The writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use."""
 
     def __init__(
         self,
@@ -142,11 +141,10 @@ class LogWriter(Generic[_L]):
         *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        verification: VerificationGuard | None = None,
         durable: bool = False,
     ) -> AppendInfo:
         """Append records that the log is to number; see ``append``."""
-        request = AppendRequest(records, origin=origin, leader_epoch=leader_epoch, verification=verification)
+        request = AppendRequest(records, origin=origin, leader_epoch=leader_epoch)
         return await self.append(request, durable=durable)
 
     async def append_as_follower(self, records: Piece, *, durable: bool = False) -> AppendInfo:

@@ -82,10 +82,6 @@ class Lineage:
         """Return the entry with the smallest epoch above ``epoch``."""
         return next((entry for entry in self.entries if entry.epoch > epoch), None)
 
-    def previous_entry(self, epoch: int) -> EpochEntry | None:
-        """Return the entry with the greatest epoch below ``epoch``."""
-        return next((entry for entry in reversed(self.entries) if entry.epoch < epoch), None)
-
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
         """Return the end of ``epoch``, exclusive, with the epoch that the end is of: the nearest known one up to it.
 

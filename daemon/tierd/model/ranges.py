@@ -1,4 +1,4 @@
-"""Byte and offset ranges: the only range arithmetic in tierd. Both ends are inclusive, as in Kafka and HTTP."""
+"""Byte and offset ranges. Both ends are inclusive, as in Kafka and HTTP."""
 
 from dataclasses import dataclass
 from typing import Self

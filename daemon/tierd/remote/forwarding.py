@@ -1,4 +1,4 @@
-"""ForwardingObjectStore: base of the stores that wrap another one. A wrapper shows only what it changes.
+"""ForwardingObjectStore: base of the stores that wrap another one. It passes on each call that is not overridden.
 
 ::
 

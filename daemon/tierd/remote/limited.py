@@ -40,7 +40,7 @@ class ByteRate:
 
 
 class LimitedObjectStore(ForwardingObjectStore):
-    """An ``ObjectStore`` whose calls end in time, a bounded number of them at once.
+    """An ``ObjectStore`` whose calls end in time, a bounded number of them at once; ``check`` does not count.
 
     Waiting for a free place or for the byte rate does not count against the deadline.
     """

@@ -107,7 +107,7 @@ class ObjectVersion:
 
 
 class ObjectStore(Protocol):
-    """Keys to immutable objects. Keys are relative text with ``/`` between parts.
+    """Objects by key. ``replace`` alone changes an object. Keys are relative text with ``/`` between parts.
 
     Backends classify errors (see ``errors.RemoteStorageError`` and its kinds), and a wrapper repeats calls that may
     succeed later. Writes are durable when the call returns, and an object is visible whole or not at all. A store that

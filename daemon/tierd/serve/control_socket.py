@@ -153,7 +153,7 @@ _TOO_MANY = (
 
 
 def _peer(channel: socket.socket) -> str | None:
-    """Return one name for every peer: only the daemon's own user may connect, as the mode of the socket says too."""
+    """Return one name for the daemon's own user and root, the peers that may connect; None for another user."""
     return "own user" if is_own_peer(channel) else None
 
 

@@ -1,4 +1,4 @@
-"""Every metric of the daemon, declared once: name, kind, labels and help.
+"""Metrics: the counters and timings that the daemon records, each declared once, and the scrape of all metrics.
 
 Kafka's names in snake case behind ``tierd_``, units last. Counters and timings are recorded by shells as things happen;
 values of a state (lag, age, holds) are asked for at each scrape, so that they stay right while all work stalls.

@@ -178,6 +178,12 @@ def assemble(
         left=left,
         uploads=uploads,
     )
+
+    def vanished(partition: TopicIdPartition) -> None:
+        left.wake.set()
+        if not metadata.has_topic(partition.topic):
+            context.recorder.forget_topic(partition.topic)
+
     intake = Intake(on_stop=capacity.gate.close)
     roles = RoleKeeper(
         TaskFactory(
@@ -195,7 +201,7 @@ def assemble(
         policies=context.policies,
         deletion=deletion,
         remover=remover,
-        on_vanished=left.wake.set,
+        on_vanished=vanished,
     )
     scanned = ReplicaScanner(
         log_dirs.paths,

@@ -51,6 +51,9 @@ class TieringRecorder(Protocol):
     def task_succeeded(self, task: str) -> None:
         """Record that a run of this kind (``copy``, ``reconcile``, ``sweep``, ``expire``) ended well just now."""
 
+    def forget_topic(self, topic: str) -> None:
+        """Drop what was recorded of a topic that this broker no longer has."""
+
 
 class SilentRecorder:
     """Recorder that records nothing, for commands that end before a scrape."""
@@ -98,4 +101,7 @@ class SilentRecorder:
         """Do nothing."""
 
     def task_succeeded(self, task: str) -> None:
+        """Do nothing."""
+
+    def forget_topic(self, topic: str) -> None:
         """Do nothing."""

@@ -16,7 +16,7 @@ from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.failing_disk import FailingDisk
 from tests.log.batches import TOPIC_ID
-from tests.log.logs import NOW_MS, lead, read_all, records
+from tests.log.logs import NOW_MS, clean_up, housekeep, lead, read_all, records
 from tierd.errors import (
     LogDirLockedError,
     LogDirOfflineError,
@@ -367,8 +367,8 @@ def test_future_directories_are_logged_and_left_as_they_are(tmp_path: Path) -> N
     for config in (LogConfig(), LogConfig(retention_ms=0, cleanup_policy=frozenset({"compact", "delete"}))):
         with capture_logs() as lines, managed(tmp_path, config=config) as manager:
             assert manager.logs() == ()
-            manager.clean_up()
-            manager.housekeep()
+            clean_up(manager, now_ms=NOW_MS)
+            housekeep(manager, now_ms=NOW_MS)
         noted = [line["directory"] for line in lines if line["event"] == "future_log_left_alone"]
         assert sorted(noted) == [str(directory) for directory in directories]
         assert [content(directory) for directory in directories] == before
@@ -522,7 +522,7 @@ def test_deletion_of_a_log_continues_after_a_restart(tmp_path: Path) -> None:
         assert manager.logs() == ()
         assert [path.name for path in tmp_path.glob("orders-*-delete")]
         clock.advance(60)
-        manager.housekeep()
+        manager.remove_due_directories()
     assert not [*tmp_path.glob("orders-*")]
 
 
@@ -607,23 +607,6 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_log_dir_offline_alone(tmp
         with pytest.raises(LogDirOfflineError):
             fill(get(manager), 1)
         fill(log, 1)
-
-
-def test_retention_and_housekeeping_include_every_log(tmp_path: Path) -> None:
-    clock = FakeClock(now_ms=NOW_MS)
-    partitions = [TopicPartition("orders", number) for number in range(3)]
-    with managed(tmp_path, clock=clock) as manager:
-        for partition in partitions:
-            log = manager.get_or_create(partition)
-            fill(log, 12)
-            log.update_high_watermark(12)
-        clock.advance(SMALL.retention_ms / 1000 + 1)
-        assert manager.clean_up() == 9
-        assert [log.log_start_offset for log in manager.logs()] == [12] * 3
-        assert [*tmp_path.glob("*/*.deleted")]
-        clock.advance(60)
-        manager.housekeep()
-        assert not [*tmp_path.glob("*/*.deleted")]
 
 
 # The lock

@@ -18,6 +18,7 @@ from tests.log.logs import (
     read_all,
     records,
 )
+from tests.log.segmented_logs import materialise_indexes
 from tierd.errors import CorruptRecordError, LogDirOfflineError, LogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from tierd.log.files.partition_scan import file_name
@@ -90,13 +91,19 @@ def offset_at(log: UnifiedLog, timestamp_ms: int) -> int | None:
     return None if found is None else found.offset
 
 
+def delete_snapshots_before(log: UnifiedLog, offset: int) -> None:
+    for snapshot in log.producers.snapshots.offsets:
+        if snapshot < offset:
+            log.producers.snapshots.delete(snapshot)
+
+
 @pytest.mark.spec("log-format LOAD-02")
 def test_segments_are_recovered_from_the_one_with_the_recovery_point(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 50)
     starts, end = bases(log), log.log_end_offset
     assert len(starts) >= 8
-    log.producers.delete_snapshots_before(starts[-2])
+    delete_snapshots_before(log, starts[-2])
     directory = closed(log)
     with capture_logs() as events:
         log = open_log(tmp_path, config=SMALL, clean=False, recovery_point=starts[-4] + 1)
@@ -104,7 +111,7 @@ def test_segments_are_recovered_from_the_one_with_the_recovery_point(tmp_path: P
     assert scanned(events) == len(starts) - 4  # everything before the first of them, once
     assert snapshots(directory) == [*starts[-4:], end]
     assert log.log_end_offset == end
-    log.producers.delete_snapshots_before(starts[-4])
+    delete_snapshots_before(log, starts[-4])
     log.close()
     with capture_logs() as events:
         open_log(tmp_path, config=SMALL, clean=False, recovery_point=starts[-4] + 1)
@@ -263,7 +270,7 @@ def test_load_removes_an_index_without_its_segment(tmp_path: Path) -> None:
     with capture_logs() as events:
         log = open_log(tmp_path, config=SMALL)
     assert [e["event"] for e in events if e["log_level"] == "warning"] == ["orphaned_index_found"] * 4
-    log.segments[0].materialise_indexes()
+    materialise_indexes(log.segments[0])
     assert {name: len(data) for name, data in files_of(directory, *INDEXES).items()} == {
         file_name(0, ".index"): 1000,
         file_name(0, ".timeindex"): 996,

@@ -257,7 +257,7 @@ class TestTiering:
         log = self.tiered(tmp_path, [1], LogConfig(remote_storage_enable=True, local_retention_ms=1000))
         assert log.delete_old_segments(NOW_MS + 2000) == 0
         assert bases(log) == [0, 1]
-        log.update_highest_remote_offset(1)
+        log.replace_highest_remote_offset(1, epoch=0)
         assert log.delete_old_segments(NOW_MS + 2000) == 1
         assert (bases(log), log.local_log_start_offset, log.log_start_offset) == ([1], 1, 0)
 
@@ -284,7 +284,7 @@ class TestTiering:
         if limit == "ms":
             config = LogConfig(remote_storage_enable=True, retention_ms=1000)
         log = self.tiered(tmp_path, [1] * 6, config)
-        log.update_highest_remote_offset(1)
+        log.replace_highest_remote_offset(1, epoch=0)
         log.delete_old_segments(NOW_MS + 2000)
         assert bases(log) == [2, 3, 4, 5]
         assert (log.local_log_start_offset, log.log_start_offset) == (2, 0)
@@ -293,7 +293,7 @@ class TestTiering:
     def test_total_limits_apply_when_copies_are_disabled(self, tmp_path: Path) -> None:
         copying = LogConfig(remote_storage_enable=True, retention_bytes=5 * SIZE, local_retention_bytes=1)
         log = self.tiered(tmp_path, [1] * 6, copying)
-        log.update_highest_remote_offset(1)
+        log.replace_highest_remote_offset(1, epoch=0)
         log.delete_old_segments(NOW_MS)
         assert (log.segment_count, log.log_start_offset, log.local_log_start_offset) == (4, 0, 2)
 
@@ -317,7 +317,7 @@ class TestTiering:
     @pytest.mark.spec("log-format RET-21")
     def test_uploaded_segments_are_deleted_and_others_kept(self, tmp_path: Path) -> None:
         log = self.tiered(tmp_path, [11, 10, 10, 10, 9], LogConfig(remote_storage_enable=True, local_retention_bytes=1))
-        log.update_highest_remote_offset(30)
+        log.replace_highest_remote_offset(30, epoch=0)
         log.delete_old_segments(NOW_MS)
         assert (bases(log), log.local_log_start_offset, log.log_start_offset) == ([31, 41], 31, 0)
         assert [record.offset for record in read_all(log, start=31)] == list(range(31, 50))
@@ -326,7 +326,7 @@ class TestTiering:
 
     def test_remote_offsets_are_ignored_by_a_log_without_a_tier(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 5, LogConfig())
-        log.update_highest_remote_offset(3)
+        log.replace_highest_remote_offset(3, epoch=0)
         log.update_log_start_from_remote_tier(3)
         assert (log.highest_remote_offset, log.log_start_offset) == (-1, 0)
 
@@ -430,7 +430,7 @@ def test_deletion_from_a_tiered_log_logs_the_setting_that_applied(
         LogConfig(segment_bytes=FIVE, remote_storage_enable=True, **settings),  # type: ignore[arg-type] # integers all
         timestamp_ms=NOW_MS - 20_000,
     )
-    log.update_highest_remote_offset(9)
+    log.replace_highest_remote_offset(9, epoch=0)
 
     (event,) = deletions(log)
 

@@ -19,15 +19,13 @@ from tests.log.logs import (
 from tierd.errors import LogDirOfflineError, TierErrorCode
 from tierd.log.files.disk import OsDisk, OsFile
 from tierd.log.indexes.transaction_index import AbortedTransaction, read_transaction_index
-from tierd.log.log_errors import AppendError, InvalidTransactionStateError
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import Producer
 from tierd.model import IsolationLevel
-
-VERIFYING = LogConfig(transaction_partition_verification_enable=True)
 
 
 def unstable(log: UnifiedLog) -> int | None:
@@ -237,51 +235,6 @@ def test_failing_disk_fails_every_set_of_a_group(tmp_path: Path, operation: str)
     with pytest.raises(LogDirOfflineError):
         log.append_many(requests, now_ms=NOW_MS)
     assert log.log_end_offset == (0 if operation == "write" else 2)
-
-
-@pytest.mark.spec("log-format APP-32")
-def test_a_verified_transaction_may_begin(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=VERIFYING)
-
-    def verify(sequence: int) -> object:
-        return log.start_verification(1, sequence=sequence, producer_epoch=0, now_ms=NOW_MS)
-
-    guard = log.start_verification(1, sequence=1, producer_epoch=0, now_ms=NOW_MS)
-    assert guard is not None
-    lead(log, records(producer=Producer(1, 0, 0)))  # idempotent only
-    assert verify(1) is guard
-    lead(log, records(producer=Producer(1, 0, 1), transactional=True), verification=guard)
-    assert unstable(log) == 1
-    assert verify(2) is None  # a transaction is open, and needs no verification
-    assert not log.producers.verifications.holds(1, guard)
-    lead_marker(log, 1, commit=True)
-    assert not log.producers.has_open_transaction(1)
-    assert verify(2) not in (None, guard)
-
-
-@pytest.mark.spec("log-format APP-33")
-def test_a_transaction_that_was_not_verified_may_not_begin(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=VERIFYING)
-    data = records(producer=Producer(1, 0, 0), transactional=True)
-    with pytest.raises(InvalidTransactionStateError):
-        lead(log, data)
-    assert (log.log_end_offset, log.first_unstable_offset) == (0, None)
-    follow(log, data)  # a replica takes what its leader has verified
-    assert unstable(log) == 0
-
-
-@pytest.mark.spec("log-format APP-34")
-def test_verification_guard_is_cleared_by_a_marker_or_transactional_batch(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=VERIFYING)
-    guard = log.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-    lead_marker(log, 1, commit=False)
-    assert not log.producers.verifications.holds(1, guard)
-
-    guard = log.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-    log.update_config(LogConfig())
-    lead(log, records(producer=Producer(1, 0, 0), transactional=True))
-    assert log.producers.has_open_transaction(1)
-    assert not log.producers.verifications.holds(1, guard)
 
 
 @pytest.mark.spec("log-format APP-35")

@@ -13,8 +13,10 @@ from tests.log.producer_steps import (
     REPLICATION,
     append,
     data,
+    data_offsets,
     end,
     manager_of,
+    open_transactions,
     reloaded,
     unstable,
 )
@@ -74,7 +76,7 @@ class TestSequences:
         known = manager.last_entry(1)
         assert known is not None
         assert (known.first_sequence, known.last_sequence) == (MAX_INT - 10, 9)
-        assert (known.first_data_offset, known.last_data_offset) == (2000, 2020)
+        assert data_offsets(known) == (2000, 2020)
 
     @pytest.mark.spec("log-format PSM-05")
     def test_a_replica_may_begin_with_any_sequence(self, manager: ProducerStateManager) -> None:
@@ -82,7 +84,7 @@ class TestSequences:
         known = manager.last_entry(1)
         assert known is not None
         assert (known.producer_epoch, known.first_sequence, known.last_sequence) == (0, 16, 16)
-        assert (known.first_data_offset, known.last_data_offset) == (100, 100)
+        assert data_offsets(known) == (100, 100)
 
     @pytest.mark.spec("log-format PSM-18")
     def test_sequence_gap_is_refused_from_a_client_and_accepted_by_a_replica(
@@ -101,7 +103,7 @@ class TestSequences:
         append(manager, *(data(at, -1, transactional=True) for at in range(3)), origin=COORDINATOR)
         known = manager.last_entry(1)
         assert known is not None
-        assert (known.last_sequence, known.last_data_offset) == (-1, 2)
+        assert (known.last_sequence, data_offsets(known)[1]) == (-1, 2)
 
     def test_sequences_within_one_append_must_be_consecutive(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0))
@@ -163,7 +165,7 @@ class TestTransactions:
         place = LogOffset(990, segment_base_offset=990, position=234224)
         append(manager, data(990, 0, transactional=True), place=place)
         assert manager.first_unstable_offset == place
-        assert manager.first_undecided_offset == 990
+        assert open_transactions(manager) == [990]
 
     @pytest.mark.spec("log-format PSM-09")
     def test_prepared_update_changes_no_entry_until_it_is_applied(self, manager: ProducerStateManager) -> None:
@@ -192,7 +194,7 @@ class TestTransactions:
         manager.update(prepared)
         known = manager.last_entry(1)
         assert known is not None
-        assert (known.first_sequence, known.last_sequence, known.last_data_offset) == (0, 10, 30)
+        assert (known.first_sequence, known.last_sequence, data_offsets(known)[1]) == (0, 10, 30)
         assert (known.current_txn_first_offset, known.coordinator_epoch) == (-1, 15)
 
     @pytest.mark.spec("log-format PSM-11")

@@ -3,34 +3,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.coded import coded
 from tests.log.producer_steps import (
     ABORT,
-    CLIENT,
     COMMIT,
-    COORDINATOR,
     NOW_MS,
     REPLICATION,
     append,
     data,
+    data_offsets,
     end,
     manager_of,
+    open_transactions,
     reloaded,
     snapshots_on_disk,
     take_snapshots_at,
     unstable,
 )
-from tierd.errors import TierErrorCode
 from tierd.log.indexes.transaction_index import AbortedTransaction
-from tierd.log.log_errors import AppendError, InvalidTransactionStateError
-from tierd.log.producers.producer_manager import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
+from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import ControlRecordType
 
 EXPIRATION_MS = LogConfig().producer_id_expiration_ms
-LATE_MS = LogConfig().transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
 
 @pytest.fixture
@@ -39,35 +35,6 @@ def manager(tmp_path: Path) -> ProducerStateManager:
 
 
 class TestTransactions:
-    @pytest.mark.spec("log-format PSM-08")
-    def test_transaction_is_late_when_its_producer_is_silent_for_too_long(
-        self, manager: ProducerStateManager, tmp_path: Path
-    ) -> None:
-        append(manager, data(0, 0, producer_id=1, transactional=True))
-        append(manager, data(1, 0, producer_id=2, transactional=True, timestamp_ms=NOW_MS + 500))
-        assert not manager.has_late_transaction(NOW_MS + LATE_MS)
-        late_ms = NOW_MS + LATE_MS + 1
-        assert manager.has_late_transaction(late_ms)
-        end(manager, COMMIT, 2, producer_id=1, timestamp_ms=NOW_MS + 600)
-        assert not manager.has_late_transaction(late_ms)
-        assert manager.has_late_transaction(late_ms + 500)
-        end(manager, COMMIT, 3, producer_id=2, timestamp_ms=NOW_MS + 600)
-        assert not manager.has_late_transaction(late_ms * 2)
-
-    @pytest.mark.spec("log-format PSM-08")
-    def test_late_transaction_survives_a_reload_and_is_dropped_by_a_truncation(
-        self, manager: ProducerStateManager, tmp_path: Path
-    ) -> None:
-        late_ms = NOW_MS + LATE_MS + 1
-        append(manager, data(100, 0, transactional=True))
-        manager.take_snapshot(sync=False)
-        after = reloaded(manager, tmp_path, now_ms=late_ms)
-        assert after.has_late_transaction(late_ms)
-        after.truncate_fully_and_start_at(0)
-        assert not after.has_late_transaction(late_ms)
-        manager.truncate_and_reload(log_start_offset=0, log_end_offset=80, now_ms=late_ms)
-        assert not manager.has_late_transaction(late_ms)
-
     @pytest.mark.spec("log-format PSM-31")
     def test_decided_transaction_leaves_the_earliest_open_transaction_of_others_unstable(
         self, manager: ProducerStateManager
@@ -89,11 +56,11 @@ class TestTransactions:
         append(manager, data(3, 0, producer_id=1, transactional=True), data(4, 0, producer_id=2, transactional=True))
         end(manager, ABORT, 5, producer_id=1)
         manager.on_high_watermark_updated(5)
-        assert (unstable(manager), manager.first_undecided_offset) == (3, 4)
+        assert (unstable(manager), open_transactions(manager)) == (3, [4])
         manager.on_high_watermark_updated(6)
         assert unstable(manager) == 4
         end(manager, COMMIT, 6, producer_id=2)
-        assert (unstable(manager), manager.first_undecided_offset) == (4, None)
+        assert (unstable(manager), open_transactions(manager)) == (4, [])
         manager.on_high_watermark_updated(7)
         assert unstable(manager) is None
 
@@ -116,7 +83,7 @@ class TestTransactions:
         assert mark(9, 3, ABORT) == AbortedTransaction(3, 7, 9, 5)
         assert mark(10, 1, ABORT) == AbortedTransaction(1, 5, 10, 11)
         assert mark(11, 1, ABORT) is None
-        assert (unstable(manager), manager.first_undecided_offset, manager.map_end_offset) == (5, None, 12)
+        assert (unstable(manager), open_transactions(manager), manager.map_end_offset) == (5, [], 12)
 
     @pytest.mark.spec("log-format APP-26")
     def test_decided_transactions_below_the_log_start_are_dropped(self, manager: ProducerStateManager) -> None:
@@ -140,7 +107,7 @@ class TestReload:
         known = after.last_entry(1)
         assert known is not None
         assert (known.first_sequence, known.last_sequence, len(known.batches)) == (1, 1, 1)
-        assert (known.first_data_offset, known.last_data_offset, known.current_txn_first_offset) == (1, 1, 0)
+        assert (*data_offsets(known), known.current_txn_first_offset) == (1, 1, 0)
         assert (unstable(after), after.map_end_offset) == (0, 2)
         append(after, data(2, 2, transactional=True))
 
@@ -155,7 +122,7 @@ class TestReload:
         assert finished is not None
         assert marked is not None
         assert (finished.last_sequence, finished.current_txn_first_offset) == (1, -1)
-        assert (marked.last_sequence, marked.last_data_offset, marked.last_timestamp_ms) == (-1, -1, NOW_MS + 7)
+        assert (marked.last_sequence, data_offsets(marked)[1], marked.last_timestamp_ms) == (-1, -1, NOW_MS + 7)
         assert unstable(after) is None
 
     @pytest.mark.spec("log-format PSM-16")
@@ -165,7 +132,7 @@ class TestReload:
         manager.remove_expired(NOW_MS + EXPIRATION_MS)
         known = manager.last_entry(1)
         assert known is not None
-        assert (known.last_data_offset, known.last_timestamp_ms) == (-1, NOW_MS + EXPIRATION_MS)
+        assert (data_offsets(known)[1], known.last_timestamp_ms) == (-1, NOW_MS + EXPIRATION_MS)
 
     @pytest.mark.spec("log-format PSM-17")
     @pytest.mark.parametrize("origin", ["client", "replication"])
@@ -259,9 +226,10 @@ class TestSnapshots:
     @pytest.mark.spec("log-format PSM-12")
     def test_snapshots_outside_of_the_log_are_deleted(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         take_snapshots_at(manager, range(1, 6))
-        assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (1, 5)
+        assert list(manager.snapshots.offsets) == [1, 2, 3, 4, 5]
         manager.truncate_and_reload(log_start_offset=1, log_end_offset=3, now_ms=NOW_MS)
-        assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (2, 3)
+        assert list(manager.snapshots.offsets) == [2, 3]
+        assert manager.latest_snapshot_offset == 3
         assert snapshots_on_disk(tmp_path) == [2, 3]
 
     @pytest.mark.spec("log-format PSM-13")
@@ -288,14 +256,7 @@ class TestSnapshots:
         assert set(reloaded(manager, tmp_path).producers) == {1}
 
     @pytest.mark.spec("log-format PSM-19")
-    def test_snapshots_are_deleted_from_the_oldest_on_or_all(
-        self, manager: ProducerStateManager, tmp_path: Path
-    ) -> None:
-        take_snapshots_at(manager, (2, 3))
-        manager.delete_snapshots_before(3)
-        assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path)) == ((3,), [3])
-        manager.delete_snapshots_before(4)
-        assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path)) == ((), [])
+    def test_full_truncation_deletes_all_snapshots(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         take_snapshots_at(manager, (5, 6))
         manager.truncate_fully_and_start_at(29)
         assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path), manager.map_end_offset) == ((), [], 29)
@@ -309,7 +270,7 @@ class TestSnapshots:
         manager.truncate_fully_and_start_at(0)
         path.write_bytes(content)
         assert list(manager.snapshots.offsets) == []
-        manager.reload_snapshots()
+        manager.remove_stray_snapshots([1])
         assert (list(manager.snapshots.offsets), manager.map_end_offset) == ([1], 0)
         manager.truncate_and_reload(log_start_offset=0, log_end_offset=1, now_ms=NOW_MS)
         assert set(manager.producers) == {1}
@@ -350,86 +311,10 @@ class TestSnapshots:
         manager.snapshots.path(1).rename(tmp_path / "elsewhere" / "00000000000000000001.snapshot")
         manager.moved(tmp_path / "elsewhere")
         take_snapshots_at(manager, (2,))
-        manager.delete_snapshots_before(2)
+        manager.snapshots.delete(1)
         assert snapshots_on_disk(tmp_path / "elsewhere") == [2]
 
     def test_other_files_are_no_snapshots(self, tmp_path: Path) -> None:
         for name in ("00000000000000000001.snapshot.deleted", "1.snapshot", "00000000000000000002.log", "x.snapshot"):
             (tmp_path / name).write_bytes(b"")
         assert manager_of(tmp_path).snapshots.offsets == ()
-
-
-class TestVerification:
-    """Verification of transactions: PSM-30, and log-format 4.4."""
-
-    @pytest.mark.spec("log-format PSM-30")
-    def test_later_verifications_of_a_producer_share_its_guard(self, manager: ProducerStateManager) -> None:
-        def start(sequence: int, epoch: int) -> tuple[bool, int, int]:
-            again = manager.start_verification(1, sequence=sequence, producer_epoch=epoch, now_ms=NOW_MS)
-            entry = manager.verifications.entries[1]
-            return again is guard, entry.lowest_sequence, entry.producer_epoch
-
-        guard = manager.start_verification(1, sequence=5, producer_epoch=1, now_ms=NOW_MS)
-        assert start(7, 1) == (True, 5, 1)
-        assert start(3, 1) == (True, 3, 1)
-        assert start(4, 2) == (True, 4, 2)
-        assert start(0, 1) == (True, 4, 2)
-
-    @pytest.mark.spec("log-format PSM-30")
-    def test_a_verification_expires_like_a_producer(self, manager: ProducerStateManager) -> None:
-        guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-        manager.remove_expired(NOW_MS + EXPIRATION_MS - 1)
-        assert manager.verifications.holds(1, guard)
-        manager.remove_expired(NOW_MS + EXPIRATION_MS)
-        assert not manager.verifications.holds(1, guard)
-        assert not manager.verifications.holds(1, None)
-
-    @pytest.mark.spec("log-format PSM-30")
-    @pytest.mark.parametrize("is_enabled", [True, False])
-    def test_batch_above_the_verified_sequence_is_out_of_order(self, tmp_path: Path, is_enabled: bool) -> None:
-        manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=is_enabled))
-        guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-        with pytest.raises(
-            AppendError,
-            check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE),
-            match="sequence 4 is above 0, which is being verified",
-        ):
-            append(manager, data(0, 4, transactional=True), guard=guard)
-        append(manager, data(0, 0, transactional=True), guard=guard)
-        assert not manager.verifications.entries
-
-    @pytest.mark.spec("log-format APP-32")
-    def test_verification_guard_admits_one_transaction(self, tmp_path: Path) -> None:
-        manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=True))
-        guard = manager.start_verification(1, sequence=1, producer_epoch=0, now_ms=NOW_MS)
-        append(manager, data(0, 0))
-        assert manager.verifications.holds(1, guard)
-        append(manager, data(1, 1, transactional=True), guard=guard)
-        assert manager.has_open_transaction(1)
-        assert not manager.verifications.holds(1, guard)
-        assert manager.start_verification(1, sequence=2, producer_epoch=0, now_ms=NOW_MS) is None
-        append(manager, data(2, 2, transactional=True))
-        end(manager, COMMIT, 3)
-        assert not manager.has_open_transaction(1)
-        other = manager.start_verification(1, sequence=3, producer_epoch=0, now_ms=NOW_MS)
-        assert other is not guard
-        with pytest.raises(InvalidTransactionStateError, match="was not verified"):
-            append(manager, data(4, 3, transactional=True), guard=guard)
-
-    @pytest.mark.spec("log-format APP-33")
-    def test_transaction_without_a_guard_is_refused(self, tmp_path: Path) -> None:
-        manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=True))
-        for origin in (CLIENT, COORDINATOR):
-            with pytest.raises(InvalidTransactionStateError, match="was not verified"):
-                append(manager, data(0, 0, transactional=True), origin=origin)
-        assert manager.is_empty
-        append(manager, data(0, 0, transactional=True), origin=REPLICATION)
-
-    @pytest.mark.spec("log-format APP-34")
-    def test_marker_or_unverified_data_clears_the_guard(self, manager: ProducerStateManager) -> None:
-        guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-        assert end(manager, COMMIT, 0) is None
-        assert not manager.verifications.holds(1, guard)
-        manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
-        append(manager, data(1, 0, transactional=True))
-        assert not manager.verifications.entries

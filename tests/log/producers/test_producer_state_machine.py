@@ -256,7 +256,6 @@ class ProducerStateMachine(RuleBasedStateMachine):
         held = [d.first_offset for d in decided if d.marker_offset >= max(self.high_watermark, self.loaded_from)]
         first = self.manager.first_unstable_offset
         assert (None if first is None else first.offset) == min(ongoing + held, default=None)
-        assert self.manager.first_undecided_offset == min(ongoing, default=None)
         assert self.aborted == aborted
 
 

@@ -1,10 +1,10 @@
 import pytest
 
 from tests.log.batches import batch, legacy, wrapper
+from tests.log.encoded_record import encode_record
 from tierd.errors import InvalidRecordError
 from tierd.log import BatchHeader, Compression, NewRecord, Record, encode_batch, iter_batches, parse_header
 from tierd.log.records.batch_rewrite import empty_batch, rewrite_batch, upgrade_batch
-from tierd.log.records.record_encoding import encode_record
 
 NOW_MS = 1_700_000_000_000
 

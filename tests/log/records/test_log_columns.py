@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.golden.unpack import GoldenCase, golden_cases
+from tests.log.log_columns import iter_log_columns
 from tierd.errors import CorruptRecordError
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.compression import Compression
-from tierd.log.records.log_columns import iter_log_columns, iter_piece_columns
+from tierd.log.records.log_columns import iter_piece_columns
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import Record
 from tierd.log.records.record_batch import RecordBatch, iter_batches

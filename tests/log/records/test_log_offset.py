@@ -4,12 +4,6 @@ from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_offset import LogOffset
 
 
-def test_distance_in_bytes_is_known_within_one_segment_only() -> None:
-    assert LogOffset(5, 0, 100).bytes_up_to(LogOffset(9, 0, 350)) == 250
-    assert LogOffset(5, 0, 100).bytes_up_to(LogOffset(19, 10, 0)) is None
-    assert LogOffset(5).bytes_up_to(LogOffset(9)) is None
-
-
 def test_offset_with_a_lower_segment_is_on_an_older_segment() -> None:
     assert LogOffset(5, 0, 100).is_on_older_segment_than(LogOffset(19, 10, 0))
     assert not LogOffset(19, 10, 0).is_on_older_segment_than(LogOffset(19, 10, 0))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.batches import HeaderRow
+from tests.log.encoded_record import encode_record as record
 from tierd.log.records.record import (
     ControlRecordType,
     RawRecord,
@@ -15,7 +16,6 @@ from tierd.log.records.record import (
     parse_end_marker,
 )
 from tierd.log.records.record_encoding import encode_field as field
-from tierd.log.records.record_encoding import encode_record as record
 from tierd.log.records.record_encoding import encode_varint as varint
 
 payloads = st.one_of(st.none(), st.binary(max_size=40))

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log.batches import Row, batch, legacy, marker, plain, wrapper
+from tests.log.encoded_record import encode_record
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.log import Compression, ControlRecordType, Record, RecordBatch, iter_batches
 from tierd.log.records.compression import compress
-from tierd.log.records.record_encoding import encode_record
 
 CODECS = list(Compression)
 ROWS: list[Row] = [(1000, b"k", b"v"), (999, None, b"w" * 500), (1005, b"k", None)]

@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.batches import Row, batch, forged, legacy, plain
+from tests.log.log_columns import iter_log_columns
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.log import RecordBatch, iter_batches
 from tierd.log.records.batch_builder import NewRecord, encode_batch
 from tierd.log.records.compression import Compression, compress
-from tierd.log.records.log_columns import iter_log_columns
 from tierd.log.records.log_config import TimestampType
 from tierd.log.records.record_columns import columns_of, iter_columns
 

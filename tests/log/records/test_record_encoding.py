@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.batches import HeaderRow
+from tests.log.encoded_record import encode_record
 from tierd.log.records.record import RawRecord, iter_raw_records
 from tierd.log.records.record_encoding import (
-    encode_record,
     encode_varint,
     record_size_bytes,
     varint_size_bytes,

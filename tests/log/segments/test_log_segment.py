@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.log import segmented_logs
 from tests.log.batches import batch, legacy, marker, plain
-from tests.log.segmented_logs import NOW_MS, headers_of
+from tests.log.segmented_logs import NOW_MS, headers_of, materialise_indexes
 from tierd.errors import CorruptRecordError, OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
@@ -266,7 +266,7 @@ def test_truncation_keeps_the_batches_below_the_offset(segment: LogSegment) -> N
 
 @pytest.mark.spec("log-format SEG-08")
 def test_truncation_gives_the_indexes_of_an_empty_segment_room(segment: LogSegment) -> None:
-    segment.materialise_indexes()
+    materialise_indexes(segment)
     segment.close()
     reopened = open_segment(segment.path.parent, create=False, config=LogConfig(segment_ms=300_000))
     assert (reopened.offset_index.path.stat().st_size, reopened.time_index.path.stat().st_size) == (0, 0)
@@ -397,7 +397,7 @@ def test_index_files_are_created_when_they_are_materialised(tmp_path: Path) -> N
     assert names(tmp_path) == {".log.cleaned": 0}
     segment.change_suffix(".cleaned", "")
     assert names(tmp_path) == {".log": 0}
-    segment.materialise_indexes()
+    materialise_indexes(segment)
     assert names(tmp_path) == {".log": 0, ".index": 1000, ".timeindex": 996}
     with pytest.raises(ValueError, match="suffix"):
         segment.change_suffix(".cleaned", "")

@@ -74,20 +74,6 @@ def test_a_range_that_ends_before_it_begins_is_an_error(tmp_path: Path) -> None:
         segments(tmp_path, 0, 10, 20).range(21, 20)
 
 
-@pytest.mark.spec("log-format SEG-22")
-def test_rolled_segments_from_an_offset_exclude_the_active_one(tmp_path: Path) -> None:
-    found = segments(tmp_path, 0, 10, 20)
-    assert [bases(tuple(found.non_active_from(n))) for n in (0, 5, 10, 19, 20, 30)] == [
-        [0, 10],
-        [0, 10],
-        [10],
-        [10],
-        [],
-        [],
-    ]
-    assert LogSegments().non_active_from(0) == ()
-
-
 def test_added_segment_replaces_one_with_the_same_base_offset(tmp_path: Path) -> None:
     found = segments(tmp_path, 0, 10)
     seen, old, new = found.values, found.get(10), segment(tmp_path, 10)

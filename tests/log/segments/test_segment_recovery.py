@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.log import segmented_logs
 from tests.log.batches import Row, batch, forged, legacy, marker, plain, transactional, wrapper
 from tests.log.producer_steps import manager_of
-from tests.log.segmented_logs import NOW_MS
+from tests.log.segmented_logs import NOW_MS, materialise_indexes
 from tierd.errors import OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
@@ -114,7 +114,7 @@ def test_recovered_index_is_not_larger_than_its_limit(tmp_path: Path) -> None:
 
 def test_recovered_empty_segment_has_empty_indexes(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, b"", base_offset=7)
-    crashed.segment.materialise_indexes()
+    materialise_indexes(crashed.segment)
     assert crashed.recover() == 0
     assert crashed.indexes == (b"", b"")
     assert crashed.producers.map_end_offset == 7

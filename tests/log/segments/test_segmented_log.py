@@ -4,7 +4,16 @@ from pathlib import Path
 import pytest
 
 from tests.log.batches import plain
-from tests.log.segmented_logs import NOW_MS, all_offsets, append, names, new_log, offsets_of, reopen
+from tests.log.segmented_logs import (
+    NOW_MS,
+    all_offsets,
+    append,
+    materialise_indexes,
+    names,
+    new_log,
+    offsets_of,
+    reopen,
+)
 from tierd.errors import LogDirOfflineError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
@@ -299,7 +308,7 @@ def test_rename_to_an_existing_directory_is_refused_and_changes_nothing(tmp_path
 def test_flush_after_another_program_renamed_the_directory_is_no_error(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, end=2)
     log.write_out()
-    log.active.materialise_indexes()
+    materialise_indexes(log.active)
     log.directory.rename(tmp_path / "elsewhere")  # by another program: the handles stay valid
     log.active.flush()
     OsDisk().sync_directory(log.directory)

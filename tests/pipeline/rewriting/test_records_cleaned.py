@@ -153,7 +153,7 @@ def test_statistics_count_records_read_and_kept(log: CompactedLog) -> None:
     log.roll()
     stats = log.clean()
     assert (stats.records_read, stats.records_kept, stats.records_keyless) == (5, 2, 0)
-    assert (stats.records_superseded, stats.records_dropped) == (3, 3)
+    assert (stats.records_superseded, stats.records_read - stats.records_kept) == (3, 3)
     assert (stats.batches_read, stats.batches_copied, stats.batches_removed) == (5, 2, 3)
     assert stats.bytes_read == 5 * stats.bytes_written // 2
 

@@ -83,6 +83,19 @@ async def test_five_and_three_segments_are_deleted_in_two_steps_each(
             process.metadata.view(partition)
 
 
+async def test_series_of_a_topic_are_dropped_with_its_last_partition(world: World) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 2)
+    await filled(world, process, OTHER, 2)
+    remover = remover_of(process, grace_s=0)
+    await remover.accept(PARTITION)
+    await remover.run_once()
+    assert process.recorder.forgotten == []
+    await remover.accept(OTHER)
+    await remover.run_once()
+    assert process.recorder.forgotten == [PARTITION.topic]
+
+
 @pytest.mark.spec("remote-tiering 192")
 async def test_failed_removal_of_a_partition_does_not_stop_another(world: World) -> None:
     process = world.process()

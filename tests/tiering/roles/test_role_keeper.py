@@ -310,6 +310,21 @@ class TestDeletedTopic:
             await eventually(lambda: broker.session.recorder.deletes == 2, what="both segments to go")
             await eventually(lambda: not _objects(broker), what="the store to be empty")
 
+    @pytest.mark.parametrize("delete_with_topic", [False, True])
+    async def test_series_of_a_deleted_topic_are_dropped(self, broker: Broker, *, delete_with_topic: bool) -> None:
+        broker.policy = TopicPolicy(delete_with_topic=delete_with_topic)
+        broker.fill()
+        recorder = broker.session.recorder
+        async with running(broker.session, broker.supervisor):
+            broker.tell(Role.LEADER)
+            await broker.until(lambda s: s.copied_through == 15, "copied")
+            assert recorder.forgotten == []
+            broker.tell(Role.DELETED)
+            await eventually(lambda: "orders" in recorder.forgotten, what="the series to be dropped")
+            if delete_with_topic:
+                await eventually(lambda: recorder.deletes == 2, what="both segments to go")
+                await eventually(lambda: len(recorder.forgotten) == 2, what="what the removal counted to be dropped")
+
     async def test_tier_of_a_topic_deleted_while_tierd_was_down_is_deleted(self, broker: Broker) -> None:
         broker.policy = TopicPolicy(delete_with_topic=True)
         writer = broker.fill()

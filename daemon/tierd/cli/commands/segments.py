@@ -32,8 +32,9 @@ def segments(
 ) -> None:
     """List the remote segments of a partition with state, offsets, size and leader epochs, by start offset.
 
-    With --follow there is a line for every segment, then a line for every change; no change is missed. As JSON a line
-    is an object with revision, before and after; before is null for a new segment, after is null for a removed row.
+    With --follow there is a line for every segment, then a line for every change; changes of one segment within a
+    second may be one line. As JSON a line is an object with revision, before and after; before is null for a new
+    segment, after is null for a removed row.
 
     Examples:
         tierd segments orders-0 --json

@@ -305,24 +305,6 @@ class LogManager:
 
     # Duties
 
-    def clean_up(self) -> int:
-        """Apply retention to every log; return how many segments that concerned.
-
-        For a manager whose logs have no other writer, as ``housekeep``.
-        """
-        now_ms, concerned = self._clock.now_ms(), 0
-        for each in self.logs():
-            with one_log_alone(each):
-                concerned += each.delete_old_segments(now_ms)
-        return concerned
-
-    def housekeep(self) -> None:
-        """Run the housekeeping of every log, and remove the directories whose deletion is due."""
-        for each in self.logs():
-            with one_log_alone(each):
-                each.housekeep(self._clock.now_ms())
-        self.remove_due_directories()
-
     def remove_due_directories(self) -> int:
         """Remove the ``-delete`` directories whose deletion is due; return the number of removed directories."""
         with self._lock:

@@ -10,7 +10,6 @@ from tierd.errors import CorruptRecordError, TierErrorCode
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Piece
 from tierd.log.log_errors import AppendError, RecordValidationError
-from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_header
 from tierd.log.records.compression import Compression
@@ -28,13 +27,11 @@ class AppendRequest(NamedTuple):
     Attributes:
         records: whole batches; an incomplete one at the end is left out.
         leader_epoch: of the leader that appends; a follower's batches carry theirs.
-        verification: what shows that the producer's transaction was looked up at its coordinator.
     """
 
     records: Piece
     origin: AppendOrigin = AppendOrigin.CLIENT
     leader_epoch: int = -1
-    verification: VerificationGuard | None = None
 
     def __repr__(self) -> str:
         return f"AppendRequest({len(self.records)} bytes, {self.origin.value}, epoch {self.leader_epoch})"

@@ -1,4 +1,4 @@
-"""Appending to a log: sets of records, one by one in memory, and all of them in one write (log-format 4.2).
+"""Appending to a log: sets of records, gathered in memory one by one and written together (log-format 4.2).
 
 For each set: analysis, numbering (leader) or a look at the numbers (follower), leader epochs, a roll where one is due,
 the producers, then into the buffer of the active segment. A set that is refused leaves nothing in the buffer, but may
@@ -202,7 +202,7 @@ def _analyze_producers(
                 return duplicate
         append = found.appends.get(batch.producer_id)
         if append is None:
-            append = manager.prepare_update(batch.producer_id, request.origin, request.verification)
+            append = manager.prepare_update(batch.producer_id, request.origin)
             found.appends[batch.producer_id] = append
         place = LogOffset(batch.base_offset, segment.base_offset, segment.size_bytes + batch.position)
         completed = append.append(batch, place, _marker_of(batch, seen.records))

@@ -1,4 +1,4 @@
-"""LogCursor: a log read from an offset on, whole batches at a time, each with its checksum proven."""
+"""LogCursor: a log read on from an offset, for readers that follow it; whole batches, each with its checksum proven."""
 
 import struct
 from dataclasses import dataclass

@@ -39,7 +39,6 @@ from tierd.log.partition.log_state import LogState
 from tierd.log.partition.log_view import LogView
 from tierd.log.partition.retention import is_tiered
 from tierd.log.producers.producer_manager import ProducerStateManager
-from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_config import LogConfig
 from tierd.log.segments.log_segment import LogSegment
@@ -118,7 +117,6 @@ class UnifiedLog(LogView):
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        verification: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Check, number and append a set of records.
 
@@ -128,7 +126,7 @@ class UnifiedLog(LogView):
             LogDirOfflineError: the log dir is offline, or the disk failed; the set may be in the log or not.
             LogClosedError: the log is closed.
         """
-        return self._append(AppendRequest(records, origin, leader_epoch, verification), now_ms)
+        return self._append(AppendRequest(records, origin, leader_epoch), now_ms)
 
     def append_as_follower(self, records: Piece, *, now_ms: int) -> AppendInfo:
         """Append a set of records that a leader has numbered.
@@ -140,7 +138,7 @@ class UnifiedLog(LogView):
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
-        """Append several sets in their order, with one write; for each, what was done or why it was refused.
+        """Append several sets in their order, written together; for each, what was done or why it was refused.
 
         A set that is refused does not disturb the others. When the disk fails none of them is acknowledged.
 
@@ -151,15 +149,6 @@ class UnifiedLog(LogView):
         self._state.offline.raise_if_offline()
         self._state.check_writable()
         return append_all(self._state, requests, now_ms=now_ms)
-
-    def start_verification(
-        self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
-    ) -> VerificationGuard | None:
-        """The guard for a transaction that may be about to begin; None when one is open and needs none."""
-        with self._state.offsets.lock:
-            return self._state.producers.start_verification(
-                producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms
-            )
 
     def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
         """Take note that the leader of ``epoch`` writes from ``start_offset`` on; durable at once.
@@ -271,12 +260,6 @@ class UnifiedLog(LogView):
         """
         with self._storage():
             return delete_records(self._state, offset)
-
-    def update_highest_remote_offset(self, offset: int) -> None:
-        """Take note that everything up to ``offset``, inclusive, is in the tier. Without a tier nothing changes."""
-        if self.is_tiered:
-            offsets = self._state.offsets
-            offsets.highest_remote_offset = max(offsets.highest_remote_offset, offset)
 
     def replace_highest_remote_offset(self, offset: int, *, epoch: int) -> bool:
         """Take the leader's word that the tier holds the log through ``offset``, also where that is less than before.

@@ -84,16 +84,6 @@ class ActiveProducer:
         """Sequence of the first record of the oldest batch that is known; -1 without one."""
         return self.batches[0].first_sequence if self.batches else _NO_SEQUENCE
 
-    @property
-    def first_data_offset(self) -> int:
-        """Offset of the first record of the oldest batch that is known; -1 without one."""
-        return self.batches[0].first_offset if self.batches else -1
-
-    @property
-    def last_data_offset(self) -> int:
-        """Offset of the last record; -1 when no batch is known."""
-        return self.batches[-1].last_offset if self.batches else -1
-
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
         """Return the producer's earlier batch of the same epoch and the same sequences as ``header``, or None."""
         if header.producer_epoch != self.producer_epoch:

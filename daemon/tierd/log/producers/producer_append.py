@@ -25,16 +25,12 @@ class ProducerAppendInfo:
 
     Attributes:
         started: first offsets of the transactions that the batches opened.
-        is_transactional: True if any of the batches belongs to a transaction, a marker included.
     """
 
     __slots__ = (
         "_before",
-        "_is_unverified",
-        "_lowest_sequence",
         "_name",
         "_where",
-        "is_transactional",
         "newer",
         "origin",
         "started",
@@ -46,8 +42,6 @@ class ProducerAppendInfo:
         *,
         origin: AppendOrigin,
         where: Mapping[str, str],
-        lowest_sequence: int = MAX_INT,
-        is_unverified: bool = False,
     ) -> None:
         """Prepare to append.
 
@@ -55,14 +49,10 @@ class ProducerAppendInfo:
             before: what is known now; it is not changed.
             origin: decides what is checked.
             where: the partition, also for errors, and its log dir: fields of events.
-            lowest_sequence: of the batches that wait for a verification; above it there would be a gap.
-            is_unverified: no transaction may begin.
         """
         self._before = before
         self._name = where["partition"]  # for errors
         self._where = where
-        self._lowest_sequence = lowest_sequence
-        self._is_unverified = is_unverified
         self.origin = origin
         self.newer = ActiveProducer(
             before.producer_id,
@@ -72,7 +62,6 @@ class ProducerAppendInfo:
             before.current_txn_first_offset,
         )
         self.started: list[LogOffset] = []
-        self.is_transactional = False
 
     @property
     def producer_id(self) -> int:
@@ -92,7 +81,7 @@ class ProducerAppendInfo:
         Raises:
             AppendError: the producer was fenced.
             AppendError: the batch does not follow the last one.
-            InvalidTransactionStateError: no transaction is open, or may begin, or one is open that this is not of.
+            InvalidTransactionStateError: no transaction is open, or one is open that this is not of.
             AppendError: the marker is of an older coordinator.
         """
         if header.is_control:
@@ -102,7 +91,6 @@ class ProducerAppendInfo:
 
     def _append_data(self, header: BatchHeader, first_offset: LogOffset) -> None:
         newer = self.newer
-        self._check_verified(header)
         self._check_producer_epoch(header)
         if self.origin.checks_sequences:
             self._check_sequence(header)
@@ -114,7 +102,6 @@ class ProducerAppendInfo:
                 began = newer.current_txn_first_offset
                 raise InvalidTransactionStateError(f"{self._describe(header)}: not of the transaction begun at {began}")
             return
-        self.is_transactional = True
         if newer.current_txn_first_offset < 0:
             newer.current_txn_first_offset, _ = advance_transaction(-1, header, None)
             self.started.append(first_offset)
@@ -135,12 +122,7 @@ class ProducerAppendInfo:
             coordinator_epoch=marker.coordinator_epoch,
             timestamp_ms=header.max_timestamp_ms,
         )
-        self.is_transactional = self.is_transactional or header.is_transactional
         return completed
-
-    def _check_verified(self, header: BatchHeader) -> None:
-        if self._is_unverified and header.is_transactional and self.newer.current_txn_first_offset < 0:
-            raise InvalidTransactionStateError(f"{self._describe(header)}: of a transaction that was not verified")
 
     def _check_producer_epoch(self, header: BatchHeader) -> None:
         if header.producer_epoch >= self.newer.producer_epoch:
@@ -153,8 +135,6 @@ class ProducerAppendInfo:
     def _check_sequence(self, header: BatchHeader) -> None:
         """Kafka: ProducerAppendInfo.checkSequence."""
         first = header.base_sequence
-        if first > self._lowest_sequence:
-            self._refuse_sequence(header, f"sequence {first} is above {self._lowest_sequence}, which is being verified")
         if header.producer_epoch != self.newer.producer_epoch:
             if first and self.newer.producer_epoch != _NO_EPOCH:
                 self._refuse_sequence(header, f"sequence {first} in a new epoch, which begins with 0")

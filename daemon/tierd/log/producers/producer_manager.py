@@ -15,16 +15,13 @@ from tierd.log.producers.producer_snapshots import ProducerSnapshots
 from tierd.log.producers.producer_state import ProducerStateEntry
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
 from tierd.log.producers.undecided import UndecidedTransactions
-from tierd.log.producers.verification import VerificationGuard, Verifications
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import BatchHeader
-from tierd.log.records.log_config import MAX_INT, LogConfig
+from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
 from tierd.model import TopicPartition
 
 log = structlog.get_logger()
-
-LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
 
 class ProducerStateManager:
@@ -35,7 +32,6 @@ class ProducerStateManager:
     Attributes:
         config: the log's settings; replaced when they change.
         snapshots: the files.
-        verifications: of the producers that are about to begin a transaction.
     """
 
     def __init__(
@@ -58,7 +54,6 @@ class ProducerStateManager:
         """
         self.config = config
         self.snapshots = ProducerSnapshots(disk, directory, snapshot_offsets)
-        self.verifications = Verifications()
         self._name = str(topic_partition)
         self._where = {"partition": self._name, "log_dir": str(directory.parent)}
         self._producers: dict[int, ActiveProducer] = {}
@@ -104,48 +99,17 @@ class ProducerStateManager:
         """Return the start of the earliest transaction that is open or has an unreplicated marker; None without one."""
         return self._undecided.first_unstable
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Return the first offset of the earliest open transaction; None without one."""
-        ongoing = self._undecided.first_ongoing
-        return None if ongoing is None else ongoing[0]
-
-    def has_late_transaction(self, now_ms: int) -> bool:
-        """Return True if the producer of the oldest open transaction is silent for longer than the limit.
-
-        The limit is the longest transaction timeout that is allowed, and 5 minutes.
-        """
-        ongoing = self._undecided.first_ongoing
-        producer = None if ongoing is None else self._producers.get(ongoing[1])
-        if producer is None or producer.last_timestamp_ms <= 0:
-            return False
-        limit_ms = self.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
-        return now_ms - producer.last_timestamp_ms > limit_ms
-
     # Appends
 
-    def prepare_update(
-        self, producer_id: int, origin: AppendOrigin, verification: VerificationGuard | None = None
-    ) -> ProducerAppendInfo:
+    def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin to check an append's batches of one producer; nothing changes before ``update``.
 
         Args:
             producer_id: of batches that have one.
             origin: of the append.
-            verification: the guard that the caller holds; asked for when verification is enabled.
         """
         before = self._producers.get(producer_id) or ActiveProducer(producer_id)
-        if not origin.assigns_offsets:
-            return ProducerAppendInfo(before, origin=origin, where=self._where)
-        entry = self.verifications.entries.get(producer_id)
-        must_hold = self.config.transaction_partition_verification_enable and before.current_txn_first_offset < 0
-        return ProducerAppendInfo(
-            before,
-            origin=origin,
-            where=self._where,
-            lowest_sequence=MAX_INT if entry is None else entry.lowest_sequence,
-            is_unverified=must_hold and not self.verifications.holds(producer_id, verification),
-        )
+        return ProducerAppendInfo(before, origin=origin, where=self._where)
 
     def update(self, appended: ProducerAppendInfo) -> None:
         """Apply a prepared append to the state; the caller must not use ``appended`` again.
@@ -163,8 +127,6 @@ class ProducerStateManager:
             known.update(newer)
         for place in appended.started:
             self._undecided.begin(newer.producer_id, place)
-        if appended.is_transactional:
-            self.verifications.clear(newer.producer_id)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset once ``completed`` is decided, as the transaction index stores it."""
@@ -217,15 +179,6 @@ class ProducerStateManager:
         """Set the exclusive end offset of the batches that the state covers to ``offset``."""
         self._map_end_offset = offset
 
-    def start_verification(
-        self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
-    ) -> VerificationGuard | None:
-        """The guard for a transaction that may be about to begin; None when one is open and needs none."""
-        if self.has_open_transaction(producer_id):
-            return None
-        entry = self.verifications.start(producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms)
-        return entry.guard
-
     # Time and bounds
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
@@ -240,11 +193,10 @@ class ProducerStateManager:
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget the producers without an open transaction, and the verifications, that are silent for too long."""
+        """Forget the producers without an open transaction that are silent for too long."""
         for producer_id in [pid for pid, producer in self._producers.items() if self._is_expired(producer, now_ms)]:
             del self._producers[producer_id]
             self.has_forgotten = True
-        self.verifications.remove_expired(now_ms=now_ms, after_ms=self.config.producer_id_expiration_ms)
 
     def _is_expired(self, producer: ActiveProducer, now_ms: int) -> bool:
         age_ms = now_ms - producer.last_timestamp_ms
@@ -276,11 +228,6 @@ class ProducerStateManager:
         self.snapshots.sync_removals()
         self._last_snapshot_offset = 0
         self._map_end_offset = offset
-
-    def reload_snapshots(self) -> None:
-        """Forget all producers, delete the known snapshots, and list the files that were added meanwhile."""
-        self.truncate_fully_and_start_at(0)
-        self.snapshots.reload()
 
     def _forget_producers(self) -> None:
         self._producers.clear()
@@ -321,11 +268,6 @@ class ProducerStateManager:
         """Offset of the newest snapshot; None without one."""
         return self.snapshots.latest
 
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        """Offset of the oldest snapshot; None without one."""
-        return self.snapshots.oldest
-
     def take_snapshot(self, *, sync: bool) -> Path | None:
         """Write down what is known, unless that was done at this offset or above; return the file.
 
@@ -340,10 +282,6 @@ class ProducerStateManager:
         self._last_snapshot_offset = offset
         log.info("producer_snapshot_written", **self._where, offset=offset, producers=len(entries))
         return path
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots below ``offset``."""
-        self.snapshots.delete_before(offset)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Look for snapshots anew, and delete those that no segment and no clean stop accounts for."""

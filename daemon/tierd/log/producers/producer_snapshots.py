@@ -35,11 +35,6 @@ class ProducerSnapshots:
         """The offset of the newest snapshot; None without a snapshot."""
         return self._offsets[-1] if self._offsets else None
 
-    @property
-    def oldest(self) -> int | None:
-        """The offset of the oldest snapshot; None without a snapshot."""
-        return self._offsets[0] if self._offsets else None
-
     def path(self, offset: int) -> Path:
         """Return the path of a snapshot at ``offset``, existing or not."""
         return self._directory / file_name(offset, _SUFFIX)
@@ -94,11 +89,6 @@ class ProducerSnapshots:
             self._offsets.remove(offset)
             self._has_removals = True
 
-    def delete_before(self, offset: int) -> None:
-        """Delete the snapshots below ``offset``."""
-        for snapshot in self._offsets[: bisect_left(self._offsets, offset)]:
-            self.delete(snapshot)
-
     def mark_for_deletion(self, offset: int) -> Path | None:
         """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
         if offset not in self._offsets:
@@ -125,17 +115,13 @@ class ProducerSnapshots:
 
     def remove_strays(self, segment_base_offsets: Collection[int]) -> None:
         """Look for snapshots anew; delete those at no segment's base, but the newest only below the highest base."""
-        self.reload()
+        self._offsets = self._list()
         bases = frozenset(segment_base_offsets)
         strays = [offset for offset in self._offsets if offset not in bases]
         if strays and (not bases or strays[-1] > max(bases)):
             strays.pop()  # of the clean stop, at the log end
         for offset in strays:
             self.delete(offset)
-
-    def reload(self) -> None:
-        """List the snapshots again."""
-        self._offsets = self._list()
 
     def moved(self, directory: Path) -> None:
         """Note that the partition directory has another name."""

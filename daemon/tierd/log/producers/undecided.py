@@ -38,11 +38,6 @@ class UndecidedTransactions:
         return min(self._ongoing[0], self._unreplicated[0], key=_first_offset).place
 
     @property
-    def first_ongoing(self) -> tuple[int, int] | None:
-        """Return the first offset and the producer id of the earliest ongoing transaction; None without one."""
-        return (self._ongoing[0].first_offset, self._ongoing[0].producer_id) if self._ongoing else None
-
-    @property
     def has_unreplicated(self) -> bool:
         """Return True if a transaction has a marker that is not replicated yet and so may be truncated away."""
         return bool(self._unreplicated)

@@ -20,7 +20,7 @@ from tierd.log.records.compression import Compression, check_level, compress
 from tierd.log.records.log_config import MAX_INT, TimestampType
 from tierd.log.records.new_record import NO_PRODUCER, NewRecord, Producer
 from tierd.log.records.record import ControlRecordType
-from tierd.log.records.record_encoding import append_record, encode_record, record_size_bytes
+from tierd.log.records.record_encoding import append_record, record_size_bytes
 
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _END_MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch
@@ -355,6 +355,5 @@ __all__ = [
     "encode_batch",
     "encode_empty_batch",
     "encode_end_marker",
-    "encode_record",
     "record_size_bytes",
 ]

@@ -9,7 +9,6 @@ from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Readable
 from tierd.log.records.compression import Compression
-from tierd.log.records.sequence import increment_sequence
 
 HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
 """baseOffset, length, epoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp, producerId,
@@ -18,6 +17,7 @@ producerEpoch, baseSequence, recordCount: 61 bytes."""
 _LEGACY = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 
 OVERHEAD_BYTES = 61
+MAX_SEQUENCE = (1 << 31) - 1  # of an idempotent producer; 0 follows
 LOG_OVERHEAD_BYTES = 12  # offset and length, which the length does not count
 FLAGS_AT = 22  # in magic 2: the low byte of the attributes, the only one that readers look at
 CODEC_BITS = 7
@@ -118,6 +118,11 @@ class BatchHeader:
     def crc_start(self) -> int:
         """Position in the batch of the first byte that ``crc`` covers."""
         return CRC_START_V2 if self.magic >= 2 else CRC_START_LEGACY
+
+
+def increment_sequence(sequence: int, count: int) -> int:
+    """Return the sequence number ``count`` after ``sequence`` (Kafka: DefaultRecordBatch.incrementSequence)."""
+    return (sequence + count) & MAX_SEQUENCE
 
 
 def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int) -> BatchHeader | None:

@@ -11,44 +11,6 @@ from tierd.log.records.record_batch import RecordBatch, with_data
 from tierd.log.records.record_columns import PieceBatches, RecordColumns, iter_columns
 
 
-def iter_log_columns(
-    data: bytes | memoryview,
-    *,
-    name: str,
-    position: int = 0,
-    check_crc: bool = True,
-    max_bytes: int = MAX_DECOMPRESSED_BYTES,
-    step_records: int = STEP_RECORDS,
-) -> Iterator[RecordColumns]:
-    """Decode the records of a piece of a log, many batches at a time where they are small and not compressed.
-
-    Args:
-        data: bytes that begin with a batch; below 2 GiB. An incomplete batch at the end is left out.
-        name: the file, for errors.
-        position: where in the file ``data`` begins.
-        check_crc: refuse a batch whose bytes do not have its checksum.
-        max_bytes: what a batch may become when it is decompressed.
-        step_records: how many records to decode at a time.
-
-    Raises:
-        CorruptRecordError: an impossible header, or a wrong checksum.
-        InvalidRecordError: records that cannot be decoded.
-        ValueError: a legacy entry.
-    """
-    for found in iter_piece_columns(
-        (data,),
-        name=name,
-        position=position,
-        check_crc=check_crc,
-        may_be_torn=True,
-        max_bytes=max_bytes,
-        step_records=step_records,
-    ):
-        if not isinstance(found, RecordColumns):
-            raise ValueError(f"an entry of magic {found.magic} has no columns")  # noqa: TRY004 - it is the data
-        yield found
-
-
 def iter_piece_columns(
     pieces: Iterable[bytes | memoryview],
     *,

@@ -50,7 +50,6 @@ class LogConfig:
         compression_type: ``producer``, ``uncompressed`` or a codec's name.
         compression_level: of that codec; None for its default.
         remote_storage_enable: the topic is tiered; local retention then waits for the upload.
-        transaction_partition_verification_enable: a transaction may begin only with a verification guard.
         index_each_batch: count ``index_interval_bytes`` per batch of an append, as brokers of 4.x do, not per set.
         strict_recovery: refuse to load a log whose flushed part is visibly damaged, where a broker would keep it.
     """
@@ -83,8 +82,6 @@ class LogConfig:
     remote_log_copy_disable: bool = False
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
-    transaction_max_timeout_ms: int = 900_000
-    transaction_partition_verification_enable: bool = False
     index_each_batch: bool = False
     strict_recovery: bool = False
 
@@ -170,7 +167,6 @@ def _parse(name: str, text: str) -> object:
                 "preallocate"
                 | "remote_storage_enable"
                 | "remote_log_copy_disable"
-                | "transaction_partition_verification_enable"
                 | "index_each_batch"
                 | "strict_recovery"
             ):

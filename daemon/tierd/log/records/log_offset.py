@@ -28,9 +28,3 @@ class LogOffset:
         """Return True if this offset lies in an earlier segment than ``other``; False if either is unknown."""
         known = not (self.is_offset_only or other.is_offset_only)
         return known and self.segment_base_offset < other.segment_base_offset
-
-    def bytes_up_to(self, later: "LogOffset") -> int | None:
-        """Bytes from here to ``later``; None unless both are known to be in one segment."""
-        if self.is_offset_only or self.segment_base_offset != later.segment_base_offset:
-            return None
-        return later.position - self.position

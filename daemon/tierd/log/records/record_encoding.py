@@ -1,4 +1,4 @@
-"""Writes single records of magic 2 (log-format 2.3): the only place in tierd that does.
+"""Encoding of single records of magic 2 (log-format 2.3); ``kernels.encode_records`` encodes many from columns.
 
 ::
 
@@ -34,21 +34,8 @@ def varint_size_bytes(number: int) -> int:
     return max(((number << 1) ^ (number >> 63)).bit_length() + 6, 7) // 7
 
 
-def encode_record(
-    timestamp_delta_ms: int,
-    offset_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[Header] = (),
-) -> bytes:
-    """Return one record with its length before it."""
-    out = bytearray()
-    append_record(out, NewRecord(key, value, headers=tuple(headers)), timestamp_delta_ms, offset_delta)
-    return bytes(out)
-
-
 def append_record(out: bytearray, record: NewRecord, timestamp_delta_ms: int, offset_delta: int) -> None:
-    """Append one record to ``out``. Hot: every record that tierd writes passes here."""
+    """Append one record, with its length before it, to ``out``. Hot: a call for each record of a new batch."""
     key, value, headers = record.key, record.value, record.headers
     if key is None:
         key, key_size = b"", _NULL
@@ -96,7 +83,7 @@ def record_size_bytes(
     value: bytes | None,
     headers: Sequence[Header] = (),
 ) -> int:
-    """Size of what ``encode_record`` returns, without encoding it (Kafka: DefaultRecord.sizeInBytes)."""
+    """Return the size of what ``append_record`` appends, without encoding it (Kafka: DefaultRecord.sizeInBytes)."""
     size = 1 + varint_size_bytes(timestamp_delta_ms) + varint_size_bytes(offset_delta)
     size += _field_size_bytes(key) + _field_size_bytes(value) + varint_size_bytes(len(headers))
     for name, content in headers:

@@ -39,7 +39,6 @@ class ValidationResult:
         max_timestamp_ms: of all of them, -1 for none.
         shallow_offset_of_max_timestamp: what the time index says of it; -1 for none.
         size_may_have_changed: the batch was written anew; its size has to be checked again.
-        conversion_count: how many records were written anew.
     """
 
     records: bytearray = field(repr=False)
@@ -47,7 +46,6 @@ class ValidationResult:
     max_timestamp_ms: int
     shallow_offset_of_max_timestamp: int
     size_may_have_changed: bool
-    conversion_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +172,7 @@ def _restamp(batch: RecordBatch, append: _Append, max_timestamp_ms: int) -> Vali
     set_leader_epoch(stamped, append.leader_epoch)
     set_max_timestamp(stamped, timestamp_type, max_timestamp_ms)
     has_offset = max_timestamp_ms >= 0 or batch.compression is not Compression.NONE
-    return ValidationResult(stamped, last_offset, max_timestamp_ms, last_offset if has_offset else -1, False, 0)
+    return ValidationResult(stamped, last_offset, max_timestamp_ms, last_offset if has_offset else -1, False)
 
 
 def _rebuild(batch: RecordBatch, append: _Append) -> ValidationResult:
@@ -236,7 +234,6 @@ def _built(builder: BatchBuilder) -> ValidationResult:
         builder.max_timestamp_ms,
         builder.shallow_offset_of_max_timestamp,
         True,
-        builder.record_count,
     )
 
 

@@ -326,11 +326,6 @@ class LogSegment:
         self.time_index.grow()
         self._is_finished = False
 
-    def materialise_indexes(self) -> None:
-        """Create the indexes that are missing."""
-        self.offset_index.materialise()
-        self.time_index.materialise()
-
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the existing files, for example from ``.log.cleaned`` to ``.log.swap``.
 

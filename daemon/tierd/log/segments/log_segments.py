@@ -81,12 +81,6 @@ class LogSegments:
         """
         return segments_between(self.values, from_offset, to_offset)
 
-    def non_active_from(self, offset: int) -> Sequence[LogSegment]:
-        """The rolled segments from the one that holds ``offset`` on."""
-        if not self.values or offset > self.active.base_offset:
-            return ()
-        return self.range(offset, self.active.base_offset)
-
     def next_base_offset(self, segment: LogSegment) -> int | None:
         """Return the base offset of the segment after ``segment``; None when ``segment`` is the last one."""
         following = self.higher(segment.base_offset)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -149,6 +150,10 @@ class LedPartitions:
         """Forget the partition: it is gone from this host. Touches nothing in the store."""
         self._led.pop(partition, None)
         self._followed.stop(partition)
+
+    def has_topic(self, topic: str) -> bool:
+        """Return True if a partition of the topic is led or followed here."""
+        return any(partition.topic == topic for partition in chain(self._led, self._followed))
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """Return True if a led partition is loaded and not in doubt, or a followed one's last read was answered."""

@@ -52,6 +52,9 @@ class FollowedPartitions:
     def __len__(self) -> int:
         return len(self._followed)
 
+    def __iter__(self) -> Iterator[TopicIdPartition]:
+        return iter(self._followed)
+
     def __contains__(self, partition: TopicIdPartition) -> bool:
         return partition in self._followed
 

@@ -61,11 +61,6 @@ class RewriteStatistics:
         """Return True if the output has the very batches of the inputs: a single segment then need not be replaced."""
         return self.batches_copied == self.batches_read
 
-    @property
-    def records_dropped(self) -> int:
-        """Return the number of records that were removed for any reason."""
-        return self.records_read - self.records_kept
-
     def add(self, other: "RewriteStatistics") -> None:
         """Add the counts of ``other``."""
         for field in fields(self):

@@ -1,4 +1,4 @@
-"""ChunkCache: ranges of stored objects on local disk, bounded, so that the store is asked once for each.
+"""ChunkCache: ranges of stored objects on local disk, within a bound; the longest unused ones are evicted.
 
 The bytes are those of the store: what is encrypted there is encrypted here. Several processes may share a directory.
 Each process lists the whole directory again after every eighth of the capacity that it has written. So all processes

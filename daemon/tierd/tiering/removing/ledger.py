@@ -1,4 +1,4 @@
-"""The ledger of deletions: why every remote segment went, when and by whom; append-only JSON lines, never silent.
+"""The ledger of deletions: why, when and by whom remote segments were deleted, as JSON lines in files of bounded size.
 
 ::
 

@@ -58,7 +58,7 @@ class PartitionRemover:
             store: the key-value store below ``metadata``.
             metadata: the rows of the tier.
             contents: removes what the tier has of one partition.
-            recorder: counts passes.
+            recorder: counts passes, and forgets topics whose last partition here is deleted.
             clock: time.
             broker_id: this broker.
             settings: the grace and the wait after a failure.
@@ -199,6 +199,8 @@ class PartitionRemover:
         self._metadata.stop(partition)
         self._contents.forget(partition)
         self._claimed.discard(partition)
+        if not self._metadata.has_topic(partition.topic):
+            self._recorder.forget_topic(partition.topic)
 
     async def _claim(self, partition: TopicIdPartition, leader_epoch: int, *, is_ours: bool) -> None:
         """Claim the partition. A deleted partition has no leader: a broker that takes it over claims the next epoch."""

@@ -14,6 +14,7 @@ import structlog
 
 from tierd.control import Leadership, Role
 from tierd.metadata import RemoteLogMetadataManager
+from tierd.model import TopicIdPartition
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.replicas.replica import Replica, ReplicaTable, RoleTasks
@@ -37,7 +38,7 @@ class RoleKeeper:
         policies: TopicPolicies,
         deletion: SegmentDeletion,
         remover: PartitionRemover,
-        on_vanished: Callable[[], None],
+        on_vanished: Callable[[TopicIdPartition], None],
     ) -> None:
         """Start nothing yet.
 
@@ -80,7 +81,7 @@ class RoleKeeper:
             await self._stop_all(replica)
             self._deletion.forget(replica.local.partition)
             self._metadata.stop(replica.local.partition)
-        self._on_vanished()
+        self._on_vanished(replica.local.partition)
 
     async def assign(self, replica: Replica, event: Leadership) -> None:
         """Give the replica the announced role; a role that the replica has already changes nothing.

@@ -94,7 +94,9 @@ def error_for(refusal: AzureRefusal) -> RemoteStorageError:
     if code in _GONE:
         return UploadGoneError(str(refusal), remedy="the upload begins anew")
     if status == 412 or code in _CONFLICTS:
-        return RemoteConflictError(str(refusal), remedy="find out who wrote it; tierd never replaces an object")
+        return RemoteConflictError(
+            str(refusal), remedy="find out who wrote it; tierd never replaces what it did not read"
+        )
     if status in {401, 403}:
         return RemoteAccessError(
             str(refusal),

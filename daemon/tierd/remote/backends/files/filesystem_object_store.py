@@ -227,7 +227,7 @@ class FilesystemObjectStore:
             else:
                 raise RemoteConflictError(
                     f"{upload.final} exists already, with other content",
-                    remedy="find out who wrote it; tierd never replaces an object",
+                    remedy="find out who wrote it; tierd never replaces what it did not read",
                 )
 
     def _require_same_root(self) -> tuple[int, int] | None:

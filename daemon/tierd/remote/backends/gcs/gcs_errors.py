@@ -71,7 +71,9 @@ def error_for(refusal: GcsRefusal) -> RemoteStorageError:
     if status == 404:
         return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
     if status == 412:
-        return RemoteConflictError(str(refusal), remedy="find out who wrote it; tierd never replaces an object")
+        return RemoteConflictError(
+            str(refusal), remedy="find out who wrote it; tierd never replaces what it did not read"
+        )
     if status in {408, 409, 429} or (status >= 500 and status != 501) or refusal.reasons & _BUSY_REASONS:
         return RetriableRemoteStorageError(str(refusal), remedy="the store is busy or failing; it is tried again")
     if status in {400, 403} and _RETAINED.search(message):

@@ -109,7 +109,9 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
             str(refusal), remedy="the bytes that arrived are not those that were checked; the segment is read again"
         )
     if status == 412:
-        return RemoteConflictError(str(refusal), remedy="find out who wrote it; tierd never replaces an object")
+        return RemoteConflictError(
+            str(refusal), remedy="find out who wrote it; tierd never replaces what it did not read"
+        )
     if status in {400, 403, 405, 409} and _RETAINED.search(f"{code} {refusal.message}"):
         return RemoteObjectRetainedError(
             str(refusal),
