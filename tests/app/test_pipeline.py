@@ -14,7 +14,7 @@ from tierd.app.compose import compose
 from tierd.app.pipeline import build_pipeline
 from tierd.app.standing_in import standing_in
 from tierd.pipeline import Candidate, new_request
-from tierd.pipeline.erasing.request import ErasePhase
+from tierd.pipeline.erasing.erase_request import ErasePhase
 from tierd.pipeline.planning import Chain
 from tierd.tiering import PassiveSupervisor
 

@@ -18,7 +18,7 @@ from tierd.app.pipeline_control import PipelineControl
 from tierd.errors import ControlError, PipelineBusyError, PipelineError, UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits
-from tierd.pipeline.running.history import RunOutcome
+from tierd.pipeline.running.run_history import RunOutcome
 from tierd.schedule import Schedule
 from tierd.serve import COMPACT
 from tierd.serve.control_protocol import ControlRequestLine

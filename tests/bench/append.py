@@ -17,7 +17,7 @@ import uvloop
 
 from tests.bench.report import Figure
 from tierd.clock import SystemClock
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch

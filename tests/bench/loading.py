@@ -7,7 +7,7 @@ from statistics import median
 from tests.bench.recovery import start_in_child
 from tests.bench.report import Figure
 from tierd.log import NewRecord, encode_batch
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 

@@ -15,7 +15,7 @@ from statistics import median
 from tests.bench.report import Figure
 from tests.services.kafka_cluster import KafkaBroker, require_kafka
 from tierd.log import NewRecord, encode_batch
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.partition.append_info import AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_restamp import set_last_offset

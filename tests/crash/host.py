@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.crash.oracle import Segment, segments_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.simulated_disk import SimulatedDisk
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, parse_offset_checkpoint
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file

@@ -18,7 +18,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.golden.unpack import GoldenCase, golden_cases
 from tierd.log import RecordBatch, file_name, iter_batches, read_lineage, read_offset_checkpoint, read_producer_snapshot
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.checkpoints import read_topic_id
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin

@@ -25,7 +25,7 @@ from tests.fakes.clock import FakeClock
 from tests.golden.unpack import GoldenCase, golden_cases, read_lines, read_offsets
 from tests.log.reading import Found, read_whole_log
 from tierd.log import read_offset_checkpoint, read_producer_snapshot
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.loading.stray import lacks_topic_id
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition

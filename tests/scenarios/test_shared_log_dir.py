@@ -15,7 +15,7 @@ from tests.scenarios.conftest import MakeBroker
 from tests.services.kafka_cluster import CODECS, KafkaBroker
 from tests.services.kafka_records import SentRecord, random_records
 from tierd.log import ControlRecordType, NewRecord, Producer, encode_batch, encode_end_marker
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.compression import Compression

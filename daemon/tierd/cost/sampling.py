@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tierd.cost.segments import Segment
+from tierd.cost.local_segments import Segment
 from tierd.files import open_to_read
 from tierd.remote import compress
 

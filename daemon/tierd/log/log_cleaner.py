@@ -35,7 +35,7 @@ from tierd.log.cleaning.cleaning_round import CleaningRound, MeasuredLog, measur
 from tierd.log.cleaning.round_rewriter import StartRewriting
 from tierd.log.cleaning.segment_groups import SegmentGroup
 from tierd.log.cleaning.throttle import Throttle
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition

@@ -26,7 +26,7 @@ from tierd.clock import Clock
 from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
 from tierd.log.cleaning.round_rewriter import StartRewriting
 from tierd.log.cleaning.throttle import Throttle
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.log_cleaner import CleanerStatistics, LogCleaner
 from tierd.log.log_writer import LogWriter, WriterLimits

@@ -16,7 +16,7 @@ from tierd.errors import ListenError
 from tierd.serve.accepting import accept_connections, listening_sockets
 from tierd.serve.connection_gate import Connection, ConnectionGate, peer_of
 from tierd.serve.page import render_page
-from tierd.serve.status import StatusSnapshot
+from tierd.serve.status_snapshot import StatusSnapshot
 
 _MAX_HEADERS = 64
 _STOP_TIMEOUT_S = 1.0

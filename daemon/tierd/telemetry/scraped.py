@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.log_cleaner import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
-from tierd.telemetry.own_logs import OWN_LOGS, OwnLogUse, own_log_samples
-from tierd.telemetry.pipeline import PIPELINE, PipelineUse, pipeline_samples
-from tierd.telemetry.reading import READING, ReadingUse, Sample, reading_samples
+from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
+from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
+from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
+from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
 

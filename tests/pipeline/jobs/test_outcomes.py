@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import FailedGroup, Settled, Turns, UnchangedGroup
+from tierd.pipeline.jobs.task_layout import GroupPlace
 
 PLACES = [GroupPlace(index, group) for index in range(3) for group in range(4)]
 

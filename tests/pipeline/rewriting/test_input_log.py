@@ -10,7 +10,7 @@ from tierd.errors import CorruptRecordError
 from tierd.log import Compression, RecordBatch, compress_batch, iter_batches
 from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
 from tierd.pipeline.rewriting.input_log import InputLog
-from tierd.pipeline.rewriting.rows import Opened, open_batch
+from tierd.pipeline.rewriting.record_rows import Opened, open_batch
 
 LOG = plain(0, 3) + batch(3, [(1, b"k", b"v" * 300)]) + legacy(1, 4, b"k", b"v") + batch(5, []) + plain(6, 2)
 

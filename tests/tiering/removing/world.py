@@ -24,7 +24,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.removing.believed_clock import BelievedClock
 from tierd.tiering.removing.branch import LocalSegment

@@ -12,7 +12,7 @@ from tierd.cli.costs import cost_json, cost_parts
 from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import format_duration, parse_duration_s
 from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices

@@ -21,7 +21,7 @@ from tierd.cli.options import (
     PartitionsArgument,
 )
 from tierd.cli.printing import print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig, parse_duration_s
 from tierd.model import TopicPartition, uuid_to_text

@@ -14,7 +14,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_line
-from tierd.cli.progress import step_line
+from tierd.cli.progress_line import step_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
 from tierd.model import TopicPartition

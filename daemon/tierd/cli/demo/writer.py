@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID, uuid4
 
-from tierd.cli.demo.partition import DemoPartition
+from tierd.cli.demo.demo_partition import DemoPartition
 from tierd.cli.printing import print_error, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock

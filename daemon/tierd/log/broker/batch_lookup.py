@@ -3,7 +3,7 @@
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.files.source import open_source
 from tierd.log.records.batch_header import BatchHeader
-from tierd.log.segments.segment_reader import find_batch
+from tierd.log.segments.segment_reading import find_batch
 
 
 def batch_at(segment: SegmentFiles, offset: int) -> BatchHeader | None:

@@ -22,7 +22,7 @@ from errno import EDQUOT, ENOENT, ENOSPC
 from typing import Final
 
 from tierd.errors import LogError
-from tierd.log.cleaning.cleanable import CleanableLog, LogToMeasure, SegmentToClean, measure
+from tierd.log.cleaning.cleanable_log import CleanableLog, LogToMeasure, SegmentToClean, measure
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.cleaning_control import CleaningControl
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting

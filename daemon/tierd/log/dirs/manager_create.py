@@ -8,7 +8,7 @@ import structlog
 from tierd.errors import LogDirOfflineError
 from tierd.log.dirs.log_dir import LogDir, make_directories
 from tierd.log.dirs.log_dirs import LogDirs
-from tierd.log.dirs.manager_settings import ManagerSettings
+from tierd.log.dirs.log_manager_settings import ManagerSettings
 from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.loading.log_loader import load_log

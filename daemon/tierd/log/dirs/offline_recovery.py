@@ -10,7 +10,7 @@ from tierd.clock import Clock
 from tierd.errors import PartitionNameError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import DirLock
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.clean_shutdown import has_clean_shutdown
 from tierd.log.files.directory import INDEX_CACHE, DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, OsDisk

@@ -27,7 +27,7 @@ from tierd.log.segments.leftovers import CLEANED, INDEX_SUFFIXES
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments
 from tierd.log.segments.pending_deletions import PendingDeletions
-from tierd.log.segments.roll import draw_jitter_ms
+from tierd.log.segments.roll_decision import draw_jitter_ms
 from tierd.log.segments.segment_recovery import recover_segment
 from tierd.log.segments.segment_replacement import mark_deleted, split_overflowed
 from tierd.log.segments.segmented_log import SegmentedLog

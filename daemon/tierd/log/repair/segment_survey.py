@@ -22,7 +22,7 @@ from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import ControlRecordType
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, SegmentFacts
-from tierd.log.repair.resume import find_sound_batch
+from tierd.log.repair.sound_batch_search import find_sound_batch
 from tierd.model import EpochEntry, Lineage
 
 _IT = "it"

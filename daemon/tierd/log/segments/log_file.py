@@ -10,7 +10,7 @@ from tierd.errors import CorruptRecordError, LogClosedError
 from tierd.log.files.disk import Disk, DiskFile, Piece, Readable
 from tierd.log.files.held_file import HeldFile
 from tierd.log.records.log_config import MAX_INT
-from tierd.log.segments.segment_reader import opener
+from tierd.log.segments.segment_reading import opener
 
 
 class LogFile(HeldFile):

@@ -19,7 +19,7 @@ from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_ranges import floor_index
-from tierd.log.segments.segment_reader import (
+from tierd.log.segments.segment_reading import (
     OpenFile,
     collect_aborted,
     find_batch,

@@ -19,7 +19,7 @@ from tierd.log.segments.log_read import FetchData, LogReader
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments, PublishedLog
 from tierd.log.segments.pending_deletions import PendingDeletions
-from tierd.log.segments.roll import draw_jitter_ms
+from tierd.log.segments.roll_decision import draw_jitter_ms
 from tierd.log.segments.segment_replacement import (
     SplitResult,
     mark_deleted,

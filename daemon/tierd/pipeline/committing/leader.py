@@ -23,7 +23,7 @@ from tierd.clock import Clock
 from tierd.errors import RefusedError, WorkOrderError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.pipeline.committing.beginning import Beginning
-from tierd.pipeline.committing.evidence import EvidenceReader
+from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs

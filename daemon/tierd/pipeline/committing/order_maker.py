@@ -10,7 +10,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.model import TopicIdPartition
-from tierd.pipeline.committing.evidence import EvidenceReader
+from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.planning import (
     Candidate,
     PartitionWork,

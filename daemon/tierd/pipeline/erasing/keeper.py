@@ -12,11 +12,11 @@ from tierd.clock import Clock
 from tierd.errors import ObjectVersionsUnknownError, RefusedError, TierError
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.pipeline.committing import PartitionRound, RunStatistics
-from tierd.pipeline.erasing.evidence import with_evidence
+from tierd.pipeline.erasing.erase_request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
+from tierd.pipeline.erasing.erase_requests import EraseRequests
+from tierd.pipeline.erasing.erasure_evidence import with_evidence
 from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, outlook_of
 from tierd.pipeline.erasing.reports import ErasureReports
-from tierd.pipeline.erasing.request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
-from tierd.pipeline.erasing.requests import EraseRequests
 from tierd.pipeline.erasing.versions import OldVersions
 from tierd.pipeline.erasing.words import what_is_in_the_way
 from tierd.pipeline.planning import Candidate

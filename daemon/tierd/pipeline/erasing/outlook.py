@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierd.pipeline.erasing.request import ErasePhase, EraseRequest, LeftSegment
+from tierd.pipeline.erasing.erase_request import ErasePhase, EraseRequest, LeftSegment
 from tierd.pipeline.planning import Candidate
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tierd.errors import RemoteObjectRetainedError
 from tierd.metadata import PartitionView
-from tierd.pipeline.erasing.request import EraseRequest, VersionsNote
+from tierd.pipeline.erasing.erase_request import EraseRequest, VersionsNote
 from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectVersion
 
 _LOG: Final = ".log"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
+from tierd.pipeline.erasing.erase_request import EraseRequest
 from tierd.pipeline.erasing.outlook import Outlook
-from tierd.pipeline.erasing.request import EraseRequest
 
 
 def what_is_in_the_way(request: EraseRequest, outlook: Outlook, *, now_ms: int) -> str:

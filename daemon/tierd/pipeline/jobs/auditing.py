@@ -6,9 +6,9 @@ from tierd.errors import TierError
 from tierd.log import check_index
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.jobs.layout import InputSplit
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import AuditNote
+from tierd.pipeline.jobs.task_layout import InputSplit
 from tierd.pipeline.rewriting import InputLog
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tierd.kernels import latest_per_key
-from tierd.pipeline.jobs.layout import BucketRange
+from tierd.pipeline.jobs.task_layout import BucketRange
 
 BLOCK_ROWS: Final = 2730  # 64 KiB: a Python worker holds up to 1000 blocks back before it hands them to Spark
 FOLD_ROWS: Final = 1 << 20  # 24 MiB of keys gathered before the superseded ones are taken out

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pyspark import RDD, SparkContext
 
+from tierd.pipeline.jobs.job_progress import JobProgress, Stage
 from tierd.pipeline.jobs.key_shuffle import (
     Context,
     GroupRows,
@@ -13,8 +14,6 @@ from tierd.pipeline.jobs.key_shuffle import (
     shuffled_offsets,
     survey_groups,
 )
-from tierd.pipeline.jobs.layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
-from tierd.pipeline.jobs.progress import JobProgress, Stage
 from tierd.pipeline.jobs.prospects import (
     Prospect,
     audit_prospects,
@@ -24,6 +23,7 @@ from tierd.pipeline.jobs.prospects import (
 )
 from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
 from tierd.pipeline.jobs.spark_errors import spark_errors
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
 from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tierd.pipeline.jobs.layout import GroupPlace
+from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.planning import Output
 from tierd.remote import SegmentManifest
 

@@ -20,8 +20,8 @@ from tierd.errors import TierError
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
-from tierd.pipeline.jobs.layout import InputPlace, InputSplit
 from tierd.pipeline.jobs.run_context import RunContext
+from tierd.pipeline.jobs.task_layout import InputPlace, InputSplit
 from tierd.pipeline.rewriting import TransactionTrace, UnreadBatches, find_keys, scan_keys
 
 UNREAD_ADVICE: Final = (

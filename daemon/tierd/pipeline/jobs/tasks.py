@@ -14,10 +14,10 @@ import numpy as np
 from tierd.errors import BatchTooLargeError, PipelineError, TierError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import Changed, FailedGroup, Outcome, UnchangedGroup, WrittenGroup
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock
+from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.planning import Output, PartitionWork
 from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from tierd.errors import BatchTooLargeError
 from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
+from tierd.pipeline.rewriting.batch_disposition import Fate, discards_records, fate_of, needs_horizon
 from tierd.pipeline.rewriting.checked_run import CheckedRun
-from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, needs_horizon
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.plain_batches import NewBatches, plain_batches, rewrite_plain
-from tierd.pipeline.rewriting.rows import Opened, RecordRows, open_batch
+from tierd.pipeline.rewriting.record_rows import Opened, RecordRows, open_batch
+from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.survivors import LatestRecords, Reason, Survivors
-from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions, TransactionPass
 from tierd.pipeline.rewriting.unread import UnreadBatches, rules_behind, unread_fate
 
 

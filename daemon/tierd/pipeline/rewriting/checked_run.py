@@ -20,7 +20,7 @@ from tierd.log import (
     take_lacking,
     with_data,
 )
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import RecordRows
 
 _RECORD_COUNT_AT: Final = 57
 _DECOMPRESSED_BYTES: Final = 4 << 20  # a run ends behind the batch that reaches this size

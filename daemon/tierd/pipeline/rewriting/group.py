@@ -10,8 +10,8 @@ from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
 from tierd.pipeline.rewriting.input_log import InputLog
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.output_log import OutputLog
+from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.statistics import RewriteStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

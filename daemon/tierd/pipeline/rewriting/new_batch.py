@@ -10,7 +10,7 @@ from tierd.errors import InvalidRecordError
 from tierd.kernels import RecordFault, select_records
 from tierd.log import BatchHeader, RecordBatch, empty_batch, rewrite_batch, upgrade_batch
 from tierd.model import TimestampRange
-from tierd.pipeline.rewriting.rows import Opened, RecordRows
+from tierd.pipeline.rewriting.record_rows import Opened, RecordRows
 
 _LOG_APPEND_TIME = "LogAppendTime"
 

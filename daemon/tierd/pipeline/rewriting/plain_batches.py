@@ -18,8 +18,8 @@ from tierd.log import (
     compress_batch,
     stamp_crc,
 )
+from tierd.pipeline.rewriting.batch_disposition import may_be_protected
 from tierd.pipeline.rewriting.checked_run import CheckedRun
-from tierd.pipeline.rewriting.fate import may_be_protected
 from tierd.pipeline.rewriting.rules import RewriteRules
 
 

@@ -10,9 +10,9 @@ from tierd.kernels import STEP_RECORDS, hash_keys
 from tierd.log import IS_CONTROL, IS_TRANSACTIONAL, RecordBatch
 from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
 from tierd.pipeline.rewriting.key_set import KeySet
-from tierd.pipeline.rewriting.rows import RecordRows, open_batch
+from tierd.pipeline.rewriting.record_rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionTrace
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions, TransactionTrace
 from tierd.pipeline.rewriting.unread import UnreadBatches
 
 

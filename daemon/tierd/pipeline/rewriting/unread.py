@@ -17,7 +17,7 @@ such a batch. tierd does not know the keys in the batch. These rules keep every 
 from dataclasses import dataclass, replace
 
 from tierd.log import BatchHeader
-from tierd.pipeline.rewriting.fate import Fate, is_protected
+from tierd.pipeline.rewriting.batch_disposition import Fate, is_protected
 from tierd.pipeline.rewriting.rules import RewriteRules
 
 

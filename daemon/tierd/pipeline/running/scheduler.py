@@ -12,8 +12,8 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import PipelineBusyError, StateDirError, TierError
 from tierd.model import TopicPartition, uuid_to_text
-from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport
-from tierd.pipeline.running.progress import RunProgress, RunTotals
+from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
+from tierd.pipeline.running.run_progress import RunProgress, RunTotals
 from tierd.schedule import Schedule
 from tierd.telemetry import PipelineUse
 

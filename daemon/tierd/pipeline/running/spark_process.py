@@ -16,7 +16,7 @@ from tierd.config import PipelineSettings
 from tierd.errors import PipelineError
 from tierd.masking import masked
 from tierd.pipeline.jobs.properties import write_properties
-from tierd.pipeline.jobs.session import (
+from tierd.pipeline.jobs.spark_session_settings import (
     PRIVATE_UMASK,
     WORKER_UMASK,
     process_umask,

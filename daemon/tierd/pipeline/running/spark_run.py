@@ -22,7 +22,7 @@ from tierd.model import TopicPartition, uuid_from_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate
 from tierd.pipeline.running.leasing import PartitionLeases
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess, last_lines
 
 log = structlog.get_logger()

@@ -7,7 +7,7 @@ from tierd.errors import CorruptIndexError, RemoteIntegrityError
 from tierd.log import AbortedTransaction, TransactionIndex
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.source.snapshot import PartitionSnapshot
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.splits import Split
 
 

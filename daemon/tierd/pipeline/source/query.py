@@ -18,9 +18,9 @@ from tierd.pipeline.source.aborted import AbortedSearch
 from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails
 from tierd.pipeline.source.narrowing import narrowed
-from tierd.pipeline.source.options import ReadOptions
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot, Snapshots, incarnations
 from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, LogPlace, Position, SinceTime, given_for
-from tierd.pipeline.source.snapshot import PartitionSnapshot, Snapshots, incarnations
+from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.splits import Part, QuerySpan, Split, plan_splits
 from tierd.pipeline.source.time_search import offset_for_time
 

@@ -19,15 +19,15 @@ from pyspark.sql.types import StructType
 from tierd.errors import DataLossError
 from tierd.model import TopicPartition
 from tierd.pipeline.access import TierAccess
+from tierd.pipeline.source.admission import Admission, admitted
 from tierd.pipeline.source.batch_reader import TierPartition, read_task
 from tierd.pipeline.source.bounds import RecordBounds
-from tierd.pipeline.source.options import ReadOptions
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.positions import decode_offsets, encode_offsets
-from tierd.pipeline.source.progress import Admission, admitted
 from tierd.pipeline.source.query import QueryPlanner
+from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import arrow_schema
-from tierd.pipeline.source.snapshot import PartitionSnapshot
 
 log = structlog.get_logger()
 

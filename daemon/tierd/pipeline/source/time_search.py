@@ -7,8 +7,8 @@ from tierd.log import BatchHeader, RecordBatch, RecordColumns, iter_piece_column
 from tierd.metadata import ReadableRange
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.segment_pieces import runs_of
-from tierd.pipeline.source.snapshot import PartitionSnapshot
 
 
 def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:

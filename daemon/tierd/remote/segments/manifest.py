@@ -40,9 +40,9 @@ from tierd.remote.segments.manifest_parts import (
     Size,
 )
 from tierd.remote.transform.binding import SegmentBinding
+from tierd.remote.transform.chunk_layout import ChunkLayout, original_sizes
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.layout import ChunkLayout, original_sizes
 
 FORMAT_VERSION = 1
 

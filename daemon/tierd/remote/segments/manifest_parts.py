@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from tierd.model import TimestampRange
+from tierd.remote.transform.chunk_layout import StoredChunk
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.layout import StoredChunk
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 

@@ -8,10 +8,10 @@ from tierd.remote.object_keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.manifest_parts import IndexArtefact
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import Bytes, ChunkCodec, ChunkDamagedError
 from tierd.remote.transform.key_ring import KeyRing
-from tierd.remote.transform.layout import ChunkLayout
 
 
 @dataclass(frozen=True, slots=True)

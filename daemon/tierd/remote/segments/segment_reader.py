@@ -13,8 +13,8 @@ from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
+from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.codec import Bytes
-from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
 T = TypeVar("T")

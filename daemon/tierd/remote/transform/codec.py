@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from tierd.kernels import crc32c
 from tierd.remote.transform.binding import ArtefactKind, BoundPiece
+from tierd.remote.transform.chunk_compression import compress, decompress
+from tierd.remote.transform.chunk_layout import StoredChunk
 from tierd.remote.transform.cipher import TAG_BYTES, SegmentCipher
-from tierd.remote.transform.compression import compress, decompress
-from tierd.remote.transform.layout import StoredChunk
 
 Bytes = bytes | memoryview
 

@@ -14,8 +14,8 @@ from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import BlockChecksums, ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import ChunkedBody
+from tierd.remote.transform.chunk_layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.codec import Bytes
-from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.threads import Threads
 from tierd.remote.unreadable_file import unreadable
 

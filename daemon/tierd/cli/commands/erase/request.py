@@ -11,7 +11,7 @@ from tierd.app import compact, file_erasure, read_erasure, run_in_loop, step_era
 from tierd.cli.erasures import print_erasure, print_until_done, user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_error
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
 from tierd.model import TopicPartition

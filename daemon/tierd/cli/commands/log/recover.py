@@ -11,7 +11,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.log import RecoveredLogDir, RecoveredPartition, RemainingLoad, recover_log_dir
 

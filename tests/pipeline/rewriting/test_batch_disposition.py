@@ -1,0 +1,94 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.log.producer_steps import NOW_MS, data
+from tierd.log import BatchHeader, ProducerStateEntry
+from tierd.pipeline.rewriting import RewriteRules
+from tierd.pipeline.rewriting.batch_disposition import Fate, discards_records, fate_of, is_protected, needs_horizon
+
+WAITS = 0x40
+RULES = RewriteRules(
+    now_ms=NOW_MS, delete_retention_ms=10, compacts=True, aborted=(), producers={}, round_end_offset=1000
+)
+
+
+def waiting(batch: BatchHeader, horizon_ms: int) -> BatchHeader:
+    return replace(batch, attributes=batch.attributes | WAITS, base_timestamp_ms=horizon_ms)
+
+
+def known(last_offset: int, *, epoch: int = 0) -> RewriteRules:
+    return replace(RULES, producers={1: ProducerStateEntry(1, epoch, 0, last_offset, 0, NOW_MS, 0, -1)})
+
+
+def test_aborted_data_goes_at_once_and_a_marker_when_its_horizon_is_past() -> None:
+    written, marker = data(5, 0), data(6, -1, control=True)
+    assert discards_records(written, is_discardable=True, now_ms=NOW_MS)
+    assert not discards_records(written, is_discardable=False, now_ms=NOW_MS)
+    assert not discards_records(marker, is_discardable=True, now_ms=NOW_MS)
+    assert discards_records(waiting(marker, NOW_MS), is_discardable=True, now_ms=NOW_MS)
+    assert not discards_records(waiting(marker, NOW_MS + 1), is_discardable=True, now_ms=NOW_MS)
+    assert not discards_records(waiting(marker, NOW_MS), is_discardable=False, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("batch", "rules", "expected"),
+    [
+        (data(5, 0, count=3), known(7), True),
+        (data(5, 0, count=3), known(8), False),
+        (data(5, 0, count=3), RULES, False),
+        (data(998, 0, count=2), RULES, True),
+        (data(998, 0), RULES, False),
+        (data(5, -1, control=True), known(-1), True),
+        (data(5, -1, control=True), known(-1, epoch=1), False),
+        (data(5, 0), known(-1), False),
+        (data(5, -1, producer_id=2, control=True), known(-1), False),
+    ],
+)
+def test_a_producers_last_batch_and_the_last_of_the_round_are_protected(
+    batch: BatchHeader, rules: RewriteRules, *, expected: bool
+) -> None:
+    assert is_protected(batch, rules) is expected
+
+
+def test_a_horizon_is_set_once_for_tombstones_and_markers_without_data() -> None:
+    written, marker = data(5, 0), data(6, -1, control=True)
+    assert needs_horizon(written, keeps_tombstone=True, is_discardable=False)
+    assert not needs_horizon(written, keeps_tombstone=False, is_discardable=True)
+    assert not needs_horizon(waiting(written, 7), keeps_tombstone=True, is_discardable=False)
+    assert needs_horizon(marker, keeps_tombstone=False, is_discardable=True)
+    assert not needs_horizon(marker, keeps_tombstone=False, is_discardable=False)
+    assert not needs_horizon(waiting(marker, 7), keeps_tombstone=False, is_discardable=True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "count", "sets_horizon", "magic", "compacts", "expected"),
+    [
+        (3, 3, False, 2, True, Fate.COPIED),
+        (3, 3, True, 2, True, Fate.REWRITTEN),
+        (2, 3, False, 2, True, Fate.REWRITTEN),
+        (0, 3, False, 2, True, Fate.REMOVED),
+        (0, 0, False, 2, True, Fate.REMOVED),
+        (0, 0, False, 2, False, Fate.COPIED),
+        (0, 3, False, 2, False, Fate.REMOVED),
+        (3, 3, False, 1, True, Fate.REWRITTEN),
+        (3, 3, False, 1, False, Fate.COPIED),
+        (2, 3, False, 1, False, Fate.REWRITTEN),
+    ],
+)
+def test_the_fate_of_a_batch(
+    kept: int, count: int, magic: int, expected: Fate, *, sets_horizon: bool, compacts: bool
+) -> None:
+    batch, rules = replace(data(5, 0, count=3), magic=magic), replace(RULES, compacts=compacts)
+    assert fate_of(batch, rules, kept_count=kept, record_count=count, sets_horizon=sets_horizon) is expected
+
+
+def test_a_protected_batch_is_emptied_once() -> None:
+    for record_count, expected in ((3, Fate.EMPTIED), (0, Fate.COPIED)):
+        batch = data(5, 0, count=3)
+        found = fate_of(batch, known(7), kept_count=0, record_count=record_count, sets_horizon=False)
+        assert found is expected
+
+
+def test_a_retention_without_end_gives_the_latest_horizon_there_can_be() -> None:
+    assert replace(RULES, delete_retention_ms=(1 << 63) - 1).delete_horizon_ms == (1 << 63) - 1
