@@ -14,6 +14,7 @@ from tests.fakes.simulated_disk import Fault, SimulatedDisk
 from tests.log.cleaning.cleaners import own_log_rules
 from tierd.errors import LogClosedError, LogDirOfflineError, LogError, LogTimeoutError, UnknownPartitionError
 from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -54,8 +55,7 @@ class House:
     def service(self) -> LogService:
         self.manager = manager = LogManager(
             [ONE, TWO],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(config_for=lambda _: self.config, clock=self.clock),
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )

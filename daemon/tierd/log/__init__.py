@@ -22,6 +22,7 @@ from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
 from tierd.log.dirs.broker_identity import BrokerIdentity, FoundIdentity, broker_identity, read_identities
 from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.dirs.partition_access import opened_partition
 from tierd.log.files.checkpoints import (
@@ -137,6 +138,7 @@ __all__ = [
     "LogDirLock",
     "LogDirWatcher",
     "LogManager",
+    "LogManagerSettings",
     "LogService",
     "LowerCheckpoint",
     "Mended",

@@ -28,6 +28,7 @@ from tierd.errors import (
 )
 from tierd.log import read_offset_checkpoint
 from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings, is_stray, lacks_topic_id
 from tierd.log.files.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -41,7 +42,6 @@ from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.offline import StorageFailure
 from tierd.log.loading.load_progress import RemainingLoad
-from tierd.log.loading.stray import is_stray, lacks_topic_id
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
@@ -63,12 +63,14 @@ def managed(
 ) -> LogManager:
     return LogManager(
         log_dirs,
-        config_for=config_for or (lambda _: config),
+        LogManagerSettings(
+            config_for=config_for or (lambda _: config),
+            clock=clock or FakeClock(now_ms=NOW_MS),
+            is_stray=is_stray,
+            recovery_threads_per_dir=threads,
+        ),
         disk=disk,
-        clock=clock or FakeClock(now_ms=NOW_MS),
-        is_stray=is_stray,
         on_offline=on_offline,
-        recovery_threads_per_dir=threads,
     )
 
 

@@ -16,6 +16,7 @@ from tests.log.test_golden import as_oracle
 from tierd.errors import LogDirLockedError, LogDirOfflineError, OffsetOutOfRangeError
 from tierd.log import LogConfig, Mended, inspect_path, iter_batches, repair_partition, truncate_partition
 from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.partition_scan import parse_file_name
@@ -148,7 +149,7 @@ def test_a_start_after_repair_recovers_nothing_and_leaves_side_files_alone(
     repair_partition(directory, now_ms=NOW_MS, config=settings_of(case), cut_damaged=True)
     sides = {name: content for name, content in content_of(directory).items() if is_side_file(name)}
     sizes = {file.name: file.stat().st_size for file in directory.glob("[0-9]*.log")}
-    with LogManager([directory.parent], config_for=lambda _: settings_of(case)) as manager:
+    with LogManager([directory.parent], LogManagerSettings(config_for=lambda _: settings_of(case))) as manager:
         (log,) = manager.logs()
         ends = log.log_end_offset
     after = content_of(directory)

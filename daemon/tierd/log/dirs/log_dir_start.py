@@ -10,7 +10,7 @@ from tierd.errors import CheckpointError, LogDirOfflineError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import LogDir
 from tierd.log.dirs.log_dirs import duplicate
-from tierd.log.dirs.log_manager_settings import ManagerSettings
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.clean_shutdown import delete_clean_shutdown
 from tierd.log.files.directory import CLUSTER_METADATA, INDEX_CACHE, DirectoryKind, directory_name, parse_directory_name
 from tierd.log.files.event_fields import partition_fields
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 class DirStart:
     """The start of one log dir. ``run`` blocks; the log dirs of a manager run next to each other."""
 
-    def __init__(self, log_dir: LogDir, settings: ManagerSettings, progress: LoadProgress) -> None:
+    def __init__(self, log_dir: LogDir, settings: LogManagerSettings, progress: LoadProgress) -> None:
         self._dir = log_dir
         self._settings = settings
         self._progress = progress
@@ -51,7 +51,7 @@ class DirStart:
             return
         self._progress.begin(self._dir.path, logs=len(paths))
         self._say_what_is_done(len(paths))
-        with ThreadPoolExecutor(self._settings.threads_per_dir, thread_name_prefix="log-recovery") as pool:
+        with ThreadPoolExecutor(self._settings.recovery_threads_per_dir, thread_name_prefix="log-recovery") as pool:
             try:
                 for done in [pool.submit(self._load, path) for path in paths]:
                     done.result()

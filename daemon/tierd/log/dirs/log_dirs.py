@@ -1,14 +1,18 @@
 """LogDirs: the log dirs of a manager, and which log is in which of them."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
 from tierd.errors import DuplicateLogError, LogDirOfflineError, LogError, UnknownPartitionError
-from tierd.log.dirs.log_dir import LogDir
+from tierd.log.dirs.log_dir import LogDir, make_directories
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
+from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.event_fields import partition_fields
+from tierd.log.loading.log_loader import load_log
+from tierd.log.loading.log_recovery import LoadRequest
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
@@ -76,10 +80,42 @@ class LogDirs:
             return [log_dir for log_dir in self.live if log_dir.path == preferred_dir]
         return sorted(self.live, key=lambda log_dir: len(log_dir.logs))
 
+    def create_log(
+        self, partition: TopicPartition, settings: LogManagerSettings, *, preferred_dir: Path | None
+    ) -> UnifiedLog:
+        """Make a log in the first log dir that can take it; a log dir that cannot goes offline.
+
+        Kafka: LogManager.getOrCreateLog.
+
+        Raises:
+            LogDirOfflineError: no log dir can take it.
+        """
+        for log_dir in self.candidates(preferred_dir):
+            with suppress(LogDirOfflineError):
+                created = _create_in(log_dir, partition, settings)
+                log_dir.current[partition] = created
+                log.info("log_created", **partition_fields(created.directory))
+                return created
+        raise LogDirOfflineError(f"{partition}: no log dir can take a log", remedy="check the disks, then start again")
+
     def of_logs(self, logs: Iterable[UnifiedLog]) -> list[LogDir]:
         """The log dirs that hold any of ``logs``."""
         parents = {each.directory.parent for each in logs}
         return [log_dir for log_dir in self._all if log_dir.path in parents]
+
+
+def _create_in(log_dir: LogDir, partition: TopicPartition, settings: LogManagerSettings) -> UnifiedLog:
+    directory = log_dir.path / directory_name(partition, DirectoryKind.CURRENT)
+    with log_dir.offline.storage():
+        make_directories(log_dir.disk, directory)
+    return load_log(
+        log_dir.disk,
+        directory,
+        LoadRequest(config=settings.config_for(partition.topic), clean=True),
+        now_ms=settings.clock.now_ms(),
+        offline=log_dir.offline,
+        random_int=settings.random_int,
+    )
 
 
 def remove_directories(log_dir: LogDir, *, due_ms: int | None) -> int:

@@ -13,28 +13,23 @@ from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import Self
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import structlog
 
-from tierd.clock import Clock, SystemClock
 from tierd.errors import LogClosedError, LogDirOfflineError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import DirLock, LogDir, make_directories
 from tierd.log.dirs.log_dir_start import DirStart
 from tierd.log.dirs.log_dirs import LogDirs, one_log_alone, remove_directories
-from tierd.log.dirs.log_manager_settings import ManagerSettings
-from tierd.log.dirs.manager_create import create_log
-from tierd.log.files.clean_shutdown import NO_BROKER_EPOCH
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag, StorageFailure
 from tierd.log.loading.load_progress import LoadProgress, RemainingLoad
-from tierd.log.loading.log_recovery import random_int
 from tierd.log.partition.unified_log import UnifiedLog
-from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
 log = structlog.get_logger()
@@ -48,53 +43,30 @@ class LogManager:
     def __init__(
         self,
         log_dirs: Sequence[Path],
+        settings: LogManagerSettings,
         *,
-        config_for: Callable[[str], LogConfig],
-        clock: Clock | None = None,
         disk: Disk | None = None,
-        is_stray: Callable[[UnifiedLog], bool] = lambda _: False,
         acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
-        random_int: Callable[[], int] = random_int,
-        new_id: Callable[[], str] = lambda: uuid4().hex,
-        recovery_threads_per_dir: int = 1,
-        file_delete_delay_ms: int = 60_000,
-        broker_epoch: int = NO_BROKER_EPOCH,
         on_offline: Callable[[Path, StorageFailure], None] = lambda _dir, _cause: None,
     ) -> None:
         """Prepare; nothing is touched before ``start``.
 
         Args:
-            log_dirs: each is made if it is not there.
-            config_for: the settings of a topic.
-            clock: for all that is stamped or due.
-            disk: where the log dirs are.
-            is_stray: asked about every current log at the start; what is stray is renamed and set aside.
-            acquire_lock: keeps others out of a log dir, or raises ``LogDirLockedError``.
-            random_int: for jitter.
-            new_id: 32 hex digits, others every time.
-            recovery_threads_per_dir: how many logs of a log dir are loaded at once.
-            file_delete_delay_ms: how long a ``-delete`` directory is kept.
-            broker_epoch: for the clean marker.
-            on_offline: called once when a log dir fails, by whichever thread found out.
+            log_dirs: ``start`` makes those that are missing.
+            settings: the same for every log dir.
+            disk: the disk of the log dirs; the operating system's by default.
+            acquire_lock: keeps other processes out of a log dir, or raises ``LogDirLockedError``.
+            on_offline: called once when a log dir fails, by the thread that met the failure.
 
         Raises:
             ValueError: no log dir, or one twice.
         """
         if not log_dirs or len({path.resolve() for path in log_dirs}) < len(log_dirs):
             raise ValueError("a manager needs log dirs, each of them once")
-        self._clock = clock or SystemClock()
+        self._clock = settings.clock
         self._disk = disk or OsDisk()
-        self._settings = ManagerSettings(
-            config_for=config_for,
-            is_stray=is_stray,
-            clock=self._clock,
-            random_int=random_int,
-            new_id=new_id,
-            threads_per_dir=recovery_threads_per_dir,
-            file_delete_delay_ms=file_delete_delay_ms,
-        )
+        self._settings = settings
         self._acquire_lock = acquire_lock
-        self._broker_epoch = broker_epoch
         self._progress = LoadProgress()
         self._lock = RLock()
         self._is_shut_down = False
@@ -158,7 +130,7 @@ class LogManager:
             if finish_deletions:
                 self._finish_deletions()
             with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="log-dir-close") as pool:
-                close = partial(LogDir.close, threads=_CLOSE_THREADS, broker_epoch=self._broker_epoch)
+                close = partial(LogDir.close, threads=_CLOSE_THREADS, broker_epoch=self._settings.broker_epoch)
                 list(pool.map(close, self._dirs))
         log.info("logs_closed", offline_log_dirs=[str(path) for path in self.offline_dirs])
 
@@ -360,7 +332,7 @@ class LogManager:
             raise LogDirOfflineError(
                 f"{partition}: its log may be in a log dir that is offline", remedy="repair the disk, then start again"
             )
-        return create_log(self._dirs, self._settings, partition, preferred_dir=preferred_dir)
+        return self._dirs.create_log(partition, self._settings, preferred_dir=preferred_dir)
 
     def _rename_to_delete(self, log_dir: LogDir, removed: UnifiedLog) -> None:
         name = directory_name(removed.topic_partition, DirectoryKind.DELETE, directory_id=self._settings.new_id())

@@ -22,6 +22,8 @@ from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
 from tierd.log.loading.log_recovery import LoadRequest, LogRecovery, random_int
 from tierd.log.loading.strict_recovery import require_sound
+from tierd.log.partition.exposed_offsets import ExposedOffsets
+from tierd.log.partition.log_state import LogState
 from tierd.log.partition.retention import is_tiered
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.segments.leftovers import clear_leftovers
@@ -76,19 +78,28 @@ def load_log(
             epochs.truncate_from_end(log_end_offset)
             epochs.write_pending()  # once the log is longer, no load can tell which of them are stale
             epochs.truncate_from_start(request.log_start_offset)
-            return UnifiedLog(
+            segments = recovery.segmented_log(recovery_point, log_end_offset)
+            producers = recovery.loaded_producers(log_end_offset, log_start_offset=log_start_offset)
+            metadata = PartitionMetadataFile(disk, directory) if request.keep_partition_metadata else None
+            state = LogState(
                 disk=disk,
                 topic_partition=recovery.partition,
                 config=request.config,
-                segments=recovery.segmented_log(recovery_point, log_end_offset),
-                producers=recovery.loaded_producers(log_end_offset, log_start_offset=log_start_offset),
+                segments=segments,
+                producers=producers,
                 leader_epochs=epochs,
-                partition_metadata=PartitionMetadataFile(disk, directory) if request.keep_partition_metadata else None,
-                log_start_offset=log_start_offset,
+                partition_metadata=metadata,
+                offsets=ExposedOffsets(
+                    segments,
+                    producers,
+                    log_start_offset=log_start_offset,
+                    is_tiered=is_tiered(recovery.partition.topic, request.config),
+                ),
                 offline=offline,
-                now_ms=now_ms,
-                segments_recovered=recovery.segments_recovered,
+                producer_expiry_due_ms=now_ms + request.config.producer_id_expiration_check_interval_ms,
+                topic_id=metadata.read() if metadata is not None and metadata.exists else None,
             )
+            return UnifiedLog(state, segments_recovered=recovery.segments_recovered)
         except BaseException:
             recovery.close_handles()
             raise

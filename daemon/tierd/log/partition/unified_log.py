@@ -20,13 +20,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from tierd.errors import InconsistentTopicIdError, LogError
-from tierd.log.files.disk import Disk, Piece
-from tierd.log.files.leader_epoch import LeaderEpochFileCache
-from tierd.log.files.offline import OfflineFlag
-from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.files.disk import Piece
 from tierd.log.partition import log_lifecycle
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.partition.exposed_offsets import ExposedOffsets
 from tierd.log.partition.log_append import append_all
 from tierd.log.partition.log_cleanup import (
     delete_old_segments,
@@ -37,14 +33,10 @@ from tierd.log.partition.log_cleanup import (
 )
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.log_view import LogView
-from tierd.log.partition.retention import is_tiered
-from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_config import LogConfig
 from tierd.log.segments.log_segment import LogSegment
-from tierd.log.segments.segmented_log import SegmentedLog
-from tierd.model import TopicPartition
 
 _T = TypeVar("_T")
 
@@ -52,61 +44,14 @@ _T = TypeVar("_T")
 class UnifiedLog(LogView):
     """One partition's log; ``log_loader.load_log`` makes it."""
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        segments: SegmentedLog,
-        producers: ProducerStateManager,
-        leader_epochs: LeaderEpochFileCache,
-        partition_metadata: PartitionMetadataFile | None,
-        log_start_offset: int,
-        offline: OfflineFlag,
-        now_ms: int,
-        segments_recovered: int = 0,
-    ) -> None:
+    def __init__(self, state: LogState, *, segments_recovered: int = 0) -> None:
         """Take loaded parts into use.
 
         Args:
-            disk: where the partition directory lies.
-            topic_partition: whose log it is.
-            config: its settings.
-            segments: at least one.
-            producers: known up to the log end.
-            leader_epochs: within the log's bounds.
-            partition_metadata: None where topics have no ids.
-            log_start_offset: as checkpointed; the first segment's base counts if it is above, unless there is a tier.
-            offline: of the log dir.
-            now_ms: wall clock.
-            segments_recovered: how many its loading walked and gave new indexes.
-
-        Raises:
-            CheckpointError: ``partition.metadata`` cannot be understood.
-            OSError: it cannot be read.
+            state: the parts of the log, with at least one segment and the producers known up to the log end.
+            segments_recovered: number of segments that the load walked and gave new indexes.
         """
-        has_topic_id = partition_metadata is not None and partition_metadata.exists
-        super().__init__(
-            LogState(
-                disk=disk,
-                topic_partition=topic_partition,
-                config=config,
-                segments=segments,
-                producers=producers,
-                leader_epochs=leader_epochs,
-                partition_metadata=partition_metadata,
-                offsets=ExposedOffsets(
-                    segments,
-                    producers,
-                    log_start_offset=log_start_offset,
-                    is_tiered=is_tiered(topic_partition.topic, config),
-                ),
-                offline=offline,
-                producer_expiry_due_ms=now_ms + config.producer_id_expiration_check_interval_ms,
-                topic_id=partition_metadata.read() if partition_metadata and has_topic_id else None,
-            )
-        )
+        super().__init__(state)
         self.segments_recovered = segments_recovered
 
     # Appending

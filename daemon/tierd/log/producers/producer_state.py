@@ -1,13 +1,31 @@
-"""Producer snapshots: what a broker knew of its producers at an offset (log-format 3.3)."""
+"""Producer snapshots: the state of every producer of a log at an offset (log-format 3.3).
+
+::
+
+    0     2       6        10
+    ┌─────┬───────┬────────┬─────────┬─ ─ ─┬─────────┐
+    │ ver │ crc   │ count  │ entry 0 │     │ entry n │     ver is 1; crc: CRC-32C of all bytes from position 6 on
+    │ i16 │ u32   │ i32    │ 46 B    │     │         │
+    └─────┴───────┴────────┴─────────┴─ ─ ─┴─────────┘
+
+    0            8       10         14          22      26          34            38                  46
+    ┌────────────┬───────┬──────────┬───────────┬───────┬───────────┬─────────────┬───────────────────┐
+    │ producerId │ epoch │ last     │ last      │ delta │ timestamp │ coordinator │ currentTxnFirst   │
+    │ i64        │ i16   │ seq. i32 │ off. i64  │ i32   │ i64       │ epoch i32   │ Offset i64        │
+    └────────────┴───────┴──────────┴───────────┴───────┴───────────┴─────────────┴───────────────────┘
+
+All numbers are big-endian. ``delta`` is the last offset of the last batch minus its first offset.
+"""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, MissingArtefactError, SegmentChangedError
 from tierd.kernels import crc32c
 from tierd.log.files.source import read_whole
-from tierd.log.records.log_config import MAX_INT
+from tierd.log.records.sequence import decrement_sequence
 
 _HEADER = struct.Struct(">hIi")  # version, crc of everything behind it, number of entries
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -51,7 +69,10 @@ class ProducerStateEntry:
     @property
     def first_sequence(self) -> int:
         """Sequence of the last batch's first record; -1 when no batch is known."""
-        return (self.last_sequence - self.offset_delta) & MAX_INT if self.last_offset >= 0 else -1
+        return decrement_sequence(self.last_sequence, self.offset_delta) if self.last_offset >= 0 else -1
+
+
+_values = attrgetter(*(field.name for field in fields(ProducerStateEntry)))
 
 
 def parse_producer_snapshot(data: bytes, name: str) -> tuple[ProducerStateEntry, ...]:
@@ -91,19 +112,7 @@ def read_producer_snapshot(path: Path) -> tuple[ProducerStateEntry, ...]:
 
 def encode_producer_snapshot(entries: tuple[ProducerStateEntry, ...]) -> bytes:
     """Return the bytes that Kafka would write for ``entries``, in their order."""
-    body = struct.pack(">i", len(entries)) + b"".join(
-        _ENTRY.pack(
-            e.producer_id,
-            e.producer_epoch,
-            e.last_sequence,
-            e.last_offset,
-            e.offset_delta,
-            e.timestamp_ms,
-            e.coordinator_epoch,
-            e.current_txn_first_offset,
-        )
-        for e in entries
-    )
+    body = struct.pack(">i", len(entries)) + b"".join(_ENTRY.pack(*_values(entry)) for entry in entries)
     return struct.pack(">hI", _VERSION, crc32c(body)) + body
 
 

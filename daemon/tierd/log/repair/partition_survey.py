@@ -21,7 +21,7 @@ from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts, SegmentFacts
-from tierd.log.repair.segment_survey import SegmentSurvey, said_of
+from tierd.log.repair.segment_survey import SegmentSurvey, SurveyedPartition, said_of
 from tierd.model import EpochEntry, Lineage, TopicPartition
 
 Progress = Callable[[str, int, int], None]
@@ -92,30 +92,27 @@ class _Survey:
 
     def _walk_segments(self, progress: Progress) -> list[SegmentFacts]:
         bases = offsets_named(self._names, ".log")
+        partition = SurveyedPartition(
+            disk=self._disk,
+            directory=self._directory,
+            names=frozenset(self._names),
+            config=self._config,
+            lineage=self._lineage,
+            stop_at=self._stop_at,
+        )
         producers: ProducerStateManager | None = self._producers()
         segments: list[SegmentFacts] = []
         for at, (base, next_base) in enumerate(with_next_base(bases)):
             progress(file_name(base, ".log"), at, len(bases))
             producers = self._producers_at(base, producers, is_first=not at)
-            walk = SegmentSurvey(
-                self._disk,
-                self._directory,
-                base,
-                next_base,
-                names=frozenset(self._names),
-                config=self._config,
-                lineage=self._lineage,
-                producers=producers,
-                newest_epoch=self._newest_epoch,
-                stop_at=self._stop_at,
-            )
-            facts = walk.run()
+            survey = SegmentSurvey(partition, base, next_base, producers=producers, newest_epoch=self._newest_epoch)
+            facts = survey.run()
             segments.append(facts)
-            producers = walk.producers
-            self._epochs += walk.epochs
-            self._newest_epoch = walk.newest_epoch
-            self._disorder = self._disorder or walk.epoch_disorder
-            self._contradiction = self._contradiction or walk.epoch_problem
+            producers = survey.producers
+            self._epochs += survey.epochs
+            self._newest_epoch = survey.newest_epoch
+            self._disorder = self._disorder or survey.epoch_disorder
+            self._contradiction = self._contradiction or survey.epoch_problem
             if facts.fault is not None and facts.fault.kind is FaultKind.REQUESTED:
                 break
         return segments

@@ -1,6 +1,6 @@
 """The survey of one segment for a repair: its sound batches, its first fault, and its indexes made from the batches."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
@@ -29,6 +29,25 @@ _IT = "it"
 _MAX_MARKER_BYTES = 1 << 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedPartition:
+    """A partition directory under survey: the same for each of its segments.
+
+    Attributes:
+        names: the names in the directory.
+        config: the settings of the log, for the new indexes.
+        lineage: the content of ``leader-epoch-checkpoint``; None when the file cannot be read.
+        stop_at: the log has to end before the batch that holds this offset or follows it; None for no such end.
+    """
+
+    disk: Disk
+    directory: Path
+    names: frozenset[str]
+    config: LogConfig
+    lineage: Lineage | None
+    stop_at: int | None
+
+
 class SegmentSurvey:
     """One survey of one segment. ``run`` blocks and changes nothing.
 
@@ -42,45 +61,34 @@ class SegmentSurvey:
 
     def __init__(
         self,
-        disk: Disk,
-        directory: Path,
+        partition: SurveyedPartition,
         base_offset: int,
         next_base_offset: int | None,
         *,
-        names: frozenset[str],
-        config: LogConfig,
-        lineage: Lineage | None,
         producers: ProducerStateManager | None,
         newest_epoch: int,
-        stop_at: int | None,
     ) -> None:
         """Load the indexes of a segment, and note the damage in them.
 
         Args:
-            disk: the disk of the directory.
-            directory: of the partition.
+            partition: the directory of the segment.
             base_offset: of the segment.
             next_base_offset: base of the next segment; None for the active segment.
-            names: the names in the directory.
-            config: the settings of the log, for the new indexes.
-            lineage: the content of ``leader-epoch-checkpoint``; None when the file cannot be read.
             producers: the producers at the base of the segment; None when they are not known.
             newest_epoch: the highest leader epoch of the batches below the base; -1 without such an epoch.
-            stop_at: the log has to end before the batch that holds this offset or follows it.
         """
         self.producers = producers
         self.epochs: list[EpochEntry] = []
         self.epoch_problem: str | None = None
         self.newest_epoch = newest_epoch
         self.epoch_disorder: Disorder | None = None
-        self._disk = disk
-        self._directory = directory
+        self._partition = partition
         self._base = base_offset
         self._next_base = next_base_offset
-        self._names = names
-        self._stop_at = stop_at
+        self._stop_at = partition.stop_at
         self._expected = base_offset
         self._max_timestamp_ms, self._shallow_offset = -1, base_offset
+        config, lineage = partition.config, partition.lineage
         self._builder = IndexBuilder(
             base_offset, interval_bytes=config.index_interval_bytes, max_bytes=config.segment_index_bytes
         )
@@ -98,7 +106,7 @@ class SegmentSurvey:
             SegmentChangedError: the log file became shorter.
             OSError: a file cannot be read.
         """
-        file = self._disk.open(self._path(".log"), write=False)
+        file = self._partition.disk.open(self._path(".log"), write=False)
         try:
             fault = self._walk(file)
             if fault is not None and fault.kind is FaultKind.TORN:
@@ -124,7 +132,7 @@ class SegmentSurvey:
         return facts
 
     def _path(self, suffix: str) -> Path:
-        return self._directory / file_name(self._base, suffix)
+        return self._partition.directory / file_name(self._base, suffix)
 
     # The batches
 
@@ -244,10 +252,10 @@ class SegmentSurvey:
         if self.producers is None:
             return None
         name = file_name(self._base, ".txnindex")
-        if name not in self._names:
+        if name not in self._partition.names:
             return TransactionIndexCheck(TransactionIndex())
         try:
-            data = read_artefact(self._disk, self._directory / name, name=_IT)
+            data = read_artefact(self._partition.disk, self._partition.directory / name, name=_IT)
             whole = len(data) - len(data) % TRANSACTION_ENTRY.size
             if whole != len(data):
                 self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
@@ -258,12 +266,12 @@ class SegmentSurvey:
 
     def _read(self, suffix: str) -> bytes | None:
         path = self._path(suffix)
-        if path.name not in self._names:
+        if path.name not in self._partition.names:
             sibling = file_name(self._base, ".timeindex" if suffix == ".index" else ".index")
-            if self._next_base is not None or sibling in self._names:  # an active segment may have neither
+            if self._next_base is not None or sibling in self._partition.names:  # an active segment may have neither
                 self._problems[suffix] = "missing"
             return None
-        return read_artefact(self._disk, path, name=_IT)
+        return read_artefact(self._partition.disk, path, name=_IT)
 
     def _require_full(self, suffix: str, size_bytes: int, used_bytes: int) -> None:
         if self._next_base is not None and size_bytes != used_bytes:
@@ -321,11 +329,11 @@ class SegmentSurvey:
         return found
 
     def _must_change(self, path: Path, content: bytes) -> bool:
-        if path.name not in self._names:
+        if path.name not in self._partition.names:
             return bool(content)
-        status = self._disk.status(path)
+        status = self._partition.disk.status(path)
         is_other_size = status is None or status.size_bytes != len(content)
-        return is_other_size or read_file(self._disk, path) != content
+        return is_other_size or read_file(self._partition.disk, path) != content
 
 
 def said_of(error: LogError, name: str) -> str:

@@ -17,18 +17,19 @@ from tierd.errors import CorruptRecordError
 from tierd.log.files.disk import Disk, Readable, unlink_if_there
 from tierd.log.files.partition_scan import file_name
 from tierd.log.records.batch_header import BatchHeader, iter_headers
+from tierd.log.records.log_config import MAX_INT
 from tierd.log.records.record_batch import read_batch
 from tierd.log.segments.leftovers import CLEANED, DELETED, SWAP
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments
 from tierd.log.segments.pending_deletions import PendingDeletions
-from tierd.log.segments.segment_copy import append_from
 
+_CHUNK_BYTES = 1 << 20
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def segment_names(base_offset: int, suffix: str = "") -> list[str]:
-    """The names that a segment's files may have."""
+    """Return the names that the files of a segment may have."""
     return [file_name(base_offset, kind + suffix) for kind in SEGMENT_SUFFIXES]
 
 
@@ -181,8 +182,46 @@ def _copy_all(disk: Disk, segment: LogSegment, open_cleaned: Callable[[int], Log
         source.close()
 
 
+def append_from(segment: LogSegment, source: Readable, position: int) -> int:
+    """Copy whole batches from ``position`` on, chunk by chunk, while their offsets are within reach of the base.
+
+    Kafka: LogSegment.appendFromFile.
+
+    Returns:
+        Number of bytes copied.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        OSError: the disk is full or failing.
+    """
+    start = position
+    while chunk := _chunk(segment, source, position):
+        largest = max(chunk, key=lambda batch: batch.max_timestamp_ms)
+        segment.append(
+            [source.read(position, chunk[-1].end_position - position)],
+            chunk,
+            largest_offset=chunk[-1].last_offset,
+            max_timestamp_ms=largest.max_timestamp_ms,
+            shallow_offset=largest.last_offset,
+        )
+        segment.write_out()
+        position = chunk[-1].end_position
+    return position - start
+
+
+def _chunk(segment: LogSegment, source: Readable, position: int) -> list[BatchHeader]:
+    """Return the next batches that fit into a chunk; the first one in any case."""
+    chunk: list[BatchHeader] = []
+    for batch in iter_headers(source, position=position):
+        is_near = 0 <= batch.last_offset - segment.base_offset <= MAX_INT
+        if not is_near or (chunk and batch.end_position - position >= _CHUNK_BYTES):
+            break
+        chunk.append(batch)
+    return chunk
+
+
 def _first_offset(source: Readable, batch: BatchHeader) -> int:
-    """The first offset of a batch; a compressed legacy entry says only its last one, and has to be opened."""
+    """Return the first offset of a batch. A compressed legacy entry gives its last offset only, and is opened."""
     if batch.magic >= 2 or not batch.attributes & 7:
         return batch.base_offset
     return next(read_batch(source, batch).records()).offset
