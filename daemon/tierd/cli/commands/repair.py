@@ -7,10 +7,10 @@ from pydantic import JsonValue
 
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.mended import as_json, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.printing import print_json
 from tierd.cli.progress_line import progress_line
+from tierd.cli.repair_output import as_json, print_mended
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
 from tierd.log import repair_partition

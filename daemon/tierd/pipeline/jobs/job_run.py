@@ -13,9 +13,9 @@ from pyspark import RDD, SparkContext
 from tierd.errors import LeaderChannelError, PipelineError
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
+from tierd.pipeline.jobs.input_survey import Look, works_of
 from tierd.pipeline.jobs.job_progress import JobProgress, Stage
 from tierd.pipeline.jobs.key_shuffle import Context, GroupRows, rewrite_groups
-from tierd.pipeline.jobs.look import Look, works_of
 from tierd.pipeline.jobs.outcomes import (
     Changed,
     FailedGroup,
