@@ -108,7 +108,7 @@ class Masking:
             raise self.error(error) from None
 
     def _stand_in(self, error: BaseException, depth: int) -> MaskedError:
-        stand_in = MaskedError(type(error).__name__, self.text(_said(error)))
+        stand_in = MaskedError(type(error).__name__, self.text(_message_of(error)))
         stand_in.__traceback__ = error.__traceback__
         stand_in.add_note(f"(raised as {type(error).__module__}.{type(error).__qualname__})")
         for note in getattr(error, "__notes__", ()):
@@ -121,7 +121,7 @@ class Masking:
         return stand_in
 
 
-def _said(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM may be gone

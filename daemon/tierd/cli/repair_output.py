@@ -3,14 +3,14 @@
 from pydantic import JsonValue
 
 from tierd.cli.printing import print_line
-from tierd.log import CutTail, LowerCheckpoint, Mended, MoveAside, RepairPlan, Step, WriteAnew
+from tierd.log import CutTail, LogRepairResult, LowerCheckpoint, MoveAside, RepairPlan, Step, WriteAnew
 
 
-def print_mended(mended: Mended, *, is_plan: bool, done: str = "mended") -> None:
+def print_repair(result: LogRepairResult, *, is_plan: bool, done: str = "mended") -> None:
     """Print the steps of a plan, or the steps that were done; ``done`` is the word for the outcome."""
-    for line in plan_lines(mended.plan, mended.kept, is_plan=is_plan):
+    for line in plan_lines(result.plan, result.kept, is_plan=is_plan):
         print_line(line)
-    print_line(_summary(mended, is_plan=is_plan, done=done))
+    print_line(_summary(result, is_plan=is_plan, done=done))
 
 
 def plan_lines(plan: RepairPlan, kept: tuple[str | None, ...] = (), *, is_plan: bool) -> list[str]:
@@ -27,17 +27,17 @@ def plan_lines(plan: RepairPlan, kept: tuple[str | None, ...] = (), *, is_plan: 
     return lines + [f"NOTE {note}" for note in plan.notes]
 
 
-def as_json(mended: Mended) -> dict[str, JsonValue]:
+def as_json(result: LogRepairResult) -> dict[str, JsonValue]:
     """Return the plan and its outcome as one object."""
-    plan = mended.plan
+    plan = result.plan
     return {
-        "directory": str(mended.directory),
-        "sound": mended.is_sound and not plan.steps,
-        "mended": mended.is_sound and bool(plan.steps),
+        "directory": str(result.directory),
+        "sound": result.is_sound and not plan.steps,
+        "mended": result.is_sound and bool(plan.steps),
         "log_end_offset": plan.log_end_offset,
         "lost_from": plan.lost_from,
         "steps": [
-            _step_json(step, mended.kept[at] if at < len(mended.kept) else None) for at, step in enumerate(plan.steps)
+            _step_json(step, result.kept[at] if at < len(result.kept) else None) for at, step in enumerate(plan.steps)
         ],
         "damage": [
             {"file": left.name, "position": left.position, "problem": left.problem, "choices": list(left.choices)}
@@ -73,13 +73,13 @@ def _verb(step: Step, *, is_plan: bool) -> str:
             return f"{('lower', 'lowered')[tense]} the partition's offset in {step.name} to {step.offset}"
 
 
-def _summary(mended: Mended, *, is_plan: bool, done: str) -> str:
-    plan = mended.plan
-    if not plan.steps and mended.is_sound:
-        return f"{mended.directory}: sound, the log ends at offset {plan.log_end_offset}"
+def _summary(result: LogRepairResult, *, is_plan: bool, done: str) -> str:
+    plan = result.plan
+    if not plan.steps and result.is_sound:
+        return f"{result.directory}: sound, the log ends at offset {plan.log_end_offset}"
     outcome = (
         (f"would be {done}" if is_plan else done)
-        if mended.is_sound
+        if result.is_sound
         else f"damage remains in {len(plan.remaining)} places"
     )
-    return f"{mended.directory}: {len(plan.steps)} steps, {outcome}, the log ends at offset {plan.log_end_offset}"
+    return f"{result.directory}: {len(plan.steps)} steps, {outcome}, the log ends at offset {plan.log_end_offset}"

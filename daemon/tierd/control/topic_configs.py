@@ -129,7 +129,7 @@ class BrokerTopicConfigs:
                 self._on_outcome(None)
         finally:
             self._connections.close()
-            self._tell(changed)
+            self._notify(changed)
         return frozenset(changed)
 
     def _still_wanted(self) -> Sequence[str]:
@@ -156,7 +156,7 @@ class BrokerTopicConfigs:
                 self._refused.pop(answer.topic, None)
         return changed
 
-    def _tell(self, changed: set[str]) -> None:
+    def _notify(self, changed: set[str]) -> None:
         if changed:
             for listener in self._listeners:
                 listener(frozenset(changed))

@@ -10,7 +10,7 @@ from tierd.cost.sampling import sampled_ratio
 
 
 def estimate_log_dirs(
-    log_dirs: Sequence[Path], prices: PriceList, plan: Plan, *, tell: Callable[[str], None]
+    log_dirs: Sequence[Path], prices: PriceList, plan: Plan, *, report_progress: Callable[[str], None]
 ) -> tuple[TopicEstimate, ...]:
     """Price the partitions in ``log_dirs``, Kafka's own topics left out. Blocking; writes nothing.
 
@@ -19,7 +19,7 @@ def estimate_log_dirs(
     """
     partitions: list[Partition] = []
     for log_dir in log_dirs:
-        tell(str(log_dir))
+        report_progress(str(log_dir))
         partitions += find_partitions(log_dir, lambda topic: not topic.startswith("__"))
 
     def ratio_of(segments: Iterable[Segment]) -> float:

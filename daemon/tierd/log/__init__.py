@@ -90,8 +90,8 @@ from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
 from tierd.log.records.record_columns import BatchRun, PieceBatches, RecordColumns, columns_of
 from tierd.log.repair import (
     CutTail,
+    LogRepairResult,
     LowerCheckpoint,
-    Mended,
     MoveAside,
     RepairPlan,
     Step,
@@ -139,9 +139,9 @@ __all__ = [
     "LogDirWatcher",
     "LogManager",
     "LogManagerSettings",
+    "LogRepairResult",
     "LogService",
     "LowerCheckpoint",
-    "Mended",
     "MetaProperties",
     "MoveAside",
     "NewRecord",

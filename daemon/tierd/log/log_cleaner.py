@@ -182,7 +182,7 @@ class LogCleaner:
             _LOG.warning("log_not_measured", **self._where(partition), error=str(error))
             return None
         except TierError as error:
-            self._give_up(partition, error)
+            self._mark_uncleanable(partition, error)
             return None
         return measured
 
@@ -206,7 +206,7 @@ class LogCleaner:
             _LOG.info("log_cleaning_aborted", **self._where(partition), error=str(error))
             return False
         except Exception as error:  # noqa: BLE001  one log that cannot be cleaned must not keep the others from it
-            self._give_up(partition, error)
+            self._mark_uncleanable(partition, error)
             return True
         finally:
             self._running = None
@@ -268,7 +268,7 @@ class LogCleaner:
     def _where(self, partition: TopicPartition) -> dict[str, str]:
         return {"partition": str(partition), "log_dir": str(self._log_dir)}
 
-    def _give_up(self, partition: TopicPartition, error: Exception) -> None:
+    def _mark_uncleanable(self, partition: TopicPartition, error: Exception) -> None:
         self.statistics.failed += 1
         self.uncleanable[partition] = str(error)
         _LOG.error(

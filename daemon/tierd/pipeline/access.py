@@ -71,12 +71,12 @@ class TierAccess:
             LogDirOfflineError: no log dir can be read, and the configuration lacks cluster or node id.
         """
         log_dirs = tuple(log_dir.path for log_dir in config.log_dirs)
-        is_said = config.cluster_id is not None and config.node_id is not None
+        is_configured = config.cluster_id is not None and config.node_id is not None
         identity = broker_identity(
             config_file,
             cluster_id=config.cluster_id,
             node_id=config.node_id,
-            found={} if is_said else read_identities(log_dirs),
+            found={} if is_configured else read_identities(log_dirs),
         )
         return cls(
             remote=config.remote,

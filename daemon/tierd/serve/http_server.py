@@ -57,8 +57,8 @@ class HttpServer:
         self._gate = gate
         self._clock = clock
         self._large_answers = 0
-        self._metrics_turns = _Turns(clock)
-        self._status_turns = _Turns(clock)  # of their own: a status may wait for a disk that hangs
+        self._metrics_pace = _PacedAnswers(clock)
+        self._status_pace = _PacedAnswers(clock)  # of their own: a status may wait for a disk that hangs
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[str]:
@@ -143,7 +143,7 @@ class HttpServer:
             return await handler(request)
         if self._large_answers > _MAX_LARGE_ANSWERS:
             return web.Response(status=503, text="too many answers at a time\n", headers={"Retry-After": "1"})
-        async with (self._metrics_turns if request.path == "/metrics" else self._status_turns).one():
+        async with (self._metrics_pace if request.path == "/metrics" else self._status_pace).one():
             return await handler(request) if request.transport is not None else _nothing()
 
     def _shown_host(self) -> str:
@@ -178,7 +178,7 @@ def _verdict(causes: Sequence[str]) -> web.Response:
     return web.Response(text="ok\n")
 
 
-class _Turns:
+class _PacedAnswers:
     """Turns at making large answers: one at a time, and then the loop has three times as long for the daemon's work.
 
     Clients that ask without a pause would otherwise keep the loop from copies and holds.
@@ -186,13 +186,13 @@ class _Turns:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._next_s = clock.monotonic_s()
 
     @contextlib.asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
         """Wait for a turn, and have it while the context lasts."""
-        async with self._turn:
+        async with self._lock:
             rest_s = self._next_s - self._clock.monotonic_s()
             if rest_s > 0:
                 await self._clock.sleep(rest_s)

@@ -190,16 +190,16 @@ class ObjectStoreContract:
             number += 1
         assert await store.get("key") == b"second"
 
-    async def test_the_time_of_storing_is_told(self, store: ObjectStore) -> None:
+    async def test_object_has_the_time_of_its_storing(self, store: ObjectStore) -> None:
         before_ms = time.time() * 1000
         await store.put("key", b"content")
         after_ms = time.time() * 1000
-        told = [(await store.head("key")).modified_ms, (await store.list_objects("key"))[0].modified_ms]
-        for modified_ms in told:
+        reported = [(await store.head("key")).modified_ms, (await store.list_objects("key"))[0].modified_ms]
+        for modified_ms in reported:
             assert modified_ms is not None
             assert before_ms - 2000 <= modified_ms <= after_ms + 2000  # a store may return whole seconds only
 
-    async def test_a_checksum_that_is_told_is_right(self, store: ObjectStore, tmp_path: Path) -> None:
+    async def test_listed_checksum_is_that_of_the_object(self, store: ObjectStore, tmp_path: Path) -> None:
         await store.put("small", b"123456789")
         assert (await store.head("small")).crc32c in {0xE3069283, None}
 

@@ -14,7 +14,7 @@ from tests.golden.unpack import GoldenCase, golden_cases, read_lines
 from tests.log.logs import NOW_MS, open_log, records
 from tests.log.test_golden import as_oracle
 from tierd.errors import LogDirLockedError, LogDirOfflineError, OffsetOutOfRangeError
-from tierd.log import LogConfig, Mended, inspect_path, iter_batches, repair_partition, truncate_partition
+from tierd.log import LogConfig, LogRepairResult, inspect_path, iter_batches, repair_partition, truncate_partition
 from tierd.log.dirs.log_manager import LogManager
 from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.disk import Disk, OsDisk
@@ -190,7 +190,7 @@ def simulated(directory: Path) -> SimulatedDisk:
     return disk
 
 
-def mend(disk: Disk, directory: Path) -> Mended:
+def mend(disk: Disk, directory: Path) -> LogRepairResult:
     return repair_partition(directory, now_ms=NOW_MS, cut_damaged=True, disk=disk, acquire_lock=lambda _: NoLock())
 
 

@@ -5,7 +5,13 @@ import pytest
 from tests.log.producer_steps import NOW_MS, data
 from tierd.log import BatchHeader, ProducerStateEntry
 from tierd.pipeline.rewriting import RewriteRules
-from tierd.pipeline.rewriting.batch_disposition import Fate, discards_records, fate_of, is_protected, needs_horizon
+from tierd.pipeline.rewriting.batch_disposition import (
+    BatchDisposition,
+    discards_records,
+    disposition_of,
+    is_protected,
+    needs_horizon,
+)
 
 WAITS = 0x40
 RULES = RewriteRules(
@@ -64,29 +70,29 @@ def test_a_horizon_is_set_once_for_tombstones_and_markers_without_data() -> None
 @pytest.mark.parametrize(
     ("kept", "count", "sets_horizon", "magic", "compacts", "expected"),
     [
-        (3, 3, False, 2, True, Fate.COPIED),
-        (3, 3, True, 2, True, Fate.REWRITTEN),
-        (2, 3, False, 2, True, Fate.REWRITTEN),
-        (0, 3, False, 2, True, Fate.REMOVED),
-        (0, 0, False, 2, True, Fate.REMOVED),
-        (0, 0, False, 2, False, Fate.COPIED),
-        (0, 3, False, 2, False, Fate.REMOVED),
-        (3, 3, False, 1, True, Fate.REWRITTEN),
-        (3, 3, False, 1, False, Fate.COPIED),
-        (2, 3, False, 1, False, Fate.REWRITTEN),
+        (3, 3, False, 2, True, BatchDisposition.COPIED),
+        (3, 3, True, 2, True, BatchDisposition.REWRITTEN),
+        (2, 3, False, 2, True, BatchDisposition.REWRITTEN),
+        (0, 3, False, 2, True, BatchDisposition.REMOVED),
+        (0, 0, False, 2, True, BatchDisposition.REMOVED),
+        (0, 0, False, 2, False, BatchDisposition.COPIED),
+        (0, 3, False, 2, False, BatchDisposition.REMOVED),
+        (3, 3, False, 1, True, BatchDisposition.REWRITTEN),
+        (3, 3, False, 1, False, BatchDisposition.COPIED),
+        (2, 3, False, 1, False, BatchDisposition.REWRITTEN),
     ],
 )
 def test_the_fate_of_a_batch(
-    kept: int, count: int, magic: int, expected: Fate, *, sets_horizon: bool, compacts: bool
+    kept: int, count: int, magic: int, expected: BatchDisposition, *, sets_horizon: bool, compacts: bool
 ) -> None:
     batch, rules = replace(data(5, 0, count=3), magic=magic), replace(RULES, compacts=compacts)
-    assert fate_of(batch, rules, kept_count=kept, record_count=count, sets_horizon=sets_horizon) is expected
+    assert disposition_of(batch, rules, kept_count=kept, record_count=count, sets_horizon=sets_horizon) is expected
 
 
 def test_a_protected_batch_is_emptied_once() -> None:
-    for record_count, expected in ((3, Fate.EMPTIED), (0, Fate.COPIED)):
+    for record_count, expected in ((3, BatchDisposition.EMPTIED), (0, BatchDisposition.COPIED)):
         batch = data(5, 0, count=3)
-        found = fate_of(batch, known(7), kept_count=0, record_count=record_count, sets_horizon=False)
+        found = disposition_of(batch, known(7), kept_count=0, record_count=record_count, sets_horizon=False)
         assert found is expected
 
 

@@ -56,8 +56,8 @@ def compact(
     if dry_run:
         _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
         return
-    with progress_line("compact") as tell:
-        report = run_in_loop(run_compaction(settings, config, names, tell=tell))
+    with progress_line("compact") as report_progress:
+        report = run_in_loop(run_compaction(settings, config, names, tell=report_progress))
     if as_json:
         print_json(report)
     else:

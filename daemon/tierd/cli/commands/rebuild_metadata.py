@@ -34,9 +34,13 @@ def rebuild_metadata(
     Example: tierd rebuild-metadata --dry-run
     """
     settings = begin(config)
-    with progress_line("rebuilding") as tell:
+    with progress_line("rebuilding") as report_progress:
         rebuilding = rebuild(
-            settings, config, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=tell
+            settings,
+            config,
+            dry_run=dry_run,
+            accepts_unauthenticated=accept_unauthenticated,
+            tell=report_progress,
         )
         report = run_in_loop(rebuilding)
     if as_json:

@@ -47,14 +47,14 @@ async def _rewrap(
     counts: Counter[RewrapResult] = Counter()
     problems: list[RewrapOutcome] = []
     manifests = 0
-    with progress_line("rewrapping") as tell:
+    with progress_line("rewrapping") as report_progress:
         async with contextlib.aclosing(rewrap(config, config_file, partitions, dry_run=dry_run)) as outcomes:
             async for outcome in outcomes:
                 counts[outcome.result] += 1
                 manifests += outcome.is_manifest
                 if outcome.result.is_problem and len(problems) < _PROBLEMS_SHOWN:
                     problems.append(outcome)
-                tell(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
+                report_progress(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
     if as_json:
         print_json(_as_json(config, manifests, counts, problems, dry_run=dry_run))
     else:

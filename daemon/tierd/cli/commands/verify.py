@@ -20,7 +20,7 @@ from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.tiering import Finding
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
 """Function that prints findings as they come and returns their number."""
 
@@ -50,10 +50,10 @@ def verify(
 async def _verify(
     config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, deep: bool, shown: Shown
 ) -> int:
-    with step_line("verifying") as tell:
+    with step_line("verifying") as report_progress:
         async with (
             tier_reader(config, config_file) as reader,
-            contextlib.aclosing(reader.verify(names, deep=deep, tell=tell)) as findings,
+            contextlib.aclosing(reader.verify(names, deep=deep, tell=report_progress)) as findings,
         ):
             return await shown(findings)
 

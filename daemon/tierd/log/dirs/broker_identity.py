@@ -44,22 +44,22 @@ def broker_identity(
         found: what each log dir says.
 
     Raises:
-        ConfigError: the identity is said nowhere, or in two places differently. A log dir that does not exist is named
-            in place of what it would have said.
+        ConfigError: the identity is in no place, or two places contradict each other. A log dir that does not exist is
+            named instead of the value that it would have.
     """
-    said = {
-        "cluster_id": _said(cluster_id, found, lambda properties: properties.cluster_id),
-        "node_id": _said(node_id, found, lambda properties: properties.node_id),
+    sources = {
+        "cluster_id": _sources(cluster_id, found, lambda properties: properties.cluster_id),
+        "node_id": _sources(node_id, found, lambda properties: properties.node_id),
     }
-    faults = [fault for key, places in said.items() for fault in _contradictions(key, places)]
-    if unsaid := [key for key, places in said.items() if not places]:
-        # What is not there would have said it: one cause, not one for each key.
+    faults = [fault for key, places in sources.items() for fault in _contradictions(key, places)]
+    if missing := [key for key, places in sources.items() if not places]:
+        # A log dir that is not there would have both values: one fault, not one for each key.
         faults += _missing_log_dirs(found) or [
-            f"{key} is not set, and no log dir has a meta.properties that says it: set {key}" for key in unsaid
+            f"{key} is not set, and no log dir has a meta.properties that says it: set {key}" for key in missing
         ]
     if faults:
         raise ConfigError([ConfigFault(config_file, 0, 0, fault) for fault in faults])
-    cluster, node = (next(iter(places.values())) for places in said.values())
+    cluster, node = (next(iter(places.values())) for places in sources.values())
     return BrokerIdentity(str(cluster), int(node))
 
 
@@ -95,19 +95,19 @@ def _missing_log_dirs(found: Mapping[Path, FoundIdentity]) -> list[str]:
     ]
 
 
-def _said(
+def _sources(
     configured: str | int | None,
     found: Mapping[Path, FoundIdentity],
     value_of: Callable[[MetaProperties], str | int | None],
 ) -> dict[Path, str | int]:
-    """Return each place that says the value, with what it says."""
+    """Return each place that has the value, with its value."""
     values = {log_dir: value_of(each) for log_dir, each in found.items() if isinstance(each, MetaProperties)}
-    said = {log_dir: value for log_dir, value in values.items() if value is not None}
-    return said if configured is None else said | {Path("this file"): configured}
+    known = {log_dir: value for log_dir, value in values.items() if value is not None}
+    return known if configured is None else known | {Path("this file"): configured}
 
 
-def _contradictions(key: str, said: Mapping[Path, str | int]) -> list[str]:
-    if len(set(said.values())) < 2:
+def _contradictions(key: str, places: Mapping[Path, str | int]) -> list[str]:
+    if len(set(places.values())) < 2:
         return []
-    each = ", ".join(f"{value} in {place}" for place, value in said.items())
+    each = ", ".join(f"{value} in {place}" for place, value in places.items())
     return [f"{key} is ambiguous: {each}; list log dirs of one broker only"]

@@ -50,7 +50,7 @@ class DirStart:
             _reraise_unless_io(error)
             return
         self._progress.begin(self._dir.path, logs=len(paths))
-        self._say_what_is_done(len(paths))
+        self._log_recovery_begin(len(paths))
         with ThreadPoolExecutor(self._settings.recovery_threads_per_dir, thread_name_prefix="log-recovery") as pool:
             try:
                 for done in [pool.submit(self._load, path) for path in paths]:
@@ -103,7 +103,7 @@ class DirStart:
             return False
         return partition.topic != CLUSTER_METADATA
 
-    def _say_what_is_done(self, count: int) -> None:
+    def _log_recovery_begin(self, count: int) -> None:
         if not count:
             log.info("no_logs_found", log_dir=str(self._dir.path))
         elif self._dir.had_clean_marker:

@@ -144,5 +144,5 @@ class EpochCheck:
         if known == epoch:
             return None
         self._failed = True
-        said = "no epoch" if known is None else f"epoch {known}"
-        return f"leader epoch {epoch} at offset {header.base_offset}, where leader-epoch-checkpoint has {said}"
+        expected = "no epoch" if known is None else f"epoch {known}"
+        return f"leader epoch {epoch} at offset {header.base_offset}, where leader-epoch-checkpoint has {expected}"

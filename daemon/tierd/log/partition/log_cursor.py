@@ -104,7 +104,7 @@ class LogCursor:
             OSError: a file cannot be read.
         """
         version = self._reader.names_version
-        found = self._read_on(bound, max_bytes) or self._look_for(bound, max_bytes)
+        found = self._read_on(bound, max_bytes) or self._read_anew(bound, max_bytes)
         if not found.records:
             return memoryview(b"")
         start = found.start
@@ -128,6 +128,6 @@ class LogCursor:
             return None
         return self._reader.read_on(self._file, self._place, max_bytes=max_bytes, bound=bound)
 
-    def _look_for(self, bound: LogOffset, max_bytes: int) -> FetchData:
+    def _read_anew(self, bound: LogOffset, max_bytes: int) -> FetchData:
         self.close()
         return self._reader.read(self.next_offset, max_bytes=max_bytes, bound=bound, place=self._place)

@@ -302,7 +302,7 @@ def xxh32(data: bytes) -> int:
                 word = int.from_bytes(data[at + 4 * lane : at + 4 * lane + 4], "little")
                 lanes[lane] = _rotate(lanes[lane] + word * p2, 13) * p1 & _WORD
             at += 16
-        total = sum(_rotate(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True))
+        total = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         total = p5
     total += size
@@ -316,6 +316,6 @@ def xxh32(data: bytes) -> int:
     return total ^ total >> 16
 
 
-def _rotate(value: int, turn: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     value &= _WORD
-    return (value << turn | value >> (32 - turn)) & _WORD
+    return (value << bits | value >> (32 - bits)) & _WORD

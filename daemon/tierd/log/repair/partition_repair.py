@@ -23,7 +23,7 @@ _DEFAULT_CONFIG = LogConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class LogRepairResult:
     """A plan, and the side file of every step that was done; fewer than its steps as long as it is only a plan."""
 
     directory: Path
@@ -46,7 +46,7 @@ def repair_partition(
     disk: Disk | None = None,
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
     progress: Progress | None = None,
-) -> Mended:
+) -> LogRepairResult:
     """Mend what can be mended in a partition directory. Blocking; the log dir is locked meanwhile.
 
     Args:
@@ -79,7 +79,7 @@ def truncate_partition(
     disk: Disk | None = None,
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
     progress: Progress | None = None,
-) -> Mended | None:
+) -> LogRepairResult | None:
     """Let the log end before the batch that holds ``offset``; what is cut is kept in side files. Blocking.
 
     Args:
@@ -123,12 +123,12 @@ class _Work:
             finally:
                 lock.release()
 
-    def repair(self, *, cut_damaged: bool, dry_run: bool) -> Mended:
+    def repair(self, *, cut_damaged: bool, dry_run: bool) -> LogRepairResult:
         facts = survey_partition(self.disk, self.directory, config=self.config, progress=self.progress)
         plan = plan_repair(facts, cut_damaged=cut_damaged)
-        return Mended(self.directory, plan) if dry_run else self.carry_out(plan)
+        return LogRepairResult(self.directory, plan) if dry_run else self.carry_out(plan)
 
-    def truncate(self, offset: int, confirm: Callable[[RepairPlan], bool]) -> Mended | None:
+    def truncate(self, offset: int, confirm: Callable[[RepairPlan], bool]) -> LogRepairResult | None:
         facts = survey_partition(self.disk, self.directory, config=self.config, stop_at=offset, progress=self.progress)
         if not facts.segments:
             raise UnknownPartitionError(f"{self.directory}: no segment is there", remedy="name a partition directory")
@@ -141,7 +141,7 @@ class _Work:
         plan = plan_repair(facts)
         return self.carry_out(plan) if confirm(plan) else None
 
-    def carry_out(self, plan: RepairPlan) -> Mended:
+    def carry_out(self, plan: RepairPlan) -> LogRepairResult:
         stamp = new_stamp(self.now_ms, self.disk.list_names(self.directory))
         actor = RepairActor(self.disk, self.directory, parse_directory_name(self.directory.name)[0], stamp=stamp)
-        return Mended(self.directory, plan, tuple(actor.do(step) for step in plan.steps))
+        return LogRepairResult(self.directory, plan, tuple(actor.do(step) for step in plan.steps))

@@ -21,7 +21,7 @@ from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts, SegmentFacts
-from tierd.log.repair.segment_survey import SegmentSurvey, SurveyedPartition, said_of
+from tierd.log.repair.segment_survey import SegmentSurvey, SurveyedPartition, problem_text
 from tierd.model import EpochEntry, Lineage, TopicPartition
 
 Progress = Callable[[str, int, int], None]
@@ -161,7 +161,7 @@ class _Survey:
         try:
             parse_producer_snapshot(read_artefact(self._disk, self._directory / name, name="it"), "it")
         except CorruptIndexError as error:
-            return said_of(error, "it")
+            return problem_text(error, "it")
         return None
 
     # Text files
@@ -173,7 +173,7 @@ class _Survey:
         except FileNotFoundError:
             self._lineage_problem = "missing"
         except (CheckpointError, CorruptIndexError) as error:
-            self._lineage_problem = said_of(error, "it")
+            self._lineage_problem = problem_text(error, "it")
 
     def _topic_id_problem(self) -> str | None:
         path = self._directory / PARTITION_METADATA
@@ -182,7 +182,7 @@ class _Survey:
         except FileNotFoundError:
             return "missing"
         except (CheckpointError, CorruptIndexError) as error:
-            return said_of(error, "it")
+            return problem_text(error, "it")
         return None
 
     def _checkpoints(self) -> Mapping[str, int]:
@@ -212,9 +212,9 @@ def disagreement_of(replayed: Sequence[ProducerStateEntry], snapshot: Sequence[P
     A snapshot may know more than the batches, because compaction removes batches. It may know less, because producers
     without an open transaction expire.
     """
-    said = {entry.producer_id: entry for entry in snapshot}
+    known = {entry.producer_id: entry for entry in snapshot}
     for entry in replayed:
-        found = said.get(entry.producer_id)
+        found = known.get(entry.producer_id)
         name = f"producer {entry.producer_id}"
         if found is None:
             if entry.current_txn_first_offset >= 0:

@@ -140,8 +140,8 @@ class SegmentSurvey:
         position = 0
         for found in walk(source, base_offset=self._base, next_base_offset=self._next_base):
             if isinstance(found, NoBatch):
-                error = found.error
-                return Fault(position, said_of(error, str(source.path)).removesuffix(f" at position {error.position}"))
+                problem = problem_text(found.error, str(source.path))
+                return Fault(position, problem.removesuffix(f" at position {found.error.position}"))
             header = found.header if isinstance(found, DamagedBatch) else found
             if self._stop_at is not None and header.last_offset >= self._stop_at:
                 return self._requested(header.position)
@@ -191,8 +191,8 @@ class SegmentSurvey:
             self.epochs.append(EpochEntry(epoch, header.base_offset))
             self.newest_epoch = epoch
         elif 0 <= epoch < self.newest_epoch and self.epoch_disorder is None:
-            said = f"leader epoch {epoch} at offset {header.base_offset}, behind batches of epoch {self.newest_epoch}"
-            self.epoch_disorder = Disorder(file_name(self._base, ".log"), header.position, said)
+            text = f"leader epoch {epoch} at offset {header.base_offset}, behind batches of epoch {self.newest_epoch}"
+            self.epoch_disorder = Disorder(file_name(self._base, ".log"), header.position, text)
 
     def _replay(self, source: Readable, header: BatchHeader, producers: ProducerStateManager) -> None:
         try:
@@ -232,7 +232,7 @@ class SegmentSurvey:
             index = OffsetIndex.from_bytes(data, self._base, _IT)
             self._require_full(".index", len(data), index.size_bytes)
         except CorruptIndexError as error:
-            self._problems[".index"] = said_of(error, _IT)
+            self._problems[".index"] = problem_text(error, _IT)
             return None
         return OffsetIndexCheck(index)
 
@@ -244,7 +244,7 @@ class SegmentSurvey:
             index = TimeIndex.from_bytes(data, self._base, _IT)
             self._require_full(".timeindex", len(data), index.size_bytes)
         except CorruptIndexError as error:
-            self._problems[".timeindex"] = said_of(error, _IT)
+            self._problems[".timeindex"] = problem_text(error, _IT)
             return None
         return TimeIndexCheck(index)
 
@@ -261,7 +261,7 @@ class SegmentSurvey:
                 self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
             return TransactionIndexCheck(TransactionIndex.from_bytes(data[:whole], self._base, _IT))
         except CorruptIndexError as error:
-            self._problems[".txnindex"] = said_of(error, _IT)
+            self._problems[".txnindex"] = problem_text(error, _IT)
             return TransactionIndexCheck(TransactionIndex())
 
     def _read(self, suffix: str) -> bytes | None:
@@ -336,7 +336,7 @@ class SegmentSurvey:
         return is_other_size or read_file(self._partition.disk, path) != content
 
 
-def said_of(error: LogError, name: str) -> str:
+def problem_text(error: LogError, name: str) -> str:
     """Return the message of an error without the name of the file, which the caller shows."""
     return str(error).removeprefix(f"{name}: ")
 

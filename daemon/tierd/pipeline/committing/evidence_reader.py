@@ -44,18 +44,18 @@ class EvidenceReader:
             aborted=aborted,
         )
 
-    async def _aborted_in(self, stretches: Iterable[ReadableRange]) -> tuple[AbortedTransaction, ...]:
+    async def _aborted_in(self, ranges: Iterable[ReadableRange]) -> tuple[AbortedTransaction, ...]:
         """Return the transactions whose ABORT marker is in one of the ranges, ascending by the marker's offset."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._aborted_of(stretch)) for stretch in stretches]
+                tasks = [group.create_task(self._aborted_of(readable)) for readable in ranges]
         except* TierError as failed:
             raise _first(failed) from failed
         found = {entry for task in tasks for entry in task.result()}  # two segments may overlap
         return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
-    async def _aborted_of(self, stretch: ReadableRange) -> tuple[AbortedTransaction, ...]:
-        metadata, start_offset, end_offset = stretch
+    async def _aborted_of(self, readable: ReadableRange) -> tuple[AbortedTransaction, ...]:
+        metadata, start_offset, end_offset = readable
         try:
             content = await self._fetch(metadata, IndexType.TRANSACTION)
         except RemoteIndexAbsentError:

@@ -255,7 +255,7 @@ class CompactionLeader:
         opened = self._outputs.of_group(round_, group)
         self._outputs.release(round_.work.group_inputs(group))
         if opened is not None:
-            await self._outputs.give_up(opened)
+            await self._outputs.abandon(opened)
         return round_
 
     async def _note_finding(self, round_: PartitionRound, group: int, problem: str) -> None:
@@ -282,7 +282,7 @@ class CompactionLeader:
             self._outputs.forget(opened)
             reason = f"it is unknown whether it was committed: {reason}"
         else:
-            await self._outputs.give_up(opened)
+            await self._outputs.abandon(opened)
         self._leave(opened.round, opened.output.group, reason)
         return Verdict(committed=False, reason=reason)
 

@@ -24,7 +24,7 @@ class Evidence:
 
     searched: frozenset[UUID]
     replaced: tuple[RemoteLogSegmentMetadata, ...]
-    looked: bool
+    searched_all_keys: bool
 
 
 def evidence_of(round_: PartitionRound, request: EraseRequest) -> Evidence:
@@ -35,7 +35,7 @@ def evidence_of(round_: PartitionRound, request: EraseRequest) -> Evidence:
     """
     searched: set[UUID] = set()
     replaced: list[RemoteLogSegmentMetadata] = []
-    looked = bool(request.keys) and request.keys <= round_.work.erased_keys
+    searched_all_keys = bool(request.keys) and request.keys <= round_.work.erased_keys
     for group, state in enumerate(round_.states):
         if state is not GroupState.DONE:
             continue
@@ -44,9 +44,9 @@ def evidence_of(round_: PartitionRound, request: EraseRequest) -> Evidence:
         output = round_.outputs.get(group)
         if output is not None:
             replaced += concerned
-        if looked or not concerned:
+        if searched_all_keys or not concerned:
             searched.update([output.id] if output is not None else [metadata.segment.id for metadata in inputs])
-    return Evidence(frozenset(searched - request.searched), tuple(replaced), looked)
+    return Evidence(frozenset(searched - request.searched), tuple(replaced), searched_all_keys)
 
 
 def with_evidence(
@@ -54,7 +54,7 @@ def with_evidence(
 ) -> EraseRequest:
     """Return the request after a run over its partition; a run that proved nothing leaves it unchanged."""
     found = evidence_of(round_, request)
-    if not (found.searched or found.replaced or found.looked):
+    if not (found.searched or found.replaced or found.searched_all_keys):
         return request
     outputs = {output.id for output in round_.outputs.values()}
     note = SearchNote(
@@ -65,7 +65,7 @@ def with_evidence(
         records_erased=_records_erased(round_, request),
         problems=tuple(problems)[:_PROBLEMS_KEPT],
     )
-    if not found.looked:  # the round searched no keys of the request: known proofs are carried over
+    if not found.searched_all_keys:  # the round searched no keys of the request: known proofs are carried over
         return request.inherited(found.searched, found.replaced)
     return request.after_search(note, searched=found.searched, replaced=found.replaced)
 

@@ -123,7 +123,7 @@ class ErasureKeeper:
         outlook = await asyncio.to_thread(outlook_of, request, candidate)  # the outlook reads every row
         request = await self._moved(request, outlook)
         if request.at_once and await self._remove(outlook.replaced):
-            request = await self._looked_again(request)
+            request = await self._reassess(request)
         if request.phase is ErasePhase.VERSIONS:
             request = await self._clear_versions(request)
         if request.phase is ErasePhase.CACHES:
@@ -211,7 +211,7 @@ class ErasureKeeper:
                 return moved.blocked(what_is_in_the_way(moved, outlook, now_ms=now_ms))
             return moved if moved.phase is present.phase else moved.blocked("")
 
-        return self._told(request, await self._requests.update(request.id, move))
+        return self._report_phase(request, await self._requests.update(request.id, move))
 
     async def _clear_versions(self, request: EraseRequest) -> EraseRequest:
         candidate = await self._parts.find(request.partition)
@@ -247,16 +247,16 @@ class ErasureKeeper:
             request.id,
             lambda r: r.cleared(versions=versions, caches=caches) if r.left == request.left else r,
         )
-        return await self._looked_again(request)
+        return await self._reassess(request)
 
-    async def _looked_again(self, request: EraseRequest) -> EraseRequest:
+    async def _reassess(self, request: EraseRequest) -> EraseRequest:
         candidate = await self._parts.find(request.partition)
         if candidate is None:
             return await self._requests.get(request.id)
         present = await self._noted(request, candidate)
         return await self._moved(present, await asyncio.to_thread(outlook_of, present, candidate))
 
-    def _told(self, before: EraseRequest, after: EraseRequest) -> EraseRequest:
+    def _report_phase(self, before: EraseRequest, after: EraseRequest) -> EraseRequest:
         if after.phase is not before.phase:
             log.info(
                 "erasure_moved",

@@ -32,10 +32,8 @@ def what_is_in_the_way(request: EraseRequest, outlook: Outlook, *, now_ms: int) 
 
 def _unsearched(request: EraseRequest, unsearched: Sequence[RemoteLogSegmentMetadata]) -> str:
     last = request.runs[-1] if request.runs else None
-    said = f"; the last run says: {last.problems[0]}" if last is not None and last.problems else ""
-    return (
-        f"{_some(unsearched)} is to be looked through by a run: tierd compact --once, or the next scheduled one{said}"
-    )
+    why = f"; the last run says: {last.problems[0]}" if last is not None and last.problems else ""
+    return f"{_some(unsearched)} is to be looked through by a run: tierd compact --once, or the next scheduled one{why}"
 
 
 def _leaving(leaving: Sequence[RemoteLogSegmentMetadata], *, now_ms: int) -> str:

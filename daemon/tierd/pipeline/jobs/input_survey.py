@@ -27,7 +27,7 @@ from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace, cut_splits, 
 from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
 
 
-class Look:
+class InputSurvey:
     """Survey of the inputs of an order, which reads them once, as far as the kinds of work need it."""
 
     def __init__(

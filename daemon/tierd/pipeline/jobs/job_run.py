@@ -13,16 +13,16 @@ from pyspark import RDD, SparkContext
 from tierd.errors import LeaderChannelError, PipelineError
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
-from tierd.pipeline.jobs.input_survey import Look, works_of
+from tierd.pipeline.jobs.input_survey import InputSurvey, works_of
 from tierd.pipeline.jobs.job_progress import JobProgress, Stage
 from tierd.pipeline.jobs.key_shuffle import Context, GroupRows, rewrite_groups
 from tierd.pipeline.jobs.outcomes import (
     Changed,
+    CommitOrder,
     FailedGroup,
     Outcome,
     Refused,
     Settled,
-    Turns,
     UnchangedGroup,
     WrittenGroup,
 )
@@ -64,15 +64,15 @@ class JobRun:
         self._order = order
         self._progress = progress
         self._numbers = {place: number for number, place in enumerate(group_places(order))}
-        self._turns = Turns(self._numbers)
-        self._turn = threading.Lock()
+        self._commit_order = CommitOrder(self._numbers)
+        self._report_lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         compacted = works_of(order, WorkKind.COMPACT)
         buckets = bucket_count(compacted, parallelism=spark.defaultParallelism)
         self._context: Context = spark.broadcast(
             RunContext(access=access, order=order, buckets=bucket_ranges(compacted, buckets))
         )
-        self._look = Look(spark, self._context, order, progress, buckets=buckets)
+        self._input_survey = InputSurvey(spark, self._context, order, progress, buckets=buckets)
 
     def run(self) -> Mapping[str, int]:
         """Rewrite the groups that have to be rewritten, and return the number of groups by outcome.
@@ -83,7 +83,7 @@ class JobRun:
             LeaderChannelError: the leader is gone, which abandons the outputs that were begun.
             PipelineError: Spark failed where the inputs are read, so that nothing was done.
         """
-        offsets, prospects = self._look.run()
+        offsets, prospects = self._input_survey.run()
         due: dict[GroupPlace, Rewrite] = {}
         for place, prospect in sorted(prospects.items()):
             if isinstance(prospect, Rewrite):
@@ -160,21 +160,21 @@ class JobRun:
 
     def _settle(self, place: GroupPlace, outcome: Settled) -> None:
         """Report the outcome of a group to the leader, and the outcomes that waited for it."""
-        with self._turn:
-            for due, settled in self._turns.settle(place, outcome):
-                self._counts[self._told(due, settled)] += 1
+        with self._report_lock:
+            for due, settled in self._commit_order.settle(place, outcome):
+                self._counts[self._report(due, settled)] += 1
                 self._progress.advance(self._size_bytes(due))
 
-    def _told(self, place: GroupPlace, outcome: Settled) -> str:
+    def _report(self, place: GroupPlace, outcome: Settled) -> str:
         try:
-            return self._tell(place, outcome)
+            return self._report_to_leader(place, outcome)
         except LeaderChannelError:
             raise
         except PipelineError as error:  # the leader could not take the outcome: at the end it abandons what is open
             log.warning("group_failed", index=place.index, group=place.group, problem=str(error))
             return "groups_failed"
 
-    def _tell(self, place: GroupPlace, outcome: Settled) -> str:
+    def _report_to_leader(self, place: GroupPlace, outcome: Settled) -> str:
         """Report an outcome to the leader, and return the name under which it is counted."""
         of_group = log.bind(partition=str(self._order.partitions[place.index].partition), group=place.group)
         match outcome:

@@ -57,7 +57,7 @@ Settled = WrittenGroup | UnchangedGroup | Refused | FailedGroup
 Outcome = Settled | Changed
 
 
-class Turns:
+class CommitOrder:
     """Commit order of outcomes: those of one partition in the order of its groups, in whatever order tasks end.
 
     A later group may remove a record that an earlier group still needs, such as a tombstone before the record that it

@@ -8,7 +8,7 @@ from tierd.log import BatchHeader
 from tierd.pipeline.rewriting.rules import RewriteRules
 
 
-class Fate(Enum):
+class BatchDisposition(Enum):
     """Disposition of a batch: the part of it that the output has."""
 
     COPIED = "copied"  # byte for byte
@@ -63,7 +63,9 @@ def needs_horizon(batch: BatchHeader, *, keeps_tombstone: bool, is_discardable: 
     return waits and batch.delete_horizon_ms is None
 
 
-def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_count: int, sets_horizon: bool) -> Fate:
+def disposition_of(
+    batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_count: int, sets_horizon: bool
+) -> BatchDisposition:
     """Return the disposition of a batch of which ``kept_count`` of ``record_count`` records are kept.
 
     Args:
@@ -75,7 +77,11 @@ def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_
     """
     if not kept_count:
         if not is_protected(batch, rules) and (record_count or rules.compacts):
-            return Fate.REMOVED
-        return Fate.EMPTIED if record_count else Fate.COPIED  # the batch was empty before
+            return BatchDisposition.REMOVED
+        return BatchDisposition.EMPTIED if record_count else BatchDisposition.COPIED  # the batch was empty before
     is_legacy = batch.magic < 2 and rules.compacts
-    return Fate.REWRITTEN if kept_count < record_count or sets_horizon or is_legacy else Fate.COPIED
+    return (
+        BatchDisposition.REWRITTEN
+        if kept_count < record_count or sets_horizon or is_legacy
+        else BatchDisposition.COPIED
+    )

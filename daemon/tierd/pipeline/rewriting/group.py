@@ -65,8 +65,8 @@ def rewrite_group(
     with OutputLog(output, base_offset=base_offset) as log:
         rewriter = BatchRewriter(rules, latest, log, open_producers=open_producers)
         for source in inputs:
-            for stretch in source.stretches():
-                rewriter.take(stretch)
+            for found in source.runs():
+                rewriter.take(found)
         checksums = log.finish()
     data = LogSegmentData(
         log=output,

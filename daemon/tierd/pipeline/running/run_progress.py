@@ -36,19 +36,19 @@ class RunProgress:
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
     log_file: str = ""
-    _told: Callable[[], RunStatistics] | None = None
+    _read_statistics: Callable[[], RunStatistics] | None = None
 
     def follow(self, statistics: Callable[[], RunStatistics]) -> None:
         """Have ``refresh`` take over the statistics of the run's leader from now on."""
-        self._told = statistics
+        self._read_statistics = statistics
 
     def refresh(self) -> None:
         """Take over the present statistics of the leader."""
-        if self._told is None:
+        if self._read_statistics is None:
             return
-        told = self._told()
-        self.enter(told.stage, done=told.stage_done, total=told.stage_total)
-        self.tally, self.counts = told.tally, dict(told.counts)
+        statistics = self._read_statistics()
+        self.enter(statistics.stage, done=statistics.stage_done, total=statistics.stage_total)
+        self.tally, self.counts = statistics.tally, dict(statistics.counts)
 
     def enter(self, stage: str, *, done: int = 0, total: int = 0) -> None:
         """Set the present stage."""

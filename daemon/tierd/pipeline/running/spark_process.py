@@ -142,8 +142,8 @@ def last_lines(log_file: Path, *, lines: int = 3) -> str:
             tail = file.read().decode(errors="replace")
     except OSError:
         return ""
-    said = [line.strip() for line in tail.splitlines() if line.strip() and not _FRAME.match(line)]
-    return masked(" | ".join(said[-lines:]))
+    shown = [line.strip() for line in tail.splitlines() if line.strip() and not _FRAME.match(line)]
+    return masked(" | ".join(shown[-lines:]))
 
 
 def _require_executable(path: Path) -> None:

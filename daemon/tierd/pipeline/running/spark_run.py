@@ -212,5 +212,5 @@ def _failure(running: "asyncio.Future[int]", serving: "asyncio.Future[bool]", lo
                 raise error  # a bug
             return PipelineError(str(error), remedy=error.remedy)
     how = f"ended with exit code {running.result()}" if running.done() else "hung up, and did not end by itself"
-    said = last_lines(log_file)
-    return PipelineError(f"the job {how}" + (f": {said}" if said else ""), remedy=f"see {log_file}")
+    ending = last_lines(log_file)
+    return PipelineError(f"the job {how}" + (f": {ending}" if ending else ""), remedy=f"see {log_file}")

@@ -61,7 +61,7 @@ class TierBatchReader(DataSourceReader):
             TierError: as ``partitions``.
         """
         planner = QueryPlanner(self.access, tier, self._options)
-        snapshots = planner.look(self.bounds.wants)
+        snapshots = planner.take_snapshots(self.bounds.wants)
         starts = planner.offsets_at(self._options.starting, snapshots)
         ends = planner.offsets_at(self._options.ending, snapshots)
         return planner.splits(snapshots, starts, ends, self.bounds)

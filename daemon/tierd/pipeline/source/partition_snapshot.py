@@ -54,7 +54,7 @@ class PartitionSnapshot:
         """Return the exclusive end of the offsets that are read from the tier."""
         return min(self.branch.end_offset, self.end_offset)
 
-    def stretches(self, start_offset: int, end_offset: int) -> list[ReadableRange]:
+    def readable_ranges(self, start_offset: int, end_offset: int) -> list[ReadableRange]:
         """Return the ranges of remote segments in ``[start_offset, end_offset)``, ascending."""
         return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
 

@@ -49,7 +49,9 @@ class QueryPlanner:
         self._snapshots = Snapshots(tier, is_committed=options.is_committed)
         self._local = LocalTails(access.log_dirs) if options.include_local else None
 
-    def look(self, wants: Callable[[TopicPartition], bool] = lambda _: True) -> dict[TopicPartition, PartitionSnapshot]:
+    def take_snapshots(
+        self, wants: Callable[[TopicPartition], bool] = lambda _: True
+    ) -> dict[TopicPartition, PartitionSnapshot]:
         """Return a snapshot of each partition that the query chose and that ``wants`` accepts, in order of names.
 
         Raises:
@@ -171,11 +173,11 @@ class QueryPlanner:
 
 
 def _parts(snapshot: PartitionSnapshot, start: int, end: int) -> Iterable[Part]:
-    for stretch in snapshot.stretches(start, end):
-        metadata = stretch.metadata
-        share = (stretch.end_offset - stretch.start_offset) / (metadata.end_offset + 1 - metadata.start_offset)
+    for readable in snapshot.readable_ranges(start, end):
+        metadata = readable.metadata
+        share = (readable.end_offset - readable.start_offset) / (metadata.end_offset + 1 - metadata.start_offset)
         size = max(round(metadata.size_bytes * share), 1) if metadata.size_bytes else 0
-        yield Part(stretch, stretch.start_offset, stretch.end_offset, size)
+        yield Part(readable, readable.start_offset, readable.end_offset, size)
     local_start = snapshot.local_start(start)
     if snapshot.tail is not None and local_start is not None and local_start < end:
         yield Part(snapshot.tail, local_start, end, max(snapshot.tail.size_bytes(local_start), 1))

@@ -51,10 +51,10 @@ def _read_part(
         pieces = part.source.pieces(offsets.low, offsets.high + 1)
         yield from _rows_of(pieces, wanted, rows, name=f"{name} on this host", position=0)
         return
-    stretch = ReadableRange(part.source.metadata, offsets.low, offsets.high + 1)
-    log_name = str(stretch.metadata.segment)
+    readable = ReadableRange(part.source.metadata, offsets.low, offsets.high + 1)
+    log_name = str(readable.metadata.segment)
     try:
-        for run in runs_of(tier, stretch, wanted.bounds):
+        for run in runs_of(tier, readable, wanted.bounds):
             yield from _rows_of(run.pieces, wanted, rows, name=log_name, position=run.position)
     except RemoteResourceNotFoundError as error:
         raise DataLossError(

@@ -232,12 +232,12 @@ class SegmentStorage:
             self._reader.forget(keys, metadata)
             for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
                 await self._store.delete(keys.segment(metadata, suffix))
-        for told in self._deleted:
-            await told(metadata, keys.segment(metadata, LOG_SUFFIX))
+        for listener in self._deleted:
+            await listener(metadata, keys.segment(metadata, LOG_SUFFIX))
 
-    def on_deleted(self, tell: Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]) -> None:
-        """Call ``tell`` with every segment whose objects are gone, and the key of its log; ``tell`` must not raise."""
-        self._deleted.append(tell)
+    def on_deleted(self, listener: Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]) -> None:
+        """Call ``listener`` with every segment whose objects are gone, and the key of its log; it must not raise."""
+        self._deleted.append(listener)
 
     async def read_manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
         """Return the segment's manifest. The last few manifests are kept in memory.

@@ -108,5 +108,5 @@ def _apply(settings: TierdConfig, config: Path, name: TopicPartition, request_id
         if report.phase != "searching" or searched == runs:
             return
         runs = searched
-        with progress_line("erase") as tell:
-            run_in_loop(compact(settings, config, [name], tell=tell))
+        with progress_line("erase") as report_progress:
+            run_in_loop(compact(settings, config, [name], tell=report_progress))

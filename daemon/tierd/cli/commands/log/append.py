@@ -71,7 +71,7 @@ def append(
     new_id = (_topic_id(topic_id) if topic_id else uuid4()) if create else None
     with (
         Interruption.installed() as interruption,
-        progress_line("appending") as tell,
+        progress_line("appending") as report_progress,
         writable_partition(directory, config=config, now_ms=SystemClock().now_ms(), create_with=new_id) as log,
     ):
         line_settings = AppendSettings(
@@ -81,7 +81,7 @@ def append(
             batch_records=batch_records,
             keep_offsets=keep_offsets,
         )
-        appender = LineAppender(log, line_settings, progress=tell)
+        appender = LineAppender(log, line_settings, progress=report_progress)
         failure = _run(appender, interruption)
         log.update_high_watermark(log.log_end_offset)
     _print(directory, log, appender.appended, as_json=json)

@@ -48,9 +48,12 @@ def recover(
     """
     log_to_stderr()
     config_for = parse_settings(settings).of
-    with progress_line("recovering") as tell:
+    with progress_line("recovering") as report_progress:
         found = recover_log_dir(
-            log_dir, config_for=config_for, strict=strict, tell=lambda remaining: tell(_left(remaining))
+            log_dir,
+            config_for=config_for,
+            strict=strict,
+            report_progress=lambda left: report_progress(_left(left)),
         )
     if json:
         print_json(_as_json(found))

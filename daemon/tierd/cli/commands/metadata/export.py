@@ -32,8 +32,8 @@ def export(
     Example: tierd metadata export metadata.jsonl
     """
     settings = begin(config)
-    with progress_line("exporting") as tell, _writer(file) as write:
-        run_in_loop(export_metadata(settings, config, write, tell=tell))
+    with progress_line("exporting") as report_progress, _writer(file) as write:
+        run_in_loop(export_metadata(settings, config, write, tell=report_progress))
 
 
 @contextlib.contextmanager

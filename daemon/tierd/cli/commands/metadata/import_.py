@@ -28,7 +28,7 @@ def import_(
     Example: tierd metadata import metadata.jsonl --config postgres.yaml
     """
     settings = begin(config)
-    with progress_line("importing") as tell:
-        counts = run_in_loop(import_metadata(settings, config, file, tell=tell))
+    with progress_line("importing") as report_progress:
+        counts = run_in_loop(import_metadata(settings, config, file, tell=report_progress))
     before = f", {counts.present} of them were there already" if counts.present else ""
     print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
