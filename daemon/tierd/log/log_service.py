@@ -140,7 +140,7 @@ class LogService:
                 raise
 
     def writer(self, partition: TopicPartition) -> PartitionWriter:
-        """The only way to change a log.
+        """Return the writer of a log: the only way to change the log.
 
         Raises:
             UnknownPartitionError: there is no such log.
@@ -151,7 +151,7 @@ class LogService:
         return found
 
     def log(self, partition: TopicPartition) -> UnifiedLog:
-        """The log, for what any thread may ask of it and move without the disk.
+        """Return the log, for the calls that are safe in any thread and read no disk.
 
         Raises:
             UnknownPartitionError: there is no such log.
@@ -166,7 +166,7 @@ class LogService:
     async def get_or_create(
         self, partition: TopicPartition, *, topic_id: UUID | None = None, preferred_dir: Path | None = None
     ) -> PartitionWriter:
-        """The writer of a partition's log, which is made if it is not there; see ``LogManager.get_or_create``.
+        """Return the writer of a partition's log; make a missing log, as ``LogManager.get_or_create`` does.
 
         Raises:
             LogError: what ``LogManager.get_or_create`` raises.
@@ -232,7 +232,7 @@ class LogService:
         return total
 
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The compacted logs whose cleaning failed, and why; they are left alone until the next start."""
+        """Return the logs whose cleaning failed, each with the error; they stay uncleaned until the next start."""
         return {of: why for cleaner in self._cleaners.values() for of, why in cleaner.uncleanable.items()}
 
     # Duties

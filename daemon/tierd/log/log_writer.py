@@ -281,7 +281,7 @@ class LogWriter(Generic[_L]):
         return group
 
     def _do(self, group: list[_Waiting[_L]]) -> Sequence[object]:
-        """In a writer's thread. Errors that callers are to see are values; anything that is raised is a bug."""
+        """Carry out the calls in a thread of the writer. Errors for callers are values; an exception is a bug."""
         if (call := group[0].call) is not None:
             try:
                 return [call(self._log)]
@@ -324,7 +324,7 @@ class LogWriter(Generic[_L]):
         self._alarm = asyncio.get_running_loop().call_at(at_s, self._ring)
 
     def _ring(self) -> None:
-        """Answer those who waited too long; calls expire in their order, so that one alarm serves all."""
+        """Answer the calls that waited too long. Calls expire in their order, so one alarm serves all."""
         now_s = asyncio.get_running_loop().time()
         self._alarm = None
         for waiting in (*self._running, *self._waiting):

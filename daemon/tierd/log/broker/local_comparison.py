@@ -28,7 +28,7 @@ class Comparison(NamedTuple):
 
 
 def compare_with_local(scan: PartitionScan, copied: Sequence[RecordBatch]) -> Comparison:
-    """Hold ``copied``, consecutive batches, against the local log, as far as that has their offsets. Blocking.
+    """Compare ``copied``, consecutive batches, with the local log, as far as the local log has their offsets. Blocking.
 
     Raises:
         CorruptRecordError: a local batch is damaged.

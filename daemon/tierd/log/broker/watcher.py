@@ -99,7 +99,7 @@ class LogDirWatcher:
             self._inotify = None
 
     def watch_partition(self, path: Path) -> bool:
-        """Watch a partition directory; return whether it is watched. One that is gone already is not.
+        """Watch a partition directory; return False for a directory that is gone already.
 
         The first time that the kernel allows no more watches, a ``WatchLimitReached`` event says so.
         """

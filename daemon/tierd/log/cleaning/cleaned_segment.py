@@ -77,7 +77,7 @@ class CleanedSegment:
         self.segment.transaction_index.append(transaction)
 
     def finish(self, *, mtime_ms: int) -> None:
-        """Complete the files and make them durable; the log gets ``mtime_ms``.
+        """Complete the files and make them durable; the log file gets ``mtime_ms``.
 
         Raises:
             OSError: the disk is full or failing.

@@ -128,7 +128,7 @@ class CleaningRound:
         self.bytes_written = 0
 
     def map_keys(self) -> None:
-        """Map the keys of the dirty segments, which tells how far the round goes; long.
+        """Map the keys of the dirty segments, which determines the end of the round. Takes long.
 
         Raises:
             CleaningAbortedError: the round was aborted, or the log changed under it.

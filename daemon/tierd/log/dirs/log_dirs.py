@@ -58,7 +58,7 @@ class LogDirs:
             raise LogDirOfflineError("no log dir can be used", remedy="check the disks, then start again")
 
     def find(self, partition: TopicPartition) -> tuple[LogDir, UnifiedLog] | None:
-        """The log of a partition, and where it is, even in a log dir that went offline; None when there is none."""
+        """Return the log of a partition with its log dir, even one that went offline; None for an unknown partition."""
         found = ((log_dir, log_dir.current.get(partition)) for log_dir in self._all)
         return next(((log_dir, each) for log_dir, each in found if each is not None), None)
 
@@ -99,7 +99,7 @@ class LogDirs:
         raise LogDirOfflineError(f"{partition}: no log dir can take a log", remedy="check the disks, then start again")
 
     def of_logs(self, logs: Iterable[UnifiedLog]) -> list[LogDir]:
-        """The log dirs that hold any of ``logs``."""
+        """Return the log dirs that hold any of ``logs``."""
         parents = {each.directory.parent for each in logs}
         return [log_dir for log_dir in self._all if log_dir.path in parents]
 
@@ -131,7 +131,7 @@ def remove_directories(log_dir: LogDir, *, due_ms: int | None) -> int:
 
 @contextmanager
 def one_log_alone(each: UnifiedLog) -> Iterator[None]:
-    """A duty that fails for one log must not keep the others from theirs."""
+    """Log an error of one log, so that the duties of other logs go on."""
     try:
         yield
     except LogError as error:
@@ -139,7 +139,7 @@ def one_log_alone(each: UnifiedLog) -> Iterator[None]:
 
 
 def duplicate(one: UnifiedLog, other: UnifiedLog) -> DuplicateLogError:
-    """The error for two directories that claim to be one replica."""
+    """Return the error for two directories that claim to be the same replica."""
     return DuplicateLogError(
         f"{one.topic_partition}: both {one.directory} and {other.directory} claim to be it",
         remedy="a move between log dirs was interrupted: remove the one in the log dir that failed, then start again",

@@ -1,8 +1,8 @@
 """LogManager: the log dirs of one owner and the logs in them (log-format 1, 6.2, 10; Kafka: LogManager).
 
-Every call blocks. Finding, creating, deleting and swapping logs are guarded by one lock; what is done to a log itself
-(appends, flushes, retention) belongs to the log's writer, one thread at a time. A log dir whose disk fails goes offline
-by itself: its logs refuse every call, the others go on.
+Every call blocks. One lock guards the calls that find, create and delete logs. The calls that change a log itself
+(appends, flushes, retention) belong to the writer of the log, one thread at a time. A log dir whose disk fails goes
+offline: its logs refuse every call, and the logs of other log dirs go on.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ _CLOSE_THREADS = 8  # per log dir: they wait for the disk
 
 
 class LogManager:
-    """Owns its log dirs from ``start`` until ``shutdown``. As a context manager it starts, and always shuts down."""
+    """Owner of its log dirs from ``start`` until ``shutdown``. The context manager starts, and always shuts down."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class LogManager:
         """Lock every log dir, and load every log in them.
 
         Raises:
-            LogDirLockedError: another process holds a log dir; this manager then holds none.
+            LogDirLockedError: another process holds a log dir; this manager then holds no log dir.
             LogDirOfflineError: no log dir can be used.
-            PartitionNameError: a directory in a log dir that is no partition's.
+            PartitionNameError: the name of a directory in a log dir is not the name of a partition.
             DuplicateLogError: two directories for one replica.
             LogError: a log that cannot be loaded although the disk does its work.
         """
@@ -118,10 +118,10 @@ class LogManager:
     def shutdown(self, *, finish_deletions: bool = False) -> None:
         """Close every log cleanly, write the checkpoints and the clean markers, unlock. A second time does nothing.
 
-        Nothing is raised for a log dir that fails: it keeps no clean marker, and the next start recovers it.
+        A log dir that fails raises no error. It gets no clean marker, and the next start recovers its logs.
 
         Args:
-            finish_deletions: unlink at once what else would wait for its time, or for the next start.
+            finish_deletions: unlink at once the files that otherwise wait for their time, or for the next start.
         """
         with self._lock:
             if self._is_shut_down:
@@ -152,17 +152,17 @@ class LogManager:
     # Logs
 
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The logs of the live log dirs."""
+        """Return the logs of the live log dirs."""
         with self._lock:
             return self._dirs.logs
 
     def stray_logs(self) -> tuple[UnifiedLog, ...]:
-        """The logs that were set aside."""
+        """Return the logs that were set aside."""
         with self._lock:
             return tuple(each for log_dir in self._dirs for each in log_dir.stray)
 
     def get(self, partition: TopicPartition) -> UnifiedLog | None:
-        """The log of a partition, even one whose log dir went offline; None when there is none."""
+        """Return the log of a partition, even one whose log dir went offline; None for an unknown partition."""
         with self._lock:
             found = self._dirs.find(partition)
             return None if found is None else found[1]
@@ -175,17 +175,17 @@ class LogManager:
         is_new: bool = True,
         preferred_dir: Path | None = None,
     ) -> UnifiedLog:
-        """The log of a partition; a new one goes to ``preferred_dir``, or to the log dir with the fewest.
+        """Return the log of a partition; make it in ``preferred_dir``, or in the log dir with the fewest logs.
 
         Args:
-            partition: whose.
-            topic_id: which incarnation; remembered if the log knows none.
+            partition: the partition of the log.
+            topic_id: the id of the topic; a log without one takes it over.
             is_new: the partition was never here; otherwise its log may be in a log dir that is offline.
             preferred_dir: one of the log dirs.
 
         Raises:
-            InconsistentTopicIdError: the log is of another incarnation.
-            LogDirOfflineError: no log dir can take it, or the one that has it may be offline.
+            InconsistentTopicIdError: the log has another topic id.
+            LogDirOfflineError: no log dir can take the log, or the log may be in a log dir that is offline.
             LogClosedError: the manager was shut down.
         """
         with self._lock:
@@ -197,13 +197,13 @@ class LogManager:
             return found
 
     def delete(self, partition: TopicPartition) -> UnifiedLog:
-        """Rename a log's directory to its ``-delete`` form; it is removed when its time has come.
+        """Rename the directory of a log to its ``-delete`` form; ``remove_due_directories`` removes it after a delay.
 
-        The log takes no more appends through this manager; its writer is to be stopped before.
+        The caller stops the writer of the log before. The log takes no more appends through this manager.
 
         Raises:
             UnknownPartitionError: there is no such log.
-            LogDirOfflineError: its log dir is offline; the log is forgotten all the same.
+            LogDirOfflineError: its log dir is offline; the manager forgets the log all the same.
         """
         with self._lock:
             log_dir, removed = self._dirs.take_out(partition)
@@ -214,9 +214,9 @@ class LogManager:
     # Truncation and checkpoints
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Cut logs; then, durably, their recovery points. The caller is their only writer meanwhile.
+        """Cut logs, then write their recovery points. The caller is the only writer of these logs meanwhile.
 
-        What the cleaner remembers is lowered first: new records over offsets that were cleaned are dirty.
+        The cleaner offsets are lowered first: new records at offsets that were cleaned before are dirty.
 
         Raises:
             LogDirOfflineError: a log dir failed.
@@ -238,7 +238,7 @@ class LogManager:
         *,
         log_start_offset: int | None = None,
     ) -> None:
-        """Drop every record of a log and begin again at ``offset``; then, durably, its recovery point.
+        """Drop every record of a log and begin again at ``offset``, then write the recovery point.
 
         Raises:
             LogDirOfflineError: its log dir failed.
@@ -250,25 +250,25 @@ class LogManager:
             self._checkpoint(DirCheckpoints.write_recovery_points, self._dirs.of_logs([found]))
 
     def checkpoint_recovery_points(self) -> None:
-        """Write every live log dir's; one that fails goes offline."""
+        """Write this checkpoint of every live log dir; a log dir that fails goes offline."""
         self._checkpoint(DirCheckpoints.write_recovery_points, self._dirs)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write every live log dir's; one that fails goes offline."""
+        """Write this checkpoint of every live log dir; a log dir that fails goes offline."""
         self._checkpoint(DirCheckpoints.write_log_start_offsets, self._dirs)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write every live log dir's; one that fails goes offline."""
+        """Write this checkpoint of every live log dir; a log dir that fails goes offline."""
         self._checkpoint(DirCheckpoints.write_high_watermarks, self._dirs)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
-        """Up to where a log was cleaned, exclusive; None when nothing is remembered."""
+        """Return the exclusive end of the cleaned part of a log; None when the checkpoint has no entry for the log."""
         with self._lock:
             found = self._dirs.find(partition)
             return None if found is None else found[0].cleaner_offsets.get(partition)
 
     def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
-        """Remember, durably, up to where a log was cleaned; a log dir that fails goes offline."""
+        """Write the exclusive end of the cleaned part of a log to the checkpoint; a log dir that fails goes offline."""
         with self._lock:
             found = self._dirs.find(partition)
             if found is not None:
@@ -314,7 +314,7 @@ class LogManager:
                 each.unlink_deleted()
 
     def _take(self, log_dir: LogDir) -> None:
-        """Make the log dir if need be, and lock it; one that cannot be used is left offline."""
+        """Make the log dir if it is missing, and lock it; a log dir that cannot be used is left offline."""
         with suppress(LogDirOfflineError), log_dir.offline.storage():
             make_directories(self._disk, log_dir.path)
             log_dir.lock = self._acquire_lock(log_dir.path)

@@ -167,7 +167,7 @@ def _visible_damage(disk: Disk, log_dir: Path, *, was_clean: bool) -> Iterator[s
 
 
 def _partition_names(disk: Disk, log_dir: Path) -> list[str]:
-    """The directories that are partitions by name; a start says what it thinks of the others."""
+    """Return the directories with names of partitions; the start of the manager judges all other directories."""
     found = []
     for name in disk.list_names(log_dir):
         status = disk.status(log_dir / name)

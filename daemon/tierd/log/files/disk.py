@@ -45,7 +45,7 @@ class Readable(Protocol):
         """Return the size up to which the file may be read."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position`` on; fewer only at the end."""
+        """Return up to ``size`` bytes from ``position`` on; fewer only at the end."""
 
     def read_into(self, target: memoryview, position: int) -> None:
         """Fill ``target`` with the bytes from ``position`` on.
@@ -55,7 +55,7 @@ class Readable(Protocol):
         """
 
     def changed(self) -> SegmentChangedError:
-        """The error for a file that is not what it was."""
+        """Return the error for a file that changed while it was in use."""
 
 
 class DiskFile(Readable, Protocol):
@@ -92,7 +92,7 @@ class Disk(Protocol):
         """
 
     def list_names(self, path: Path) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def status(self, path: Path) -> FileStatus | None:
         """Return the status of the file or directory at ``path``; None when there is none."""
@@ -158,7 +158,7 @@ class OsFile:
         self.path = path
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position`` on; fewer only at the end."""
+        """Return up to ``size`` bytes from ``position`` on; fewer only at the end."""
         return read_up_to(self._fd, position, min(size, self.size_bytes - position))
 
     def read_into(self, target: memoryview, position: int) -> None:
@@ -204,7 +204,7 @@ class OsFile:
             os.close(fd)
 
     def changed(self) -> SegmentChangedError:
-        """The error for a file that is not what it was."""
+        """Return the error for a file that changed while it was in use."""
         return SegmentChangedError(
             f"{self.path}: changed while it was read (it had {self.size_bytes} bytes)", remedy="read again"
         )
@@ -220,7 +220,7 @@ class OsDisk:
         return OsFile(path, fd, os.fstat(fd).st_size)
 
     def list_names(self, path: Path) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))  # noqa: PTH208 - names are all that is wanted
 
     def status(self, path: Path) -> FileStatus | None:

@@ -58,7 +58,7 @@ class LeaderEpochFileCache:
         return latest.epoch if latest else None
 
     def epoch_for(self, offset: int) -> int | None:
-        """The epoch that wrote ``offset``; None before the first entry."""
+        """Return the epoch that wrote ``offset``; None before the first entry."""
         return self.lineage.epoch_for(offset)
 
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
@@ -66,7 +66,7 @@ class LeaderEpochFileCache:
         return self.lineage.end_offset_for(epoch, log_end_offset=log_end_offset)
 
     def assign(self, *, epoch: int, start_offset: int) -> bool:
-        """Begin ``epoch`` at ``start_offset``, durably; return whether that was news.
+        """Add ``epoch`` at ``start_offset``, durably; return False when the cache had the entry already.
 
         Raises:
             ValueError: a negative epoch or offset.

@@ -78,7 +78,7 @@ def require_unlocked(log_dir: Path) -> None:
 
 
 def _require_not_ours(path: Path, log_dir: Path) -> None:
-    """Ask by name only: to open and close a file of ours would let its lock go."""
+    """Compare names only: opening and closing the file would release the lock that this process has on it."""
     with suppress(FileNotFoundError):
         if _identity(path.stat()) in _held:
             raise _locked(log_dir)

@@ -54,7 +54,7 @@ class OfflineFlag:
 
     @contextmanager
     def storage(self) -> Iterator[None]:
-        """A stretch of work on the disk, whose failure takes the log dir offline.
+        """Guard work on the disk: a failure takes the log dir offline.
 
         Raises:
             LogDirOfflineError: the log dir is offline, before the work or by it.

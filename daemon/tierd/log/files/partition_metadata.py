@@ -60,7 +60,7 @@ class PartitionMetadataFile:
             self._unwritten = None
 
     def read(self) -> UUID:
-        """The id in the file.
+        """Return the id in the file.
 
         Raises:
             CheckpointError: it cannot be understood.

@@ -70,11 +70,11 @@ class OffsetIndex:
         return self._entry(self._entries[index])
 
     def entries(self) -> Iterator[OffsetPosition]:
-        """Every entry, ascending."""
+        """Return every entry, ascending."""
         return map(self._entry, self._entries)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The largest entry at or below ``offset``; (base offset, 0) when there is none."""
+        """Return the largest entry at or below ``offset``; (base offset, 0) without such an entry."""
         key = (offset - self.base_offset + 1 << 32) - 1
         index = bisect_right(self._entries, key)
         return self._entry(self._entries[index - 1]) if index else OffsetPosition(self.base_offset, 0)

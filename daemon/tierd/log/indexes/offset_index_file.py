@@ -56,7 +56,7 @@ class OffsetIndexFile(IndexFile):
         self._last_offset, self._last_position = offset, position
 
     def entry_at(self, number: int) -> OffsetPosition:
-        """Entry ``number``, counted from 0.
+        """Return entry ``number``, counted from 0.
 
         Raises:
             ValueError: there is no such entry.
@@ -64,7 +64,7 @@ class OffsetIndexFile(IndexFile):
         return self._parse(self._raw(number))
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The largest entry at or below ``offset``; (base offset, 0) when there is none."""
+        """Return the largest entry at or below ``offset``; (base offset, 0) without such an entry."""
         with self._reading() as (source, count):
             if source is None:
                 return OffsetPosition(self.base_offset, 0)

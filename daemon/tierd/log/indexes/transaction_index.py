@@ -69,13 +69,13 @@ class TransactionIndex:
         return len(self) * ENTRY.size
 
     def to_bytes(self) -> bytes:
-        """The whole file."""
+        """Return the bytes of the whole file."""
         return b"".join(map(encode_entry, self.entries))
 
     def collect(
         self, from_offset: int, upper_offset: int, *, end_offset: int = MAX_OFFSET
     ) -> tuple[tuple[AbortedTransaction, ...], bool]:
-        """The transactions that a read of ``[from_offset, upper_offset)`` has to know.
+        """Return the transactions that a read of ``[from_offset, upper_offset)`` has to know.
 
         ``end_offset``: exclusive end of what the segment has of the reader's branch of the log. A marker at or behind
         it belongs to another branch and decides nothing of this one.
@@ -109,7 +109,7 @@ def read_transaction_index(path: Path, *, base_offset: int) -> TransactionIndex:
 
 
 def encode_entry(entry: AbortedTransaction) -> bytes:
-    """The entry's bytes in the file."""
+    """Return the bytes of the entry in the file."""
     return ENTRY.pack(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
 
 

@@ -38,7 +38,7 @@ class TransactionIndexFile(HeldFile):
         self._last_offset = transaction.last_offset
 
     def load(self) -> TransactionIndex:
-        """Every entry; empty when there is no file.
+        """Return every entry; no entries without a file.
 
         Raises:
             CorruptIndexError: it cannot be understood.
@@ -50,7 +50,7 @@ class TransactionIndexFile(HeldFile):
         return TransactionIndex.from_bytes(data, self.base_offset, str(self.path))
 
     def all(self) -> tuple[AbortedTransaction, ...]:
-        """Every entry, in the order of the markers.
+        """Return every entry, in the order of the markers.
 
         Raises:
             CorruptIndexError: the file cannot be understood.

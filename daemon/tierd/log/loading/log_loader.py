@@ -48,7 +48,7 @@ def load_log(
         now_ms: wall clock.
         offline: of its log dir.
         random_int: for jitter.
-        on_segments_left: told how many segments are left to recover.
+        on_segments_left: called with the number of segments that are left to recover.
 
     Raises:
         DamagedLogError: with strict recovery only; nothing was changed.
@@ -106,7 +106,7 @@ def load_log(
 
 
 def _log_start_offset(recovery: LogRecovery, request: LoadRequest) -> int:
-    """As checkpointed, unless the first segment begins above it, and no tier can have what is missing."""
+    """Return the checkpointed log start, or without a tier the base of the first segment if that is above."""
     if is_tiered(recovery.partition.topic, request.config):
         return request.log_start_offset
     return max(request.log_start_offset, recovery.segments.values[0].base_offset)

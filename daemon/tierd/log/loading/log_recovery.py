@@ -102,7 +102,7 @@ class LogRecovery:
     def open(self) -> None:
         """Open every segment, and recover segments without an offset index or with an impossible transaction index.
 
-        What is in the other indexes is believed, as a broker does.
+        The content of all other indexes is trusted, as a broker does.
         """
         self._retrying(self._open_segments)
 

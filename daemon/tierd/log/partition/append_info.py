@@ -153,7 +153,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
 
 
 def _check_span(found: Analysis, name: str) -> None:
-    """A set goes into one segment as a whole; what spans more than that can index would not survive a recovery."""
+    """Refuse a set whose offsets span more than a segment can index: a set goes into one segment as a whole."""
     first = found.first_or_last_offset_of_first_batch
     if found.last_offset - first > MAX_INT:
         raise RecordValidationError(
@@ -163,7 +163,7 @@ def _check_span(found: Analysis, name: str) -> None:
 
 
 def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
-    """The headers of a set that the validation returned: whole batches, whose checksums are right."""
+    """Return the headers of a set that the validation returned: whole batches with right checksums."""
     view = memoryview(records)
     batches = []
     at = 0

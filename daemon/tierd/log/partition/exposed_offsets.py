@@ -71,7 +71,7 @@ class ExposedOffsets:
         return self._visible.last_stable
 
     def add_listener(self, listener: HighWatermarkListener) -> None:
-        """Tell ``listener`` every high watermark from now on."""
+        """Call ``listener`` with every high watermark from now on."""
         self._listeners.append(listener)
 
     def remove_listeners(self) -> None:
@@ -107,7 +107,7 @@ class ExposedOffsets:
             return False
 
     def follow_log_end(self) -> None:
-        """Keep the high watermark from being above the log end, or from pointing at the end of an older segment."""
+        """Bring the high watermark down to the log end, or off the end of an older segment."""
         end = self._segments.log_end
         if self._visible.high_watermark.offset < end.offset:
             return
@@ -116,14 +116,14 @@ class ExposedOffsets:
                 self._set_high_watermark(end)
 
     def refresh_first_unstable(self) -> None:
-        """Publish what the producers' state says now."""
+        """Publish the first unstable offset of the producer state."""
         with self.lock:
             unstable = self._first_unstable()
             if unstable != self._visible.first_unstable:
                 self._visible = replace(self._visible, first_unstable=unstable)
 
     def cut_highest_remote(self, offset: int) -> None:
-        """The log is cut at ``offset``: what is written there again is not in the tier (remote-tiering 17.2)."""
+        """Lower the highest remote offset below ``offset``, where the log was cut (remote-tiering 17.2)."""
         self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
 
     def raise_log_start(self, offset: int) -> bool:
@@ -159,7 +159,7 @@ class ExposedOffsets:
         self.local_log_start_offset = offset if local is None else max(local, offset)
 
     def locate(self, wanted: LogOffset) -> LogOffset:
-        """``wanted`` with its place in the log, which is looked up if it is not known, and remembered.
+        """Return ``wanted`` with its place in the log; an unknown place is looked up and kept.
 
         An offset that is only in the tier has none.
 

@@ -160,7 +160,7 @@ def _assign_epochs(state: LogState, batches: Sequence[BatchHeader]) -> None:
 
 
 def _segment_for(state: LogState, seen: Analysis, now_ms: int) -> LogSegment:
-    """The segment that the set goes to; another one is begun where that is due (log-format 5.1)."""
+    """Return the segment for the set; roll first where that is due (log-format 5.1)."""
     active = state.segments.active
     if not active.should_roll(
         size_bytes=len(seen.records),

@@ -1,4 +1,4 @@
-"""LogState: what a partition's log consists of, for the modules that work on it; and what its writer owes the disk."""
+"""LogState: the parts of a partition's log, and the work on the disk that its writer has postponed."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -27,11 +27,11 @@ class LogState:
     """A log's parts. One thread at a time works on them: the log's writer.
 
     Attributes:
-        leader_epochs: None once the directory was renamed away.
-        partition_metadata: None once the directory was renamed away, and where topics have no ids.
-        unsynced_snapshots: offsets of those that rolls wrote, until they are synced.
-        rolled_up_to: base offset of the newest segment that a roll made; what is below waits to be flushed.
-        last_flushed_ms: wall clock of the last flush whose caller had one; None before the first.
+        leader_epochs: None once the directory was renamed for deletion or set aside.
+        partition_metadata: None once the directory was renamed like that, and where topics have no ids.
+        unsynced_snapshots: offsets of the snapshots that rolls wrote and that are not synced yet.
+        rolled_up_to: base offset of the newest segment that a roll made; the segments below it are to be flushed.
+        last_flushed_ms: wall clock of the last flush whose caller gave one; None before the first.
     """
 
     disk: Disk
@@ -84,7 +84,7 @@ class LogState:
             raise LogDirOfflineError(f"{self.name}: the log's files are closed", remedy="load the log again")
 
     def close_handles(self) -> None:
-        """Let go of the files as they are; ``check_writable`` raises from now on."""
+        """Close the files as they are; ``check_writable`` raises from now on."""
         self.has_handles = False
         self.segments.close_handles()
 
@@ -116,7 +116,7 @@ class LogState:
         self.flush(self.rolled_up_to, now_ms=now_ms)
 
     def forget_rolls_above(self, offset: int) -> None:
-        """After a truncation: what was rolled above ``offset`` is gone, and must not raise the recovery point."""
+        """Forget the rolls above ``offset`` after a truncation, so that they do not raise the recovery point."""
         self.unsynced_snapshots = [snapshot for snapshot in self.unsynced_snapshots if snapshot <= offset]
         self.rolled_up_to = min(self.rolled_up_to, max(offset, 0))
 

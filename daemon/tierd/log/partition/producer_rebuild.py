@@ -81,7 +81,7 @@ def _replay(producers: ProducerStateManager, disk: Disk, segment: LogSegment, *,
 
 
 def _headers_from(file: Readable, segment: LogSegment, start: int) -> Iterator[BatchHeader]:
-    """The batches from the one that holds ``start`` on. A false index costs a walk from the front, no more."""
+    """Yield the batches from the one that holds ``start`` on. A wrong index costs a walk from the front, no more."""
     position = _position_of(file, segment, start)
     for header in iter_headers(file, position=position, end=segment.size_bytes):
         if header.last_offset >= start:

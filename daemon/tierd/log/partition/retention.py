@@ -131,13 +131,13 @@ def plan_deletion(log: LogFacts, predicate: Predicate, *, waits_for_copy: bool) 
 
 
 def log_start_breached(log: LogFacts) -> Predicate:
-    """The rule for segments that lie below the log start as a whole."""
+    """Return the rule for segments that lie below the log start as a whole."""
     start = log.local_log_start_offset if log.is_tiered else log.log_start_offset
     return lambda _, following: following is not None and following.base_offset <= start
 
 
 def size_breached(log: LogFacts, limit_bytes: int) -> Predicate:
-    """The rule that keeps at least ``limit_bytes``; -1 is no limit. For one walk only: it counts along."""
+    """Return the rule that keeps at least ``limit_bytes``; -1 is no limit. The rule counts: one walk only."""
     excess = log.size_bytes - limit_bytes
     if limit_bytes < 0 or excess < 0:
         return lambda _segment, _following: False
@@ -153,12 +153,12 @@ def size_breached(log: LogFacts, limit_bytes: int) -> Predicate:
 
 
 def time_breached(limit_ms: int, *, now_ms: int) -> Predicate:
-    """The rule for segments whose newest record is older than ``limit_ms``; -1 is no limit."""
+    """Return the rule for segments whose newest record is older than ``limit_ms``; -1 is no limit."""
     return lambda segment, _: 0 <= limit_ms < now_ms - segment.largest_timestamp_ms
 
 
 def retention_limits(config: LogConfig, *, waits_for_copy: bool) -> tuple[int, int]:
-    """Milliseconds and bytes that the local log keeps: those of the tier's topics once they are copied."""
+    """Return milliseconds and bytes that the local log keeps; a log with a tier may have local limits of its own."""
     if not waits_for_copy:
         return config.retention_ms, config.retention_bytes
     local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes

@@ -10,8 +10,8 @@
                   ├─ log_cleanup                      truncation, retention, delete records
                   └─ log_lifecycle                    housekeeping, rename, close, delete
 
-What ``LogView`` has is for any thread; what is here, for one thread at a time: the log's writer. An error of the disk
-takes the log dir offline, and every later call on it fails.
+Any thread may call the methods of ``LogView``. The methods of ``UnifiedLog`` are for one thread at a time, the writer
+of the log. An error of the disk takes the log dir offline, and every later call on the log fails.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ class UnifiedLog(LogView):
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
-        """Append several sets in their order, with one write; for each, what was done or why it was refused.
+        """Append several sets in their order, with one write; return for each set its append or its refusal.
 
         A set that is refused does not disturb the others. When the disk fails none of them is acknowledged.
 
@@ -100,14 +100,14 @@ class UnifiedLog(LogView):
     def start_verification(
         self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard for a transaction that may be about to begin; None when one is open and needs none."""
+        """Return the guard for a transaction that may be about to begin; None while a transaction is open."""
         with self._state.offsets.lock:
             return self._state.producers.start_verification(
                 producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms
             )
 
     def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        """Take note that the leader of ``epoch`` writes from ``start_offset`` on; durable at once.
+        """Note that the leader of ``epoch`` writes from ``start_offset`` on; durable at once.
 
         Raises:
             ValueError: a negative epoch or offset.
@@ -118,10 +118,10 @@ class UnifiedLog(LogView):
                 self._state.leader_epochs.assign(epoch=epoch, start_offset=start_offset)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Say which incarnation of the topic it is; written before the next append, or by ``housekeep``.
+        """Set the id of the topic; it is written before the next append, or by ``housekeep``.
 
         Raises:
-            InconsistentTopicIdError: it is of another one.
+            InconsistentTopicIdError: the log has another topic id.
             LogDirOfflineError: the disk failed.
         """
         if self._state.topic_id not in (None, topic_id):
@@ -173,7 +173,7 @@ class UnifiedLog(LogView):
             log_lifecycle.housekeep(self._state, now_ms)
 
     def unlink_deleted(self) -> int:
-        """Unlink at once what waits for its time to be unlinked; return how many files that were.
+        """Unlink at once the files that wait for their time; return the number of unlinked files.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -198,7 +198,7 @@ class UnifiedLog(LogView):
     # Log start and retention
 
     def increment_log_start_offset(self, offset: int, *, reason: str) -> bool:
-        """Move the log start up; return whether it moved.
+        """Move the log start up; return True if it moved.
 
         Raises:
             OffsetOutOfRangeError: above the high watermark.
@@ -207,7 +207,7 @@ class UnifiedLog(LogView):
             return raise_log_start(self._state, offset, reason=reason)
 
     def delete_records(self, offset: int) -> int:
-        """Raise the log start to ``offset``, or with -1 to the high watermark; return what it is then.
+        """Raise the log start to ``offset``, or with -1 to the high watermark; return the new log start.
 
         Raises:
             PolicyViolationError: an internal topic, or one that is only compacted.
@@ -217,18 +217,18 @@ class UnifiedLog(LogView):
             return delete_records(self._state, offset)
 
     def update_highest_remote_offset(self, offset: int) -> None:
-        """Take note that everything up to ``offset``, inclusive, is in the tier. Without a tier nothing changes."""
+        """Note that everything up to ``offset``, inclusive, is in the tier. Without a tier nothing changes."""
         if self.is_tiered:
             offsets = self._state.offsets
             offsets.highest_remote_offset = max(offsets.highest_remote_offset, offset)
 
     def replace_highest_remote_offset(self, offset: int, *, epoch: int) -> bool:
-        """Take the leader's word that the tier holds the log through ``offset``, also where that is less than before.
+        """Note the leader's report that the tier holds the log through ``offset``, also where that is less than before.
 
         The leader's offset is taken only while the log has ``offset`` from ``epoch``: a truncation since then is newer.
 
         Returns:
-            Whether it counted. Without a tier it never does.
+            True if the report was taken over; always False without a tier.
         """
         if not self.is_tiered or (offset >= 0 and self.leader_epochs.epoch_for(offset) != epoch):
             return False
@@ -245,7 +245,7 @@ class UnifiedLog(LogView):
             self.increment_log_start_offset(offset, reason="segment deletion")
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply the topic's retention; return how many segments it concerned.
+        """Apply the topic's retention; return the number of deleted segments.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -256,12 +256,12 @@ class UnifiedLog(LogView):
     # Truncation
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Cut the log so that it ends at ``offset``; return whether it was longer.
+        """Cut the log so that it ends at ``offset``; return True if the log was longer.
 
         Raises:
             ValueError: a negative offset.
-            LogError: the segment to cut is damaged, and nothing has changed; or what is left of the log is, and it
-                takes no more calls that change it.
+            LogError: the segment to cut is damaged, and nothing has changed; or the rest of the log is damaged, and the
+                log takes no more calls that change it.
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
@@ -319,7 +319,7 @@ class UnifiedLog(LogView):
                 log_lifecycle.close(self._state)
 
     def close_handles(self) -> None:
-        """Let go of the files as they are; the log takes no more calls. A second time does nothing."""
+        """Close the files as they are; the log takes no more calls. A second call does nothing."""
         self._state.close_handles()
 
     def delete(self) -> None:

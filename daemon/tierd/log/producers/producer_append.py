@@ -53,7 +53,7 @@ class ProducerAppendInfo:
         lowest_sequence: int = MAX_INT,
         is_unverified: bool = False,
     ) -> None:
-        """Prepare to append.
+        """Prepare an append of one producer.
 
         Args:
             before: what is known now; it is not changed.

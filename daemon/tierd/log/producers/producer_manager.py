@@ -47,7 +47,7 @@ class ProducerStateManager:
         config: LogConfig,
         snapshot_offsets: Collection[int] | None = None,
     ) -> None:
-        """Know nothing yet but the snapshots that are there; ``truncate_and_reload`` reads one.
+        """Begin without producers; ``truncate_and_reload`` reads one of the snapshots.
 
         Args:
             disk: where the partition directory lies.
@@ -155,7 +155,7 @@ class ProducerStateManager:
         """
         newer = appended.newer
         if newer.producer_id < 0:
-            raise ValueError(f"{self._name}: producer id {newer.producer_id} is nobody's")
+            raise ValueError(f"{self._name}: producer id {newer.producer_id} is negative")
         known = self._producers.get(newer.producer_id)
         if known is None:
             self._producers[newer.producer_id] = newer
@@ -220,7 +220,7 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard for a transaction that may be about to begin; None when one is open and needs none."""
+        """Return the guard for a transaction that may be about to begin; None while a transaction is open."""
         if self.has_open_transaction(producer_id):
             return None
         entry = self.verifications.start(producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms)

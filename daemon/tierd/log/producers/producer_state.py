@@ -36,9 +36,9 @@ _LIMIT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProducerStateEntry:
-    """One producer, with the last batch that it wrote.
+    """State of one producer, with the last batch that it wrote.
 
-    The states of a producer, as ``current_txn_first_offset`` tells them, and what changes them (log-format 4.4)::
+    The value of ``current_txn_first_offset`` is the state of the producer. These events change it (log-format 4.4)::
 
         state               data batch       transactional batch   ABORT or COMMIT    silent for too long
         no entry            no transaction   open transaction      no transaction     -
@@ -53,8 +53,9 @@ class ProducerStateEntry:
                  too long
 
     Attributes:
-        last_offset: -1 when no batch is known, only a marker.
-        current_txn_first_offset: -1 when the producer has no open transaction.
+        last_offset: last offset of the last batch; -1 when only a marker is known.
+        offset_delta: last offset minus first offset of that batch.
+        current_txn_first_offset: first offset of the open transaction; -1 without one.
     """
 
     producer_id: int
@@ -79,7 +80,7 @@ def parse_producer_snapshot(data: bytes, name: str) -> tuple[ProducerStateEntry,
     """Parse a whole ``.snapshot`` file.
 
     Raises:
-        CorruptIndexError: another version, too short or too long, or a wrong checksum.
+        CorruptIndexError: another version, a wrong size, or a wrong checksum.
     """
     if len(data) < _HEADER.size:
         raise _corrupt(name, f"{len(data)} bytes are too few")
@@ -97,9 +98,9 @@ def read_producer_snapshot(path: Path) -> tuple[ProducerStateEntry, ...]:
     """Read a ``.snapshot`` file. Blocking.
 
     Raises:
-        MissingArtefactError: there is none.
-        CorruptIndexError: it cannot be understood.
-        LogDirOfflineError: it cannot be read.
+        MissingArtefactError: the file does not exist.
+        CorruptIndexError: its content is no snapshot.
+        LogDirOfflineError: the file cannot be read.
     """
     try:
         data = read_whole(path, limit_bytes=_LIMIT_BYTES, error=CorruptIndexError)

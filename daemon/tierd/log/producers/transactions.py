@@ -97,7 +97,7 @@ class OpenTransactions:
 
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerStateEntry]) -> "OpenTransactions":
-        """The state that a producer snapshot describes."""
+        """Return the state that a producer snapshot describes."""
         return cls({e.producer_id: e.current_txn_first_offset for e in entries if e.current_txn_first_offset >= 0})
 
     def apply(self, header: BatchHeader, control_type: ControlRecordType | None) -> CompletedTransaction | None:

@@ -52,7 +52,7 @@ class UndecidedTransactions:
         _put(self._ongoing, _Transaction(place.offset, -1, producer_id, place))
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once ``completed`` is decided: where the earliest one of another producer began.
+        """Return the last stable offset once ``completed`` is decided: the begin of the earliest other transaction.
 
         Like Kafka, it leaves out every ongoing transaction of the same producer, not ``completed`` alone.
         """

@@ -223,7 +223,7 @@ class BatchBuilder:
         self._state = _State.CLOSED
 
     def build(self) -> bytes:
-        """Close, and return the batch; no bytes at all when it has no record.
+        """Close the builder and return the batch; empty bytes without records.
 
         Raises:
             ValueError: as ``close``.
@@ -268,7 +268,7 @@ class BatchBuilder:
 
 
 def encode_batch(records: Sequence[NewRecord], *, base_offset: int = 0, **options: Unpack[BatchOptions]) -> bytes:
-    """One batch of ``records`` at consecutive offsets; no bytes at all without records.
+    """Return one batch of ``records`` at consecutive offsets; empty bytes without records.
 
     Raises:
         ValueError: as ``BatchBuilder``.
@@ -289,7 +289,7 @@ def encode_end_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a transaction: one offset, always 78 bytes (log-format 2.4).
+    """Return the control batch that ends a transaction: one offset, always 78 bytes (log-format 2.4).
 
     Raises:
         ValueError: ``kind`` is neither ABORT nor COMMIT, or there is no producer.
@@ -316,7 +316,7 @@ def encode_empty_batch(
     is_control: bool = False,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The header alone, 61 bytes: what compaction leaves of a batch that a producer's state rests on (log-format 9.6).
+    """Return a header alone, 61 bytes: compaction leaves it of a batch that holds a producer's state (log-format 9.6).
 
     Raises:
         ValueError: a field that does not fit its place.

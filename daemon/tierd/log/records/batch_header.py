@@ -1,4 +1,4 @@
-"""The header of a batch, which tells everything but the records (log-format 2.1, 2.2 and 2.7)."""
+"""The header of a batch (log-format 2.1, 2.2 and 2.7)."""
 
 import struct
 import zlib
@@ -46,7 +46,7 @@ class BatchHeader:
         base_offset: first offset that the batch ever had; last offset of a compressed legacy entry.
         last_offset: inclusive; it counts even when compaction has removed the record.
         base_timestamp_ms: base of the timestamps of the records, or the delete horizon.
-        record_count: may be 0; -1 in a compressed legacy entry, which does not tell it.
+        record_count: may be 0; -1 in a compressed legacy entry, whose header has no count.
         position: of the batch in its file.
         size_bytes: of the whole batch.
         name: the file, for errors.

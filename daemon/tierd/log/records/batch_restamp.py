@@ -48,7 +48,7 @@ def set_last_offset(batch: Batch, offset: int) -> None:
 
 
 def set_leader_epoch(batch: Batch, epoch: int) -> None:
-    """Stamp the leader's epoch; the checksum does not cover it.
+    """Write the leader's epoch into the header, where no checksum covers it.
 
     Raises:
         UnsupportedForMessageFormatError: a legacy entry has no place for it.

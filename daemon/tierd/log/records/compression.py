@@ -127,7 +127,7 @@ _THREAD = threading.local()
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
-    """This thread's compressor for the usual level, for a new one costs more than a small batch; else a new one."""
+    """Return this thread's compressor for the usual level, since a new one costs more than a small batch."""
     if level != _ZSTD_LEVEL:
         return zstandard.ZstdCompressor(level=level, write_content_size=False)
     if not hasattr(_THREAD, "zstd"):
@@ -292,7 +292,7 @@ _WORD = 0xFFFFFFFF
 
 
 def xxh32(data: bytes) -> int:
-    """XXH32 with seed 0, which LZ4 frames use for a few bytes of header; blocks carry it rarely, so plain Python."""
+    """Return XXH32 with seed 0, the checksum of LZ4 frame headers; rarely of blocks, so plain Python is fast enough."""
     p1, p2, p3, p4, p5 = _PRIMES
     at, size = 0, len(data)
     if size >= 16:

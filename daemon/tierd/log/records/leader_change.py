@@ -30,7 +30,7 @@ class LeaderChange:
 
 
 def encode_leader_change(change: LeaderChange, *, leader_epoch: int, timestamp_ms: int, base_offset: int = 0) -> bytes:
-    """The control batch that announces ``change`` (Kafka: MemoryRecords.withLeaderChangeMessage).
+    """Return the control batch that announces ``change`` (Kafka: MemoryRecords.withLeaderChangeMessage).
 
     Raises:
         ValueError: there is no leader epoch.

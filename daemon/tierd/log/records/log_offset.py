@@ -30,7 +30,7 @@ class LogOffset:
         return known and self.segment_base_offset < other.segment_base_offset
 
     def bytes_up_to(self, later: "LogOffset") -> int | None:
-        """Bytes from here to ``later``; None unless both are known to be in one segment."""
+        """Return the number of bytes from here to ``later``; None unless both are known to be in one segment."""
         if self.is_offset_only or self.segment_base_offset != later.segment_base_offset:
             return None
         return later.position - self.position

@@ -58,7 +58,7 @@ class RecordError(ValueError):
 
 
 def parse_control_type(key: bytes | None) -> ControlRecordType:
-    """Tell the type of a control record from its key: ``version i16``, ``type i16``.
+    """Return the type of a control record from its key: ``version i16``, ``type i16``.
 
     Raises:
         RecordError: shorter than four bytes, or a negative version.

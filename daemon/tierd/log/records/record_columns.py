@@ -86,7 +86,7 @@ class RecordColumns:
         return self.columns.timestamp_ms.tolist()
 
     def values(self) -> list[bytes | None]:
-        """The value of every record."""
+        """Return the value of every record."""
         if not len(self):
             return []
         starts, sizes = self.columns.value_start.tolist(), self.columns.value_size.tolist()
@@ -104,7 +104,7 @@ class RecordColumns:
         return self.columns.offset[index]
 
     def timestamp_ms(self, index: int) -> int:
-        """Its timestamp, as ``timestamps_ms``."""
+        """Return the timestamp of the record at ``index``, as ``timestamps_ms`` does."""
         return self.columns.timestamp_ms[index]
 
     def key(self, index: int) -> bytes | None:
@@ -124,7 +124,7 @@ class RecordColumns:
         return parse_headers(bytes(self.payload[start:end]), 0, end - start, count)[0]
 
     def batch(self, index: int) -> BatchHeader:
-        """The batch that the record at ``index`` belongs to."""
+        """Return the batch that holds the record at ``index``."""
         return self.batches if isinstance(self.batches, BatchHeader) else self.batches.of_record(index)
 
     def runs(self) -> "Iterator[BatchRun]":
@@ -171,7 +171,7 @@ class PieceBatches:
     first_records: memoryview = field(repr=False)
 
     def of_record(self, index: int) -> BatchHeader:
-        """The batch that the record at ``index`` belongs to."""
+        """Return the batch that holds the record at ``index``."""
         return self._header(self.starts[bisect_right(self.first_records, index) - 1])
 
     def check(self, end: int) -> None:
@@ -182,7 +182,7 @@ class PieceBatches:
                 raise CorruptRecordError(self.name, self.position + start, "wrong checksum of the batch")
 
     def runs(self, record_count: int) -> Iterator[BatchRun]:
-        """The runs of all of the piece's ``record_count`` records."""
+        """Yield the runs of all ``record_count`` records of the piece."""
         data, kinds = self.data, []
         for start in self.starts:
             producer = data[start + _PRODUCER_AT : start + _PRODUCER_AT + 8]
@@ -220,7 +220,7 @@ def columns_of(batch: RecordBatch, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -
 def iter_columns(
     batch: RecordBatch, *, max_bytes: int = MAX_DECOMPRESSED_BYTES, step_records: int = STEP_RECORDS
 ) -> Iterator[RecordColumns]:
-    """As ``columns_of``, a number of records at a time, so that the columns take little memory whatever comes.
+    """Yield the columns of ``columns_of`` for a limited number of records at a time, which bounds the memory.
 
     Raises:
         InvalidRecordError: as ``columns_of``; what came before the fault was yielded, in whole steps.

@@ -15,7 +15,7 @@ _NULL = b"\x01"  # the length -1
 
 
 def encode_varint(number: int) -> bytes:
-    """Zigzag, then base 128 with the low group first; the same for 32 and for 64 bits."""
+    """Return ``number`` as zigzag in base 128, the low group first; the same for 32 and for 64 bits."""
     rest = (number << 1) ^ (number >> 63)
     groups = bytearray()
     while rest > 0x7F:
@@ -78,7 +78,7 @@ def append_record(out: bytearray, record: NewRecord, timestamp_delta_ms: int, of
 
 
 def encode_field(content: bytes | None) -> bytes:
-    """A length, -1 for null, and the bytes."""
+    """Return a length, -1 for null, and the bytes."""
     return _NULL if content is None else encode_varint(len(content)) + content
 
 
@@ -96,7 +96,7 @@ def record_size_bytes(
     value: bytes | None,
     headers: Sequence[Header] = (),
 ) -> int:
-    """Size of what ``encode_record`` returns, without encoding it (Kafka: DefaultRecord.sizeInBytes)."""
+    """Return the size of ``encode_record``'s result without encoding (Kafka: DefaultRecord.sizeInBytes)."""
     size = 1 + varint_size_bytes(timestamp_delta_ms) + varint_size_bytes(offset_delta)
     size += _field_size_bytes(key) + _field_size_bytes(value) + varint_size_bytes(len(headers))
     for name, content in headers:

@@ -4,10 +4,10 @@ MAX_SEQUENCE = (1 << 31) - 1
 
 
 def increment_sequence(sequence: int, count: int) -> int:
-    """The sequence number ``count`` after ``sequence`` (Kafka: DefaultRecordBatch.incrementSequence)."""
+    """Return the sequence number ``count`` after ``sequence`` (Kafka: DefaultRecordBatch.incrementSequence)."""
     return (sequence + count) & MAX_SEQUENCE
 
 
 def decrement_sequence(sequence: int, count: int) -> int:
-    """The sequence number ``count`` before ``sequence`` (Kafka: DefaultRecordBatch.decrementSequence)."""
+    """Return the sequence number ``count`` before ``sequence`` (Kafka: DefaultRecordBatch.decrementSequence)."""
     return (sequence - count) & MAX_SEQUENCE

@@ -24,7 +24,7 @@ _DEFAULT_CONFIG = LogConfig()
 
 @dataclass(frozen=True, slots=True)
 class LogRepairResult:
-    """A plan, and the side file of every step that was done; fewer than its steps as long as it is only a plan."""
+    """A plan, and the side files of the steps that were carried out; none as long as it is only a plan."""
 
     directory: Path
     plan: RepairPlan
@@ -47,23 +47,23 @@ def repair_partition(
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
     progress: Progress | None = None,
 ) -> LogRepairResult:
-    """Mend what can be mended in a partition directory. Blocking; the log dir is locked meanwhile.
+    """Repair a partition directory as far as that is possible. Blocking; the log dir is locked meanwhile.
 
     Args:
         directory: of the partition; its parent is the log dir.
         now_ms: wall clock, for the names of side files.
         config: the topic's settings, as far as indexes depend on them.
         cut_damaged: let the log end before the first damage in its middle.
-        dry_run: only look; nothing is written, not even the lock file.
-        disk: where it lies.
-        acquire_lock: keeps others out, or raises.
-        progress: told which segment is looked at.
+        dry_run: return the plan only; nothing is written, not even the lock file.
+        disk: the disk of the directory.
+        acquire_lock: keeps other processes out, or raises.
+        progress: receives the progress of the survey.
 
     Raises:
-        LogDirLockedError: a broker or tierd has the log dir.
-        PartitionNameError: the directory's name is no partition's.
+        LogDirLockedError: a broker or tierd uses the log dir.
+        PartitionNameError: the name of the directory is not the name of a partition.
         SegmentChangedError: another process changes the files meanwhile.
-        LogDirOfflineError: the disk failed; what was done until then stays done, and nothing is lost.
+        LogDirOfflineError: the disk failed; the steps done until then stay done, and nothing is lost.
     """
     work = _Work(disk or OsDisk(), directory, now_ms, config, progress)
     return work.locked(lambda: work.repair(cut_damaged=cut_damaged, dry_run=dry_run), acquire_lock, dry_run=dry_run)
@@ -80,23 +80,23 @@ def truncate_partition(
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
     progress: Progress | None = None,
 ) -> LogRepairResult | None:
-    """Let the log end before the batch that holds ``offset``; what is cut is kept in side files. Blocking.
+    """Cut the log before the batch that holds ``offset``; side files keep the bytes that are cut. Blocking.
 
     Args:
         directory: of the partition.
-        offset: the first one that is not wanted any more; its batch goes as a whole.
+        offset: the first offset to remove; its batch is removed as a whole.
         now_ms: wall clock, for the names of side files.
-        confirm: asked once it is known what is going to be cut.
+        confirm: called with the plan; nothing is cut unless it returns True.
         config: the topic's settings, as far as indexes depend on them.
-        disk: where it lies.
-        acquire_lock: keeps others out, or raises.
-        progress: told which segment is looked at.
+        disk: the disk of the directory.
+        acquire_lock: keeps other processes out, or raises.
+        progress: receives the progress of the survey.
 
     Returns:
-        What was done; None when it was not confirmed, and nothing was.
+        The result; None when ``confirm`` refused, and nothing was changed.
 
     Raises:
-        OffsetOutOfRangeError: below the first segment.
+        OffsetOutOfRangeError: ``offset`` is below the first segment.
         UnknownPartitionError: the directory holds no segment.
         LogDirLockedError, PartitionNameError, SegmentChangedError, LogDirOfflineError: as ``repair_partition``.
     """

@@ -1,7 +1,7 @@
-"""Carrying out a plan of repair, step by step, so that a crash between any two of them loses nothing.
+"""RepairActor: carries out a plan of repair step by step; a crash between two steps loses nothing.
 
-What is taken out is in a side file, durably, before it is gone from where it was. A plan that was interrupted is not
-resumed: the next survey makes a new one from what is there.
+Bytes are in a side file, durably, before they are removed from their place. A plan that was interrupted is not resumed:
+the next survey leads to a new plan.
 """
 
 from pathlib import Path
@@ -17,17 +17,17 @@ _PIECE_BYTES = 1 << 20
 
 
 class RepairActor:
-    """Does the steps of one plan. Every call blocks and raises ``OSError``; what was done before it stays done."""
+    """Actor for the steps of one plan. Every call blocks and raises ``OSError``; the steps before stay done."""
 
     def __init__(self, disk: Disk, directory: Path, partition: TopicPartition, *, stamp: str) -> None:
-        """Work in ``directory``; ``stamp`` is of this run alone."""
+        """Prepare to work in ``directory``; no other run has the time stamp ``stamp``."""
         self._disk = disk
         self._directory = directory
         self._partition = partition
         self._stamp = stamp
 
     def do(self, step: Step) -> str | None:
-        """Do one step, durably; return the name of the side file that it made."""
+        """Carry out one step, durably; return the name of its side file, if it made one."""
         match step:
             case CutTail():
                 return self._cut(step)
@@ -60,7 +60,7 @@ class RepairActor:
         return kept
 
     def _copy(self, name: str, position: int | None = None) -> str:
-        """Copy a file, or what is behind ``position``, to its side file, which is there only once it is whole."""
+        """Copy a file, or its bytes from ``position`` on, to its side file, which gets its name once it is whole."""
         kept = side_file_name(self._stamp, name, position)
         temporary = self._directory / (kept + ".tmp")
         source = self._disk.open(self._directory / name, write=False)

@@ -1,4 +1,4 @@
-"""Finding out whether anything sound follows a damaged place, so that a torn tail is told from a hole in the middle."""
+"""Search for a sound batch behind a damaged place, which distinguishes a hole in the middle from a torn tail."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def find_sound_batch(source: Readable, *, position: int, expected_offset: int) -
     Args:
         source: the segment.
         position: from here on, inclusive.
-        expected_offset: the smallest that a batch there may have.
+        expected_offset: the smallest offset that a batch there may have.
     """
     budget = _HEADERS_PER_BYTE_OF_FILE * source.size_bytes + _WINDOW_BYTES
     for header in _candidates(source, position, expected_offset):

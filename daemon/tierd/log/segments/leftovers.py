@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a file's name: what stands before the first dot; None when that is no 64-bit number."""
+    """Return the offset in a file's name, before the first dot; None if that is no 64-bit number."""
     text, dot, _ = name.partition(".")
     if not dot or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
         return None
@@ -62,7 +62,7 @@ def plan_leftovers(names: Iterable[str]) -> LeftoverPlan:
 
 
 def replaced_by(names: Iterable[str], *, first: int, end: int) -> list[str]:
-    """Pass 2: the files that a completed replacement of [``first``, ``end``) makes obsolete, snapshots too."""
+    """Return the files that a completed replacement of [``first``, ``end``) makes obsolete, snapshots too (pass 2)."""
     return [
         name
         for name in sorted(names)
@@ -108,7 +108,7 @@ def _finish_swaps(disk: Disk, directory: Path, swaps: tuple[str, ...]) -> None:
 
 
 def _next_offset(disk: Disk, path: Path) -> int:
-    """One past the last batch; the base when there is none (Kafka: LogSegment.readNextOffset)."""
+    """Return one past the last offset; the base offset without batches (Kafka: LogSegment.readNextOffset)."""
     end = offset_of(path.name) or 0
     file = disk.open(path, write=False)
     try:

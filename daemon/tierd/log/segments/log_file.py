@@ -87,7 +87,7 @@ class LogFile(HeldFile):
             self._is_synced = self._has_room = False
 
     def reading(self) -> AbstractContextManager[Readable]:
-        """The file, open for reading; it may be longer than the log.
+        """Open the file for reading; it may be longer than the log.
 
         Raises:
             SegmentChangedError: it is not there.

@@ -55,26 +55,26 @@ class LogSegments:
         return sum(segment.size_bytes for segment in self.values)
 
     def get(self, base_offset: int) -> LogSegment | None:
-        """The segment that begins exactly there."""
+        """Return the segment that begins at exactly this offset."""
         found = self.floor(base_offset)
         return found if found is not None and found.base_offset == base_offset else None
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The last segment whose base offset is at or below ``offset``."""
+        """Return the last segment whose base offset is at or below ``offset``."""
         index = floor_index(self.values, offset)
         return self.values[index] if index >= 0 else None
 
     def lower(self, offset: int) -> LogSegment | None:
-        """The last segment whose base offset is below ``offset``."""
+        """Return the last segment whose base offset is below ``offset``."""
         return self.floor(offset - 1)
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The first segment whose base offset is above ``offset``."""
+        """Return the first segment whose base offset is above ``offset``."""
         index = floor_index(self.values, offset) + 1
         return self.values[index] if index < len(self.values) else None
 
     def range(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:
-        """The segments that ``[from_offset, to_offset)`` touches, beginning with the one that holds ``from_offset``.
+        """Return the segments that ``[from_offset, to_offset)`` touches, from the one that holds ``from_offset`` on.
 
         Raises:
             ValueError: the range ends before it begins.
@@ -82,7 +82,7 @@ class LogSegments:
         return segments_between(self.values, from_offset, to_offset)
 
     def non_active_from(self, offset: int) -> Sequence[LogSegment]:
-        """The rolled segments from the one that holds ``offset`` on."""
+        """Return the rolled segments from the one that holds ``offset`` on."""
         if not self.values or offset > self.active.base_offset:
             return ()
         return self.range(offset, self.active.base_offset)
@@ -127,7 +127,7 @@ class PublishedLog:
     names_version: int = 0
 
     def files(self, index: int) -> SegmentFiles:
-        """The names that the files of a segment have now."""
+        """Return the names that the files of a segment have now."""
         path = self.segments[index].path
         following = index + 1
         return SegmentFiles(

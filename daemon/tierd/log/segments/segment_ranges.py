@@ -25,7 +25,7 @@ def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
 
 
 def segments_between(segments: Sequence[SegmentT], from_offset: int, to_offset: int) -> Sequence[SegmentT]:
-    """The segments that ``[from_offset, to_offset)`` touches, beginning with the one that holds ``from_offset``.
+    """Return the segments that ``[from_offset, to_offset)`` touches, from the one that holds ``from_offset`` on.
 
     Raises:
         ValueError: the range ends before it begins.

@@ -84,7 +84,7 @@ def indexed_position(open_file: OpenFile, source: Readable, files: SegmentFiles,
 def read_upper_bound(
     open_file: OpenFile, source: Readable, files: SegmentFiles, *, position: int, size_bytes: int
 ) -> int | None:
-    """An offset that a read of ``[position, position + size_bytes)`` stays below, from the index; None: unknown."""
+    """Return an offset above every read of ``[position, position + size_bytes)``, from the index; None if unknown."""
     try:
         with open_file(files.offset_index) as index:
             found = lookup_upper_bound(index, base_offset=files.base_offset, position=position, size_bytes=size_bytes)
@@ -132,7 +132,7 @@ def collect_aborted(
     *,
     read_index: Callable[[SegmentFiles], TransactionIndex],
 ) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions that a read of ``[from_offset, upper_offset)`` has to know (log-format 3.2).
+    """Return the aborted transactions that a read of ``[from_offset, upper_offset)`` has to know (log-format 3.2).
 
     Args:
         segments: ascending from the one that holds ``from_offset`` on; those without an index may be left out.
