@@ -7,8 +7,8 @@
       rounds in a thread of their own; their first step and each replacement by the log's writer
       all groups replaced ─► cleaner-offset-checkpoint
 
-A log whose round fails is left alone until the next start, and shown: ``uncleanable``. Its retention goes on. A log
-whose output finds no room on the disk waits five minutes, and others are cleaned meanwhile.
+A log whose round fails stays uncleaned until the next start, and ``uncleanable`` has its error; its retention goes on.
+A log whose output finds no room on the disk waits five minutes, and other logs are cleaned meanwhile.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class CleanerStatistics:
     Attributes:
         rounds: rounds that ended with a checkpoint.
         aborted: rounds that ended early, and begin again.
-        failed: rounds that ended with an error, after which the log is left alone.
+        failed: rounds that ended with an error; such a log is not cleaned again before the next start.
         bytes_read: bytes of the segments that were rewritten.
         bytes_written: bytes of the segments that rounds wrote.
         max_dirty_ratio: largest dirty ratio of a log at the last measurement.
@@ -72,7 +72,7 @@ class LogCleaner:
 
     Attributes:
         statistics: since the start.
-        uncleanable: the logs that are left alone, and why.
+        uncleanable: the logs that are not cleaned before the next start, with the error.
     """
 
     def __init__(

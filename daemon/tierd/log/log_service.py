@@ -69,10 +69,10 @@ class ServiceSettings:
 
 
 class LogService:
-    """Starts its manager when it is entered and shuts it down when it is left.
+    """Service that starts its manager when it is entered and shuts the manager down when it is left.
 
-    Left in good order, every log dir that has not failed has been stopped cleanly. A cancellation while it starts or
-    stops does not keep it from stopping so.
+    After the exit every log dir that has not failed was stopped cleanly, even if a cancellation came during the start
+    or the stop.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""LogWriter: one log, many callers; whatever waits together shares one write, and one sync for all that ask for it.
+"""LogWriter: one log, many callers; calls that wait together share one write, and one sync if any of them asks for it.
 
 ::
 
@@ -6,8 +6,8 @@
     append ─┼─► waiting ─► one job at a time ─┼─► answer       reads run beside it, in threads of their own
     flush  ─┘   (in order)  in a thread    └─► answer
 
-A caller that is cancelled, or out of patience, only drops its answer: a job that has begun goes on to its end, so that
-no cancellation can tear a log. What has not begun is not begun.
+A caller that is cancelled, or whose deadline passes, only drops its answer: a job that has begun goes on to its end, so
+that no cancellation can tear a log. A call that has not begun is dropped.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class WriterStatistics:
 
 
 class _Waiting(Generic[_L]):
-    """A call that waits for its turn, or for its answer."""
+    """A call that waits for its job, or for its answer."""
 
     __slots__ = ("answer", "call", "durable", "expires_at_s", "request", "size_bytes")
 
@@ -232,7 +232,7 @@ class LogWriter(Generic[_L]):
             self._set_alarm(waiting.expires_at_s)
         if self._idle.is_set():
             self._idle.clear()
-            # Not at once: calls in the same turn of the loop share one write.
+            # Not at once: calls in the same iteration of the event loop share one write.
             asyncio.get_running_loop().call_soon(self._begin_job)
 
     def _is_full(self, more_bytes: int) -> bool:

@@ -261,5 +261,5 @@ class TestTransactions:
 def test_nobodys_batches_are_no_update(manager: ProducerStateManager) -> None:
     prepared = manager.prepare_update(-1, REPLICATION)
     prepared.append(data(0, -1, producer_id=-1))
-    with pytest.raises(ValueError, match="producer id -1 is nobody's"):
+    with pytest.raises(ValueError, match="producer id -1 is negative"):
         manager.update(prepared)

@@ -1,4 +1,4 @@
-"""From an offset to the batch that holds it, in a segment that a broker owns."""
+"""Lookup of the batch that holds an offset, in a segment that a broker owns."""
 
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.files.source import open_source

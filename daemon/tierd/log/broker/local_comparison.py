@@ -1,8 +1,7 @@
-"""Batches that were copied, held against the log that they were copied from: record by record where both have one.
+"""Comparison of copied batches with the local log, record by record at the offsets that both have.
 
-A cleaner takes records out of either side, puts several segments in the place of one, and writes batches anew. It never
-puts another record in the place of one. So a record that differs at an offset that both sides have tells of a log that
-was cut back and has grown again over the same offsets.
+A cleaner removes records on either side, merges segments, and writes batches anew. It never replaces a record by
+another one. So different records at one offset prove that the log was truncated and has grown again over the offset.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""From a timestamp to an offset in a log that a broker owns, as ListOffsets asks (log-format 8.2)."""
+"""Search for an offset by timestamp in a log that a broker owns, as for ListOffsets (log-format 8.2)."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

@@ -9,13 +9,13 @@ from tierd.log.segments.segment_ranges import floor_index, segments_between
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentToClean:
-    """A segment as the cleaner plans with it.
+    """Facts about a segment from which the cleaner plans.
 
     Attributes:
-        offset_index_bytes: of its entries.
-        time_index_bytes: of its entries.
-        largest_timestamp_ms: of its records; when the file was last written, for a segment without timestamps.
-        first_timestamp_ms: of its first batch; ``MAX_LONG`` without one.
+        offset_index_bytes: size of the entries of the offset index.
+        time_index_bytes: size of the entries of the time index.
+        largest_timestamp_ms: of the records; for a segment without timestamps the modification time of its file.
+        first_timestamp_ms: of the first batch; ``MAX_LONG`` without a timestamp.
     """
 
     base_offset: int
@@ -31,7 +31,7 @@ class CleanableLog:
     """Dirty part of a log, and the end up to which it may be cleaned.
 
     Attributes:
-        first_dirty_offset: below it everything was cleaned before.
+        first_dirty_offset: everything below this offset was cleaned before.
         first_uncleanable_offset: exclusive end of the round: the base offset of a segment.
         clean_bytes: size of the segments that begin below ``first_dirty_offset``.
         cleanable_bytes: size of the segments from ``first_dirty_offset`` to ``first_uncleanable_offset``; a segment
@@ -54,7 +54,7 @@ class CleanableLog:
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Tell if the log is to be cleaned now: dirty enough, strictly, or overdue with anything to clean."""
+        """Return True if the log is to be cleaned now: above the dirty ratio, or overdue with anything to clean."""
         return self.dirty_ratio > config.min_cleanable_dirty_ratio or (self.is_overdue and self.cleanable_bytes > 0)
 
 
@@ -64,7 +64,7 @@ class LogToMeasure:
 
     Attributes:
         segments: all of them, ascending; the last one is active and is never cleaned.
-        checkpointed_offset: what ``cleaner-offset-checkpoint`` says; None without an entry.
+        checkpointed_offset: the entry of ``cleaner-offset-checkpoint``; None without an entry.
     """
 
     segments: Sequence[SegmentToClean]

@@ -4,15 +4,15 @@
 
     writer's thread         a thread of the cleaner
     ───────────────         ───────────────────────
-    begin: facts     ──►    map the keys of what is dirty
-                            a group into x.log.cleaned, synced
+    begin: facts     ──►    map the keys of the dirty segments
+                            rewrite a group into x.log.cleaned, synced
     replace          ◄──    …
-                            the next group
-    (none is left)   ──►    cleaner-offset-checkpoint
+                            rewrite the next group
+    (no group left)  ──►    cleaner-offset-checkpoint
 
-The round reads rolled segments only, which their writer never appends to. Whatever else changes the log's files
-(truncation, retention, another directory name) ends the round: ``names_version`` tells. Groups that were replaced by
-then stay replaced, and the checkpoint stays where it was.
+The round reads rolled segments only, to which nothing is appended. Any other change of the log's files (truncation,
+retention, a new name of the directory) moves ``names_version`` and so ends the round. The groups that were replaced
+before stay replaced, and the checkpoint keeps its offset.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ _NO_SPACE: Final = frozenset({ENOSPC, EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLog:
-    """A log that may be cleaned, as it was at one moment."""
+    """Facts about a log that may be cleaned, at one moment."""
 
     segments: Sequence[SegmentToClean]
     cleanable: CleanableLog
@@ -74,7 +74,7 @@ def measure_log(state: LogState, *, checkpointed_offset: int | None, now_ms: int
 
 
 class CleaningRound:
-    """A round that has begun: ``map_keys`` once, then ``rewrite`` and ``replace`` for each of ``groups``.
+    """One round: the caller calls ``map_keys`` once, then ``rewrite`` and ``replace`` for each of ``groups``.
 
     Attributes:
         end_offset: the first dirty offset once every group is replaced; known after ``map_keys``.

@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """The cluster that the records belong to, and the broker whose log dirs these are."""
+    """The cluster of the records, and the broker that owns the log dirs."""
 
     cluster_id: str
     node_id: int

@@ -1,9 +1,9 @@
-"""DirCheckpoints: what a log dir remembers of its logs between two runs (log-format 1.3 and 1.4).
+"""DirCheckpoints: the offsets of its logs that a log dir stores between two runs (log-format 1.3 and 1.4).
 
-``recovery-point-offset-checkpoint``   first offset that is not known to be flushed, every log
-``log-start-offset-checkpoint``        log start, only where the first segment does not say it
+``recovery-point-offset-checkpoint``   first offset that is not known to be flushed, of every log
+``log-start-offset-checkpoint``        log start, where it is not the base of the first segment
 ``replication-offset-checkpoint``      high watermark
-``cleaner-offset-checkpoint``          below it a compacted log was cleaned
+``cleaner-offset-checkpoint``          exclusive end of the cleaned part of a compacted log
 """
 
 from collections.abc import Collection, Iterable, Mapping

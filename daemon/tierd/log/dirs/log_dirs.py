@@ -1,4 +1,4 @@
-"""LogDirs: the log dirs of a manager, and which log is in which of them."""
+"""LogDirs: the log dirs of a manager, and the lookup of a log in them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 class LogDirs:
-    """Every log dir, online or not, in the order in which they were given. Its owner guards it with a lock."""
+    """Every log dir, online or not, in the order of the configuration. The lock of the owner guards them."""
 
     def __init__(self, log_dirs: Iterable[LogDir]) -> None:
         self._all = tuple(log_dirs)

@@ -1,7 +1,7 @@
 """Access to one partition of a log dir that no process uses: opened as a broker does, closed as by a clean stop.
 
-The rest of the log dir stays what it is: if its last stop was clean it is so again afterwards, and if it was not, the
-next start recovers the others and finds this one flushed.
+The other logs stay as they are. A log dir with a clean marker has one again afterwards. Without a marker, the next
+start recovers the other logs and finds this one flushed.
 """
 
 from collections.abc import Callable, Iterator, Mapping

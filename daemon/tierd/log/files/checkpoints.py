@@ -1,4 +1,17 @@
-"""The text files of a log dir: offset checkpoints, leader epochs, topic ids (log-format 1.4 and 1.5)."""
+"""The text files of a log dir: offset checkpoints, leader epochs, topic ids (log-format 1.4 and 1.5).
+
+::
+
+    *-offset-checkpoint               leader-epoch-checkpoint       partition.metadata
+    ──────────────────────────        ───────────────────────       ───────────────────────────────
+    0                   version       0                version      version: 0
+    2                   lines         2                lines        topic_id: 22 characters, base 64
+    orders 0 1500                     0 0
+    orders 1 1620                     3 1500
+    topic partition offset            epoch, its start offset
+
+Every line ends with a line feed. Start offsets of epochs are inclusive and ascend with the epochs.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -71,7 +84,7 @@ def read_lineage(path: Path) -> Lineage:
 
 
 def parse_lineage(data: bytes, *, name: str, in_order: bool = True) -> Lineage:
-    """Parse ``<epoch> <start offset>`` lines, each assigned in turn, so that an equal start drops the older epoch.
+    """Parse ``<epoch> <start offset>`` lines; of two epochs with equal start offsets the later one stays.
 
     Args:
         data: the file.

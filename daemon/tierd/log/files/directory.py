@@ -96,9 +96,9 @@ class PartitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """A replica's directory, and its modification time in ns when it was last looked at.
+    """A replica's directory, with its modification time in ns at the last scan.
 
-    A directory with this inode and this time is this one: what takes its name and its inode later is younger.
+    A directory with this inode and this time is the same one: a later directory with its name and inode is younger.
     """
 
     directory: PartitionDirectory
@@ -114,7 +114,7 @@ _NOTHING_KNOWN: Mapping[str, KnownDirectory] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LogDirListing:
-    """The replicas of one log dir, by name, and which directories are none: (name, why)."""
+    """The replicas of one log dir by name, and the directories that are no replicas: (name, reason)."""
 
     log_dir: Path
     partitions: tuple[PartitionDirectory, ...]

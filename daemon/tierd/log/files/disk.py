@@ -1,7 +1,7 @@
-"""Disk: what a partition log asks of a file system, and nothing else; so that a test can lose power under it.
+"""Disk: the calls that a partition log makes to a file system, so that a test can simulate a loss of power.
 
-Every call blocks and raises ``OSError`` as the system does; the log above decides what an error means. Durable is only
-what was synced: a file's bytes by its own ``sync``, a name (new, renamed, removed) by ``sync_directory`` of its parent.
+Every call blocks and raises ``OSError`` as the system does; the caller decides about the error. Only synced changes are
+durable: ``sync`` of a file for its bytes, ``sync_directory`` of the parent for a name (new, renamed, removed).
 """
 
 import errno

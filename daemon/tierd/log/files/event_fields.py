@@ -1,4 +1,4 @@
-"""Fields that every log event of a partition carries, so that its story is one search in the log of many."""
+"""Fields that every log event of a partition has, so that one search finds all events of the partition."""
 
 from pathlib import Path
 

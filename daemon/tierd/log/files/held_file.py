@@ -1,4 +1,4 @@
-"""HeldFile: a file that its one writer holds open while it needs it, under the name that it has now."""
+"""HeldFile: a file that its one writer keeps open while it needs it, under the present name of the file."""
 
 from pathlib import Path
 

@@ -15,9 +15,9 @@ log = structlog.get_logger()
 class LeaderEpochFileCache:
     """Start offsets of a log's leader epochs, with the file that stores them (Kafka: LeaderEpochFileCache).
 
-    One writer; the calls that write block and raise ``OSError``. A new epoch is on stable storage before it is
-    known; a truncation is known at once and written by ``write_pending``, since a file that still has the entries is
-    repaired when the log is loaded.
+    One writer; the calls that write block and raise ``OSError``. A new epoch is on stable storage before ``lineage``
+    has it. A truncation changes ``lineage`` at once and the file in ``write_pending``: a load repairs a file that still
+    has the entries.
 
     Attributes:
         lineage: replaced whole, so that any thread may keep what it has read.

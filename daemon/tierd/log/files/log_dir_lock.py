@@ -1,8 +1,8 @@
 """LogDirLock: one owner per log dir, the same lock that a broker takes (log-format 1.3; Kafka: FileLock).
 
-Java's ``FileLock`` is a POSIX record lock over the whole of ``.lock``. Such a lock belongs to the process and goes
-with the first descriptor of the file that the process closes, so a set of the files held here keeps a second manager
-of the same process from opening one at all, whatever its name there is.
+Java's ``FileLock`` is a POSIX record lock over the whole of ``.lock``. Such a lock belongs to the process, and the
+kernel releases it when the process closes any descriptor of the file. So a set of the files that are locked here keeps
+a second manager of the same process from opening such a file, under any name.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""``meta.properties``: which cluster, node and directory a log dir belongs to (log-format 1.7)."""
+"""``meta.properties``: the cluster, node and directory id of a log dir (log-format 1.7)."""
 
 import re
 from dataclasses import dataclass

@@ -11,10 +11,10 @@ _LIMIT_BYTES = 4096
 
 
 class PartitionMetadataFile:
-    """The ``partition.metadata`` of a log that is ours (Kafka: PartitionMetadataFile).
+    """The ``partition.metadata`` of a log that tierd owns (Kafka: PartitionMetadataFile).
 
-    An id is recorded in memory and written by ``maybe_flush``: before the first append reaches the disk, when the log
-    is closed, and before its directory is renamed. Blocking; errors of the disk are ``OSError``.
+    ``record`` keeps an id in memory, and ``maybe_flush`` writes it: before the first append reaches the disk, when the
+    log is closed, and before its directory is renamed. Blocking; errors of the disk are ``OSError``.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:

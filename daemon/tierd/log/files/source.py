@@ -37,7 +37,7 @@ def broker_file(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An open file, and what it was when it was opened."""
+    """An open file, with its size and identity at the time of the opening."""
 
     path: Path
     fd: int

@@ -10,13 +10,13 @@ from tierd.log.records.log_config import MAX_INT
 
 
 class IndexBuilder:
-    """The entries that recovery gives a segment, as they lie in the two files (Kafka: LogSegment.recover).
+    """The entries that recovery writes for a segment, as bytes of the two files (Kafka: LogSegment.recover).
 
-    A batch is indexed when it begins more than the interval behind the last one that was: its last offset with its
-    position, and the largest timestamp up to there. The caller walks the batches and calls ``add`` for those alone.
+    A batch gets an entry when it begins more than the interval behind the batch of the entry before: its last offset
+    with its position, and the largest timestamp so far. The caller calls ``add`` for such batches alone.
 
     Attributes:
-        next_position: a batch that begins behind it is to be added.
+        next_position: the next batch that begins behind this position gets an entry.
     """
 
     def __init__(self, base_offset: int, *, interval_bytes: int, max_bytes: int = MAX_INT) -> None:

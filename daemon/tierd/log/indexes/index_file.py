@@ -1,4 +1,4 @@
-"""IndexFile: what a writable offset index and a writable time index share (log-format 3.1)."""
+"""IndexFile: base of the writable offset index and the writable time index (log-format 3.1)."""
 
 import struct
 from abc import ABC, abstractmethod
@@ -14,20 +14,20 @@ from tierd.log.records.log_config import MAX_INT
 
 
 class IndexFile(HeldFile, ABC):
-    """Entries of one size, appended in memory, written out in one piece, in a file with room for more.
+    """File with entries of one size and room for more. Entries are appended in memory and written in one piece.
 
     ::
 
         | entry 0 | ... | written | pending in memory | zeros: room up to max_bytes |
 
-    A file that is there already is taken to be full of entries, every slot of it. One that is not there is made, with
-    its room, by the first call that writes or flushes. One writer; ``lookup`` and its like may be called by any thread,
-    open the file for themselves, and see what was written out. Errors of the system are raised as they are.
+    An existing file counts as full: every slot of it has an entry. The first call that writes or flushes makes a
+    missing file with its room. One writer. Any thread may call the lookups, which open the file separately and see the
+    entries that were written out. Errors of the system are raised unchanged.
 
     Attributes:
-        max_bytes: the room that a new file gets; a whole number of entries.
-        entries: how many there are, pending ones included.
-        max_entries: how many the file has room for.
+        max_bytes: size of a new file with its room; a whole number of entries.
+        entries: number of entries, pending ones included.
+        max_entries: number of entries for which the file has room.
     """
 
     entry: ClassVar[struct.Struct]

@@ -1,4 +1,4 @@
-"""TransactionIndex: the transactions that were aborted in a segment (log-format 3.2)."""
+"""TransactionIndex: the aborted transactions whose markers are in a segment (log-format 3.2)."""
 
 import struct
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from tierd.log.files.partition_scan import MAX_OFFSET
 from tierd.log.files.source import read_whole
 
 ENTRY = struct.Struct(">hqqqq")
-"""version, producerId, firstOffset, lastOffset, lastStableOffset: 34 bytes."""
-
 _LIMIT_BYTES = 256 << 20
 
 
@@ -20,9 +18,9 @@ class AbortedTransaction:
     """One aborted transaction.
 
     Attributes:
-        first_offset: of its data; may lie in an earlier segment.
-        last_offset: of its ABORT marker, inclusive.
-        last_stable_offset: when the marker was written, exclusive.
+        first_offset: offset of the first record; may lie in an earlier segment.
+        last_offset: offset of the ABORT marker, inclusive.
+        last_stable_offset: last stable offset of the log when the marker was written, exclusive.
     """
 
     producer_id: int
@@ -33,7 +31,12 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndex:
-    """The entries of a ``.txnindex`` file, in the order of their markers."""
+    """The entries of a ``.txnindex`` file, in the order of their markers.
+
+    ::
+
+        version i16 = 0 | producerId i64 | firstOffset i64 | lastOffset i64 | lastStableOffset i64        (34 bytes)
+    """
 
     entries: tuple[AbortedTransaction, ...] = ()
 

@@ -8,12 +8,12 @@ from tierd.log.indexes.transaction_index import ENTRY, AbortedTransaction, Trans
 
 
 class TransactionIndexFile(HeldFile):
-    """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
+    """The aborted transactions of one segment; the first entry makes the file (Kafka: TransactionIndex).
 
-    One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
+    One writer. Any thread may call ``all`` and ``collect``, which open the file separately.
 
     Attributes:
-        may_exist: False once it is known that there is no file; readers then do not look for one.
+        may_exist: False once the file is known to be absent; then readers do not try to open it.
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:

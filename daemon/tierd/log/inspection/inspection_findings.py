@@ -9,7 +9,7 @@ JsonValue = str | int | bool | None | list["JsonValue"]
 
 @dataclass(frozen=True, slots=True)
 class FileFound:
-    """A file or directory begins here; what follows is about it."""
+    """Begin of a file or directory; the next findings are about it."""
 
     path: Path
     kind: str
@@ -18,7 +18,7 @@ class FileFound:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One line of content, its fields named as Kafka's DumpLogSegments names them where it has them."""
+    """One line of content; the names of the fields are those of Kafka's DumpLogSegments where it has them."""
 
     kind: str
     fields: Mapping[str, JsonValue]
@@ -26,7 +26,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something is wrong. ``position`` is a byte's, None when it is about the whole file."""
+    """A fault. ``position`` is that of a byte; None when the fault concerns the whole file."""
 
     path: Path
     position: int | None
@@ -36,7 +36,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something unusual that is not wrong."""
+    """An unusual fact that is no fault."""
 
     path: Path
     text: str

@@ -1,4 +1,4 @@
-"""LoadProgress: how much of a start is left (log-format 12: remainingLogsToRecover, remainingSegmentsToRecover)."""
+"""LoadProgress: the rest of a start (log-format 12: remainingLogsToRecover, remainingSegmentsToRecover)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class RemainingLoad:
 
 
 class LoadProgress:
-    """Counts down while a manager starts; any thread may count and look."""
+    """Counter of the logs and segments that are left while a manager starts; any thread may count and read."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,15 +1,15 @@
-"""Loading one partition log from its directory, whatever a crash left there (log-format 6.3; Kafka: LogLoader).
+"""Load of one partition log from its directory, in any state that a crash may leave (log-format 6.3; Kafka: LogLoader).
 
 ::
 
     leftovers      passes 1 to 3: temporaries, interrupted replacements
     log_recovery   pass 4: every segment is opened, one without an offset index recovered; then, unless the stop was
                    clean, every segment from the recovery point on
-    here           epochs and log start, stray snapshots, producer state
+    load_log       epochs and log start, stray snapshots, producer state
 
-An overflowed segment is split and its stage begun anew. Nothing here raises the recovery point but a clean stop: what
-was recovered is in the page cache only, and is recovered again if power is lost before the next flush. What must not
-come back after a loss of power, the names that were removed, is synced before the log is taken into use.
+A segment that overflows is split, and its stage begins again. Only a clean stop raises the recovery point: recovered
+bytes are in the page cache only, and are recovered again if power is lost before the next flush. Removed names must not
+come back after a loss of power; they are synced before the log is taken into use.
 """
 
 from collections.abc import Callable
@@ -39,21 +39,21 @@ def load_log(
     random_int: Callable[[], int] = random_int,
     on_segments_left: Callable[[int], None] = lambda _: None,
 ) -> UnifiedLog:
-    """Load the log in ``directory``, which is there; blocking, and as long as it takes.
+    """Load the log in ``directory``, which has to exist. Blocking; may take long.
 
     Args:
-        disk: where it lies.
-        directory: its name says which partition it is, and whether it is to be deleted: then nothing is recovered.
-        request: what is known of it.
+        disk: the disk of the directory.
+        directory: its name has the partition; the log of a ``-delete`` directory is not recovered.
+        request: the checkpoints and settings of the log.
         now_ms: wall clock.
-        offline: of its log dir.
-        random_int: for jitter.
+        offline: the flag of the log dir.
+        random_int: source of jitter.
         on_segments_left: called with the number of segments that are left to recover.
 
     Raises:
         DamagedLogError: with strict recovery only; nothing was changed.
         LogDirOfflineError: the disk is failing, or a text file in the directory cannot be understood.
-        LogError: what a broker would refuse as well: an unreadable batch in the flushed part that had to be read.
+        LogError: an unreadable batch in the flushed part, which a broker would refuse as well.
     """
     with offline.storage():
         is_deleting = parse_directory_name(directory.name)[1] is DirectoryKind.DELETE

@@ -1,6 +1,6 @@
-"""AppendRequest and AppendInfo: a set of records to append, what is seen in it, and what became of it (log-format 4.2).
+"""AppendRequest and AppendInfo: a set of records to append, its analysis, and the result (log-format 4.2).
 
-The analysis decides nothing about the log: it looks at the bytes, the origin and the settings, and does no I/O.
+The analysis reads the bytes, the origin and the settings, and does no I/O; it decides nothing about the log.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class AppendRequest(NamedTuple):
     """A set of records to append.
 
     Attributes:
-        records: whole batches; an incomplete one at the end is left out.
-        leader_epoch: of the leader that appends; a follower's batches carry theirs.
-        verification: what shows that the producer's transaction was looked up at its coordinator.
+        records: whole batches; an incomplete batch at the end is left out.
+        leader_epoch: of the leader that appends; the batches of a follower have epochs of their own.
+        verification: proof that the coordinator was asked about the producer's transaction.
     """
 
     records: Piece
@@ -48,12 +48,12 @@ class AppendInfo(NamedTuple):
     """Result of an append (Kafka: LogAppendInfo).
 
     Attributes:
-        first_offset: of the set; -1 when nothing was appended, or for a legacy set that came numbered.
+        first_offset: of the set; -1 when nothing was appended, or for a legacy set that has its offsets already.
         last_offset: inclusive; -1 when nothing was appended.
         max_timestamp_ms: of the set; -1 without one.
-        shallow_offset_of_max_timestamp: last offset of the earliest batch that has it.
-        log_append_time_ms: what the records were stamped with; -1 when they keep their own time.
-        log_start_offset: of the log, afterwards.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch with that timestamp.
+        log_append_time_ms: the timestamp that the log gave the records; -1 when they keep their own.
+        log_start_offset: of the log after the append.
         size_bytes: bytes that were appended; 0 for a duplicate.
         is_duplicate: the batch was in the log before, at these offsets, and was not written again.
     """

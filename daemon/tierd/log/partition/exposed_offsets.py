@@ -3,10 +3,10 @@
 ::
 
     log start ≤ last stable offset ≤ high watermark ≤ log end
-    log start ≤ local log start, which differ only in a tiered log
+    log start ≤ local log start; the two differ only in a tiered log
 
-The high watermark may be moved by any thread while the log's writer appends. It and the first unstable offset are
-published as one, so that no reader takes a transaction for decided that is not.
+Any thread may move the high watermark while the writer of the log appends. High watermark and first unstable offset are
+published together, so that no reader takes an undecided transaction for decided.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class _Visible:
 
 
 class ExposedOffsets:
-    """High watermark, last stable offset and the log starts, above the log end that ``segments`` publishes.
+    """High watermark, last stable offset and log starts of a log; ``segments`` publishes its log end.
 
     Attributes:
-        lock: over the producers' state and what is published from it; no append holds it while it writes.
-        highest_remote_offset: inclusive; -1 as long as nothing is known to be in the tier.
+        lock: guards the producer state and the offsets published from it; no append holds it while it writes.
+        highest_remote_offset: inclusive; -1 until something is known to be in the tier.
     """
 
     def __init__(

@@ -1,10 +1,9 @@
 """Appending to a log: sets of records, one by one in memory, and all of them in one write (log-format 4.2).
 
-For each set: analysis, numbering (leader) or a look at the numbers (follower), leader epochs, a roll where one is due,
-the producers, then into the buffer of the active segment. A set that is refused leaves nothing in the buffer, but may
-have left an epoch or a roll behind (log-format C 18). The buffer is written when all sets are in it, before a roll, and
-before an aborted transaction is put into the index; only then does the log end move, and only when everything has been
-written is any set acknowledged.
+The steps for each set: analysis; numbering (leader) or a check of the numbers (follower); leader epochs; a roll where
+one is due; the producers; the buffer of the active segment. A refused set leaves no bytes in the buffer, but may leave
+an epoch or a roll (log-format C 18). The buffer is written when all sets are in it, before a roll, and before an
+aborted transaction gets its index entry. Then the log end moves. No set is acknowledged before everything was written.
 """
 
 from collections.abc import Sequence

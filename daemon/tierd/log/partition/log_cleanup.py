@@ -1,6 +1,6 @@
-"""Taking records away from a log: at its end (truncation) and at its start (retention, delete records).
+"""Removal of records from a log: at its end (truncation) and at its start (retention, delete records).
 
-log-format 7 and 10. What is taken away is renamed to ``.deleted`` at once and unlinked when it is due.
+Removed files are renamed to ``.deleted`` at once and unlinked after a delay (log-format 7 and 10).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""LogCursor: a log read from an offset on, whole batches at a time, each with its checksum proven."""
+"""LogCursor: reads a log from an offset on, in whole batches whose checksums were compared."""
 
 import struct
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ _PREFIX = struct.Struct(">qi4xbI2xi")  # base offset, length, magic, crc, last o
 
 @dataclass(frozen=True, slots=True)
 class SoundBatches:
-    """The whole batches at the beginning of some bytes, their checksums proven.
+    """The whole batches at the beginning of some bytes, with right checksums.
 
     Attributes:
-        size_bytes: of all of them.
-        next_offset: behind the last of them; -1 when there is none.
+        size_bytes: size of all of them.
+        next_offset: offset behind the last of them; -1 without a batch.
     """
 
     size_bytes: int
@@ -72,7 +72,7 @@ def _check_slowly(view: memoryview, at: int, next_offset: int, *, name: str, pos
 
 
 class LogCursor:
-    """Reads on where it stopped, through the file that it holds open. One thread at a time; closed by its owner."""
+    """Reader that goes on where it stopped, in the file that it holds open. One thread; the owner closes it."""
 
     def __init__(self, reader: LogReader, offset: int) -> None:
         """Begin at the batch that holds ``offset`` or follows it."""
@@ -80,7 +80,7 @@ class LogCursor:
         self._place: CursorPlace | None = None
         self._file: DiskFile | None = None
         self.next_offset = offset
-        """Of the first record that was not returned yet."""
+        """Offset of the first record that was not returned yet."""
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +118,7 @@ class LogCursor:
         return memoryview(found.records)[: sound.size_bytes]
 
     def close(self) -> None:
-        """Give the file back; the next read opens another."""
+        """Close the file; the next read opens a file again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class LogState:
-    """A log's parts. One thread at a time works on them: the log's writer.
+    """The parts of a log. One thread at a time changes them: the writer of the log.
 
     Attributes:
         leader_epochs: None once the directory was renamed for deletion or set aside.

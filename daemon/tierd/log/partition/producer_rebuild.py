@@ -1,4 +1,4 @@
-"""Rebuilding what is known of producers, from snapshots and from the batches behind them (log-format 6.6)."""
+"""Rebuild of the producer state from snapshots and from the batches behind them (log-format 6.6)."""
 
 from collections.abc import Iterator
 

@@ -14,7 +14,7 @@ class RetentionSegment:
     """Facts about a segment from which retention decides.
 
     Attributes:
-        largest_timestamp_ms: of its records; when the file was last written, for a segment without timestamps.
+        largest_timestamp_ms: of the records; for a segment without timestamps the modification time of its file.
     """
 
     base_offset: int
@@ -29,7 +29,7 @@ class LogFacts:
     Attributes:
         local_log_start_offset: above ``log_start_offset`` only in a tiered log.
         highest_remote_offset: inclusive; -1 when nothing is in the tier.
-        is_tiered: the topic's segments have a tier to go to.
+        is_tiered: the segments of the topic go to a tier.
     """
 
     segments: tuple[RetentionSegment, ...]
@@ -52,7 +52,7 @@ class DeletionPlan:
 
     Attributes:
         count: number of segments.
-        rolls_active: the active segment breaches too and has to be rolled first, so that it can be uploaded.
+        rolls_active: the active segment breaches a rule, too, and has to be rolled first, so that it can be copied.
     """
 
     count: int

@@ -23,9 +23,9 @@ _NO_EPOCH = -1
 
 
 class ProducerAppendInfo:
-    """The batches of one append that one producer wrote, checked against what is known of it.
+    """The batches of one append and one producer, checked against the known state of the producer.
 
-    Nothing is changed but this object: ``ProducerStateManager.update`` makes it true once the bytes are written.
+    Only this object changes; ``ProducerStateManager.update`` takes the changes over once the bytes are written.
 
     Attributes:
         started: first offsets of the transactions that the batches opened.

@@ -33,9 +33,9 @@ class ProducerStateManager:
     One writer. Calls that touch files block and raise ``OSError``; a batch without a producer needs no call at all.
 
     Attributes:
-        config: the log's settings; replaced when they change.
-        snapshots: the files.
-        verifications: of the producers that are about to begin a transaction.
+        config: the settings of the log; new settings replace them.
+        snapshots: the snapshot files.
+        verifications: the verifications of producers that are about to begin a transaction.
     """
 
     def __init__(

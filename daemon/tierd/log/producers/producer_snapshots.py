@@ -13,9 +13,9 @@ _SUFFIX = ".snapshot"
 
 
 class ProducerSnapshots:
-    """The snapshots of a log that is ours, by offset: what was known up to there, exclusive. Blocking.
+    """The snapshots of a log that tierd owns, by their offsets, which are exclusive ends. Blocking.
 
-    Errors of the disk are ``OSError``; a file that is gone before its time is none.
+    Errors of the disk are ``OSError``; a file that is gone early is no error.
     """
 
     def __init__(self, disk: Disk, directory: Path, offsets: Iterable[int] | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Verifications: who was asked to confirm that a transaction may write here (log-format 4.4; Kafka: VerificationGuard).
+"""Verifications: questions to coordinators whether transactions are open (log-format 4.4; Kafka: VerificationGuard).
 
-Before a producer's first transactional batch reaches a partition, its leader asks the coordinator whether the
-transaction is open. The guard is made before the question and handed in with the append: if a marker came in between,
-the guard is not the current one any more and the append is refused.
+Before the first transactional batch of a producer reaches a partition, the leader asks the coordinator whether the
+transaction is open. The guard is made before the question, and the append presents it. If a marker came in between, the
+guard is no longer the current one, and the append is refused.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class VerificationEntry:
     """A verification that is under way (Kafka: VerificationStateEntry).
 
     Attributes:
-        lowest_sequence: of the batches that asked for it; a batch above it would leave a gap.
+        lowest_sequence: of the batches that asked for the verification; a batch above it would leave a gap.
     """
 
     created_ms: int

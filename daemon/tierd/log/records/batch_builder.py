@@ -1,6 +1,6 @@
 """BatchBuilder: records in, the bytes of one batch of magic 2 out (log-format 2.2 to 2.4; Kafka: MemoryRecordsBuilder).
 
-The bytes of a batch are drawn in log-format 2.2 and read by ``batch_header``; the records' are in ``record_encoding``.
+``batch_header`` draws the bytes of a batch, and ``record_encoding`` those of a record.
 """
 
 import struct
@@ -54,9 +54,9 @@ _OPEN = _State.OPEN
 
 
 class BatchBuilder:
-    """Collects the records of one batch. Not for two threads.
+    """Builder of one batch, for one thread.
 
-    A wrong argument is a ``ValueError``; a call that comes too late, as in Kafka an illegal state, a ``RuntimeError``.
+    A wrong argument raises ``ValueError``; a call in the wrong state raises ``RuntimeError``.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Changes a leader makes in a batch's bytes without opening its records (log-format 2.2; Kafka: MutableRecordBatch).
 
-Each takes exactly one batch, in a ``bytearray`` or a writable view of it; in the legacy formats one entry.
+Each function takes exactly one batch, in a ``bytearray`` or a writable view; of a legacy format one entry.
 """
 
 import struct

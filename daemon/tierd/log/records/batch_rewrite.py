@@ -1,7 +1,7 @@
-"""A batch written anew with fewer records, or with other timestamps to refer to (log-format 9.6).
+"""Rewrite of a batch with fewer records, or with another base timestamp (log-format 9.6).
 
-What a rewritten batch keeps of the one it was: producer fields, leader epoch, base and last offset, codec, timestamp
-type, and the flags. Record count, size and checksum are those of what it holds now.
+A rewritten batch keeps its producer fields, leader epoch, base and last offset, codec, timestamp type and flags. Its
+record count, size and checksum are new.
 """
 
 import struct

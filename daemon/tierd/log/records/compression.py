@@ -1,6 +1,6 @@
-"""The codecs of record batches, each within a bound: what a few bytes may become is decided here (log-format 2.5).
+"""The codecs of record batches, each with a limit on the decompressed size (log-format 2.5).
 
-What is compressed is framed, and but for snappy also packed, byte for byte as a broker does it.
+The frames of compressed records are byte for byte those of a broker. So is the compressed content, except with snappy.
 """
 
 import threading
@@ -47,7 +47,7 @@ class PayloadError(ValueError):
 
 
 class PayloadTooLargeError(PayloadError):
-    """Compressed bytes that would become too many; as far as they were looked at, they are sound."""
+    """Compressed bytes that would become too many; the bytes that were read are sound."""
 
 
 _LEVELS = {

@@ -1,7 +1,7 @@
 """RecordColumns: many records at once, without an object for each (log-format 2.3).
 
-For what looks at all records but at few of their fields: the leader's validation, and readers in bulk. The numbers lie
-in arrays; keys, values and headers stay in the batch's bytes until the caller asks for them.
+For code that reads a few fields of all records: the leader's validation, and readers in bulk. The numbers are in
+arrays; keys, values and headers stay in the bytes of the batch until the caller asks for them.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ _RUN_FLAGS: Final = IS_LOG_APPEND_TIME | IS_TRANSACTIONAL | IS_CONTROL
 
 
 class BatchRun(NamedTuple):
-    """The records ``[first, end)`` of some columns; of one producer, where they are transactional.
+    """The records ``[first, end)`` of columns; transactional records of a run have one producer.
 
     Attributes:
         attributes: of their batches, without codec and delete horizon.
@@ -62,9 +62,9 @@ class RecordColumns:
     """Consecutive records, of one or of several batches of magic 2.
 
     Attributes:
-        payload: what holds them: a piece of a log, or the decompressed records of a batch.
-        columns: offsets, timestamps, and where the other fields lie in ``payload``; without fault.
-        batches: the one batch, or what finds the batch of a record.
+        payload: the bytes of the records: a piece of a log, or the decompressed records of a batch.
+        columns: offsets, timestamps, and the places of the other fields in ``payload``; without a fault.
+        batches: the one batch, or the object that finds the batch of a record.
     """
 
     payload: bytes | memoryview = field(repr=False)
@@ -156,12 +156,12 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class PieceBatches:
-    """Batches of a piece of a log, whose headers are parsed when they are asked for.
+    """Batches of a piece of a log; a header is parsed when the caller asks for it.
 
     Attributes:
-        position: where the piece begins in the file.
-        starts: of the batches, in ``data``.
-        first_records: index of each one's first record.
+        position: position of the piece in the file.
+        starts: positions of the batches in ``data``.
+        first_records: index of the first record of each batch.
     """
 
     data: memoryview = field(repr=False)

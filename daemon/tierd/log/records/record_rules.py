@@ -1,4 +1,4 @@
-"""RecordRules: what a leader demands of every single record (log-format 4.3; Kafka: LogValidator.validateRecord)."""
+"""RecordRules: a leader's rules for every single record (log-format 4.3; Kafka: LogValidator.validateRecord)."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class ValidationCounters:
 
 
 class RecordRules:
-    """The rules of one topic at one time; collects what it refuses, batch by batch."""
+    """The rules of one topic at one time, with the refusals of the present batch."""
 
     def __init__(self, config: LogConfig, *, now_ms: int, counters: ValidationCounters) -> None:
         self._is_compacted = config.is_compacted

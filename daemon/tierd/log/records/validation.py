@@ -1,7 +1,7 @@
 """Validation of the records of an append by the leader (log-format 4.3; Kafka: LogValidator).
 
 The leader checks, numbers and stamps the records before the append, and writes them anew where the topic's codec or
-magic 2 demand it. Bytes in, bytes out; the log is not touched.
+magic 2 demand it. Takes and returns bytes; reads and writes no log.
 """
 
 from collections.abc import Iterator
@@ -35,10 +35,10 @@ class ValidationResult:
     Attributes:
         records: one or more batches, numbered and stamped.
         last_offset: inclusive.
-        max_timestamp_ms: of all of them, -1 for none.
-        shallow_offset_of_max_timestamp: what the time index says of it; -1 for none.
+        max_timestamp_ms: of all of them; -1 without a timestamp.
+        shallow_offset_of_max_timestamp: the offset for the time index; -1 without a timestamp.
         size_may_have_changed: the batch was written anew; its size has to be checked again.
-        conversion_count: how many records were written anew.
+        conversion_count: number of records that were written anew.
     """
 
     records: bytearray = field(repr=False)
@@ -51,7 +51,7 @@ class ValidationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Append:
-    """One call's arguments."""
+    """Arguments of one call."""
 
     first_offset: int
     leader_epoch: int

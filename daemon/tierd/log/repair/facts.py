@@ -1,4 +1,4 @@
-"""Facts that a survey of a partition directory finds; ``repair.plan`` decides from these facts."""
+"""Facts that a survey of a partition directory finds; ``log_repair_plan`` decides from these facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """A batch whose leader epoch is below that of an earlier batch. No leader writes it; no checksum covers the epoch."""
+    """A batch with a leader epoch below that of an earlier batch. No leader writes it; no checksum covers the epoch."""
 
     name: str
     position: int

@@ -7,7 +7,7 @@
     garbage behind the last batch that       cut into a side file: no record is lost by it
       a rolled segment can have
     anything else in the middle              reported, with choices; with ``cut_damaged`` the log ends there, and
-                                             what follows is moved to side files
+                                             the bytes behind it are moved to side files
     an index, a snapshot, leader epochs      made anew from the batches; the old file is kept
 
 The steps are in an order in which each of them leaves a log that a broker can load: derived files shrink before the log
@@ -26,7 +26,7 @@ _UNKNOWN_PRODUCERS = "the producers at this offset are not known: a segment befo
 
 @dataclass(frozen=True, slots=True)
 class CutTail:
-    """Copy what is behind ``position`` to a side file, then cut it off."""
+    """Copy the bytes from ``position`` on to a side file, then cut them off."""
 
     name: str
     position: int
@@ -44,7 +44,7 @@ class MoveAside:
 
 @dataclass(frozen=True, slots=True)
 class WriteAnew:
-    """Copy the file to a side file if it is there, then replace it."""
+    """Copy an existing file to a side file, then write the new content."""
 
     name: str
     content: bytes
@@ -54,7 +54,7 @@ class WriteAnew:
 
 @dataclass(frozen=True, slots=True)
 class LowerCheckpoint:
-    """Lower the partition's offset in a checkpoint of the log dir, which a log that ends earlier cannot reach."""
+    """Lower the partition's offset in a checkpoint of the log dir, because the log ends below that offset."""
 
     name: str
     before: int
@@ -91,7 +91,7 @@ class RepairPlan:
 
     Attributes:
         log_end_offset: log end after the repair.
-        lost_from: the first offset that is in the log now and afterwards only in side files; None when there is none.
+        lost_from: the first offset whose record will be in side files only; None if no record is removed.
     """
 
     steps: tuple[Step, ...]

@@ -1,9 +1,9 @@
 """Files left in a partition directory by an interrupted deletion, compaction or split (log-format 6.3, passes 1 to 3).
 
-``.deleted``  logically gone; only the unlink is missing
-``.cleaned``  output of a replacement that had not begun: it never happened
-``.swap``     output of one that had: it is completed, unless a ``.cleaned`` with a base at or below it proves that
-              the set is not whole (renames go in descending order of the base)
+``.deleted``  removed; the unlink alone is missing
+``.cleaned``  output of a replacement that had not begun; it is removed
+``.swap``     output of a replacement that had begun; it is completed, unless a ``.cleaned`` with a base at or below it
+              proves that the set is not whole (renames go in descending order of the base)
 
 The plan is pure; ``clear_leftovers`` carries it out. The directory is synced between the steps that must not be seen
 in another order after a loss of power.

@@ -14,14 +14,14 @@ from tierd.log.segments.segment_reading import opener
 
 
 class LogFile(HeldFile):
-    """Bytes appended in memory and written out in one piece; perhaps with room behind them, if preallocated.
+    """File to which bytes are appended in memory and written in one piece; preallocated files have room behind them.
 
-    The handle is opened when it is needed, and may be given back in between. Readers open the file for themselves.
+    The handle is opened when it is needed, and may be closed in between. Readers open the file separately.
 
     Attributes:
-        path: its present name.
-        size_bytes: with what ``append`` has taken and ``write_out`` has yet to write.
-        written_bytes: without that.
+        path: the present name of the file.
+        size_bytes: size of the log, with the bytes that ``write_out`` has yet to write.
+        written_bytes: size of the log without those bytes.
     """
 
     def __init__(self, disk: Disk, path: Path, *, create: bool, room_bytes: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""LogSegments: the segments of a log by base offset, and what of them any thread may read (Kafka: LogSegments)."""
+"""LogSegments: the segments of a log by base offset, and their state for other threads (Kafka: LogSegments)."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class LogSegments:
-    """Base offset to segment. Only the log's writer changes it; ``values`` is replaced whole and never changed."""
+    """Segments by base offset. The writer of the log alone changes them; ``values`` is replaced as a whole."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self.values: tuple[LogSegment, ...] = tuple(sorted(segments, key=_base_offset))
@@ -117,9 +117,9 @@ class PublishedLog:
     """Segments and log end that readers in other threads see at one moment; the writer replaces it whole.
 
     Attributes:
-        segments: ascending; their files may be renamed at any time, and then ``names_version`` has moved on.
-        log_end: up to where the files are written, exclusive.
-        names_version: counts changes of the files' names and cuts; odd while one is going on.
+        segments: ascending; their files may be renamed at any time, which moves ``names_version``.
+        log_end: exclusive end of the bytes that are in the files.
+        names_version: number of renames and cuts, counted at begin and end of each; odd during a change.
     """
 
     segments: tuple[LogSegment, ...]

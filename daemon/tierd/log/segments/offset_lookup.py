@@ -1,4 +1,4 @@
-"""From a timestamp to an offset in a log of tierd's own (log-format 8.2; Kafka: UnifiedLog.fetchOffsetByTimestamp)."""
+"""Search for an offset by timestamp in a log of tierd's own (log-format 8.2; Kafka: fetchOffsetByTimestamp)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PendingDeletions: files renamed to ``*.deleted``, until it is time to unlink them (file.delete.delay.ms)."""
+"""PendingDeletions: files renamed to ``*.deleted``, until their time to be unlinked (file.delete.delay.ms)."""
 
 import sys
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from tierd.log.segments.leftovers import DELETED
 
 
 class PendingDeletions:
-    """A queue of names in one partition directory. It lives in memory: what a crash leaves, the next load unlinks."""
+    """Queue of names in one partition directory, in memory. After a crash the next load unlinks the files."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -9,7 +9,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class HasBaseOffset(Protocol):
-    """A segment, in whatever form it is known."""
+    """A segment of any kind."""
 
     @property
     def base_offset(self) -> int:

@@ -1,7 +1,7 @@
-"""Reading one segment by offset through the names of its files: what every reader of a log shares (log-format 8.1).
+"""Reads of one segment by offset, through the names of its files, for every reader of a log (log-format 8.1).
 
-Readers run in any thread, beside the log's writer or a broker: they hold no file in between, trust no index before a
-sound batch proves it, and treat a missing file as a change by the log's writer or the broker.
+Readers run in any thread, beside the writer of the log or a broker. They hold no file between two reads, trust no index
+before a sound batch proves it, and treat a missing file as a change by the writer or the broker.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,12 +1,12 @@
-"""Putting new segments in the place of old ones, so that a crash leaves either set whole (log-format 6.5).
+"""Replacement of old segments by new ones; after a crash either set is whole (log-format 6.5).
 
 ::
 
     x.log.cleaned  ──►  x.log.swap  ──►  x.log          new, in descending order first, in ascending order then
                    old: x.log  ──►  x.log.deleted       in between
 
-A ``.cleaned`` proves to the next load that nothing was replaced yet; without one, the ``.swap`` are complete, and it
-goes on where this stopped. A file system keeps the order of the names' changes in a directory, which is all this needs.
+A ``.cleaned`` file proves to the next load that nothing was replaced yet. Without one the ``.swap`` files are complete,
+and the load completes the replacement. This needs a file system that keeps the order of renames in a directory.
 """
 
 from collections.abc import Callable, Iterable

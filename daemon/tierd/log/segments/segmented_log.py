@@ -1,7 +1,7 @@
 """SegmentedLog: the segments of a partition as one sequence of bytes that ends at the log end (Kafka: LocalLog).
 
-It knows offsets, files and the recovery point, and nothing of leaders, producers or watermarks. One writer; readers in
-other threads see what ``published`` says, and only that. Errors of the system are raised as they are.
+The class knows offsets, files and the recovery point, but no leaders, producers or watermarks. One writer; readers in
+other threads read ``published`` alone. Errors of the system are raised unchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,16 +33,16 @@ DELETIONS_AT_ONCE = 1000
 
 
 class SegmentedLog:
-    """A loaded log: at least one segment, the last of which is active, until everything is deleted.
+    """A loaded log with at least one segment, until everything is deleted; the last segment is active.
 
     Attributes:
-        directory: the partition's; it may be renamed.
-        config: of new segments.
-        segments: the writer's view.
+        directory: the partition directory; it may be renamed.
+        config: settings of new segments.
+        segments: the segments as the writer sees them.
         pending_deletions: files that wait to be unlinked.
-        recovery_point: everything below is on stable storage.
-        published: the readers' view.
-        next_offset: the log end with what is buffered; ``log_end`` follows it at ``write_out``.
+        recovery_point: everything below this offset is on stable storage.
+        published: the state for readers.
+        next_offset: the log end with the buffered batches; ``log_end`` follows it at ``write_out``.
     """
 
     def __init__(
