@@ -15,10 +15,9 @@ from tierd.pipeline.committing import PartitionRound, RunStatistics
 from tierd.pipeline.erasing.erase_request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
 from tierd.pipeline.erasing.erase_requests import EraseRequests
 from tierd.pipeline.erasing.erasure_evidence import with_evidence
-from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, outlook_of
+from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, obstacle_of, outlook_of
 from tierd.pipeline.erasing.reports import ErasureReports
 from tierd.pipeline.erasing.versions import OldVersions
-from tierd.pipeline.erasing.words import what_is_in_the_way
 from tierd.pipeline.planning import Candidate
 
 log = structlog.get_logger()
@@ -208,7 +207,7 @@ class ErasureKeeper:
             )
             moved = present.moved(phase, now_ms=now_ms)
             if moved.phase in (ErasePhase.SEARCHING, ErasePhase.LEAVING):
-                return moved.blocked(what_is_in_the_way(moved, outlook, now_ms=now_ms))
+                return moved.blocked(obstacle_of(moved, outlook, now_ms=now_ms))
             return moved if moved.phase is present.phase else moved.blocked("")
 
         return self._report_phase(request, await self._requests.update(request.id, move))

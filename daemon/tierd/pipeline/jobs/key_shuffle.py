@@ -10,7 +10,6 @@ from functools import partial
 
 from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
-from tierd.pipeline.jobs.auditing import audit_split
 from tierd.pipeline.jobs.key_blocks import KeyBlock
 from tierd.pipeline.jobs.outcomes import Outcome
 from tierd.pipeline.jobs.run_context import RunContext
@@ -19,6 +18,7 @@ from tierd.pipeline.jobs.scanning import (
     ErasureNote,
     InputNote,
     OffsetBlock,
+    audit_split,
     find_erased,
     join_bucket,
     scan_split,
