@@ -22,7 +22,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.cli.commands.run": "each verb of the command line has a file of its own",
         "tierd.metadata.kv.sqlite_errors": _TO_JOIN,
         "tierd.pipeline.jobs.exit_codes": "read by processes that start a job and do not import pyspark",
-        "tierd.remote.segments.early_reads": "a context manager with tests of its own; segment_reader has no room for it",
+        "tierd.remote.segments.early_reads": "a class with tests of its own; segment_reader has no room for it",
         "tierd.tiering.auditing.local_history": _TO_JOIN,
         "tierd.tiering.copying.delay": _TO_JOIN,
         "tierd.tiering.local.aborted_data": _TO_JOIN,

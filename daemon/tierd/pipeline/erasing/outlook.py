@@ -153,7 +153,7 @@ def search_work(requests: Iterable[EraseRequest], candidate: Candidate) -> Searc
 
 
 def obstacle_of(request: EraseRequest, outlook: Outlook, *, now_ms: int) -> str:
-    """Return, for a person, the first event that has to happen before ``request`` leaves its phase; empty without one."""
+    """Return the first event, in words, that has to happen before ``request`` leaves its phase; empty without one."""
     if outlook.unsearched:
         return _unsearched(request, outlook.unsearched)
     if outlook.unreachable:

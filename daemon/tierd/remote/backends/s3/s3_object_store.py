@@ -280,7 +280,7 @@ async def _upload_pages(
 ) -> "AsyncGenerator[ListMultipartUploadsOutputTypeDef, None]":
     """Yield every page of the unfinished uploads under ``prefix``; ``_key_in`` decodes their keys.
 
-    The keys are escaped, because XML 1.0 cannot express some characters that a key may have, such as control characters.
+    The keys are escaped, because XML 1.0 cannot express some characters that a key may have, for example NUL.
     Without escapes one upload under such a key makes every listing unreadable. The client library asks for escaped keys
     in listings of objects and of versions, but not here.
     """
