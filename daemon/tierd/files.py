@@ -116,10 +116,10 @@ def require_unchangeable(path: Path) -> None:
 
 
 def bind_privately(channel: socket.socket, address: str) -> None:
-    """Bind a unix socket that its owner alone may connect to, and never anyone else, not for a moment.
+    """Bind a unix socket to which the owner alone may connect, from the first moment on.
 
-    Linux gives the name the mode that the socket has by then. To set the umask meanwhile would give it to every file
-    and directory that another thread makes.
+    Linux gives the name the mode that the socket has at the bind. A umask set for that time would also apply to every
+    file and directory that another thread makes meanwhile.
 
     Raises:
         OSError: the address cannot be bound.

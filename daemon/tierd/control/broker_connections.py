@@ -148,7 +148,7 @@ class BrokerConnections:
         )
 
     def _candidates(self) -> list[BrokerAddress]:
-        """Return the next few addresses to try, in turn."""
+        """Return the next few addresses to try, in their order."""
         known = {(each.host, each.port) for each in self._bootstrap}
         every = [*self._bootstrap, *(each for each in self._learned if (each.host, each.port) not in known)]
         return [every[(self._next + turn) % len(every)] for turn in range(min(len(every), _ATTEMPTS))]

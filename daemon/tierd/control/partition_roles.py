@@ -237,7 +237,7 @@ class PartitionRoles:
         observed.problem = ""
         reported = observed.reported
         if reported is not None and reported.leader_epoch == leader.leader_epoch and reported.role is not Role.DELETED:
-            return None  # an epoch has one leader; a broker that says otherwise is not believed
+            return None  # an epoch has one leader; a broker that contradicts that is ignored
         return Role.LEADER if leader.leader_id == self._node_id else Role.FOLLOWER
 
     def _report(

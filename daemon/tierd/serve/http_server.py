@@ -121,7 +121,7 @@ class HttpServer:
         protocol = request.protocol
         assert isinstance(protocol, _Protocol)
         self._gate.begin_answer(protocol.connection)
-        await asyncio.sleep(0)  # requests that came together would all be answered before the loop turns again
+        await asyncio.sleep(0)  # otherwise requests that came together are all answered in one iteration of the loop
         is_large = request.path not in _SMALL_ANSWERS
         self._large_answers += is_large
         try:
@@ -168,7 +168,7 @@ class HttpServer:
 
 
 def _nothing() -> web.Response:
-    """Return the answer to a peer that went away while it waited for its turn."""
+    """Return the answer to a peer that went away while it waited."""
     return web.Response(status=503)
 
 
@@ -179,9 +179,9 @@ def _verdict(causes: Sequence[str]) -> web.Response:
 
 
 class _PacedAnswers:
-    """Turns at making large answers: one at a time, and then the loop has three times as long for the daemon's work.
+    """Large answers at a limited pace: one at a time, and then three times as long for the other work of the loop.
 
-    Clients that ask without a pause would otherwise keep the loop from copies and holds.
+    Clients that ask without a pause would otherwise delay copies and holds.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -191,7 +191,7 @@ class _PacedAnswers:
 
     @contextlib.asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """Wait for a turn, and have it while the context lasts."""
+        """Wait until the next answer may be made; the context is the time in which it is made."""
         async with self._lock:
             rest_s = self._next_s - self._clock.monotonic_s()
             if rest_s > 0:

@@ -29,8 +29,8 @@ class ReadingUse:
     """State of the reads from the tier.
 
     Attributes:
-        running: at this moment.
-        pending: waiting for their turn.
+        running: number of reads that run now.
+        pending: number of reads that wait.
         rejected: since the start, because too many waited.
         caches: by name, ``chunks`` and ``indexes``.
         bytes_per_second: as the fetch quota sees it; None where there are no reads.

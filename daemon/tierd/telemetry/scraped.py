@@ -213,7 +213,7 @@ def scrape(
     own_logs: Iterable[OwnLogUse],
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
-    """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
+    """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
     yield from _partition_samples(now_ms, tuple(partitions))
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments

@@ -45,7 +45,7 @@ _A = TypeVar("_A", bound=Answer)
 
 
 class LeaderClient:
-    """Connection to the leader; threads may share it, and then take turns.
+    """Connection to the leader, which threads may share; it carries one request at a time.
 
     Every call raises ``LeaderChannelError`` when the leader is gone, silent or not to be understood. The connection is
     closed then, since the next answer could be of either request: the run is over, and the leader abandons the open

@@ -1,4 +1,4 @@
-"""PatientMetadata: carries out the metadata manager's rules for failed writes: repeat, settle, or give up."""
+"""PatientMetadata: carries out the metadata manager's rules for failed writes: repeat, settle, or fail."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

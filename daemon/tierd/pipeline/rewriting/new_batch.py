@@ -58,7 +58,7 @@ class NewBatch:
         """Return the kept records, at least one, in magic 2; ``horizon_ms`` if the batch gets a delete horizon now.
 
         Raises:
-            InvalidRecordError: the records cannot be told apart, or magic 2 cannot express them.
+            InvalidRecordError: the records cannot be decoded, or magic 2 cannot express them.
         """
         if batch.magic < 2:
             return cls._upgraded(batch, keep, horizon_ms)

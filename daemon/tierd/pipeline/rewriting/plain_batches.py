@@ -80,7 +80,7 @@ def rewrite_plain(run: CheckedRun, keep: np.ndarray) -> NewBatches | None:
         keep: bool[m], True for records that stay.
 
     Raises:
-        InvalidRecordError: the records cannot be told apart.
+        InvalidRecordError: the records cannot be decoded.
     """
     counts = run.count_by_batch(keep)
     left = np.flatnonzero(counts)

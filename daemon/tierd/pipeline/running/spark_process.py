@@ -134,7 +134,7 @@ def submit_command(
 def last_lines(log_file: Path, *, lines: int = 3) -> str:
     """Return the last lines of a log that are not blank, masked, for an error; empty without any. Blocking.
 
-    The frames of Java traces are left out, for they tell a person nothing.
+    The frames of Java traces are left out, because they do not help an operator.
     """
     try:
         with log_file.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Files that prove their content: a file that is torn, damaged or another user's is told from one that was written.
+"""Files that prove their content, so that a torn, damaged or foreign file is not taken for a written one.
 
 ::
 

@@ -211,8 +211,8 @@ class SegmentReader:
         except RemoteIntegrityError:
             if self._cache is None:
                 raise
-        # A cache keeps bytes before anybody knows what they are. They may have been damaged on their way, or in the
-        # store, and the store may have them whole by now.
+        # A cache keeps bytes before they are checked. They may have been damaged on their way, or in the store, and the
+        # store may have them whole by now.
         for number in run:
             await self._cache.drop(key, segment.layout.stored_range(range(number, number + 1)))
         pieces = await _read_one_by_one(reads, key, segment.layout, run)

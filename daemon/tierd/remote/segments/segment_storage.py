@@ -59,7 +59,7 @@ class UnfinishedSegmentUpload(NamedTuple):
 
     @classmethod
     def of(cls, upload: UnfinishedUpload, keys: ObjectKeyFactory) -> Self:
-        """Return the upload with what its key tells."""
+        """Return the upload with the identity that its key contains."""
         if (key := keys.parse(upload.key)) is not None:
             return cls(upload, key.topic_id, key.segment_id, key.partition)
         if (partition := keys.parse_log_start(upload.key)) is not None:
@@ -374,7 +374,7 @@ class SegmentStorage:
 
 @contextmanager
 def _storage_errors(action: str, metadata: RemoteLogSegmentMetadata) -> Iterator[None]:
-    """Turn every other exception into a ``RemoteStorageError``, after which callers clean up."""
+    """Translate every other exception into a ``RemoteStorageError``, after which callers clean up."""
     try:
         yield
     except RemoteStorageError:

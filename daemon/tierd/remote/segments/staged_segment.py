@@ -26,14 +26,14 @@ async def check_staged(
 ) -> None:
     """Raise unless the objects are those that the staged manifest describes, by checks that cost little.
 
-    Every index is read, and some chunks of the log from its first to its last one. Where the store tells the checksum
-    of a plain log, that covers all of it.
+    Every index is read, and some chunks of the log from its first to its last one. Where the store reports the checksum
+    of a plain log, the checksum covers the whole log.
 
     Args:
-        store: where the objects are; asked directly, past any cache.
+        store: the store of the objects; read directly, past any cache.
         keys: of the segment.
         metadata: of the segment as it will be when it is finished.
-        staged: the manifest, believed as far as it can be without the objects.
+        staged: the manifest, checked as far as that is possible without the objects.
         cluster_id: of this cluster.
 
     Raises:

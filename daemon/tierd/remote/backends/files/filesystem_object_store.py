@@ -379,7 +379,7 @@ def _translated(error: OSError, root: Path) -> RemoteStorageError:
 
 @contextmanager
 def _absent_if_too_long() -> Iterator[None]:
-    """Turn the error for a name too long for the file system into a missing file: no such object can exist."""
+    """Translate the error for a name too long for the file system into a missing file: no such object can exist."""
     try:
         yield
     except OSError as error:
