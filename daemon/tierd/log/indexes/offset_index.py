@@ -80,7 +80,7 @@ class OffsetIndex:
         return self._entry(self._entries[index - 1]) if index else OffsetPosition(self.base_offset, 0)
 
     def upper_bound(self, position: int, size: int) -> OffsetPosition | None:
-        """The first entry at or behind ``position + size``: its offset bounds that read, exclusive; None: unknown."""
+        """Return the first entry at or behind ``position + size``, whose offset is above the read; None if unknown."""
         index = bisect_right(self._entries, position + size - 1, key=lambda entry: entry & _POSITION_MASK)
         return self._entry(self._entries[index]) if index < len(self._entries) else None
 

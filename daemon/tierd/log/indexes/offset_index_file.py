@@ -71,7 +71,7 @@ class OffsetIndexFile(IndexFile):
             return lookup_offset(source, base_offset=self.base_offset, offset=offset, count=count)
 
     def upper_bound(self, position: int, size: int) -> OffsetPosition | None:
-        """The first entry at or behind ``position + size``: its offset bounds that read, exclusive; None: unknown."""
+        """Return the first entry at or behind ``position + size``, whose offset is above the read; None if unknown."""
         with self._reading() as (source, count):
             if source is None:
                 return None

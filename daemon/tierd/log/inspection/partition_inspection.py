@@ -1,6 +1,6 @@
 """The inspection of a partition directory or a log dir: compares the files with one another."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.files.source import read_whole
-from tierd.log.indexes.transaction_index import TransactionIndex, read_transaction_index
+from tierd.log.indexes.offset_index import OffsetIndex
+from tierd.log.indexes.time_index import TimeIndex
+from tierd.log.indexes.transaction_index import ENTRY, TransactionIndex, read_transaction_index
 from tierd.log.inspection.file_inspection import (
     LIMIT_BYTES,
     decode_file,
@@ -32,10 +34,10 @@ from tierd.log.inspection.file_inspection import (
 )
 from tierd.log.inspection.inspection_findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment_inspection import (
+    IndexT,
     SegmentExpectations,
     inspect_segment,
-    load_offset_index,
-    load_time_index,
+    load_index,
 )
 from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import OpenTransactions
@@ -56,13 +58,13 @@ def inspect_path(path: Path, *, records: bool = False, deep: bool = False) -> It
     """Decode and check a file, a partition directory or a log dir. Blocking, a finding at a time.
 
     Args:
-        path: what to look at.
-        records: decode the records of every sound batch as well, and say what they are.
-        deep: decode them, make indexes and producer state anew and compare, and say what is wrong.
+        path: the file or directory.
+        records: decode the records of every sound batch, and report each record.
+        deep: decode the records, compare the files with new indexes and a new producer state, and report damage.
 
     Raises:
-        SegmentChangedError: it is not there.
-        LogDirOfflineError: it cannot be read.
+        SegmentChangedError: the path does not exist.
+        LogDirOfflineError: the path cannot be read.
     """
     if not path.is_dir():
         return inspect_file(path, records=records, deep=deep)
@@ -200,30 +202,16 @@ class _Directory:
             yield Damage(file, None, f"{file}: missing", _RESTART)
 
     def _load(self, expected: SegmentExpectations, *, is_active: bool) -> Iterator[Finding]:
-        base = expected.base_offset
         offset_path, time_path = expected.offset_index_path, expected.time_index_path
         assert offset_path is not None
         assert time_path is not None
-        if base in self.offsets[".index"]:
-            yield FileFound(offset_path, "offset index", offset_path.stat().st_size)
-            try:
-                expected.offset_index = load_offset_index(
-                    offset_path, _read_index(offset_path), base_offset=base, is_active=is_active
-                )
-            except CorruptIndexError as error:
-                yield Damage(offset_path, None, str(error), error.remedy)
-            else:
-                yield from map(offset_entry, expected.offset_index.entries())
-        if base in self.offsets[".timeindex"]:
-            yield FileFound(time_path, "time index", time_path.stat().st_size)
-            try:
-                expected.time_index = load_time_index(
-                    time_path, _read_index(time_path), base_offset=base, is_active=is_active
-                )
-            except CorruptIndexError as error:
-                yield Damage(time_path, None, str(error), error.remedy)
-            else:
-                yield from map(time_entry, expected.time_index.entries)
+        base = expected.base_offset
+        expected.offset_index = yield from self._read_index(offset_path, OffsetIndex, base, is_active=is_active)
+        if expected.offset_index is not None:
+            yield from map(offset_entry, expected.offset_index.entries())
+        expected.time_index = yield from self._read_index(time_path, TimeIndex, base, is_active=is_active)
+        if expected.time_index is not None:
+            yield from map(time_entry, expected.time_index.entries)
         if (
             expected.offset_index is not None
             and expected.time_index is not None
@@ -235,6 +223,20 @@ class _Directory:
                 offset_path, f"{counts}: after many restarts that is as it should be, otherwise some are missing"
             )
         yield from self._load_transactions(expected)
+
+    def _read_index(
+        self, path: Path, kind: type[IndexT], base: int, *, is_active: bool
+    ) -> Generator[Finding, None, IndexT | None]:
+        """Read an index; return None for an index that is missing or damaged."""
+        if base not in self.offsets[path.suffix]:
+            return None
+        yield FileFound(path, "offset index" if kind is OffsetIndex else "time index", path.stat().st_size)
+        try:
+            data = read_whole(path, limit_bytes=LIMIT_BYTES, error=CorruptIndexError)
+            return load_index(kind, path, data, base_offset=base, is_active=is_active)
+        except CorruptIndexError as error:
+            yield Damage(path, None, str(error), error.remedy)
+            return None
 
     def _load_transactions(self, expected: SegmentExpectations) -> Iterator[Finding]:
         path = expected.transaction_index_path
@@ -249,12 +251,8 @@ class _Directory:
         except CorruptIndexError:
             expected.transaction_index = None  # the decoder has reported the damage
             return
-        if rest := path.stat().st_size % 34:
+        if rest := path.stat().st_size % ENTRY.size:
             yield Damage(path, None, f"{path}: {rest} bytes behind the last entry", _RESTART)
-
-
-def _read_index(path: Path) -> bytes:
-    return read_whole(path, limit_bytes=LIMIT_BYTES, error=CorruptIndexError)
 
 
 def _with_heading(path: Path, kind: str, findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tierd.errors import CorruptIndexError, InvalidRecordError
 from tierd.log.broker.live_segment import data_end, used_bytes
@@ -19,6 +20,8 @@ from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk
 from tierd.log.records.record import Record
 from tierd.log.records.record_batch import read_batch
 from tierd.model import Lineage
+
+IndexT = TypeVar("IndexT", OffsetIndex, TimeIndex)
 
 _MAX_BATCH_BYTES = 256 << 20
 _INDEX_REMEDY = "the index can be rebuilt: stop the broker, remove the file, start it; or tierd repair"
@@ -176,25 +179,13 @@ def _problem_of(fault: BatchFault, header: BatchHeader) -> str | None:
             return None
 
 
-def load_offset_index(path: Path, data: bytes, *, base_offset: int, is_active: bool) -> OffsetIndex:
-    """Parse an offset index. Only the index of an active segment may have unused room.
+def load_index(kind: type[IndexT], path: Path, data: bytes, *, base_offset: int, is_active: bool) -> IndexT:
+    """Parse an offset or time index. Only the index of an active segment may have unused room.
 
     Raises:
         CorruptIndexError: the index is damaged.
     """
-    index = OffsetIndex.from_bytes(data, base_offset, str(path))
-    if not is_active and index.size_bytes != len(data):
-        raise CorruptIndexError(f"{path}: zeros at the end, which a broker takes for entries", remedy=_INDEX_REMEDY)
-    return index
-
-
-def load_time_index(path: Path, data: bytes, *, base_offset: int, is_active: bool) -> TimeIndex:
-    """Parse a time index. Only the index of an active segment may have unused room.
-
-    Raises:
-        CorruptIndexError: the index is damaged.
-    """
-    index = TimeIndex.from_bytes(data, base_offset, str(path))
+    index = kind.from_bytes(data, base_offset, str(path))
     if not is_active and index.size_bytes != len(data):
         raise CorruptIndexError(f"{path}: zeros at the end, which a broker takes for entries", remedy=_INDEX_REMEDY)
     return index
@@ -246,7 +237,7 @@ def _records(source: Source, header: BatchHeader) -> Iterator[Finding]:
 
 
 def _lowest(header: BatchHeader) -> int:
-    """Return the smallest offset that a record may have. A legacy wrapper tells only its last offset."""
+    """Return the smallest offset that a record may have. A legacy wrapper has only its last offset."""
     return header.base_offset if header.magic >= 2 else 0
 
 

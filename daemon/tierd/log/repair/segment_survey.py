@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
 from tierd.log.files.disk import Disk, Readable, read_artefact, read_file
@@ -24,6 +25,8 @@ from tierd.log.records.record import ControlRecordType
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, SegmentFacts
 from tierd.log.repair.sound_batch_search import find_sound_batch
 from tierd.model import EpochEntry, Lineage
+
+IndexT = TypeVar("IndexT", OffsetIndex, TimeIndex)
 
 _IT = "it"
 _MAX_MARKER_BYTES = 1 << 20
@@ -95,8 +98,9 @@ class SegmentSurvey:
         self._epoch_check = EpochCheck(Lineage() if lineage is None else lineage)
         self._problems: dict[str, str] = {}
         self._aborted: list[AbortedTransaction] = []
-        self._offsets = self._load_offsets()
-        self._times = self._load_times()
+        offsets, times = self._load(".index", OffsetIndex), self._load(".timeindex", TimeIndex)
+        self._offsets = None if offsets is None else OffsetIndexCheck(offsets)
+        self._times = None if times is None else TimeIndexCheck(times)
         self._transactions = self._load_transactions()
 
     def run(self) -> SegmentFacts:
@@ -224,29 +228,18 @@ class SegmentSurvey:
 
     # The indexes
 
-    def _load_offsets(self) -> OffsetIndexCheck | None:
+    def _load(self, suffix: str, kind: type[IndexT]) -> IndexT | None:
         try:
-            data = self._read(".index")
+            data = self._read(suffix)
             if data is None:
                 return None
-            index = OffsetIndex.from_bytes(data, self._base, _IT)
-            self._require_full(".index", len(data), index.size_bytes)
+            index = kind.from_bytes(data, self._base, _IT)
         except CorruptIndexError as error:
-            self._problems[".index"] = problem_text(error, _IT)
+            self._problems[suffix] = problem_text(error, _IT)
             return None
-        return OffsetIndexCheck(index)
-
-    def _load_times(self) -> TimeIndexCheck | None:
-        try:
-            data = self._read(".timeindex")
-            if data is None:
-                return None
-            index = TimeIndex.from_bytes(data, self._base, _IT)
-            self._require_full(".timeindex", len(data), index.size_bytes)
-        except CorruptIndexError as error:
-            self._problems[".timeindex"] = problem_text(error, _IT)
-            return None
-        return TimeIndexCheck(index)
+        if self._next_base is not None and index.size_bytes != len(data):
+            self._problems[suffix] = "zeros at the end, which a broker takes for entries"
+        return index
 
     def _load_transactions(self) -> TransactionIndexCheck | None:
         if self.producers is None:
@@ -272,10 +265,6 @@ class SegmentSurvey:
                 self._problems[suffix] = "missing"
             return None
         return read_artefact(self._partition.disk, path, name=_IT)
-
-    def _require_full(self, suffix: str, size_bytes: int, used_bytes: int) -> None:
-        if self._next_base is not None and size_bytes != used_bytes:
-            self._problems[suffix] = "zeros at the end, which a broker takes for entries"
 
     def _finish_checks(self, size_bytes: int) -> None:
         if self._offsets:
