@@ -143,7 +143,7 @@ class LogCleaner:
             ) from error
 
     def forget(self, partition: TopicPartition) -> None:
-        """Take note that a log was deleted; one that is made in its place is cleaned again."""
+        """Note that a log was deleted; a new log of the same partition is cleaned again."""
         self.uncleanable.pop(partition, None)
         self._paused_until_s.pop(partition, None)
 

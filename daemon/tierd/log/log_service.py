@@ -48,7 +48,7 @@ class ServiceSettings:
         tick_s: interval at which a log dir's task looks for due housekeeping and due flushes (``flush.ms``).
         retention_delay_s: time from the start until the first run of retention.
         cleaner_interval_s: pause of the cleaner after it found no log that is due.
-        cleaner_bytes_per_s: limit on what all cleaners together read and write; None for no limit.
+        cleaner_bytes_per_s: limit on the bytes that all cleaners together read and write; None for no limit.
         limits: limits of each writer.
         threads_per_dir: number of writing threads of a log dir, and number of its reading threads.
         start_timeout_s: limit for loading and recovering all logs.
@@ -96,7 +96,7 @@ class LogService:
         """Load every log, and begin to tend them.
 
         Raises:
-            LogError: what ``LogManager.start`` raises.
+            LogError: an error of ``LogManager.start``.
             LogTimeoutError: it took too long.
         """
         loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ class LogService:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop tending, finish what waits, close every log.
+        """Stop the periodic duties, finish the waiting calls, and close every log.
 
         Raises:
             LogTimeoutError: a disk hangs. Nothing more is written to any log; the next start recovers.
@@ -169,7 +169,7 @@ class LogService:
         """Return the writer of a partition's log; make a missing log, as ``LogManager.get_or_create`` does.
 
         Raises:
-            LogError: what ``LogManager.get_or_create`` raises.
+            LogError: an error of ``LogManager.get_or_create``.
             LogTimeoutError: no answer in time.
         """
         async with self._changing:
@@ -179,11 +179,11 @@ class LogService:
             return self._writers.get(partition) or self._add_writer(log)
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Delete a log: what waits for its writer is done before, its directory goes later.
+        """Delete a log. The calls that wait for its writer are done before; the directory is removed later.
 
         Raises:
             UnknownPartitionError: there is no such log.
-            LogError: what ``LogManager.delete`` raises.
+            LogError: an error of ``LogManager.delete``.
             LogTimeoutError: no answer in time.
         """
         await self.writer(partition).close()

@@ -122,7 +122,7 @@ class LogWriter(Generic[_L]):
 
     @property
     def log(self) -> _L:
-        """The log: whatever any thread may ask of it. What changes it goes through here."""
+        """The log, for the calls that are safe in any thread. Changes go through this writer."""
         return self._log
 
     def statistics(self) -> WriterStatistics:
@@ -176,7 +176,7 @@ class LogWriter(Generic[_L]):
         """Do anything else that changes the log, between the appends before and after it.
 
         Raises:
-            TierError: what ``call`` raises.
+            TierError: an error of ``call``.
             LogBusyError, LogTimeoutError, LogClosedError: as for ``append``.
         """
         answer = asyncio.get_running_loop().create_future()
@@ -184,14 +184,14 @@ class LogWriter(Generic[_L]):
         return cast("_T", await answer)
 
     async def flush(self) -> None:
-        """Return when everything appended before is on stable storage; see ``run`` for what it raises."""
+        """Return when everything appended before is on stable storage; raises the errors of ``run``."""
         await self.run(lambda log: log.flush(including_active=True, now_ms=self._clock.now_ms()))
 
     async def read(self, call: Callable[[_L], _T]) -> _T:
-        """Do something that only reads the log, at once, whatever is being written. It never waits for the writer.
+        """Run a call that only reads the log, at once; it does not wait for the writer.
 
         Raises:
-            TierError: what ``call`` raises.
+            TierError: an error of ``call``.
             LogTimeoutError: no answer in time.
         """
         reading = asyncio.get_running_loop().run_in_executor(self._readers, call, self._log)
@@ -242,7 +242,7 @@ class LogWriter(Generic[_L]):
         )
 
     def _drop_unwanted(self) -> None:
-        """Drop the waiting calls whose callers gave up, so that they keep no new calls out while a disk hangs."""
+        """Drop the waiting calls whose callers are gone, so that they keep no new calls out while a disk hangs."""
         self._waiting = deque(waiting for waiting in self._waiting if not waiting.answer.done())
         self._waiting_bytes = sum(waiting.size_bytes for waiting in self._waiting)
 

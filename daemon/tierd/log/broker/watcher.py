@@ -101,7 +101,7 @@ class LogDirWatcher:
     def watch_partition(self, path: Path) -> bool:
         """Watch a partition directory; return False for a directory that is gone already.
 
-        The first time that the kernel allows no more watches, a ``WatchLimitReached`` event says so.
+        The first time that the kernel allows no more watches, a ``WatchLimitReached`` event reports it.
         """
         try:
             self._add(path)
@@ -131,7 +131,7 @@ class LogDirWatcher:
                     raise
 
     async def events(self) -> AsyncIterator[LogDirEvent]:
-        """Yield what happened since the last time, for ever. One consumer."""
+        """Yield the changes since the last call, without an end. One consumer."""
         loop, fd = asyncio.get_running_loop(), self._require_open().fd
 
         def readable() -> None:

@@ -60,7 +60,7 @@ class CleanableLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToMeasure:
-    """Facts about a log from which the cleaner decides what is dirty.
+    """Facts about a log from which the cleaner computes the dirty part.
 
     Attributes:
         segments: all of them, ascending; the last one is active and is never cleaned.

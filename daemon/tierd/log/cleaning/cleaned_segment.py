@@ -23,7 +23,7 @@ class CleanedSegment:
     """
 
     def __init__(self, disk: Disk, directory: Path, base_offset: int, *, config: LogConfig, now_ms: int) -> None:
-        """Make the files; what an earlier round left under their names goes first.
+        """Make the files; leftovers of an earlier round under the same names are removed first.
 
         Raises:
             OSError: the disk is full or failing.

@@ -95,7 +95,7 @@ class CleaningRound:
 
         Args:
             state: of the log.
-            measured: what it was measured to be, in the same call of its writer.
+            measured: the facts about the log, from the same call of its writer.
             start: makes the rewriter.
             control: of the round.
             now_ms: wall clock.
@@ -152,11 +152,11 @@ class CleaningRound:
         return group_segments(chosen, self._config, first_uncleanable_offset=first_uncleanable)
 
     def rewrite(self, group: SegmentGroup) -> CleanedSegment:
-        """Write what stays of a group under ``.cleaned`` names, durably; long. On an error nothing is left of it.
+        """Write the kept records of a group under ``.cleaned`` names, durably; an error leaves no file. Takes long.
 
         Raises:
             CleaningAbortedError, LogDirOfflineError, LogError: as ``map_keys``.
-            CleaningNoSpaceError: the disk is full, which says nothing against the log.
+            CleaningNoSpaceError: the disk is full, which is no fault of the log.
         """
         with self._reading():
             state = self._state

@@ -65,7 +65,7 @@ class RoundRewriter(Protocol):
         """
 
     def rewrite(self, group: Iterable[SourceSegment], output: CleanedSegment) -> None:
-        """Write what stays of a group; the groups of a round come in ascending order.
+        """Write the records of a group that stay; the groups of a round come in ascending order.
 
         Raises:
             CorruptRecordError, InvalidRecordError: as ``map_keys``.

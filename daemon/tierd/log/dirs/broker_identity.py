@@ -35,13 +35,13 @@ FoundIdentity = MetaProperties | LogDirAbsence
 def broker_identity(
     config_file: Path, *, cluster_id: str | None, node_id: int | None, found: Mapping[Path, FoundIdentity]
 ) -> BrokerIdentity:
-    """Return the identity; what is configured must not contradict the log dirs, and they not one another.
+    """Return the identity. The configuration and the log dirs must not contradict each other.
 
     Args:
         config_file: named by the faults.
         cluster_id: as configured, None to take it from the log dirs.
         node_id: the same.
-        found: what each log dir says.
+        found: the identity in each log dir.
 
     Raises:
         ConfigError: the identity is in no place, or two places contradict each other. A log dir that does not exist is
@@ -64,11 +64,11 @@ def broker_identity(
 
 
 def read_identities(log_dirs: Iterable[Path]) -> dict[Path, FoundIdentity]:
-    """Read the ``meta.properties`` of every log dir; one that is offline says nothing while another one does. Blocking.
+    """Read the ``meta.properties`` of every log dir. A log dir that is offline is left out. Blocking.
 
     Raises:
-        CheckpointError: one cannot be understood.
-        LogDirOfflineError: none can be read.
+        CheckpointError: the content of a file is no ``meta.properties``.
+        LogDirOfflineError: no log dir can be read.
     """
     found: dict[Path, FoundIdentity] = {}
     offline: list[LogDirOfflineError] = []

@@ -31,7 +31,7 @@ class DirCheckpoints:
     """The checkpoints of one log dir. One writer at a time."""
 
     def __init__(self, disk: Disk, log_dir: Path, *, untouched: Collection[TopicPartition] = ()) -> None:
-        """Take ``log_dir`` into use; what the files say of ``untouched`` partitions stays."""
+        """Take ``log_dir`` into use; the entries of ``untouched`` partitions stay in the files."""
         self._disk = disk
         self._log_dir = log_dir
         self._untouched = untouched
@@ -41,7 +41,7 @@ class DirCheckpoints:
         return self._read_or_reset(RECOVERY_POINT_CHECKPOINT)
 
     def log_start_offsets(self) -> dict[TopicPartition, int]:
-        """Read them; empty, with a warning, when they cannot be read: then the first segments say it."""
+        """Read the log starts; none, with a warning, if they cannot be read: then the first segments decide."""
         return self._read_or_reset(LOG_START_OFFSET_CHECKPOINT)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

@@ -136,7 +136,7 @@ class LogManager:
 
     @property
     def remaining(self) -> RemainingLoad:
-        """Return what is left to load and recover of this start. Safe in any thread."""
+        """Return the logs and segments that this start has yet to load and recover. Safe in any thread."""
         return self._progress.remaining
 
     @property

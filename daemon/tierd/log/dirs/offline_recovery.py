@@ -49,7 +49,7 @@ class RecoveredPartition:
 
     @property
     def name(self) -> str:
-        """The partition; its topic may be cut short in what is deleted or set aside."""
+        """The partition; the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
         return str(parse_directory_name(self.directory.name)[0])
 
 
@@ -80,7 +80,7 @@ def recover_log_dir(
     """Load every log in ``log_dir`` and close it cleanly: no retention, no cleaning. Blocking.
 
     Args:
-        log_dir: has to be there.
+        log_dir: has to exist.
         config_for: the settings of a topic.
         strict: when damage is visible that a broker would keep, list it and change nothing.
         report_progress: called every half second, in another thread, with the work that is left.
@@ -89,7 +89,7 @@ def recover_log_dir(
         PartitionNameError: it is a partition's directory.
         LogDirLockedError: a broker or tierd has the log dir.
         LogDirOfflineError: the disk failed.
-        LogError: what a broker would refuse as well.
+        LogError: a log that a broker would refuse as well.
     """
     disk = OsDisk()
     with OfflineFlag(log_dir).storage():

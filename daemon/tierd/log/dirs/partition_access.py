@@ -46,7 +46,7 @@ def opened_partition(
     disk: Disk | None = None,
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
 ) -> Iterator[UnifiedLog]:
-    """Lock the log dir, load one partition in it, and close it cleanly afterwards, whatever the block raised. Blocking.
+    """Lock the log dir, load one partition in it, and close it cleanly afterwards, also after an error. Blocking.
 
     Args:
         directory: of the partition; its parent is the log dir.
@@ -139,7 +139,7 @@ class _Access:
                 write_clean_shutdown(self._disk, self._log_dir, broker_epoch=epoch)
 
     def _note(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace what a checkpoint says of this partition, and nothing else."""
+        """Replace the entry of this partition in a checkpoint, and nothing else."""
         path = self._log_dir / name
         try:
             before = load_offset_checkpoint(self._disk, path)

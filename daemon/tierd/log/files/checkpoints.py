@@ -40,8 +40,8 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     """Read an offset checkpoint; empty when the file is absent or empty. Blocking.
 
     Raises:
-        CheckpointError: it cannot be understood; names file and line.
-        LogDirOfflineError: it cannot be read.
+        CheckpointError: wrong content; names file and line.
+        LogDirOfflineError: the file cannot be read.
     """
     try:
         data = read_whole(path, limit_bytes=_LIMIT_BYTES, error=CheckpointError)
@@ -54,7 +54,7 @@ def parse_offset_checkpoint(data: bytes, *, name: str) -> dict[TopicPartition, i
     """Parse ``<topic> <partition> <offset>`` lines; a later line about a partition wins, as in Kafka.
 
     Raises:
-        CheckpointError: it cannot be understood; names the line.
+        CheckpointError: wrong content; names the line.
     """
     offsets: dict[TopicPartition, int] = {}
     for line, fields in _entries(data, name):
@@ -69,9 +69,9 @@ def read_lineage(path: Path) -> Lineage:
     """Read the ``leader-epoch-checkpoint`` at ``path``, or in the partition directory ``path``. Blocking.
 
     Raises:
-        MissingArtefactError: there is none.
-        CheckpointError: it cannot be understood; names file and line.
-        LogDirOfflineError: it cannot be read.
+        MissingArtefactError: the file does not exist.
+        CheckpointError: wrong content; names file and line.
+        LogDirOfflineError: the file cannot be read.
     """
     file = path if path.name == LEADER_EPOCH_CHECKPOINT else path / LEADER_EPOCH_CHECKPOINT
     try:
@@ -115,11 +115,11 @@ def encode_lineage(lineage: Lineage) -> bytes:
 
 
 def load_lineage(disk: Disk, path: Path) -> Lineage:
-    """Read the leader epochs of a log that is ours; of lines that contradict each other the later one wins.
+    """Read the leader epochs of a log that tierd owns; of contradictory lines the later one wins.
 
     Raises:
-        CheckpointError: it cannot be understood; names file and line.
-        OSError: it is not there, or cannot be read.
+        CheckpointError: wrong content; names file and line.
+        OSError: the file does not exist or cannot be read.
     """
     return parse_lineage(_load(disk, path), name=str(path), in_order=False)
 
@@ -137,8 +137,8 @@ def load_offset_checkpoint(disk: Disk, path: Path) -> dict[TopicPartition, int]:
     """Read an offset checkpoint of a log dir that is ours.
 
     Raises:
-        CheckpointError: it cannot be understood; names file and line.
-        OSError: it is not there, or cannot be read.
+        CheckpointError: wrong content; names file and line.
+        OSError: the file does not exist or cannot be read.
     """
     return parse_offset_checkpoint(_load(disk, path), name=str(path))
 
@@ -159,7 +159,7 @@ def write_offset_checkpoint(disk: Disk, path: Path, offsets: Mapping[TopicPartit
 
 
 def ensure_checkpoint(disk: Disk, path: Path) -> None:
-    """Make an empty checkpoint if there is none, as a broker does before it first reads one."""
+    """Make an empty checkpoint if the file is missing, as a broker does before it first reads one."""
     disk.open(path, create=True).close()
 
 
@@ -167,9 +167,9 @@ def read_topic_id(path: Path) -> UUID:
     """Read the ``partition.metadata`` at ``path``, or in the partition directory ``path``. Blocking.
 
     Raises:
-        MissingArtefactError: there is none.
+        MissingArtefactError: the file does not exist.
         CheckpointError: it cannot be understood.
-        LogDirOfflineError: it cannot be read.
+        LogDirOfflineError: the file cannot be read.
     """
     file = path if path.name == PARTITION_METADATA else path / PARTITION_METADATA
     try:

@@ -95,7 +95,7 @@ class Disk(Protocol):
         """Return the names in a directory, sorted."""
 
     def status(self, path: Path) -> FileStatus | None:
-        """Return the status of the file or directory at ``path``; None when there is none."""
+        """Return the status of the file or directory at ``path``; None if it does not exist."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give ``source`` the name ``target``, atomically, replacing a file that has it."""
@@ -108,7 +108,7 @@ class Disk(Protocol):
         """
 
     def make_directory(self, path: Path) -> None:
-        """Make one directory; its parent is there.
+        """Make one directory, whose parent exists.
 
         Raises:
             FileExistsError: the name is taken.
@@ -224,7 +224,7 @@ class OsDisk:
         return sorted(os.listdir(path))  # noqa: PTH208 - names are all that is wanted
 
     def status(self, path: Path) -> FileStatus | None:
-        """Return the status of the file or directory at ``path``; None when there is none."""
+        """Return the status of the file or directory at ``path``; None if it does not exist."""
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):

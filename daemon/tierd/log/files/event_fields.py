@@ -7,7 +7,7 @@ from tierd.log.files.directory import parse_directory_name
 
 
 def partition_fields(directory: Path) -> dict[str, str]:
-    """Return ``partition`` and ``log_dir`` of a partition directory, whatever kind of directory it is by now."""
+    """Return ``partition`` and ``log_dir`` of a partition directory of any kind."""
     try:
         partition = str(parse_directory_name(directory.name)[0])
     except PartitionNameError:

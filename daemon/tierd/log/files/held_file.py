@@ -19,7 +19,7 @@ class HeldFile:
         return self._disk.status(self.path) is not None
 
     def rename(self, path: Path) -> None:
-        """Give the file, if it is there, another name."""
+        """Rename the file, if it exists."""
         if self.exists:
             self._disk.rename(self.path, path)
         self.renamed(path)

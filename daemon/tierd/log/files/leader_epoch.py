@@ -20,11 +20,11 @@ class LeaderEpochFileCache:
     has the entries.
 
     Attributes:
-        lineage: replaced whole, so that any thread may keep what it has read.
+        lineage: replaced as a whole, so that any thread may keep the value that it read.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
-        """Read the file in ``directory``; an empty one is made when there is none.
+        """Read the file in ``directory``; make an empty file if it is missing.
 
         Raises:
             CheckpointError: it cannot be understood.
@@ -83,7 +83,7 @@ class LeaderEpochFileCache:
         self._replace(self.lineage.truncated_from_end(offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """Forget what lies below ``offset``; the epoch that covers it begins there now."""
+        """Remove the entries below ``offset``; the epoch that covers it begins there afterwards."""
         self._replace(self.lineage.truncated_from_start(offset))
 
     def clear(self) -> None:
@@ -92,7 +92,7 @@ class LeaderEpochFileCache:
         self.lineage = Lineage()
 
     def write_pending(self) -> None:
-        """Write what truncations have changed; a directory that is gone meanwhile is no error."""
+        """Write the changes by truncations; a directory that is gone meanwhile is no error."""
         if not self._is_pending:
             return
         try:

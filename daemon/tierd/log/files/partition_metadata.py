@@ -24,7 +24,7 @@ class PartitionMetadataFile:
 
     @property
     def path(self) -> Path:
-        """The file, which may not be there yet."""
+        """The path of the file, which may not exist yet."""
         return self._path
 
     @property
@@ -38,11 +38,11 @@ class PartitionMetadataFile:
         return self._unwritten is not None
 
     def record(self, topic_id: UUID) -> None:
-        """Remember to write ``topic_id``.
+        """Keep ``topic_id`` until ``maybe_flush`` writes it.
 
         Raises:
-            ValueError: the all-zero id, which is none.
-            InconsistentTopicIdError: another one waits to be written.
+            ValueError: the all-zero id, which is no valid id.
+            InconsistentTopicIdError: another id waits to be written.
         """
         if not topic_id.int:
             raise ValueError(f"{self._path}: the all-zero id is no topic's")
@@ -54,7 +54,7 @@ class PartitionMetadataFile:
         self._unwritten = topic_id
 
     def maybe_flush(self) -> None:
-        """Write the recorded id, durably, unless that was done."""
+        """Write the recorded id, durably, unless it is written already."""
         if self._unwritten is not None:
             replace_file(self._disk, self._path, encode_topic_id(self._unwritten))
             self._unwritten = None
@@ -63,8 +63,8 @@ class PartitionMetadataFile:
         """Return the id in the file.
 
         Raises:
-            CheckpointError: it cannot be understood.
-            OSError: it is not there, or cannot be read.
+            CheckpointError: wrong content.
+            OSError: the file does not exist or cannot be read.
         """
         status = self._disk.status(self._path)
         if status is not None and status.size_bytes > _LIMIT_BYTES:

@@ -59,7 +59,7 @@ class Source:
         return read_up_to(self.fd, position, min(size, self.size_bytes - position))
 
     def require_unchanged(self) -> None:
-        """Raise when the file's size or modification time is not what it was at the start.
+        """Raise if the size or the modification time of the file has changed since the opening.
 
         Raises:
             SegmentChangedError: another process wrote to the file meanwhile.

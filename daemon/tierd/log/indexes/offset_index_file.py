@@ -26,24 +26,24 @@ class OffsetIndexFile(IndexFile):
 
     @property
     def last_entry(self) -> OffsetPosition:
-        """The last entry; (base offset, 0) when there is none."""
+        """The last entry; (base offset, 0) without an entry."""
         if not self._is_loaded:
             self._load()
         return OffsetPosition(self._last_offset, self._last_position)
 
     @property
     def last_offset(self) -> int:
-        """The last entry's offset; the base offset when there is none."""
+        """The offset of the last entry; the base offset without an entry."""
         if not self._is_loaded:
             self._load()
         return self._last_offset
 
     def append(self, offset: int, position: int) -> None:
-        """Add that the set whose last offset is ``offset`` begins at ``position``; written by ``write_out``.
+        """Add an entry: the set with last offset ``offset`` begins at ``position``. ``write_out`` writes the entry.
 
         Raises:
-            ValueError: it is full.
-            InvalidIndexOffsetError: ``offset`` does not follow the last one.
+            ValueError: the index is full.
+            InvalidIndexOffsetError: ``offset`` does not follow the last entry.
             OffsetOverflowError: ``offset`` is too far from the base.
         """
         count = self._entries if self._is_loaded else self.entries
@@ -84,7 +84,7 @@ class OffsetIndexFile(IndexFile):
         self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def sanity_check(self) -> None:
-        """Look for what no writer leaves behind.
+        """Check for contradictions that no writer leaves behind.
 
         Raises:
             CorruptIndexError: the last offset is below the base, or the file ends within an entry.

@@ -42,10 +42,10 @@ class TransactionIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
-        """Parse a whole file; a partial entry at the end is one that is being written, and is left out.
+        """Parse a whole file. A partial entry at the end is being written, and is left out.
 
         Raises:
-            CorruptIndexError: an unknown version, an impossible entry, or one whose marker is not in the segment.
+            CorruptIndexError: an unknown version, an impossible entry, or an entry whose marker is not in the segment.
         """
         entries: list[AbortedTransaction] = []
         for at in range(0, len(data) - ENTRY.size + 1, ENTRY.size):

@@ -98,7 +98,7 @@ class Analysis:
 
 
 def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counters: ValidationCounters) -> Analysis:
-    """Look at every batch of a set and check what can be checked without the log (log-format 4.2, step 2).
+    """Check every batch of a set, as far as that is possible without the log (log-format 4.2, step 2).
 
     Args:
         request: the set.
@@ -111,7 +111,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
         RecordTooLargeError: a batch above ``max_message_bytes``.
         RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
             largest offset that there is; a numbered set that spans more offsets than a segment may.
-        OffsetsOutOfOrderError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
+        OffsetsOutOfOrderError: numbered batches that do not ascend. Kafka looks at their last offsets only;
             but of batches that overlap, a recovery would take the second for damage.
     """
     view = memoryview(request.records)

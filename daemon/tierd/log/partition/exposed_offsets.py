@@ -57,7 +57,7 @@ class ExposedOffsets:
 
     @property
     def high_watermark(self) -> LogOffset:
-        """Exclusive end of what every replica has; its place in the log may be unknown."""
+        """Exclusive end of the records that every replica has; its place in the log may be unknown."""
         return self._visible.high_watermark
 
     @property
@@ -67,7 +67,7 @@ class ExposedOffsets:
 
     @property
     def last_stable(self) -> LogOffset:
-        """Exclusive end of what is decided."""
+        """Exclusive end of the records that belong to no undecided transaction."""
         return self._visible.last_stable
 
     def add_listener(self, listener: HighWatermarkListener) -> None:
@@ -79,7 +79,7 @@ class ExposedOffsets:
         self._listeners.clear()
 
     def update_high_watermark(self, candidate: LogOffset) -> int:
-        """Set it, within [log start, log end]; return what it became. It may fall."""
+        """Set the high watermark, within [log start, log end]; return its new value. It may fall."""
         with self.lock:
             end = self._segments.log_end
             if candidate.offset < self.log_start_offset:
@@ -148,7 +148,7 @@ class ExposedOffsets:
             return True
 
     def raise_local_log_start(self, offset: int) -> bool:
-        """Move only the local log start up: what is below is in the tier; return whether it moved."""
+        """Move only the local log start up, over records that are in the tier; return True if it moved."""
         moves = offset > self.local_log_start_offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         return moves

@@ -58,7 +58,7 @@ def check_batches(data: bytes, *, name: str, position: int = 0) -> SoundBatches:
 
 
 def _check_slowly(view: memoryview, at: int, next_offset: int, *, name: str, position: int) -> SoundBatches:
-    """Go on at a legacy entry, an impossible header, or the end: what ``check_batches`` leaves to the full parser."""
+    """Go on at a legacy entry, an impossible header, or the end, which ``check_batches`` leaves to the full parser."""
     while (header := parse_header(view, at, name=name, position=position + at)) is not None:
         end = at + header.size_bytes
         if end > len(view):
@@ -91,11 +91,11 @@ class LogCursor:
         self.close()
 
     def read(self, *, bound: LogOffset, max_bytes: int) -> memoryview:
-        """Return the next whole batches, at least one; empty when there is none below ``bound``.
+        """Return the next whole batches, at least one; empty without a batch below ``bound``.
 
         Args:
-            bound: exclusive end of what may be read, with its place.
-            max_bytes: at most so much, unless the first batch alone is larger.
+            bound: exclusive end of the records that may be read, with its place.
+            max_bytes: limit on the result, unless the first batch alone is larger.
 
         Raises:
             CorruptRecordError: a batch is damaged.

@@ -91,7 +91,7 @@ class LogState:
     def roll(self, *, now_ms: int, expected_next_offset: int | None = None) -> LogSegment:
         """Begin another segment, and take the producers' snapshot at its base (log-format 5.2; Kafka: UnifiedLog.roll).
 
-        The snapshot and what lies below are synced later: ``sync_rolled``.
+        ``sync_rolled`` syncs the snapshot and the segments below later.
 
         Raises:
             OSError: the disk is full or failing.
@@ -105,7 +105,7 @@ class LogState:
         return segment
 
     def sync_rolled(self, *, now_ms: int | None = None) -> None:
-        """Sync what rolls left: their snapshots, then the segments below the active one; raise the recovery point.
+        """Sync the snapshots of rolls, then the segments below the active one; raise the recovery point.
 
         Raises:
             OSError: the disk is failing; the recovery point stays.
@@ -121,7 +121,7 @@ class LogState:
         self.rolled_up_to = min(self.rolled_up_to, max(offset, 0))
 
     def flush(self, offset: int, *, including: bool = False, now_ms: int | None = None) -> None:
-        """Bring what is below ``offset`` to stable storage; the recovery point rises to it (log-format 6.1).
+        """Bring everything below ``offset`` to stable storage; the recovery point rises to ``offset`` (log-format 6.1).
 
         Args:
             offset: exclusive.
@@ -147,7 +147,7 @@ class LogState:
             self.last_flushed_ms = self.last_flushed_ms if now_ms is None else now_ms
 
     def delete_snapshots(self, removed: list[LogSegment], *, now_ms: int) -> None:
-        """Rename the snapshots at the bases of segments that were removed; they go later, as the segments do.
+        """Rename the snapshots at the bases of removed segments; they are unlinked later, as the segments are.
 
         Raises:
             OSError: a file cannot be renamed.

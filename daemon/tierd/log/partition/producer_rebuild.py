@@ -26,7 +26,7 @@ def rebuild_producer_state(
     reload_from_clean_shutdown: bool,
     now_ms: int,
 ) -> int:
-    """Bring ``producers`` to what the log says at ``end_offset``, exclusive (Kafka: UnifiedLog.rebuildProducerState).
+    """Bring ``producers`` to the state at ``end_offset``, exclusive (Kafka: UnifiedLog.rebuildProducerState).
 
     Snapshots are taken on the way at the bases of the last two segments, and at the end. Without any snapshot after a
     clean stop there were no producers, and nothing is scanned.

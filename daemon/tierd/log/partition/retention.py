@@ -74,7 +74,7 @@ class Breach:
     limit: int
 
     def fields(self) -> dict[str, object]:
-        """Return what an event says of the rule: its name, the setting and the limit."""
+        """Return the fields of an event about the rule: its name, the setting and the limit."""
         match self.rule:
             case "retention size":
                 return {"breach": self.rule, "setting": self.setting, "limit_bytes": self.limit}
@@ -84,7 +84,7 @@ class Breach:
                 return {"breach": self.rule, "log_start_offset": self.limit}
 
     def fields_of_deletion(self, log: LogFacts, count: int) -> dict[str, object]:
-        """Return what an event says when the ``count`` oldest segments of ``log`` go, at least one."""
+        """Return the fields of an event about the removal of the ``count`` oldest segments of ``log``, at least one."""
         oldest = log.segments[:count]
         size_bytes = sum(segment.size_bytes for segment in oldest)
         return self.fields() | {

@@ -69,7 +69,7 @@ class UnifiedLog(LogView):
 
         Raises:
             AppendError: the records are refused.
-            CorruptRecordError: they are damaged.
+            CorruptRecordError: the records are damaged.
             LogDirOfflineError: the log dir is offline, or the disk failed; the set may be in the log or not.
             LogClosedError: the log is closed.
         """
@@ -79,7 +79,7 @@ class UnifiedLog(LogView):
         """Append a set of records that a leader has numbered.
 
         Raises:
-            UnexpectedAppendOffsetError: it begins below the log end.
+            UnexpectedAppendOffsetError: the set begins below the log end.
             AppendError, CorruptRecordError, LogDirOfflineError, LogClosedError: as ``append_as_leader``.
         """
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
@@ -210,7 +210,7 @@ class UnifiedLog(LogView):
         """Raise the log start to ``offset``, or with -1 to the high watermark; return the new log start.
 
         Raises:
-            PolicyViolationError: an internal topic, or one that is only compacted.
+            PolicyViolationError: an internal topic, or a topic that is only compacted.
             OffsetOutOfRangeError: negative, or above the high watermark.
         """
         with self._storage():
@@ -236,7 +236,7 @@ class UnifiedLog(LogView):
         return True
 
     def update_log_start_from_remote_tier(self, offset: int) -> None:
-        """Take note that what is below ``offset`` was deleted in the tier. Without a tier nothing changes.
+        """Note that the tier has deleted everything below ``offset``. Without a tier nothing changes.
 
         Raises:
             OffsetOutOfRangeError: above the high watermark.
@@ -268,7 +268,7 @@ class UnifiedLog(LogView):
             return truncate_to(self._state, offset, now_ms=now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int, log_start_offset: int | None = None) -> None:
-        """Drop every record and begin again at ``offset``; the log start is there too, unless it is given.
+        """Drop every record and begin again at ``offset``, which is also the log start unless another one is given.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -285,7 +285,7 @@ class UnifiedLog(LogView):
         Raises:
             LogDirOfflineError: the disk failed.
             LogClosedError: the log is closed.
-            TierError: what ``step`` raises.
+            TierError: an error of ``step``.
         """
         with self._storage():
             return step(self._state)

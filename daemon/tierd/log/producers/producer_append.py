@@ -56,8 +56,8 @@ class ProducerAppendInfo:
         """Prepare an append of one producer.
 
         Args:
-            before: what is known now; it is not changed.
-            origin: decides what is checked.
+            before: the present state of the producer; it is not changed.
+            origin: decides which checks apply.
             where: the partition, also for errors, and its log dir: fields of events.
             lowest_sequence: of the batches that wait for a verification; above it there would be a gap.
             is_unverified: no transaction may begin.
@@ -91,7 +91,7 @@ class ProducerAppendInfo:
         Args:
             header: with its offset in the log.
             first_offset: where the batch will lie; only the offset is known by default.
-            marker: what a control batch says; None when it is empty, and it is ignored then.
+            marker: the content of a control batch; None for an empty one, which is ignored.
 
         Raises:
             InvalidProducerEpochError: the producer was fenced.

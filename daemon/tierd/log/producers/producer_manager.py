@@ -253,10 +253,10 @@ class ProducerStateManager:
     # Truncation
 
     def truncate_and_reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go back to the newest snapshot that can be read, unless what is known ends at ``log_end_offset`` already.
+        """Go back to the newest snapshot that can be read, unless the state ends at ``log_end_offset`` already.
 
         Snapshots above the end, or not above the start, are deleted, and those that cannot be read. Afterwards
-        ``map_end_offset`` says from where on the batches have to be replayed.
+        The caller then replays the batches from ``map_end_offset`` on.
         """
         for offset in self.snapshots.offsets:
             if not log_start_offset < offset <= log_end_offset:
@@ -327,7 +327,7 @@ class ProducerStateManager:
         return self.snapshots.oldest
 
     def take_snapshot(self, *, sync: bool) -> Path | None:
-        """Write down what is known, unless that was done at this offset or above; return the file.
+        """Write the state, unless a snapshot at this offset or above exists; return the file.
 
         Args:
             sync: durably; otherwise ``snapshots.sync`` is to follow.
@@ -350,7 +350,7 @@ class ProducerStateManager:
         self.snapshots.remove_strays(segment_base_offsets)
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> Path | None:
-        """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
+        """Rename a snapshot to ``.deleted`` and forget it; return the file to unlink, None when it was gone."""
         return self.snapshots.mark_for_deletion(offset)
 
     def moved(self, directory: Path) -> None:

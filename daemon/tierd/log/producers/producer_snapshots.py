@@ -55,7 +55,7 @@ class ProducerSnapshots:
         return parse_producer_snapshot(read_artefact(self._disk, path, name=str(path)), str(path))
 
     def write(self, offset: int, entries: tuple[ProducerStateEntry, ...], *, sync: bool) -> Path:
-        """Write a snapshot anew; when a crash tears it, its checksum will say so.
+        """Write a snapshot anew; its checksum shows whether a crash tore it.
 
         Args:
             offset: in its name.
@@ -100,7 +100,7 @@ class ProducerSnapshots:
             self.delete(snapshot)
 
     def mark_for_deletion(self, offset: int) -> Path | None:
-        """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
+        """Rename a snapshot to ``.deleted`` and forget it; return the file to unlink, None when it was gone."""
         if offset not in self._offsets:
             return None
         path = self.path(offset)

@@ -40,8 +40,8 @@ def rebuild_producers(
     checked here. Blocking.
 
     Args:
-        logs: ascending, whole, under whatever names they are held.
-        before: what was known at ``start_offset``; nothing where the log begins there.
+        logs: ascending, whole, under any names.
+        before: the producers at ``start_offset``; none where the log begins there.
         start_offset: base of the first segment.
         end_offset: of the last segment, inclusive.
 

@@ -91,7 +91,7 @@ def _index(transactions: list[_Transaction], first_offset: int) -> int:
 
 
 def _put(transactions: list[_Transaction], transaction: _Transaction) -> None:
-    """Add a transaction in its place, or in place of the one that is said to begin where it does."""
+    """Add a transaction in its place; it replaces a transaction with the same first offset."""
     index = _index(transactions, transaction.first_offset)
     is_there = index < len(transactions) and transactions[index].first_offset == transaction.first_offset
     transactions[index : index + is_there] = [transaction]

@@ -44,7 +44,7 @@ class Verifications:
     entries: dict[int, VerificationEntry] = field(default_factory=dict)
 
     def start(self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int) -> VerificationEntry:
-        """Begin a verification, or join the one that is under way."""
+        """Begin a verification, or join a present one."""
         entry = self.entries.setdefault(producer_id, VerificationEntry(now_ms, sequence, producer_epoch))
         entry.note(sequence=sequence, producer_epoch=producer_epoch)
         return entry
@@ -59,6 +59,6 @@ class Verifications:
         self.entries.pop(producer_id, None)
 
     def remove_expired(self, *, now_ms: int, after_ms: int) -> None:
-        """Forget what began ``after_ms`` ago or earlier."""
+        """Remove the verifications that began ``after_ms`` ago or earlier."""
         for producer_id in [pid for pid, entry in self.entries.items() if now_ms - entry.created_ms >= after_ms]:
             del self.entries[producer_id]

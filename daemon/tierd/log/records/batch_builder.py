@@ -81,7 +81,7 @@ class BatchBuilder:
             compression: the codec.
             level: of the codec; None for its default.
             timestamp_type: who stamps the records.
-            log_append_time_ms: what every record reports when the type is that.
+            log_append_time_ms: the timestamp of every record with the type LogAppendTime.
             producer: the producer fields.
             is_transactional: the records belong to the producer's transaction.
             is_control: the record is Kafka's own; only then are ``append_end_marker`` and ``append_control`` allowed.
@@ -152,7 +152,7 @@ class BatchBuilder:
         self._append(record, self._last_offset + 1 if offset is None else offset)
 
     def append_end_marker(self, kind: ControlRecordType, *, coordinator_epoch: int, timestamp_ms: int) -> None:
-        """Append what ends the producer's transaction (Kafka: MemoryRecordsBuilder.appendEndTxnMarker).
+        """Append the marker that ends the producer's transaction (Kafka: MemoryRecordsBuilder.appendEndTxnMarker).
 
         Raises:
             ValueError: ``kind`` is neither ABORT nor COMMIT, or the batch is not transactional, of no producer, or not

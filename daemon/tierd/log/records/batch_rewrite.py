@@ -40,10 +40,10 @@ def rewrite_batch(
     """Return the batch of magic 2 of ``header`` with other records (Kafka: MemoryRecords.buildRetainedRecordsInto).
 
     Args:
-        header: what it was.
+        header: the header before the rewrite.
         payload: the records, not compressed.
         record_count: how many there are.
-        base_timestamp_ms: what their timestamp deltas refer to: the delete horizon, if it has one.
+        base_timestamp_ms: base of the timestamp deltas of the records: the delete horizon, if the batch has one.
         max_timestamp_ms: of the header.
         has_delete_horizon: whether ``base_timestamp_ms`` is one.
 

@@ -49,7 +49,7 @@ class RecordBatch(BatchHeader):
         """Decode the records, control records included, in order.
 
         Args:
-            max_bytes: what the batch may become when it is decompressed.
+            max_bytes: limit on the decompressed size of the batch.
 
         Raises:
             BatchTooLargeError: they become more than ``max_bytes``; none was yielded.
@@ -248,7 +248,7 @@ def read_batch(source: Readable, header: BatchHeader) -> RecordBatch:
 
 
 def control_type_of(source: Readable, header: BatchHeader) -> ControlRecordType | None:
-    """Like ``RecordBatch.control_type``, reading the bytes only of what is a control batch. Blocking."""
+    """Return ``RecordBatch.control_type`` of a batch; only the bytes of a control batch are read. Blocking."""
     if not header.is_control or not header.record_count:
         return None
     return read_batch(source, header).control_type()

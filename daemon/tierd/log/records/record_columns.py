@@ -207,10 +207,10 @@ def columns_of(batch: RecordBatch, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -
 
     Args:
         batch: which; control batches too.
-        max_bytes: what it may become when it is decompressed. The columns take up to seven times as much on top.
+        max_bytes: limit on the decompressed size. The columns take up to seven times as much besides.
 
     Raises:
-        InvalidRecordError: the records cannot be decoded, or there are more or fewer than the header says.
+        InvalidRecordError: the records cannot be decoded, or their number is not that of the header.
         ValueError: a legacy entry.
     """
     payload = batch.payload(max_bytes=max_bytes)
@@ -223,7 +223,7 @@ def iter_columns(
     """Yield the columns of ``columns_of`` for a limited number of records at a time, which bounds the memory.
 
     Raises:
-        InvalidRecordError: as ``columns_of``; what came before the fault was yielded, in whole steps.
+        InvalidRecordError: as ``columns_of``; the whole steps before the fault were yielded.
         ValueError: a legacy entry.
     """
     payload = batch.payload(max_bytes=max_bytes)

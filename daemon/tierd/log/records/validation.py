@@ -86,10 +86,10 @@ def validate_and_assign(
         leader_epoch: stamped into the batch.
         origin: ``CLIENT`` or ``COORDINATOR``; more is demanded of the former.
         config: codec, timestamps and policy of the topic.
-        now_ms: what LogAppendTime stamps, and what CreateTime may not be too far from.
+        now_ms: the timestamp of LogAppendTime, from which CreateTime must not differ too much.
         source_compression: codec of the last compressed batch.
         name: of the log, for errors.
-        counters: what is refused is counted here.
+        counters: count the refusals.
 
     Raises:
         RecordValidationError: batches or records break a rule; ``InvalidTimestampError`` if one is of timestamps.

@@ -71,7 +71,7 @@ Step = CutTail | MoveAside | WriteAnew | LowerCheckpoint
 
 @dataclass(frozen=True, slots=True)
 class RemainingDamage:
-    """Damage that the plan leaves, and what a person can do about it.
+    """Damage that the plan leaves, and the actions that a person can take.
 
     Attributes:
         name: name of the file.
@@ -183,7 +183,7 @@ def _cut_step(segment: SegmentFacts, fault: Fault) -> CutTail:
 
 
 def _after_cut(facts: PartitionFacts, last: SegmentFacts) -> list[Step]:
-    """Move away what lies behind the segment that becomes the last one, from the last one down."""
+    """Move away the files behind the segment that becomes the last one, from the last one down."""
     steps: list[Step] = []
     behind = sorted({base for base, suffix in _parsed(facts) if suffix == ".log" and base > last.base_offset})
     why = f"the log ends at offset {last.end_offset} now"

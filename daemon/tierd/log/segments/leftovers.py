@@ -71,10 +71,10 @@ def replaced_by(names: Iterable[str], *, first: int, end: int) -> list[str]:
 
 
 def clear_leftovers(disk: Disk, directory: Path) -> list[str]:
-    """Carry out passes 1 to 3; return the names that are there afterwards.
+    """Carry out passes 1 to 3; return the names in the directory afterwards.
 
     Raises:
-        CorruptRecordError: the output of a replacement is damaged, and what it replaces is gone.
+        CorruptRecordError: the output of a replacement is damaged, and the replaced segments are gone.
         OSError: the directory cannot be read or changed.
     """
     names = disk.list_names(directory)

@@ -39,7 +39,7 @@ class PendingDeletions:
             heappush(self._due, (due_ms, name))
 
     def run_due(self, directory: Path, *, now_ms: int, limit: int = sys.maxsize) -> int:
-        """Unlink what is due; return how many files that were. A name that is gone already is no error.
+        """Unlink the files that are due; return their number. A name that is gone already is no error.
 
         Args:
             directory: where the names are.
@@ -47,7 +47,7 @@ class PendingDeletions:
             limit: no more names now; the rest at the next call.
 
         Raises:
-            OSError: the disk failed; what was not unlinked stays in the queue.
+            OSError: the disk failed; the other files stay in the queue.
         """
         removed = 0
         while limit > 0 and self._due and self._due[0][0] <= now_ms:

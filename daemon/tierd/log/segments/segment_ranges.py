@@ -13,14 +13,14 @@ class HasBaseOffset(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """Its first offset."""
+        """The first offset of the segment."""
 
 
 SegmentT = TypeVar("SegmentT", bound=HasBaseOffset)
 
 
 def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
-    """Index of the last segment whose base offset is at or below ``offset``; -1 when there is none."""
+    """Return the index of the last segment whose base offset is at or below ``offset``; -1 without one."""
     return bisect_right(segments, offset, key=_base_offset) - 1
 
 

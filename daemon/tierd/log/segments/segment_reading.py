@@ -57,7 +57,7 @@ def find_batch(
         files: the segment.
         offset: may lie in a gap.
         end: bytes of the log file that count, exclusive.
-        known_position: where to begin, if the caller knows; otherwise the offset index says it.
+        known_position: position at which the search begins; None to take it from the offset index.
         may_be_torn: an incomplete batch at the end is not there, instead of an error.
 
     Raises:
@@ -72,7 +72,7 @@ def find_batch(
 
 
 def indexed_position(open_file: OpenFile, source: Readable, files: SegmentFiles, offset: int) -> int:
-    """Return the position to search ``offset`` from: the index's, if a sound batch is there, else 0. Blocking."""
+    """Return the position at which a search for ``offset`` begins: from the index if a sound batch is there, else 0."""
     try:
         with open_file(files.offset_index) as index:
             found = lookup_offset(index, base_offset=files.base_offset, offset=offset)

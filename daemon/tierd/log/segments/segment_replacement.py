@@ -61,13 +61,13 @@ def replace_segments(
         disk: where the files are.
         directory: the partition's.
         segments: the log's; changed.
-        new: at least one; together they hold what is kept of ``old``.
+        new: at least one; together they hold the kept records of ``old``.
         old: those that were removed meanwhile are passed over.
         deletions: takes the files of ``old``.
         due_ms: when they go.
 
     Returns:
-        Those of ``old`` whose base offset no segment has any more: their producer snapshots have to go too.
+        The segments of ``old`` whose base offset no segment has any more; their producer snapshots have to go, too.
 
     Raises:
         OSError: the disk is full or failing; the next load finishes or undoes the replacement.
@@ -90,7 +90,7 @@ def replace_segments(
 
 
 def _remove_stale_outputs(disk: Disk, directory: Path, new: Iterable[LogSegment]) -> None:
-    """Remove what a replacement that never began has left.
+    """Remove the files of a replacement that never began.
 
     Beside ``.swap`` files it would tell the next load that these are not whole, and the load would undo a replacement
     whose old segments are gone already.

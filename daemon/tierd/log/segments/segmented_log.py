@@ -57,7 +57,7 @@ class SegmentedLog:
         random: Callable[[], int] = int,
         pending_deletions: PendingDeletions | None = None,
     ) -> None:
-        """Take over what was loaded.
+        """Take loaded segments into use.
 
         Args:
             disk: where the files are.
@@ -67,7 +67,7 @@ class SegmentedLog:
             recovery_point: everything below is on stable storage.
             next_offset: the log end, at the end of the active segment.
             random: draws the jitter of new segments.
-            pending_deletions: what the loader marked for deletion.
+            pending_deletions: the files that the loader marked for deletion.
         """
         self.directory = directory
         self.config = config
@@ -125,7 +125,7 @@ class SegmentedLog:
         self.next_offset = last_offset + 1
 
     def write_out(self) -> None:
-        """Write what was appended, in one piece; then readers may see it.
+        """Write the appended batches in one piece; then readers may see them.
 
         Raises:
             OSError: the disk is full or failing; the log end has not moved.
@@ -167,7 +167,7 @@ class SegmentedLog:
         return self.active
 
     def flush(self, up_to: int) -> None:
-        """Make durable what lies in ``[recovery_point, up_to)``, and the names of its files (log-format 6.1).
+        """Make the records of ``[recovery_point, up_to)`` durable, and the names of their files (log-format 6.1).
 
         With one more than the log end, an empty active segment is made durable too. ``mark_flushed`` is the caller's.
 
@@ -281,7 +281,7 @@ class SegmentedLog:
         """Put ``new``, finished, synced and named ``.cleaned``, in the place of ``old``; see ``replace_segments``.
 
         Returns:
-            Those of ``old`` whose base offset no segment has any more.
+            The segments of ``old`` whose base offset no segment has any more.
         """
         with self._changing_files():
             return replace_segments(
@@ -356,7 +356,7 @@ class SegmentedLog:
         return removed
 
     def delete_directory(self) -> None:
-        """Remove what is left in the directory, and the directory.
+        """Remove the directory with its remaining files.
 
         Raises:
             RuntimeError: there are segments.
@@ -457,7 +457,7 @@ class SegmentedLog:
 
 
 def _empty(segment: LogSegment) -> None:
-    """Cut everything, durably, whatever it is; the log first, which is not there without its aborted transactions."""
+    """Cut everything, durably; the log first, which must not exist without its aborted transactions."""
     segment.log.truncate(0)
     segment.log.flush()
     segment.offset_index.truncate()
