@@ -119,7 +119,7 @@ class KafkaLeadership:
                         yield event
                 if is_round or self._failure is not None:
                     next_round_s = self._clock.monotonic_s() + self._pause_s()
-                await self._rest(next_round_s)
+                await self._wait_for_round(next_round_s)
         finally:
             self.close()
 
@@ -244,7 +244,7 @@ class KafkaLeadership:
             return BACKOFF.delay_s(self._failures, random=self._random)
         return self._refresh_s * (1 - _JITTER + 2 * _JITTER * self._random())
 
-    async def _rest(self, until_s: float) -> None:
+    async def _wait_for_round(self, until_s: float) -> None:
         """Wait for the next round, or for a topic that is due; after a failure only for the round, as a backoff."""
         timer = asyncio.ensure_future(self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s())))
         changed = asyncio.ensure_future(self._changed.wait())

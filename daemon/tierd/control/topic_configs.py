@@ -102,7 +102,7 @@ class BrokerTopicConfigs:
                 await self._clock.sleep(BACKOFF.delay_s(failures, random=self._random))
             else:
                 failures = 0
-                await self._rest()
+                await self._wait_for_round()
 
     async def refresh(self) -> frozenset[str]:
         """Ask for every topic that is read, and return those whose settings changed.
@@ -161,7 +161,7 @@ class BrokerTopicConfigs:
             for listener in self._listeners:
                 listener(frozenset(changed))
 
-    async def _rest(self) -> None:
+    async def _wait_for_round(self) -> None:
         timer = asyncio.ensure_future(self._clock.sleep(_REFRESH_S * (1 - _JITTER + 2 * _JITTER * self._random())))
         new = asyncio.ensure_future(self._new.wait())
         try:

@@ -175,7 +175,7 @@ class LogCleaner:
                 lambda log: log.apply(lambda state: measure_log(state, checkpointed_offset=known, now_ms=now_ms))
             )
             if measured.cleanable.is_checkpoint_wrong:
-                await self._remember(partition, measured.cleanable.first_dirty_offset)
+                await self._store_cleaner_offset(partition, measured.cleanable.first_dirty_offset)
         except LogDirOfflineError:
             return None
         except _PASSING as error:
@@ -221,7 +221,7 @@ class LogCleaner:
         for group in begun.groups():
             await self._clean_group(writer, begun, group)
         if self._manager.cleaner_offset(partition) == known:  # or a truncation lowered it, and it stays low
-            await self._remember(partition, begun.end_offset)
+            await self._store_cleaner_offset(partition, begun.end_offset)
         self.statistics.rounds += 1
         _LOG.info(
             "log_cleaned",
@@ -251,7 +251,7 @@ class LogCleaner:
         self.statistics.bytes_read += begun.bytes_read - read
         self.statistics.bytes_written += begun.bytes_written - written
 
-    async def _remember(self, partition: TopicPartition, offset: int) -> None:
+    async def _store_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
         await self._in_thread(lambda: self._manager.set_cleaner_offset(partition, offset))
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:

@@ -108,13 +108,13 @@ class LogService:
             await self._tasks.__aenter__()
         except BaseException as error:
             self._lifecycle.submit(self._manager.shutdown)  # when the start has ended, however it does
-            self._let_threads_go()
+            self._release_threads()
             if isinstance(error, TimeoutError):
                 raise LogTimeoutError("the logs were not loaded in time", remedy="look at the disks") from error
             raise
         for log_dir in self._manager.live_dirs:
             self._cleaners[log_dir] = cleaner = self._cleaner_for(log_dir)
-            self._tending.append(self._tasks.create_task(self._tend(log_dir, cleaner), name=f"tend {log_dir}"))
+            self._tending.append(self._tasks.create_task(self._maintain(log_dir, cleaner), name=f"tend {log_dir}"))
             self._tending.append(self._tasks.create_task(self._clean(log_dir, cleaner), name=f"clean {log_dir}"))
         self._tending.append(self._tasks.create_task(self._checkpoint(), name="checkpoint logs"))
         return self
@@ -173,7 +173,7 @@ class LogService:
             LogTimeoutError: no answer in time.
         """
         async with self._changing:
-            log = await self._in_time(
+            log = await self._within_deadline(
                 lambda: self._manager.get_or_create(partition, topic_id=topic_id, preferred_dir=preferred_dir)
             )
             return self._writers.get(partition) or self._add_writer(log)
@@ -192,7 +192,7 @@ class LogService:
             self._writers.pop(partition, None)
             for cleaner in self._cleaners.values():
                 cleaner.forget(partition)
-            await self._in_time(lambda: self._manager.delete(partition))
+            await self._within_deadline(lambda: self._manager.delete(partition))
 
     async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""
@@ -237,7 +237,7 @@ class LogService:
 
     # Duties
 
-    async def _tend(self, log_dir: Path, cleaner: LogCleaner) -> None:
+    async def _maintain(self, log_dir: Path, cleaner: LogCleaner) -> None:
         """Everything that is due on one log dir, for as long as it is online."""
         settings, clock = self._settings, self._clock
         retention_due_s = clock.monotonic_s() + settings.retention_delay_s
@@ -256,16 +256,16 @@ class LogService:
                 if log.directory.parent != log_dir:
                     continue
                 if log.is_housekeeping_due(now_ms):
-                    await self._do(writer, lambda log: log.housekeep(clock.now_ms()))
+                    await self._run_duty(writer, lambda log: log.housekeep(clock.now_ms()))
                 if partition in retains and partition != cleaner.cleaned_now:
                     retains.discard(partition)
-                    await self._do(writer, lambda log: log.delete_old_segments(clock.now_ms()))
+                    await self._run_duty(writer, lambda log: log.delete_old_segments(clock.now_ms()))
                 if log.config.flush_ms < MAX_LONG:
                     since_s = flushed_s.setdefault(partition, now_s)
                     if (now_s - since_s) * 1000 >= log.config.flush_ms:
                         flushed_s[partition] = now_s
                         if log.recovery_point < log.log_end_offset:
-                            await self._do(writer, lambda log: log.flush(now_ms=clock.now_ms()))
+                            await self._run_duty(writer, lambda log: log.flush(now_ms=clock.now_ms()))
 
     async def _clean(self, log_dir: Path, cleaner: LogCleaner) -> None:
         """Clean what is due on one log dir, for as long as it is online."""
@@ -277,7 +277,7 @@ class LogService:
         for cleaner in self._cleaners.values():
             await cleaner.end_round(partition, within_s=self._settings.limits.deadline_s)
 
-    async def _do(self, writer: PartitionWriter, duty: Callable[[UnifiedLog], object]) -> None:
+    async def _run_duty(self, writer: PartitionWriter, duty: Callable[[UnifiedLog], object]) -> None:
         try:
             await writer.run(duty)
         except LogError as error:  # a failing disk takes its log dir offline and ends the task; the rest is tried again
@@ -300,7 +300,7 @@ class LogService:
                 ]
             for duty in duties:
                 try:
-                    await self._in_time(duty)
+                    await self._within_deadline(duty)
                 except LogError as error:
                     _LOG.warning("log_dirs_duty_failed", error=str(error))
 
@@ -330,7 +330,7 @@ class LogService:
             log_dir, self._manager, self._writers, self._rewriting, clock=self._clock, throttle=self._throttle
         )
 
-    async def _in_time(self, call: Callable[[], _T]) -> _T:
+    async def _within_deadline(self, call: Callable[[], _T]) -> _T:
         calling = asyncio.get_running_loop().run_in_executor(self._lifecycle, call)
         try:
             async with asyncio.timeout(self._settings.limits.deadline_s):
@@ -352,9 +352,9 @@ class LogService:
         except TimeoutError as error:
             raise LogTimeoutError("the logs were not closed in time", remedy="look at the disks") from error
         finally:
-            self._let_threads_go()
+            self._release_threads()
 
-    def _let_threads_go(self) -> None:
+    def _release_threads(self) -> None:
         for pool in (self._lifecycle, *(pool for pools in self._threads.values() for pool in pools)):
             pool.shutdown(wait=False)
         for cleaner in self._cleaners.values():

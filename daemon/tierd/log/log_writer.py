@@ -255,7 +255,7 @@ class LogWriter(Generic[_L]):
                 self._alarm = None
             return
         try:
-            job = asyncio.get_running_loop().run_in_executor(self._writers, self._do, self._running)
+            job = asyncio.get_running_loop().run_in_executor(self._writers, self._run_job, self._running)
         except RuntimeError:  # the threads were let go while a job hung
             self._is_closed = True
             self._end_group([self._closed()] * len(self._running))
@@ -280,7 +280,7 @@ class LogWriter(Generic[_L]):
                 break
         return group
 
-    def _do(self, group: list[_Waiting[_L]]) -> Sequence[object]:
+    def _run_job(self, group: list[_Waiting[_L]]) -> Sequence[object]:
         """Carry out the calls in a thread of the writer. Errors for callers are values; an exception is a bug."""
         if (call := group[0].call) is not None:
             try:
@@ -321,9 +321,9 @@ class LogWriter(Generic[_L]):
         return asyncio.get_running_loop().time() + self._limits.deadline_s
 
     def _set_alarm(self, at_s: float) -> None:
-        self._alarm = asyncio.get_running_loop().call_at(at_s, self._ring)
+        self._alarm = asyncio.get_running_loop().call_at(at_s, self._expire)
 
-    def _ring(self) -> None:
+    def _expire(self) -> None:
         """Answer the calls that waited too long. Calls expire in their order, so one alarm serves all."""
         now_s = asyncio.get_running_loop().time()
         self._alarm = None

@@ -99,7 +99,7 @@ class LogManager:
         begun_s = self._clock.monotonic_s()
         try:
             for log_dir in self._dirs:
-                self._take(log_dir)
+                self._lock_dir(log_dir)
             self._load_all()
             self._dirs.check()
         except BaseException:
@@ -313,7 +313,7 @@ class LogManager:
             with one_log_alone(each):
                 each.unlink_deleted()
 
-    def _take(self, log_dir: LogDir) -> None:
+    def _lock_dir(self, log_dir: LogDir) -> None:
         """Make the log dir if it is missing, and lock it; a log dir that cannot be used is left offline."""
         with suppress(LogDirOfflineError), log_dir.offline.storage():
             make_directories(self._disk, log_dir.path)

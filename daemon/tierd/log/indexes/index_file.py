@@ -112,7 +112,7 @@ class IndexFile(HeldFile, ABC):
 
     def truncate(self) -> None:
         """Remove every entry; the room stays."""
-        self._keep(0)
+        self._keep_first(0)
 
     def reset(self) -> None:
         """Remove every entry, and give the file the room of a new file."""
@@ -184,7 +184,7 @@ class IndexFile(HeldFile, ABC):
         finally:
             file.close()
 
-    def _keep(self, entries: int) -> None:
+    def _keep_first(self, entries: int) -> None:
         """Remove the entries from number ``entries`` on; their room becomes zeros again."""
         if entries >= self.entries:
             return

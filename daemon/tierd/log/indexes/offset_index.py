@@ -50,12 +50,12 @@ class OffsetIndex:
         entries = array("Q", data[: used + -used % ENTRY_BYTES])
         if sys.byteorder == "little":
             entries.byteswap()
-        for what, values in (
+        for kind, values in (
             ("offsets", array("L", (entry >> 32 for entry in entries))),
             ("positions", array("L", (entry & _POSITION_MASK for entry in entries))),
         ):
             if not all(map(lt, values, islice(values, 1, None))) or (values and values[-1] > MAX_INT):
-                raise _corrupt(name, f"{what} do not increase, or are negative")
+                raise _corrupt(name, f"{kind} do not increase, or are negative")
         return cls(base_offset, entries)
 
     def __len__(self) -> int:

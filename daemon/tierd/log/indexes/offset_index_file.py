@@ -81,7 +81,7 @@ class OffsetIndexFile(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry at or behind ``offset``."""
-        self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
+        self._keep_first(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def sanity_check(self) -> None:
         """Check for contradictions that no writer leaves behind.

@@ -76,7 +76,7 @@ class TimeIndexFile(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Remove every entry at or behind ``offset``."""
-        self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
+        self._keep_first(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def sanity_check(self) -> None:
         """Check for contradictions that no writer leaves behind.

@@ -97,7 +97,7 @@ class LogRecovery:
         self._random_int = random_int
         self._on_segments_left = on_segments_left
         self._names: Sequence[str] | None = names  # in the directory; None once the names may have changed
-        self._at: LogSegment | None = None  # the present segment, which an overflow error concerns
+        self._present: LogSegment | None = None  # the present segment, which an overflow error concerns
 
     def open(self) -> None:
         """Open every segment, and recover segments without an offset index or with an impossible transaction index.
@@ -132,7 +132,7 @@ class LogRecovery:
                     log.warning("directory_passed_over", **self._where, directory=str(self._directory / name))
 
     def _open_segment(self, base_offset: int, present: frozenset[str]) -> None:
-        self._at = segment = self._new_segment(base_offset)
+        self._present = segment = self._new_segment(base_offset)
         has_time_index = file_name(base_offset, ".timeindex") in present
         if file_name(base_offset, ".index") not in present:
             if self._is_flushed(segment):
@@ -201,7 +201,7 @@ class LogRecovery:
         for at, segment in enumerate(unflushed):
             self._on_segments_left(len(unflushed) - at)
             log.info("recovering_segment", **self._where, file=str(segment.path), done=at, total=len(unflushed))
-            self._at = segment
+            self._present = segment
             if cut := self._recover_or_empty(segment):
                 following = unflushed[at + 1 :]
                 log.warning(
@@ -285,7 +285,7 @@ class LogRecovery:
             try:
                 return stage()
             except OffsetOverflowError as error:
-                segment = self._at
+                segment = self._present
                 assert segment is not None
                 log.info("segment_overflowed", **self._where, file=str(segment.path), error=str(error))
                 self._split(segment)

@@ -49,7 +49,7 @@ class UndecidedTransactions:
 
     def begin(self, producer_id: int, place: LogOffset) -> None:
         """Take note of a transaction that begins at ``place``."""
-        _put(self._ongoing, _Transaction(place.offset, -1, producer_id, place))
+        _insert(self._ongoing, _Transaction(place.offset, -1, producer_id, place))
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset once ``completed`` is decided: the begin of the earliest other transaction.
@@ -69,7 +69,7 @@ class UndecidedTransactions:
         if index == len(self._ongoing) or self._ongoing[index].first_offset != completed.first_offset:
             raise ValueError(f"{completed} was not begun")
         transaction = self._ongoing.pop(index)
-        _put(self._unreplicated, transaction._replace(last_offset=completed.last_offset))
+        _insert(self._unreplicated, transaction._replace(last_offset=completed.last_offset))
 
     def forget_below(self, offset: int) -> None:
         """Forget the decided ones whose markers lie below ``offset``."""
@@ -90,7 +90,7 @@ def _index(transactions: list[_Transaction], first_offset: int) -> int:
     return bisect_left(transactions, first_offset, key=_first_offset)
 
 
-def _put(transactions: list[_Transaction], transaction: _Transaction) -> None:
+def _insert(transactions: list[_Transaction], transaction: _Transaction) -> None:
     """Add a transaction in its place; it replaces a transaction with the same first offset."""
     index = _index(transactions, transaction.first_offset)
     is_there = index < len(transactions) and transactions[index].first_offset == transaction.first_offset

@@ -73,13 +73,13 @@ class RecordRules:
 
     def check_columns(self, batch: BatchHeader, records: RecordColumns, *, first_index: int) -> None:
         """Check records of a batch, the first of which has this index: together, or one by one if anything is wrong."""
-        if not len(records) or self._are_all_right(batch, records):
+        if not len(records) or self._are_all_valid(batch, records):
             return
         sizes = records.columns.key_size
         for index, timestamp_ms in enumerate(records.timestamps_ms()):
             self.check(batch, first_index + index, has_key=sizes[index] >= 0, timestamp_ms=timestamp_ms)
 
-    def _are_all_right(self, batch: BatchHeader, records: RecordColumns) -> bool:
+    def _are_all_valid(self, batch: BatchHeader, records: RecordColumns) -> bool:
         """Return True if whole columns prove all records valid; False if each record has to be checked."""
         if batch.attributes & IS_LOG_APPEND_TIME:
             return False

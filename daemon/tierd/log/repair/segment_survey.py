@@ -148,16 +148,16 @@ class SegmentSurvey:
                 return Fault(position, problem.removesuffix(f" at position {found.error.position}"))
             header = found.header if isinstance(found, DamagedBatch) else found
             if self._stop_at is not None and header.last_offset >= self._stop_at:
-                return self._requested(header.position)
+                return self._requested_end(header.position)
             if isinstance(found, DamagedBatch):
                 return self._fault_of(found)
-            self._take(source, header)
+            self._take_batch(source, header)
             position = header.end_position
         if self._stop_at is not None and self._next_base is not None and self._next_base > self._stop_at:
-            return self._requested(position)
+            return self._requested_end(position)
         return None
 
-    def _requested(self, position: int) -> Fault:
+    def _requested_end(self, position: int) -> Fault:
         return Fault(position, f"the log is to end at offset {self._stop_at}", kind=FaultKind.REQUESTED)
 
     def _fault_of(self, damaged: DamagedBatch) -> Fault:
@@ -173,7 +173,7 @@ class SegmentSurvey:
             case BatchFault.OFFSET_TOO_FAR:
                 return Fault(position, f"offset {last} is too far from the segment's base", kind=FaultKind.OVERFLOW)
 
-    def _take(self, source: Readable, header: BatchHeader) -> None:
+    def _take_batch(self, source: Readable, header: BatchHeader) -> None:
         if header.max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms, self._shallow_offset = header.max_timestamp_ms, header.last_offset
         if header.position > self._builder.next_position:
