@@ -2,18 +2,23 @@
 
 import struct
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from tierd.errors import CorruptIndexError, LogClosedError, OffsetOverflowError
 from tierd.log.files.disk import Disk, DiskFile, Readable
 from tierd.log.files.held_file import HeldFile
+from tierd.log.indexes.offset_index import OffsetPosition
 from tierd.log.records.log_config import MAX_INT
+from tierd.model import TimestampOffset
+
+EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
 
-class IndexFile(HeldFile, ABC):
+class IndexFile(HeldFile, ABC, Generic[EntryT]):
     """File with entries of one size and room for more. Entries are appended in memory and written in one piece.
 
     ::
@@ -50,8 +55,8 @@ class IndexFile(HeldFile, ABC):
         """Keep the last entry; ``raw`` has its bytes in the file, None without an entry."""
 
     @abstractmethod
-    def truncate_to(self, offset: int) -> None:
-        """Remove every entry at or behind ``offset``."""
+    def _parse(self, raw: bytes) -> EntryT:
+        """Return the entry with the bytes ``raw`` in the file."""
 
     @property
     def entries(self) -> int:
@@ -66,6 +71,14 @@ class IndexFile(HeldFile, ABC):
         if not self._is_loaded:
             self._load()
         return self._max_entries
+
+    def entry_at(self, number: int) -> EntryT:
+        """Return entry ``number``, counted from 0.
+
+        Raises:
+            ValueError: there is no such entry.
+        """
+        return self._parse(self._raw(number))
 
     def materialise(self) -> None:
         """Make a missing file, with its room."""
@@ -109,6 +122,10 @@ class IndexFile(HeldFile, ABC):
     def trim(self) -> None:
         """Cut off the room that no entry uses."""
         self.resize(self.entries * self.entry.size)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every entry at or behind ``offset``."""
+        self._keep_first(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def truncate(self) -> None:
         """Remove every entry; the room stays."""

@@ -1,6 +1,5 @@
 """OffsetIndexFile: the ``.index`` file of a segment that is being written (log-format 3.1)."""
 
-from bisect import bisect_right
 from pathlib import Path
 
 from tierd.errors import InvalidIndexOffsetError
@@ -10,7 +9,7 @@ from tierd.log.indexes.index_lookup import lookup_offset, lookup_upper_bound
 from tierd.log.indexes.offset_index import ENTRY, OffsetPosition
 
 
-class OffsetIndexFile(IndexFile):
+class OffsetIndexFile(IndexFile[OffsetPosition]):
     """Offset to position; offsets strictly increase (Kafka: OffsetIndex)."""
 
     entry = ENTRY
@@ -55,14 +54,6 @@ class OffsetIndexFile(IndexFile):
         self._entries = count + 1
         self._last_offset, self._last_position = offset, position
 
-    def entry_at(self, number: int) -> OffsetPosition:
-        """Return entry ``number``, counted from 0.
-
-        Raises:
-            ValueError: there is no such entry.
-        """
-        return self._parse(self._raw(number))
-
     def lookup(self, offset: int) -> OffsetPosition:
         """Return the largest entry at or below ``offset``; (base offset, 0) without such an entry."""
         with self._reading() as (source, count):
@@ -78,10 +69,6 @@ class OffsetIndexFile(IndexFile):
             return lookup_upper_bound(
                 source, base_offset=self.base_offset, position=position, size_bytes=size, count=count
             )
-
-    def truncate_to(self, offset: int) -> None:
-        """Forget every entry at or behind ``offset``."""
-        self._keep_first(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def sanity_check(self) -> None:
         """Check for contradictions that no writer leaves behind.
