@@ -138,7 +138,7 @@ class RemoteLogSegmentMetadata:
         return self.segment_leader_epochs[0].start_offset
 
     def updated(self, update: RemoteLogSegmentMetadataUpdate) -> Self:
-        """Return this metadata after ``update``, whatever the states; ``require_step`` judges those.
+        """Return this metadata after ``update``, in any states; ``require_step`` checks the step.
 
         Raises:
             InvalidMetadataError: the update is of another segment.

@@ -51,7 +51,7 @@ class TierAccess:
         metadata: None for a task, which reads and stages segments and asks no metadata.
         sqlite_path: of the sqlite metadata backend; only a host that has the file sees what is in it.
         log_dirs: of the host that the settings are for.
-        broker_id: recorded in what is staged.
+        broker_id: recorded in staged segments.
     """
 
     remote: RemoteSettings
@@ -63,7 +63,7 @@ class TierAccess:
 
     @classmethod
     def from_config(cls, config: TierdConfig, config_file: Path) -> Self:
-        """Take what is needed; the log dirs are read only if the configuration lacks cluster or node id. Blocking.
+        """Take the settings; the log dirs are read only if the configuration lacks cluster or node id. Blocking.
 
         Raises:
             ConfigError: cluster or node are not known.
@@ -150,7 +150,7 @@ class OpenTier:
 
         Raises:
             RemoteResourceNotFoundError: the segment's objects are not there.
-            RemoteIntegrityError: stored bytes are not what was stored.
+            RemoteIntegrityError: the stored bytes have changed.
             RemoteStorageError: the store failed.
         """
         return self._call(self._storage.fetch_log_segment(metadata, byte_range))

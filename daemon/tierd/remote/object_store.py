@@ -15,7 +15,7 @@ class FileBody:
 
     Attributes:
         path: read with ordinary reads; may be ``/proc/self/fd/N``.
-        byte_range: what to send; None for an empty file.
+        byte_range: the bytes to send; None for an empty file.
         checksums: of the whole file; ``kernels.crc32c_of_range`` gives that of ``byte_range``.
         pace: the sender awaits it with the size of each step before the step leaves; None: no limit of the rate.
     """

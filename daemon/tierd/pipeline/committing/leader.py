@@ -173,7 +173,7 @@ class CompactionLeader:
         Args:
             segment_id: of the output.
             manifest: of the output.
-            counts: what was done to the records.
+            counts: counts of the rewrite, by name.
             erased: records that went of each erased key, by ``PartitionWork.erased_places``.
 
         Raises:
@@ -259,7 +259,7 @@ class CompactionLeader:
         return round_
 
     async def _note_finding(self, round_: PartitionRound, group: int, problem: str) -> None:
-        """Take note of what an audit found, unless the segment has changed or gone since."""
+        """Note the finding of an audit, unless the segment has changed or gone since."""
         (metadata,) = round_.work.group_inputs(group)
         view = await self._metadata.view(round_.work.partition)
         gone = None if isinstance(view, WriteOutcome) else inputs_problem(view, [metadata])

@@ -132,7 +132,7 @@ class LeaderClient:
         Args:
             output: as ``begin`` gave it.
             manifest: as ``stage_log_segment_data`` gave it.
-            counts: what was done, in numbers; ``ORDERED_COUNTS`` are those that the leader looks at.
+            counts: counts of the rewrite, by name; ``ORDERED_COUNTS`` are those that the leader looks at.
             erased: records that went of each erased key, by ``PartitionWork.erased_places``.
         """
         text, pairs = manifest.encode().decode(), tuple(sorted(erased.items()))

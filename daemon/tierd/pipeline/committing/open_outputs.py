@@ -114,7 +114,7 @@ class OpenOutputs:
             log.info("output_left_to_sweep", segment=str(opened.row.segment), problem=str(error))
 
     async def close(self) -> None:
-        """Abandon what is open and release everything. A cancelled call leaves the rest to the sweep."""
+        """Abandon the open outputs and release everything. A cancelled call leaves the rest to the sweep."""
         opened = tuple(self._open.values())
         for each in opened:
             self.forget(each)

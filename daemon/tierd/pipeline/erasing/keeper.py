@@ -130,7 +130,7 @@ class ErasureKeeper:
         return request
 
     async def after_run(self, run_id: str, rounds: Sequence[PartitionRound], statistics: RunStatistics) -> None:
-        """Take note of what a run proves. The next run searches again for keys whose note is lost here.
+        """Note the proofs of a run. The next run searches again for keys whose note is lost here.
 
         Raises:
             TierError: the metadata store does not answer.

@@ -52,7 +52,7 @@ class JobRun:
         spark: the session; it is not stopped.
         leader: gets the outcome of every group, those of a partition in order.
         access: to the tier, for executors.
-        order: what to do.
+        order: the order to carry out.
         progress: is set to the progress of the run.
     """
 

@@ -172,7 +172,7 @@ async def _to_its_end(ending: "asyncio.Task[None]") -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
-    """Ask the process group to stop, then kill what is left of it. A cancelled call kills the group at once."""
+    """Ask the process group to stop, then kill its remaining processes. A cancelled call kills the group at once."""
     try:
         if process.returncode is None:
             _signal(process.pid, signal.SIGTERM)

@@ -61,7 +61,7 @@ class SparkRun:
         leases: keep other daemons from the same partitions.
         new_job: makes the process of a job, with a directory for its scratch files.
         settings: directory and limits of the runs.
-        after_run: takes note of what was done.
+        after_run: called with the result of the run.
     """
 
     def __init__(

@@ -130,7 +130,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: the tier keeps no positions of its readers."""
 
     def stop(self) -> None:
-        """Close what is open."""
+        """Close the opened tier, and drop the planner."""
         opened, self._open, self._planner = self._open, None, None
         if opened is not None:
             opened.close()

@@ -25,7 +25,7 @@ _MAGIC = b"tcf1"
 
 
 class DamagedFileError(Exception):
-    """The file is not what was written under this name."""
+    """The content of the file is not the content that was written under this name."""
 
 
 def file_size_of(content_bytes: int) -> int:

@@ -67,7 +67,7 @@ class LogChunk(ManifestPart):
 
     @classmethod
     def of(cls, chunk: StoredChunk, timestamps: TimestampRange | None) -> Self:
-        """Describe what was stored."""
+        """Describe the stored object."""
         fields: dict[str, int] = {"size_bytes": chunk.size_bytes, "crc32c": chunk.crc32c}
         if chunk.is_compressed:
             fields["compressed"] = True

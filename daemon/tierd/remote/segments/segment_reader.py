@@ -44,7 +44,7 @@ class SegmentReader:
 
     Args:
         store: where manifests and indexes are.
-        cluster_id: what encrypted segments must be bound to.
+        cluster_id: the cluster to which encrypted segments must be bound.
         transform: gives the key ring, and the threads.
         cache: reads logs instead of the store. The cache is asked for single chunks, of plain logs too; without a cache
             the store is asked for neighbouring chunks at once, and for the exact range of a plain log.
@@ -71,7 +71,7 @@ class SegmentReader:
         self._expected_chunk_size = plain_chunk_size  # of the next segment; None: it is probably transformed
 
     async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
-        """Return the segment's manifest and what it takes to read by it. The last few manifests are kept in memory.
+        """Return the segment's manifest and the tools to read by it. The last few manifests are kept in memory.
 
         Raises:
             RemoteResourceNotFoundError: there is no manifest: the segment was not completely stored, or is deleted.
@@ -107,7 +107,7 @@ class SegmentReader:
 
         Raises:
             RemoteResourceNotFoundError: an object is not there.
-            RemoteIntegrityError: stored bytes are not what was stored; key and chunk are named.
+            RemoteIntegrityError: the stored bytes have changed; key and chunk are named.
         """
         key = keys.segment(metadata, LOG_SUFFIX)
         async with EarlyReads(self._read_range, key, self._guessed(keys, metadata, byte_range)) as reads:

@@ -150,7 +150,7 @@ class SegmentStorage:
 
         Raises:
             RemoteConflictError: an object is there already with other bytes.
-            RemoteIntegrityError: the log is not what was checked.
+            RemoteIntegrityError: the log has changed since its check.
         """
         with _storage_errors("stage", metadata):
             return await self._writer.stage(self._keys_of(metadata), metadata, data, key_seed=key_seed)
@@ -158,7 +158,7 @@ class SegmentStorage:
     async def commit_log_segment(
         self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
     ) -> None:
-        """Check what was staged and store its manifest, which says what it ``replaces``. A repetition succeeds.
+        """Check a staged segment and store its manifest, which has the segments that it ``replaces``. Repeatable.
 
         These things are checked: the manifest is this segment's; a holder of the key ring made it, where the segment is
         encrypted; the sizes of both objects; every index; samples of the log.
@@ -170,7 +170,7 @@ class SegmentStorage:
 
         Raises:
             RemoteResourceNotFoundError: an object is not there.
-            RemoteIntegrityError: an object is not what the manifest says, or the manifest is not this segment's.
+            RemoteIntegrityError: an object contradicts the manifest, or the manifest is of another segment.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
             RemoteConflictError: another manifest of the segment was committed already.
         """
@@ -181,8 +181,8 @@ class SegmentStorage:
         """Return the log's bytes in ``byte_range``, clipped at its end; empty when past it.
 
         Raises:
-            RemoteResourceNotFoundError: an object is not there, whatever the range.
-            RemoteIntegrityError: stored bytes are not what was stored; object and chunk are named.
+            RemoteResourceNotFoundError: an object is not there.
+            RemoteIntegrityError: the stored bytes have changed; object and chunk are named.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("fetch", metadata):
@@ -306,7 +306,7 @@ class SegmentStorage:
         """Store durably that the segment is to be deleted, as ``TombstoneStorage.write``.
 
         Raises:
-            RemoteIntegrityError: what is there is no tombstone.
+            RemoteIntegrityError: the present object is no tombstone.
         """
         with _storage_errors("write the tombstone of", metadata):
             await self._tombstones.write(self._keys_of(metadata), metadata, tombstone)
@@ -318,7 +318,7 @@ class SegmentStorage:
 
         Raises:
             RemoteUnauthenticatedError: nothing proves that a holder of the key ring wrote it.
-            RemoteIntegrityError: what is there is no tombstone.
+            RemoteIntegrityError: the present object is no tombstone.
         """
         with _storage_errors("read the tombstone of", metadata):
             keys = self._keys_of(metadata)

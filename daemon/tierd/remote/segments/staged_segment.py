@@ -38,7 +38,7 @@ async def check_staged(
 
     Raises:
         RemoteResourceNotFoundError: an object is not there.
-        RemoteIntegrityError: an object is not what the manifest says, or the manifest is not what the metadata says.
+        RemoteIntegrityError: an object contradicts the manifest, or the manifest contradicts the metadata.
     """
     _require_recorded(staged.manifest, metadata, cluster_id, key=keys.segment(metadata, MANIFEST_SUFFIX))
     await _check_log(store, staged, key=keys.segment(metadata, LOG_SUFFIX))

@@ -30,7 +30,7 @@ def compress(content: Bytes, level: int) -> bytes | None:
 def decompress(frame: Bytes, size_bytes: int) -> bytes | None:
     """Return the content, None when ``frame`` is not one frame of exactly ``size_bytes`` bytes.
 
-    At most ``size_bytes`` bytes are allocated for the content, whatever size the frame states.
+    At most ``size_bytes`` bytes are allocated for the content, even if the frame states a larger size.
     """
     try:
         if zstandard.get_frame_parameters(frame).content_size != size_bytes:

@@ -39,7 +39,7 @@ class ChunkEncoder(Protocol):
         """Largest growth of a chunk in bytes."""
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
-        """Return what to store for chunk ``number`` of ``count``, and whether it is compressed. Blocking."""
+        """Return the bytes to store for chunk ``number`` of ``count``, and True if they are compressed. Blocking."""
 
 
 class TransformedLog:
@@ -82,7 +82,7 @@ class TransformedLog:
         """Yield stored chunks in order, while the next two are made.
 
         Raises:
-            RemoteIntegrityError: the file is not what was checked.
+            RemoteIntegrityError: the file has changed since its check.
             RemoteStorageError: it cannot be read.
         """
         coming: deque[asyncio.Future[_Made]] = deque()

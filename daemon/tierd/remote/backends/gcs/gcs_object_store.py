@@ -193,7 +193,7 @@ class GcsObjectStore:
             await storage.list_objects(self._bucket, params={"maxResults": "1"}, timeout=self._connection.timeout)
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled, then release the connections."""
+        """Finish the aborts of cancelled uploads, then release the connections."""
         await self._uploads.close()
         await self._connection.close()
         self._threads.shutdown(wait=False)

@@ -57,7 +57,7 @@ class ResumableUploads:
             raise
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled; each abort has a deadline."""
+        """Finish the aborts of cancelled uploads; each abort has a deadline."""
         await self._clean_ups.close()
 
     async def _begin(self, key: str, checksum: str | None) -> str:

@@ -110,7 +110,7 @@ class MultipartUploads:
             pass
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled; each abort has a deadline."""
+        """Finish the aborts of cancelled uploads; each abort has a deadline."""
         await self._clean_ups.close()
 
     async def _begin_upload(self, key: str) -> MultipartUpload:

@@ -224,7 +224,7 @@ class S3ObjectStore:
             await client.list_objects_v2(Bucket=self._bucket, Prefix=self._check_prefix, MaxKeys=1)
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled, then release the connections."""
+        """Finish the aborts of cancelled uploads, then release the connections."""
         await self._uploads.close()
         await self._connection.close()
         self._sender.close()
