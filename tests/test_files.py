@@ -20,7 +20,7 @@ from tierd.files import (
     open_to_read,
     require_unchangeable,
 )
-from tierd.pipeline.jobs.session import process_umask
+from tierd.pipeline.jobs.spark_session_settings import process_umask
 
 
 def mode(path: Path) -> int:

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.cli.record_lines import parse_json_line
 from tierd.config.document import read_document
-from tierd.cost.usage import UsageLedger
+from tierd.cost.usage_ledger import UsageLedger
 from tierd.errors import MetadataDecodeError, MetadataExportError, RecordLineError, RemoteIntegrityError, TierError
 from tierd.log.files.clean_shutdown import parse_broker_epoch
 from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling, serde
@@ -19,12 +19,12 @@ from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import decode_answer, decode_request
 from tierd.pipeline.erasing.reports import decode_report
 from tierd.pipeline.pipeline_errors import ReadOptionError, WorkOrderError
-from tierd.pipeline.running.history import HISTORY_NAME, RunHistory
-from tierd.pipeline.source.options import parse_options
+from tierd.pipeline.running.run_history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.positions import parse_offsets
+from tierd.pipeline.source.read_options import parse_options
 from tierd.remote import LogStartRecord, SegmentManifest, Tombstone, claim_tier, read_tier_identity
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
 from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger
 

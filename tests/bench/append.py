@@ -17,7 +17,8 @@ import uvloop
 
 from tests.bench.report import Figure
 from tierd.clock import SystemClock
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch
@@ -93,7 +94,7 @@ def _plain(directory: Path, batches: list[bytes]) -> float:
 def _append(log_dir: Path, batches: list[bytes]) -> float:
     """Return the seconds of the log."""
     config = LogConfig(segment_bytes=1 << 30, max_message_bytes=2 * MIB)
-    manager = LogManager([log_dir], config_for=lambda _: config, acquire_lock=lambda _: _NoLock())
+    manager = LogManager([log_dir], LogManagerSettings(config_for=lambda _: config), acquire_lock=lambda _: _NoLock())
     manager.start()
     log = manager.get_or_create(TopicPartition("bench", 0))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the event loop of the daemon

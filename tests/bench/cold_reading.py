@@ -28,7 +28,7 @@ from tierd.log import identify_directory
 from tierd.metadata import PartitionView
 from tierd.model import ByteRange, IsolationLevel
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchTask, SilentRecorder, TieredLog
 
 _PIECE_BYTES = 4 << 20

@@ -32,7 +32,7 @@ from tierd.metadata import Batch, KeyValueStore, MemoryKeyValueStore, Put, Remot
 from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
 from tierd.metadata.views.view_rows import load_partition
 from tierd.model import RemoteLogSegmentState
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.object_keys import MANIFEST_SUFFIX
 
 Answer = dict[str, float]

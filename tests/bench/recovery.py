@@ -15,7 +15,8 @@ from statistics import median
 from tests.bench.report import Figure
 from tests.services.kafka_cluster import KafkaBroker, require_kafka
 from tierd.log import NewRecord, encode_batch
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.partition.append_info import AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_restamp import set_last_offset
@@ -31,7 +32,7 @@ _GROUP = 64
 _START = """
 import json, sys, time
 from pathlib import Path
-from tierd.log import LogManager
+from tierd.log import LogManager, LogManagerSettings
 from tierd.log.records.log_config import LogConfig
 
 def peak_bytes():
@@ -40,7 +41,7 @@ def peak_bytes():
 
 import structlog
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-manager = LogManager([Path(sys.argv[1])], config_for=lambda topic: LogConfig(retention_ms=-1))
+manager = LogManager([Path(sys.argv[1])], LogManagerSettings(config_for=lambda topic: LogConfig(retention_ms=-1)))
 before = peak_bytes()
 begun = time.perf_counter()
 manager.start()
@@ -94,7 +95,7 @@ def _fill(log_dir: Path, topic: str, data_bytes: int, batch_bytes: int) -> None:
     value = b"x" * (batch_bytes // 16 - 20) if batch_bytes > 4096 else b"x" * (batch_bytes // 4 - 25)
     batch = encode_batch([NewRecord(None, value, 1)] * (16 if batch_bytes > 4096 else 4))
     count = batch[60]
-    with LogManager([log_dir], config_for=lambda _: LogConfig(retention_ms=-1)) as manager:
+    with LogManager([log_dir], LogManagerSettings(config_for=lambda _: LogConfig(retention_ms=-1))) as manager:
         log = manager.get(TopicPartition(topic, 0))
         assert log is not None
         for first in range(0, data_bytes // len(batch), _GROUP):

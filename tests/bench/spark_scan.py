@@ -29,7 +29,7 @@ from tierd.kernels import crc32c
 from tierd.log import NewRecord, encode_batch
 from tierd.pipeline import register
 from tierd.pipeline.source.data_source import FilteringTieredLogDataSource
-from tierd.pipeline.source.reading import read_split
+from tierd.pipeline.source.split_reading import read_split
 
 _VALUE_BYTES = 100
 _RECORDS = 128  # of a batch

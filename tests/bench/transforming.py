@@ -13,7 +13,7 @@ from tierd.kernels import crc32c
 from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, LogSegmentData
 from tierd.remote import Body, FileBody, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.chunks import iterated
 
 _INDEX_INTERVAL_BYTES = 4096

@@ -9,7 +9,7 @@ from tests.scenarios.command import run_tierd
 from tests.scenarios.installation import Installation
 from tierd.clock import SystemClock
 from tierd.cost import HOUR_MS, UsageLedger
-from tierd.cost.usage import UsageLine
+from tierd.cost.usage_ledger import UsageLine
 
 
 def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.cli.record_lines import InputRecord, parse_json_line, parse_text_line
-from tierd.cli.records import as_json_line
+from tierd.cli.record_text import as_json_line
 from tierd.errors import RecordLineError
 from tierd.log import NewRecord, Record
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from tierd.cost.billed_requests import RequestClass
 from tierd.cost.prices import PriceList, load_prices
-from tierd.cost.requests import RequestClass
 from tierd.errors import ConfigError
 
 

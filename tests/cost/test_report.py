@@ -1,9 +1,9 @@
 import pytest
 
+from tierd.cost.billed_requests import RequestClass
 from tierd.cost.prices import FREE, PriceList, RequestPrices, TrafficPrices
 from tierd.cost.report import GIB, HOURS_PER_MONTH, cost_report
-from tierd.cost.requests import RequestClass
-from tierd.cost.usage import HOUR_MS, STORED, UsageLine
+from tierd.cost.usage_ledger import HOUR_MS, STORED, UsageLine
 
 PRICES = PriceList(
     storage_per_gib_month=0.73,

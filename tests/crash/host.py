@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.crash.oracle import Segment, segments_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.simulated_disk import SimulatedDisk
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, parse_offset_checkpoint
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file
@@ -58,12 +59,14 @@ class Host:
         """Load the log; create it if it does not exist."""
         self._manager = LogManager(
             [LOG_DIR],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(
+                config_for=lambda _: self.config,
+                clock=self.clock,
+                random_int=lambda: self._jitter.getrandbits(31),
+                new_id=lambda: f"{self._jitter.getrandbits(128):032x}",
+            ),
             disk=self.disk,
             acquire_lock=lambda _: _NoLock(),
-            random_int=lambda: self._jitter.getrandbits(31),
-            new_id=lambda: f"{self._jitter.getrandbits(128):032x}",
         )
         self._manager.start()
         self._manager.get_or_create(PARTITION)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.log.batches import Row
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.loading.log_loader import LoadRequest, load_log

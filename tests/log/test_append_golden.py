@@ -19,7 +19,8 @@ from tests.fakes.clock import FakeClock
 from tests.golden.unpack import GoldenCase, golden_cases
 from tests.log.logs import clean_up, housekeep
 from tierd.log import RecordBatch, file_name, iter_batches, read_lineage, read_offset_checkpoint, read_producer_snapshot
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import read_topic_id
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
@@ -78,7 +79,7 @@ class Writer:
     def write(self) -> None:
         restarts = sorted({offset for replica in self.replicas for offset in replica.restarted_at})
         for stop_at in [*restarts, None]:
-            with LogManager([self.log_dir], config_for=self.config_of, clock=self.clock) as manager:
+            with LogManager([self.log_dir], LogManagerSettings(config_for=self.config_of, clock=self.clock)) as manager:
                 for replica in self.replicas:
                     if stop_at is None or stop_at in replica.restarted_at:
                         self.append_until(self.log_of(manager, replica), replica, stop_at)

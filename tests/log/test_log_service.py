@@ -13,7 +13,8 @@ from tests.fakes.manual_clock import ManualClock
 from tests.fakes.simulated_disk import Fault, SimulatedDisk
 from tests.log.cleaning.cleaners import own_log_rules
 from tierd.errors import LogDirOfflineError, LogError, UnknownPartitionError
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -55,8 +56,7 @@ class ServiceSetup:
     def service(self) -> LogService:
         self.manager = manager = LogManager(
             [ONE, TWO],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(config_for=lambda _: self.config, clock=self.clock),
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )

@@ -26,8 +26,8 @@ from tests.golden.unpack import GoldenCase, golden_cases, read_lines, read_offse
 from tests.log.logs import housekeep
 from tests.log.reading import Found, read_whole_log
 from tierd.log import read_offset_checkpoint, read_producer_snapshot
-from tierd.log.dirs.manager import LogManager
-from tierd.log.loading.stray import lacks_topic_id
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings, lacks_topic_id
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
@@ -52,7 +52,10 @@ def recovered(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Recover
     shutil.copytree(golden / CASES[0].logdirs[0], log_dir)
     clock = FakeClock(now_ms=STARTED_MS)
     manager = LogManager(
-        [log_dir], config_for=config_of, clock=clock, is_stray=lacks_topic_id, new_id=lambda: STRAY_ID, broker_epoch=315
+        [log_dir],
+        LogManagerSettings(
+            config_for=config_of, clock=clock, is_stray=lacks_topic_id, new_id=lambda: STRAY_ID, broker_epoch=315
+        ),
     )
     with manager:
         logs = {str(log.topic_partition): read_whole_log(log) for log in manager.logs()}
@@ -133,6 +136,6 @@ def test_second_start_and_stop_of_a_recovered_log_changes_no_file(
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", ".kafka_cleanshutdown"):
         shutil.copy(recovered.log_dir / name, log_dir / name)
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
-    with LogManager([log_dir], config_for=config_of, clock=FakeClock(now_ms=STARTED_MS + 60_000)):
+    with LogManager([log_dir], LogManagerSettings(config_for=config_of, clock=FakeClock(now_ms=STARTED_MS + 60_000))):
         pass
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before

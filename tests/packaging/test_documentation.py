@@ -20,10 +20,11 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 def kinds() -> list[type[TierError]]:
     """Return every error class that the project raises on purpose."""
     known: dict[str, object] = {**vars(errors), **vars(log_errors), **vars(pipeline_errors)}
-    classes: list[type[TierError]] = [
-        kind for kind in known.values() if isinstance(kind, type) and issubclass(kind, TierError)
-    ]
-    return [kind for kind in classes if kind is not TierError]
+    classes: list[type[TierError]] = []
+    for kind in known.values():
+        if isinstance(kind, type) and issubclass(kind, TierError) and kind is not TierError:
+            classes.append(kind)
+    return classes
 
 
 def anchors(page: Path) -> set[str]:

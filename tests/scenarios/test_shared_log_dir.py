@@ -17,7 +17,8 @@ from tests.services.kafka_cluster import CODECS, KafkaBroker
 from tests.services.kafka_records import SentRecord, random_records
 from tierd.clock import SystemClock
 from tierd.log import ControlRecordType, NewRecord, Producer, encode_batch, encode_end_marker
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.compression import Compression
@@ -68,7 +69,7 @@ class SharedLogDir:
 
     @contextmanager
     def tierd(self) -> Iterator[LogManager]:
-        with LogManager([self.path], config_for=config_of) as manager:
+        with LogManager([self.path], LogManagerSettings(config_for=config_of)) as manager:
             yield manager
 
     def consumed(self, *, committed: bool) -> Records:
@@ -222,7 +223,7 @@ def test_broker_continues_a_log_that_tierd_has_cleaned(make_shared: Callable[[st
     shared.restart_broker(times=1)
     shared.broker.stop()
 
-    with LogManager([shared.path], config_for=lambda _: LogConfig.from_kafka(settings)) as manager:
+    with LogManager([shared.path], LogManagerSettings(config_for=lambda _: LogConfig.from_kafka(settings))) as manager:
         log = log_of(manager, partition.topic)
         for number in range(400):
             value = None if number % 7 == 0 else shared.random.randbytes(200)
@@ -243,6 +244,6 @@ def test_broker_continues_a_log_that_tierd_has_cleaned(make_shared: Callable[[st
         producing.send(partition.topic, 0, [record for record in shared.records(40) if record.key is not None])
         producing.flush()
     shared.broker.stop()
-    with LogManager([shared.path], config_for=lambda _: LogConfig.from_kafka(settings)) as manager:
+    with LogManager([shared.path], LogManagerSettings(config_for=lambda _: LogConfig.from_kafka(settings))) as manager:
         assert manager.cleaner_offset(partition) is not None
         assert read_whole_log(log_of(manager, partition.topic)).records[: len(written)] == written

@@ -14,7 +14,7 @@ from tierd.errors import TierError, TierErrorCode
 from tierd.model import TopicPartition
 from tierd.pipeline import RunReport, report_json
 from tierd.pipeline.committing import RunTally
-from tierd.pipeline.running.history import RunOutcome
+from tierd.pipeline.running.run_history import RunOutcome
 from tierd.serve import (
     ATTEST_ERASURE,
     CANCEL_ERASURE,

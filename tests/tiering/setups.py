@@ -26,7 +26,7 @@ from tierd.model import (
     TopicPartition,
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import (
     AuditLimits,
     BrokerLogOffsets,

@@ -16,7 +16,7 @@ from tierd.config import CopySettings, ExpireSettings
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

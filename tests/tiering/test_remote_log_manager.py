@@ -22,7 +22,7 @@ from tierd.log import KnownDirectory, LogDirListing, list_log_dir
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentState, SoftDelete, TopicPartition
 from tierd.remote import Body, Tombstone
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import PartitionStatus
 from tierd.tiering.topic_policy import TopicPolicies, TopicPolicy
 

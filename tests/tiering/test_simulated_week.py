@@ -27,7 +27,7 @@ from tierd.config import ExpireSettings
 from tierd.control import Leadership, Role
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import TopicIdPartition
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
 PARTITIONS = 10_000

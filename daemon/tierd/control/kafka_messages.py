@@ -100,7 +100,7 @@ def broker_software(*, version: str) -> Request[BrokerSoftware]:
 
 
 def quorum_leader() -> Request[QuorumLeader]:
-    """Ask for the active controller, which the broker asks in turn; needs a broker with ``speaks_quorum``."""
+    """Return the request for the active controller, which a broker with ``speaks_quorum`` forwards."""
     partition = quorum_request.PartitionData(partition_index=i32(0))
     topic = quorum_request.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
     return _request(DescribeQuorumRequest(topics=(topic,)), DescribeQuorumResponse, _quorum_leader)

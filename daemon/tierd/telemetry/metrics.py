@@ -13,10 +13,10 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from tierd.clock import Clock
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.log_cleaner import LogCleanerUse
-from tierd.telemetry.own_logs import OwnLogUse
-from tierd.telemetry.pipeline import PipelineUse
-from tierd.telemetry.reading import ReadingUse
+from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
+from tierd.telemetry.own_log_metrics import OwnLogUse
+from tierd.telemetry.pipeline_metrics import PipelineUse
+from tierd.telemetry.reading_metrics import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)

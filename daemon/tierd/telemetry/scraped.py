@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.log_cleaner import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
-from tierd.telemetry.own_logs import OWN_LOGS, OwnLogUse, own_log_samples
-from tierd.telemetry.pipeline import PIPELINE, PipelineUse, pipeline_samples
-from tierd.telemetry.reading import READING, ReadingUse, Sample, reading_samples
+from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
+from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
+from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
+from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
 
@@ -235,7 +235,7 @@ def scrape(
     own_logs: Iterable[OwnLogUse],
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
-    """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
+    """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
     yield from _partition_samples(now_ms, tuple(partitions))
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments

@@ -10,7 +10,7 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange
 from tierd.remote import Body, ObjectInfo, ObjectStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 FOLDER = "tier/cluster/self-test/1/"

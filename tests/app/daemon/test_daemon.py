@@ -31,7 +31,7 @@ from tierd.config import TierdConfig, load_config
 from tierd.errors import ForeignTierError
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunProgress
-from tierd.pipeline.running.history import RunOutcome
+from tierd.pipeline.running.run_history import RunOutcome
 from tierd.remote import SegmentStorage
 from tierd.schedule import Schedule
 from tierd.tiering import RemoteLogManager, Supervisor, Tiering

@@ -13,7 +13,7 @@ from tierd.app.engine.host_caches import HostCaches
 from tierd.model import ByteRange, uuid_to_text
 from tierd.pipeline import LeftSegment
 from tierd.remote import ChunkCache, ObjectKeyFactory
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 KEYS = ObjectKeyFactory("tier", "cluster")
 GONE, LIVE = (

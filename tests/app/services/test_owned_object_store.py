@@ -14,7 +14,7 @@ from tierd.errors import (
     TierError,
 )
 from tierd.remote import UnfinishedUpload
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 
 class Claim:

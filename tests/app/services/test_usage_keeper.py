@@ -12,7 +12,7 @@ from tierd.clock import SystemClock
 from tierd.config import LogDirSettings, RemoteSettings, TierdConfig
 from tierd.config.remote_settings import FilesystemSettings
 from tierd.cost import HOUR_MS, UsageLedger
-from tierd.cost.usage import UsageLine
+from tierd.cost.usage_ledger import UsageLine
 from tierd.errors import StateDirError
 from tierd.model import uuid_to_text
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall

@@ -15,7 +15,7 @@ from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import build_pipeline
 from tierd.pipeline import Candidate, new_request
-from tierd.pipeline.erasing.request import ErasePhase
+from tierd.pipeline.erasing.erase_request import ErasePhase
 from tierd.pipeline.planning import Chain
 from tierd.tiering import PassiveSupervisor
 

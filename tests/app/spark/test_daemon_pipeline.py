@@ -19,7 +19,7 @@ from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.errors import PipelineBusyError, PipelineError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits
-from tierd.pipeline.running.history import RunOutcome
+from tierd.pipeline.running.run_history import RunOutcome
 from tierd.schedule import Schedule
 from tierd.serve import COMPACT
 from tierd.serve.control_protocol import ControlRequestLine

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.log.batches import make_partition, marker, plain, transactional
 from tests.log.logs import open_log
-from tierd.cost.segments import find_partitions
+from tierd.cost.local_segments import find_partitions
 from tierd.errors import CorruptRecordError
 from tierd.log import (
     Damage,

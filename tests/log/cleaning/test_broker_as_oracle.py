@@ -21,7 +21,7 @@ from tests.pipeline.rewriting.test_real_cleaner import (
     stage_dir,
     time_of_pass,
 )
-from tierd.log import LogConfig, LogManager, LogService, read_offset_checkpoint
+from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService, read_offset_checkpoint
 from tierd.model import TopicPartition
 
 INTERVAL_S = 15  # interval of the cleaner
@@ -34,7 +34,7 @@ async def clean(
     """Open the log dir with the topic's settings and run the cleaner at ``now_ms``; no retention runs meanwhile."""
     config = LogConfig.from_kafka({name: str(value) for name, value in case.config.items()})
     clock = ManualClock(now_ms=now_ms - INTERVAL_S * 1000)
-    manager = LogManager([log_dir], config_for=lambda _: config, clock=clock)
+    manager = LogManager([log_dir], LogManagerSettings(config_for=lambda _: config, clock=clock))
     async with LogService(manager, clock=clock, rewriting=own_log_rules()) as service:
         await eventually(lambda: clock.sleeping == 3, what="the first look")
         log = service.log(TopicPartition.parse(case.partition))

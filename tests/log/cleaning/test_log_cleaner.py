@@ -16,7 +16,8 @@ from tests.log.cleaning.cleaners import own_log_rules
 from tierd.errors import LogDirOfflineError
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, parse_offset_checkpoint, write_offset_checkpoint
 from tierd.log.files.disk import read_file
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
@@ -58,8 +59,7 @@ class ServiceSetup:
     def service(self) -> LogService:
         self.manager = LogManager(
             [LOG_DIR],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(config_for=lambda _: self.config, clock=self.clock),
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )

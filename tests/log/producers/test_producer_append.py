@@ -272,5 +272,5 @@ class TestTransactions:
 def test_update_without_a_producer_id_is_refused(manager: ProducerStateManager) -> None:
     prepared = manager.prepare_update(-1, REPLICATION)
     prepared.append(data(0, -1, producer_id=-1))
-    with pytest.raises(ValueError, match="producer id -1 is nobody's"):
+    with pytest.raises(ValueError, match="producer id -1 is negative"):
         manager.update(prepared)

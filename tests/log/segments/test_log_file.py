@@ -18,7 +18,7 @@ from tierd.log.segments.log_read import LogReader
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
-from tierd.log.segments.segment_reader import find_batch, opener
+from tierd.log.segments.segment_reading import find_batch, opener
 from tierd.model import Lineage, TimestampOffset
 
 MAX_INT = 2**31 - 1

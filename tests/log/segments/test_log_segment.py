@@ -15,7 +15,7 @@ from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.log.records.record_batch import iter_batches
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
-from tierd.log.segments.segment_copy import append_from
+from tierd.log.segments.segment_replacement import append_from
 from tierd.model import Lineage, TimestampOffset
 
 MAX_INT = 2**31 - 1

@@ -16,7 +16,7 @@ from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutp
 from tierd.pipeline.committing.leader_settings import OutputStorage
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of, content_of
 
 COMPACTED = CleaningPolicy(compacts=True, segment_bytes=250)

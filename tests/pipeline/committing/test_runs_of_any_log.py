@@ -18,9 +18,9 @@ from tierd.kernels import latest_per_key
 from tierd.log import TransactionIndex
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.committing.round import GroupState, PartitionRound
-from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
 from tierd.pipeline.jobs.prospects import Rewrite, compaction_prospects
 from tierd.pipeline.jobs.scanning import InputNote
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace
 from tierd.pipeline.planning import PartitionWork, WorkKind
 from tierd.pipeline.planning.work_order import Group
 from tierd.pipeline.rewriting import (
@@ -32,7 +32,7 @@ from tierd.pipeline.rewriting import (
     rewrite_group,
     scan_keys,
 )
-from tierd.pipeline.rewriting.transactions import AbortedTransactions
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions
 
 RETENTION_MS = 20 * HOUR_MS
 SECRET = bytes(16)

@@ -9,8 +9,8 @@ from tests.pipeline.erasing.lab import COMPACTED, KEPT, SECRET, ErasureLab
 from tierd.errors import RefusedError
 from tierd.model import RemoteLogSegmentState
 from tierd.pipeline import EraseRequest
-from tierd.pipeline.erasing.request import ErasePhase
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.pipeline.erasing.erase_request import ErasePhase
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 NAMES = ("orders-0", "users-0")

@@ -26,10 +26,10 @@ from tierd.metadata import MetadataKeyFactory
 from tierd.metadata.kv.in_memory import MemoryKeyValueStore
 from tierd.model import ByteRange
 from tierd.pipeline import EraseRequest, EraseRequests, ErasureReports, restore_requests
+from tierd.pipeline.erasing.erase_request import CachesNote, ErasePhase, LeftSegment, SearchNote, VersionsNote
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered
-from tierd.pipeline.erasing.request import CachesNote, ErasePhase, LeftSegment, SearchNote, VersionsNote
 from tierd.remote import ERASURE_REPORT, ObjectKeyFactory
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 KEYS = ObjectKeyFactory("pre/fix", CLUSTER_ID)

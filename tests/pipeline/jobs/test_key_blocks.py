@@ -3,7 +3,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tierd.pipeline.jobs.key_blocks import BLOCK_ROWS, LatestKeys, key_blocks
-from tierd.pipeline.jobs.layout import BucketRange
+from tierd.pipeline.jobs.task_layout import BucketRange
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-2, 2)), max_size=60)
 

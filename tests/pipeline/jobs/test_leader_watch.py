@@ -6,8 +6,8 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tierd.pipeline.committing import LeaderClient
+from tierd.pipeline.jobs.job_progress import JobProgress, Stage
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
-from tierd.pipeline.jobs.progress import JobProgress, Stage
 
 DEADLINE_S = 60.0
 

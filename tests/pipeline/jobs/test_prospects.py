@@ -1,12 +1,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.pipeline.jobs.test_layout import work_of
+from tests.pipeline.jobs.test_task_layout import work_of
 from tierd.log import AbortedTransaction
-from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
 from tierd.pipeline.jobs.outcomes import FailedGroup, UnchangedGroup
 from tierd.pipeline.jobs.prospects import Prospect, Rewrite, compaction_prospects, erasure_prospects
 from tierd.pipeline.jobs.scanning import ErasureNote, InputNote
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace
 from tierd.pipeline.planning import PartitionWork
 from tierd.pipeline.rewriting import TransactionTrace
 

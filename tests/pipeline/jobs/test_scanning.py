@@ -9,17 +9,17 @@ from uuid import UUID
 
 import pytest
 
-from tests.pipeline.jobs.test_layout import work_of
+from tests.pipeline.jobs.test_task_layout import work_of
 from tierd.errors import RetriableRemoteStorageError
 from tierd.log import NewRecord, encode_batch
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs.key_blocks import KeyBlock
-from tierd.pipeline.jobs.layout import BucketRange, GroupPlace, InputPlace, InputSplit
 from tierd.pipeline.jobs.outcomes import Changed, FailedGroup
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock, join_bucket, scan_split
+from tierd.pipeline.jobs.task_layout import BucketRange, GroupPlace, InputPlace, InputSplit
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
 from tierd.pipeline.planning import WorkOrder
 

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from tests.pipeline.jobs.test_layout import work_of
+from tests.pipeline.jobs.test_task_layout import work_of
 from tests.pipeline.planning.tiers import remote
 from tierd.errors import BatchTooLargeError, CorruptRecordError
 from tierd.model import LogSegmentData
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs import tasks
-from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import FailedGroup
 from tierd.pipeline.jobs.run_context import RunContext
+from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.jobs.tasks import GroupTask
 from tierd.pipeline.planning import WorkOrder
 from tierd.pipeline.rewriting import RewriteStatistics, RewrittenSegment

@@ -10,7 +10,7 @@ from tests.log.logs import NOW_MS
 from tests.pipeline.rewriting.compacted_log import LATER_MS, CompactedLog
 from tests.pipeline.rewriting.rounds import Round, aborted_in
 from tierd.log import Compression, NewRecord, Producer, Record, encode_batch
-from tierd.pipeline.rewriting.transactions import AbortedTransactions
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions
 
 KEYS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 STEPS = st.one_of(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.log.batches import batch, legacy, plain
 from tierd.errors import CorruptRecordError
 from tierd.log import Compression, RecordBatch, compress_batch, iter_batches
-from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_runs
 from tierd.pipeline.rewriting.input_log import InputLog
-from tierd.pipeline.rewriting.rows import Opened, open_batch
+from tierd.pipeline.rewriting.record_rows import Opened, open_batch
 
 LOG = plain(0, 3) + batch(3, [(1, b"k", b"v" * 300)]) + legacy(1, 4, b"k", b"v") + batch(5, []) + plain(6, 2)
 
@@ -21,7 +21,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def batches_in(pieces: Iterable[bytes]) -> Iterator[RecordBatch]:
-    for found in iter_stretches(pieces, name="a.log"):
+    for found in iter_runs(pieces, name="a.log"):
         yield from (found.batch(index) for index in range(len(found))) if isinstance(found, CheckedRun) else (found,)
 
 
@@ -62,7 +62,7 @@ def test_rows_of_a_batch_run_are_those_of_its_batches(codec: Compression, places
     first, last = (compress_batch(memoryview(each), codec) for each in (plain(0, 3), plain(6, 2)))
     log = b"".join((first, batch(3, [(1, b"k", b"v" * 300)]), legacy(1, 4, b"k", b"v"), batch(5, []), last))
     offsets: list[int] = []
-    for found in iter_stretches(cut(log, places), name="a.log"):
+    for found in iter_runs(cut(log, places), name="a.log"):
         for one, opened in opened_in(found):
             assert opened.rows.offset.tolist() == [record.offset for record in one.records()]
             assert [opened.rows.key(n) for n in range(opened.rows.size)] == [record.key for record in one.records()]
@@ -91,5 +91,5 @@ def test_flipped_bit_in_any_batch_is_a_wrong_checksum(codec: Compression, piece_
 
 
 def test_empty_input_is_a_log_without_batches() -> None:
-    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).stretches()) == []
-    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).stretches()) == []
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).runs()) == []
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).runs()) == []

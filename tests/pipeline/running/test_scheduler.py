@@ -14,8 +14,8 @@ from tests.pipeline.running.told_run import ToldRun
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import RunTally
-from tierd.pipeline.running.history import RunHistory, RunOutcome
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.run_history import RunHistory, RunOutcome
+from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.schedule import Schedule
 

@@ -20,9 +20,9 @@ from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistic
 from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.pipeline_errors import LeaderChannelError
 from tierd.pipeline.planning import Candidate, WorkKind
-from tierd.pipeline.running.history import RunOutcome
 from tierd.pipeline.running.leasing import PartitionLeases
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.run_history import RunOutcome
+from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess
 from tierd.pipeline.running.spark_run import SparkRun, SparkRunSettings, sweep_runs
 

@@ -25,9 +25,9 @@ from tierd.pipeline.committing import (
     OpenOutputs,
     RunStatistics,
 )
-from tierd.pipeline.jobs import main
-from tierd.pipeline.jobs.progress import JobProgress
-from tierd.pipeline.jobs.run import JobRun
+from tierd.pipeline.jobs import job_main
+from tierd.pipeline.jobs.job_progress import JobProgress
+from tierd.pipeline.jobs.job_run import JobRun
 from tierd.pipeline.planning import Candidate, CleaningPolicy, WorkOrder
 from tierd.remote import SegmentStorage, open_object_store, open_transform, segment_storages
 
@@ -195,7 +195,7 @@ class JobLab:
         }
         file = self.scratch / "tierd.yaml"
         file.write_text(json.dumps(config))  # which is YAML, too
-        return [sys.executable, str(Path(main.__file__).with_name("__main__.py")), *self.arguments(file)]
+        return [sys.executable, str(Path(job_main.__file__).with_name("__main__.py")), *self.arguments(file)]
 
     def arguments(self, config: Path) -> list[str]:
         """Return the arguments of the job."""

@@ -23,7 +23,7 @@ from tierd.config.spark_protection import PROTECTION
 from tierd.pipeline.committing import CompactionLeader
 from tierd.pipeline.committing.messages import Begun
 from tierd.pipeline.jobs.exit_codes import JobExit
-from tierd.pipeline.jobs.session import spark_environment, spark_settings
+from tierd.pipeline.jobs.spark_session_settings import spark_environment, spark_settings
 from tierd.pipeline.running.requirements import find_spark
 from tierd.pipeline.running.spark_process import SparkProcess
 

@@ -18,7 +18,7 @@ from tierd.log import Compression, NewRecord, encode_batch
 from tierd.metadata import KeyValueStore, open_metadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer
-from tierd.pipeline.erasing.request import ErasePhase
+from tierd.pipeline.erasing.erase_request import ErasePhase
 from tierd.remote import open_object_store
 
 POLICIES = {"orders-0": KEPT, "users-0": COMPACTED}

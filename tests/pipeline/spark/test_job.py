@@ -23,8 +23,8 @@ from tierd.model import IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.committing.messages import Begun
-from tierd.pipeline.jobs.progress import JobProgress
-from tierd.pipeline.jobs.run import JobRun
+from tierd.pipeline.jobs.job_progress import JobProgress
+from tierd.pipeline.jobs.job_run import JobRun
 from tierd.pipeline.planning import CleaningPolicy, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.planning.work_order import Group
 from tierd.remote import ObjectKeyFactory, SegmentManifest

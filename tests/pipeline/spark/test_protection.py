@@ -8,7 +8,7 @@ from pyspark import SparkContext
 
 from tierd.config.spark_protection import PROTECTION
 from tierd.errors import PipelineError
-from tierd.pipeline.jobs.main import require_protection
+from tierd.pipeline.jobs.job_main import require_protection
 
 
 def session(master: str, **settings: str) -> SparkContext:

@@ -20,7 +20,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.pipeline import register
 from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.planning import CleaningPolicy
-from tierd.pipeline.source.reading import read_split
+from tierd.pipeline.source.split_reading import read_split
 from tierd.remote import SegmentManifest
 
 CHUNK_BYTES = 1 << 20

@@ -25,7 +25,7 @@ from tierd.metadata import (
 from tierd.metadata.rows.serde import encode_segment
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentStorage, Transform
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import (
     AuditLimits,

@@ -35,7 +35,7 @@ from tierd.remote import (
     UnfinishedUpload,
     claim_tier,
 )
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering.auditing.tier_findings import Severity
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

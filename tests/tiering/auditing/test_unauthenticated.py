@@ -21,7 +21,7 @@ from tierd.remote import (
     erasure_report_binding,
     with_tag,
 )
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import SegmentDeletion
 
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

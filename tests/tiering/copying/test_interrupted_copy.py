@@ -14,7 +14,7 @@ from tests.tiering.interruption import (
 )
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.metadata import MemoryKeyValueStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 SEGMENTS = 2
 CALLS = 40  # more than the sequence makes: the last ones run uninterrupted, which a test checks

@@ -13,7 +13,7 @@ from tests.fakes.manual_clock import ManualClock
 from tests.log.cleaning.cleaners import own_log_rules
 from tests.tiering.setups import Session, Tier
 from tierd.errors import BackendUnavailableError, UnknownPartitionError
-from tierd.log import LogConfig, LogManager, LogService, NewRecord, UnifiedLog, encode_batch
+from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService, NewRecord, UnifiedLog, encode_batch
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering import BrokerLogOffsets, OwnLogOffsets, TopicPolicy
@@ -59,7 +59,7 @@ async def own_log(tmp_path: Path, *, rows: MemoryKeyValueStore | None = None) ->
     config = LogConfig(remote_storage_enable=True, local_retention_ms=1000)
     log_dir, clock, topic_id = tmp_path / "own", ManualClock(), uuid4()
     log_dir.mkdir()
-    manager = LogManager([log_dir], config_for=lambda _: config, clock=clock)
+    manager = LogManager([log_dir], LogManagerSettings(config_for=lambda _: config, clock=clock))
     async with LogService(manager, clock=clock, rewriting=own_log_rules()) as service:
         await service.get_or_create(NAME, topic_id=topic_id)
         offsets = OwnLogOffsets(service, [log_dir])

@@ -10,7 +10,7 @@ from tests.tiering.rebuilding.intruder import Intruder
 from tests.tiering.setups import Session
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, PartitionView, read_partition
 from tierd.model import IsolationLevel, RemoteLogSegmentState
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

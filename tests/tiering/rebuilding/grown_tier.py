@@ -29,7 +29,7 @@ from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegme
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, OpenOutputs
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 from tierd.tiering.topic_policy import TopicPolicy

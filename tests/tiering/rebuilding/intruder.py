@@ -8,7 +8,7 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.tiering.setups import Tier
 from tierd.model import TopicIdPartition
 from tierd.remote import Tombstone
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 FORGED = b"forged"
 

@@ -40,7 +40,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import TOMBSTONE, LogStartRecord, SegmentStorage, Tombstone, Transform
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import RebuildReport
 

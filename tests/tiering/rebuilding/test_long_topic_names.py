@@ -13,7 +13,7 @@ from tierd.metadata import MemoryKeyValueStore, RebuildSeverity
 from tierd.model import ByteRange, TopicIdPartition
 from tierd.remote import ObjectStore
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 LENGTHS = range(1, 250)

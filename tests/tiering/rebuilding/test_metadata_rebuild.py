@@ -43,7 +43,7 @@ from tierd.metadata import (
 )
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import LOG_START, MANIFEST, TOMBSTONE, LogStartRecord, ObjectInfo
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 from tierd.tiering import RebuildReport
 

@@ -26,7 +26,7 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, Tombstone, claim_tier
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier
 

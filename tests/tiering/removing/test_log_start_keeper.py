@@ -22,7 +22,7 @@ from tierd.errors import (
 from tierd.metadata import RECORD_IN_DOUBT
 from tierd.model import ByteRange
 from tierd.remote import LOG_START, Body, LogStartRecord, LogStartStorage, ObjectKeyFactory, StoredLogStart
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 from tierd.tiering.removing.log_start_keeper import INTERVAL_S, REFUSED_RETRY_S, is_of_later_leader, must_write
 

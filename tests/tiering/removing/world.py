@@ -24,7 +24,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiring.branch_segments import LocalSegment
 from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools

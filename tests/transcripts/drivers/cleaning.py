@@ -115,7 +115,7 @@ class Cleaning:
         output = _Output()
         rewriter = BatchRewriter(rules, self._latest(rules), output, open_producers=())
         source = InputLog(name=_NAME, start_offset=0, end_offset=self._end_offset - 1, pieces=[self._log])
-        for found in source.stretches():
+        for found in source.runs():
             rewriter.take(found)
         self._log = bytes(output.log)
         for kept in iter_batches(self._log, name=_NAME):

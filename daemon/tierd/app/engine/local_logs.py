@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from tierd.clock import Clock
 from tierd.config import LogCleanerSettings, LogDirSettings, TopicDefaults, TopicsSettings
-from tierd.log import LogConfig, LogManager, LogService, ServiceSettings, TimestampType, UnifiedLog
+from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService, ServiceSettings, TimestampType, UnifiedLog
 from tierd.pipeline import own_log_rewriting
 from tierd.telemetry import LogCleanerUse, OwnLogUse
 from tierd.tiering import BrokerLogOffsets, LogOffsets, OwnLogOffsets, TopicPolicy
@@ -89,7 +89,7 @@ async def local_logs(
     if not own:
         yield LocalLogs(BrokerLogOffsets(), None, config_for)
         return
-    manager = LogManager(own, config_for=config_for, clock=clock)
+    manager = LogManager(own, LogManagerSettings(config_for=config_for, clock=clock))
     rewriting = own_log_rewriting(memory_bytes=_KEY_MAP_BYTES // len(own), new_secret=lambda: token_bytes(16))
     async with LogService(manager, clock=clock, rewriting=rewriting, settings=service_settings(cleaner)) as service:
         yield LocalLogs(OwnLogOffsets(service, own), service, config_for)

@@ -13,7 +13,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import CompactionPlan
@@ -57,8 +57,8 @@ def compact(
     if dry_run:
         _print_plan(run_in_loop(plan_compaction(deployment, names)), as_json=as_json)
         return
-    with progress_line("compact") as tell:
-        report = run_in_loop(run_compaction(deployment, names, tell=tell))
+    with progress_line("compact") as report_progress:
+        report = run_in_loop(run_compaction(deployment, names, tell=report_progress))
     if as_json:
         print_json(report)
     else:

@@ -12,7 +12,7 @@ from tierd.cli.costs import cost_json, cost_parts
 from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import format_duration, parse_duration_s
 from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
@@ -62,8 +62,8 @@ def estimate(
         part_size_bytes=_DEFAULT_PART_BYTES,
         compression_level=compression_level or None,
     )
-    with progress_line("estimating") as tell:
-        topics = estimate_log_dirs(log_dirs, prices, plan, tell=tell)
+    with progress_line("estimating") as report_progress:
+        topics = estimate_log_dirs(log_dirs, prices, plan, report_progress=report_progress)
     if as_json:
         print_json({"currency": prices.currency, "topics": [_as_json(topic) for topic in topics]})
         return
@@ -126,9 +126,9 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
 
 def _short_base(topics: Sequence[TopicEstimate]) -> str:
     shortest = min(topics, key=lambda topic: topic.base_days or 0.0)
-    told = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
+    span = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
     return (
-        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {told}).\n"
+        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {span}).\n"
         "  Lower end: a day brings what is there now. Upper end: the files go on growing at that pace.\n"
         "  next: estimate again when the files span a week; copied or restored files have the times of the copy"
     )

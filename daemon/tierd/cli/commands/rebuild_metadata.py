@@ -10,7 +10,7 @@ from tierd.app import rebuild_metadata as rebuild
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.tiering import RebuildReport
 
@@ -34,8 +34,10 @@ def rebuild_metadata(
     Example: tierd rebuild-metadata --dry-run
     """
     deployment = Deployment(begin(config), config)
-    with progress_line("rebuilding") as tell:
-        rebuilding = rebuild(deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=tell)
+    with progress_line("rebuilding") as report_progress:
+        rebuilding = rebuild(
+            deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=report_progress
+        )
         report = run_in_loop(rebuilding)
     if as_json:
         print_json(_as_json(report, dry_run=dry_run))

@@ -20,7 +20,7 @@ from tierd.cli.options import (
     PartitionsArgument,
 )
 from tierd.cli.printing import print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.config import parse_duration_s
 from tierd.model import TopicPartition, uuid_to_text
@@ -65,7 +65,7 @@ def repair_tier(
     """
     deployment = Deployment(begin(config), config)
     wanted = [TopicPartition.parse(name) for name in partitions or []]
-    with progress_line("repairing") as tell:
+    with progress_line("repairing") as report_progress:
         request = RepairRequest(
             names=wanted,
             dry_run=dry_run,
@@ -73,15 +73,15 @@ def repair_tier(
             is_confirmed=yes,
             accepts_unauthenticated=accept_unauthenticated,
             min_age_s=_seconds(min_age),
-            tell=tell,
+            tell=report_progress,
         )
         as_json = as_json or as_object
         show = printed_lines(as_object=as_object) if as_json else contextlib.nullcontext(None)
         with show as print_item:
             counts = run_in_loop(_repair(deployment, request, print_item))
     if not as_json:
-        said = ", ".join(f"{counts[result]} {result.value}" for result in RepairResult if counts[result])
-        print_line(said or "nothing to do")
+        summary = ", ".join(f"{counts[result]} {result.value}" for result in RepairResult if counts[result])
+        print_line(summary or "nothing to do")
     if any(counts[result] for result in RepairResult if result.is_problem):
         raise typer.Exit(ExitCode.NO)
 

@@ -12,7 +12,7 @@ from tierd.app import rewrap_keys as rewrap
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.remote import RewrapOutcome, RewrapResult
@@ -45,14 +45,14 @@ async def _rewrap(
     counts: Counter[RewrapResult] = Counter()
     problems: list[RewrapOutcome] = []
     manifests = 0
-    with progress_line("rewrapping") as tell:
+    with progress_line("rewrapping") as report_progress:
         async with contextlib.aclosing(rewrap(deployment, partitions, dry_run=dry_run)) as outcomes:
             async for outcome in outcomes:
                 counts[outcome.result] += 1
                 manifests += outcome.is_manifest
                 if outcome.result.is_problem and len(problems) < _PROBLEMS_SHOWN:
                     problems.append(outcome)
-                tell(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
+                report_progress(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
     if as_json:
         print_json(_as_json(deployment, manifests, counts, problems, dry_run=dry_run))
     else:

@@ -13,12 +13,12 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_line
-from tierd.cli.progress import step_line
+from tierd.cli.progress_line import step_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.tiering import Finding
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
 """Function that prints findings as they come and returns their number."""
 
@@ -46,10 +46,10 @@ def verify(
 
 
 async def _verify(deployment: Deployment, names: Sequence[TopicPartition], *, deep: bool, shown: Shown) -> int:
-    with step_line("verifying") as tell:
+    with step_line("verifying") as report_progress:
         async with (
             tier_reader(deployment) as reader,
-            contextlib.aclosing(reader.verify(names, deep=deep, tell=tell)) as findings,
+            contextlib.aclosing(reader.verify(names, deep=deep, tell=report_progress)) as findings,
         ):
             return await shown(findings)
 

@@ -1,6 +1,6 @@
-"""AppendRequest and AppendInfo: a set of records to append, what is seen in it, and what became of it (log-format 4.2).
+"""AppendRequest and AppendInfo: a set of records to append, its analysis, and the result (log-format 4.2).
 
-The analysis decides nothing about the log: it looks at the bytes, the origin and the settings, and does no I/O.
+The analysis reads the bytes, the origin and the settings, and does no I/O; it decides nothing about the log.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class AppendRequest(NamedTuple):
     """A set of records to append.
 
     Attributes:
-        records: whole batches; an incomplete one at the end is left out.
-        leader_epoch: of the leader that appends; a follower's batches carry theirs.
+        records: whole batches; an incomplete batch at the end is left out.
+        leader_epoch: of the leader that appends; the batches of a follower have epochs of their own.
     """
 
     records: Piece
@@ -41,12 +41,12 @@ class AppendInfo(NamedTuple):
     """Result of an append (Kafka: LogAppendInfo).
 
     Attributes:
-        first_offset: of the set; -1 when nothing was appended, or for a legacy set that came numbered.
+        first_offset: of the set; -1 when nothing was appended, or for a legacy set that has its offsets already.
         last_offset: inclusive; -1 when nothing was appended.
         max_timestamp_ms: of the set; -1 without one.
-        shallow_offset_of_max_timestamp: last offset of the earliest batch that has it.
-        log_append_time_ms: what the records were stamped with; -1 when they keep their own time.
-        log_start_offset: of the log, afterwards.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch with that timestamp.
+        log_append_time_ms: the timestamp that the log gave the records; -1 when they keep their own.
+        log_start_offset: of the log after the append.
         size_bytes: bytes that were appended; 0 for a duplicate.
         is_duplicate: the batch was in the log before, at these offsets, and was not written again.
     """
@@ -91,7 +91,7 @@ class Analysis:
 
 
 def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counters: ValidationCounters) -> Analysis:
-    """Look at every batch of a set and check what can be checked without the log (log-format 4.2, step 2).
+    """Check every batch of a set, as far as that is possible without the log (log-format 4.2, step 2).
 
     Args:
         request: the set.
@@ -104,7 +104,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
         AppendError: a batch above ``max_message_bytes``.
         RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
             largest offset that there is; a numbered set that spans more offsets than a segment may.
-        AppendError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
+        AppendError: numbered batches that do not ascend. Kafka looks at their last offsets only;
             but of batches that overlap, a recovery would take the second for damage.
     """
     view = memoryview(request.records)
@@ -148,7 +148,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
 
 
 def _check_span(found: Analysis, name: str) -> None:
-    """A set goes into one segment as a whole; what spans more than that can index would not survive a recovery."""
+    """Refuse a set whose offsets span more than a segment can index: a set goes into one segment as a whole."""
     first = found.first_or_last_offset_of_first_batch
     if found.last_offset - first > MAX_INT:
         raise RecordValidationError(
@@ -158,7 +158,7 @@ def _check_span(found: Analysis, name: str) -> None:
 
 
 def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
-    """The headers of a set that the validation returned: whole batches, whose checksums are right."""
+    """Return the headers of a set that the validation returned: whole batches with right checksums."""
     view = memoryview(records)
     batches = []
     at = 0

@@ -1,6 +1,6 @@
-"""Taking records away from a log: at its end (truncation) and at its start (retention, delete records).
+"""Removal of records from a log: at its end (truncation) and at its start (retention, delete records).
 
-log-format 7 and 10. What is taken away is renamed to ``.deleted`` at once and unlinked when it is due.
+Removed files are renamed to ``.deleted`` at once and unlinked after a delay (log-format 7 and 10).
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
 
     Raises:
         ValueError: a negative offset.
-        LogError: the segment to cut is damaged, and nothing has changed; or what is left of the log is, and it takes
+        LogError: the segment to cut is damaged, and nothing has changed; or the rest is damaged, and the log takes
             no more calls that change it.
         OSError: the disk failed.
     """
@@ -95,14 +95,14 @@ def truncate_fully(state: LogState, offset: int, *, log_start_offset: int, now_m
 
 
 def delete_records(state: LogState, offset: int) -> int:
-    """Raise the log start to ``offset``; return what it is then. No file is touched (log-format 10).
+    """Raise the log start to ``offset``; return the new log start. No file changes (log-format 10).
 
     Args:
         state: the log.
         offset: exclusive; ``HIGH_WATERMARK`` for all that may be read.
 
     Raises:
-        AppendError: an internal topic, or one that is only compacted.
+        AppendError: an internal topic, or a topic that is only compacted.
         OffsetOutOfRangeError: negative, or above the high watermark.
     """
     if is_internal_topic(state.topic_partition.topic):
@@ -175,7 +175,7 @@ def _delete_breached(state: LogState, breach: Breach, rule: Callable[[LogFacts],
 
 
 def carry_out(state: LogState, facts: LogFacts, plan: DeletionPlan, *, breach: Breach, now_ms: int) -> int:
-    """Do what retention decided (Kafka: UnifiedLog.deleteSegments); return how many segments that concerned."""
+    """Carry out a plan of retention (Kafka: UnifiedLog.deleteSegments); return the number of deleted segments."""
     oldest = list(state.segments.segments.values[: plan.count])
     if plan.rolls_active:
         _LOG.info("rolling_for_retention", **state.where, **breach.fields())

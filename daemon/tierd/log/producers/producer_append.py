@@ -19,9 +19,9 @@ _NO_EPOCH = -1
 
 
 class ProducerAppendInfo:
-    """The batches of one append that one producer wrote, checked against what is known of it.
+    """The batches of one append and one producer, checked against the known state of the producer.
 
-    Nothing is changed but this object: ``ProducerStateManager.update`` makes it true once the bytes are written.
+    Only this object changes; ``ProducerStateManager.update`` takes the changes over once the bytes are written.
 
     Attributes:
         started: first offsets of the transactions that the batches opened.
@@ -43,11 +43,11 @@ class ProducerAppendInfo:
         origin: AppendOrigin,
         where: Mapping[str, str],
     ) -> None:
-        """Prepare to append.
+        """Prepare an append of one producer.
 
         Args:
-            before: what is known now; it is not changed.
-            origin: decides what is checked.
+            before: the present state of the producer; it is not changed.
+            origin: decides which checks apply.
             where: the partition, also for errors, and its log dir: fields of events.
         """
         self._before = before
@@ -76,7 +76,7 @@ class ProducerAppendInfo:
         Args:
             header: with its offset in the log.
             first_offset: where the batch will lie; only the offset is known by default.
-            marker: what a control batch says; None when it is empty, and it is ignored then.
+            marker: the content of a control batch; None for an empty one, which is ignored.
 
         Raises:
             AppendError: the producer was fenced.

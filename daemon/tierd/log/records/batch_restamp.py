@@ -1,6 +1,6 @@
 """Changes a leader makes in a batch's bytes without opening its records (log-format 2.2; Kafka: MutableRecordBatch).
 
-Each takes exactly one batch, in a ``bytearray`` or a writable view of it; in the legacy formats one entry.
+Each function takes exactly one batch, in a ``bytearray`` or a writable view; of a legacy format one entry.
 """
 
 import struct
@@ -49,7 +49,7 @@ def set_last_offset(batch: Batch, offset: int) -> None:
 
 
 def set_leader_epoch(batch: Batch, epoch: int) -> None:
-    """Stamp the leader's epoch; the checksum does not cover it.
+    """Write the leader's epoch into the header, where no checksum covers it.
 
     Raises:
         AppendError: a legacy entry has no place for it.

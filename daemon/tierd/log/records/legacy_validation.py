@@ -21,7 +21,7 @@ def iter_legacy_records(
     counters: ValidationCounters,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[NewRecord]:
-    """Decode the records of one entry; what ``rules`` refuse is noted there and not yielded.
+    """Decode the records of one entry; ``rules`` note the records that they refuse, which are not yielded.
 
     Raises:
         CorruptRecordError: a record within a compressed entry does not have its checksum.

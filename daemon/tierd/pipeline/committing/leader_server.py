@@ -177,10 +177,10 @@ class LeaderServer:
             case Done():
                 leader.record.stage("done", done=0, total=0)
             case Hello() | AskOrder() | AskWork():
-                return self._told(request)
+                return self._answer_to(request)
         return Noted()
 
-    def _told(self, request: Hello | AskOrder | AskWork) -> Answer:
+    def _answer_to(self, request: Hello | AskOrder | AskWork) -> Answer:
         order = self._leader.order
         if order is None:
             return Problem(problem="no run is on")

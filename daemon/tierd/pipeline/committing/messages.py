@@ -1,4 +1,4 @@
-"""Messages between job and leader: one JSON object per line, a request and its answer by turns.
+"""Messages between job and leader: one JSON object per line, requests and answers alternate.
 
 ::
 

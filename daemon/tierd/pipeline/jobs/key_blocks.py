@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from tierd.kernels import latest_per_key
-from tierd.pipeline.jobs.layout import BucketRange
+from tierd.pipeline.jobs.task_layout import BucketRange
 
 BLOCK_ROWS: Final = 3276  # 64 KiB: a Python worker holds up to 1000 blocks back before it hands them to Spark
 _NEAR_ROW_BYTES: Final = 20

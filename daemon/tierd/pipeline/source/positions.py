@@ -70,7 +70,7 @@ def parse_position(text: str, *, option: str) -> LogPlace | AtOffsets:
     """Parse ``earliest``, ``latest``, or JSON such as ``{"orders": {"0": 23, "1": -2}}``.
 
     Raises:
-        ReadOptionError: the text is none of them.
+        ReadOptionError: the text is no position.
     """
     word = text.strip().lower()
     if word in (LogPlace.EARLIEST.value, LogPlace.LATEST.value):

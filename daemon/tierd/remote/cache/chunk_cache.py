@@ -47,7 +47,7 @@ class RangeSource(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class CacheStatistics:
-    """Counts of a cache since it was opened, and what it holds now.
+    """Counts of a cache since it was opened, and its present size.
 
     Attributes:
         hits: lookups answered from disk, or from a download that another reader had begun.
@@ -55,7 +55,7 @@ class CacheStatistics:
         hit_bytes: bytes that the hits returned.
         miss_bytes: bytes that the misses downloaded.
         evictions: entries dropped for want of room.
-        damaged: files that were not what was written, dropped and fetched anew.
+        damaged: number of files with wrong content, which were dropped and fetched anew.
         write_failures: entries that the disk did not take.
         entries: now.
         size_bytes: now, with checksums.
@@ -165,7 +165,7 @@ class ChunkCache:
         await self._remove([name for name in self._index if is_chunk_of(name, key)])
 
     async def drop(self, key: str, byte_range: ByteRange) -> None:
-        """Drop what is kept of a range, whose bytes are not what they should be: the next reader asks the store."""
+        """Drop the cached bytes of a range, because they are wrong: the next reader asks the store."""
         name = chunk_name(key, byte_range)
         while name in self._unwritten.contents:
             await asyncio.wait(self._unwritten.tasks)

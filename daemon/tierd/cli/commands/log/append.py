@@ -16,7 +16,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectory
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
@@ -76,7 +76,7 @@ def append(
     new_id = (_topic_id(topic_id) if topic_id else uuid4()) if create else None
     with (
         Interruption.installed() as interruption,
-        progress_line("appending") as tell,
+        progress_line("appending") as report_progress,
         writable_partition(directory, config=config, now_ms=SystemClock().now_ms(), create_with=new_id) as log,
     ):
         line_settings = AppendSettings(
@@ -86,7 +86,7 @@ def append(
             batch_records=batch_records,
             keep_offsets=keep_offsets,
         )
-        appender = LineAppender(log, line_settings, progress=tell)
+        appender = LineAppender(log, line_settings, progress=report_progress)
         failure = _run(appender, interruption)
         log.update_high_watermark(log.log_end_offset)
     _print(directory, log, appender.appended, as_json=json)

@@ -8,7 +8,7 @@ import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.printing import print_bytes
-from tierd.cli.records import as_json_line, as_text_line
+from tierd.cli.record_text import as_json_line, as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError
 from tierd.log import (

@@ -11,7 +11,7 @@ import typer
 from tierd.app import Deployment, export_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
 from tierd.cli.printing import print_exactly
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.errors import NotConfirmedError, StateDirError
 from tierd.files import open_regular
@@ -32,8 +32,8 @@ def export(
     Example: tierd metadata export metadata.jsonl
     """
     deployment = Deployment(begin(config), config)
-    with progress_line("exporting") as tell, _writer(file) as write:
-        run_in_loop(export_metadata(deployment, write, tell=tell))
+    with progress_line("exporting") as report_progress, _writer(file) as write:
+        run_in_loop(export_metadata(deployment, write, tell=report_progress))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import typer
 from tierd.app import Deployment, import_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
 from tierd.cli.printing import print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 
 
@@ -28,7 +28,7 @@ def import_(
     Example: tierd metadata import metadata.jsonl --config postgres.yaml
     """
     deployment = Deployment(begin(config), config)
-    with progress_line("importing") as tell:
-        counts = run_in_loop(import_metadata(deployment, file, tell=tell))
+    with progress_line("importing") as report_progress:
+        counts = run_in_loop(import_metadata(deployment, file, tell=report_progress))
     before = f", {counts.present} of them were there already" if counts.present else ""
     print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
