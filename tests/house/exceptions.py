@@ -30,7 +30,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.cli.commands.check_config": "checks the whole file",
         "tierd.cli.commands.demo": "prints where the demo keeps its files",
         "tierd.pipeline.access": "takes from the file what executors need",
-        "tierd.pipeline.jobs.main": "loads the file for the job",
+        "tierd.pipeline.jobs.job_main": "loads the file for the job",
     },
     "unused_export": {
         "tierd.cli.main": "the entry point of the command tierd",

@@ -19,12 +19,9 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 
 def kinds() -> list[type[TierError]]:
     """Return every error class that the project raises on purpose."""
-    known: dict[str, object] = {**vars(errors), **vars(log_errors), **vars(pipeline_errors)}
-    classes: list[type[TierError]] = []
-    for kind in known.values():
-        if isinstance(kind, type) and issubclass(kind, TierError) and kind is not TierError:
-            classes.append(kind)
-    return classes
+    known = {**vars(errors), **vars(log_errors), **vars(pipeline_errors)}.values()
+    classes = [kind for kind in known if isinstance(kind, type) and issubclass(kind, TierError)]
+    return [kind for kind in classes if kind is not TierError]
 
 
 def anchors(page: Path) -> set[str]:
@@ -47,7 +44,7 @@ def test_every_error_code_has_its_class_exit_code_and_remedy_in_operations(code:
     ((name, exit_code),) = re.findall(
         rf"^\| `(\w+)`: `{code}` \| (\d) \| .+ \| .+ \|$", (DOCS / "operations.md").read_text(), re.MULTILINE
     )
-    (kind,) = [kind for kind in [TierError, *kinds()] if kind.__name__ == name]
+    kind = {TierError.__name__: TierError, **{kind.__name__: kind for kind in kinds()}}[name]
 
     assert exit_code == str(int(exit_code_of(kind.__new__(kind))))
 
