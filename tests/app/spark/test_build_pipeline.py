@@ -5,8 +5,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.app.test_compose import _config
 
+from tests.app.engine.test_compose import _config
 from tests.fakes.clock import FakeClock
 from tests.fakes.log_dirs import LogDirWriter
 from tierd.app.engine import compose as compose_module
