@@ -18,7 +18,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "whole_configuration": {
         "tierd.config.*": "declares, loads and checks the file",
-        "tierd.app.engine.*": "the composition: gives each part its section",
+        "tierd.app.engine.compose": "composes the engine",
+        "tierd.app.engine.deployment": "opens the stores that the file describes",
+        "tierd.app.engine.host_caches": "composes the reads",
+        "tierd.app.engine.tier_reader": "composes a reader of the tier",
         "tierd.app.spark.build_pipeline": "composes the pipeline of an engine",
         "tierd.app.commands.rebuild_metadata": "composes a rebuild",
         "tierd.app.commands.repair_tier": "composes the tools of a repair",

@@ -38,7 +38,7 @@ class Reloader:
 
         Args:
             engine: its settings are replaced, its configuration file is read again.
-            env: variables in it.
+            env: the environment variables that the file may name.
             notifier: reports to systemd that a reload begins and ends.
             on_topics: is called when the tiered topics, or their policies, have changed.
         """
