@@ -44,7 +44,8 @@ def test_every_error_code_has_its_class_exit_code_and_remedy_in_operations(code:
     ((name, exit_code),) = re.findall(
         rf"^\| `(\w+)`: `{code}` \| (\d) \| .+ \| .+ \|$", (DOCS / "operations.md").read_text(), re.MULTILINE
     )
-    (kind,) = [kind for kind in [TierError, *kinds()] if kind.__name__ == name]
+    known: list[type[TierError]] = [TierError, *kinds()]
+    (kind,) = [kind for kind in known if kind.__name__ == name]
 
     assert exit_code == str(int(exit_code_of(kind.__new__(kind))))
 
