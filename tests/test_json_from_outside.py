@@ -12,8 +12,9 @@ from tierd.config.document import read_document
 from tierd.cost.usage_ledger import UsageLedger
 from tierd.errors import MetadataDecodeError, MetadataExportError, RecordLineError, RemoteIntegrityError, TierError
 from tierd.log.files.clean_shutdown import parse_broker_epoch
-from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling, serde
+from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling
 from tierd.metadata.kv.key_value_store import Batch
+from tierd.metadata.rows import serde
 from tierd.metadata.whole_store.export_format import ExportReader
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import decode_answer, decode_request

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
-from tierd.metadata import Claim, MetadataKeyFactory, PartitionRow, serde
+from tierd.metadata import Claim, MetadataKeyFactory, PartitionRow
+from tierd.metadata.rows import serde
 from tierd.model import (
     EpochEntry,
     RemoteLogSegmentId,

@@ -34,8 +34,8 @@ from tierd.metadata import (
     read_partition,
     rebuild_partition,
     rows_of,
-    serde,
 )
+from tierd.metadata.rows import serde
 from tierd.metadata.stored.segment_changes import changes_between
 from tierd.model import EpochEntry, SoftDelete, TopicIdPartition
 from tierd.testing import cancel_at

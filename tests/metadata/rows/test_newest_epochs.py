@@ -35,8 +35,8 @@ from tierd.metadata import (
     Put,
     RemoteLogMetadataManager,
     TierEpochs,
-    serde,
 )
+from tierd.metadata.rows import serde
 from tierd.metadata.rows.newest_epochs import EPOCHS_KEPT, CopiedEpoch, NewestEpochs
 from tierd.metadata.rows.partition_row import claimed_row
 from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState

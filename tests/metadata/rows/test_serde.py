@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.fakes.remote_segments import PARTITION, segment
 from tierd.errors import MetadataDecodeError
-from tierd.metadata import Claim, PartitionRow, serde
+from tierd.metadata import Claim, PartitionRow
+from tierd.metadata.rows import serde
 from tierd.model import (
     EpochEntry,
     RemoteLogSegmentId,

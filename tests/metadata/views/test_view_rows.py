@@ -4,7 +4,8 @@ import pytest
 
 from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, segment, step
 from tierd.errors import MetadataDecodeError
-from tierd.metadata import Claim, Delete, MetadataKeyFactory, PartitionRow, PartitionView, Put, serde
+from tierd.metadata import Claim, Delete, MetadataKeyFactory, PartitionRow, PartitionView, Put
+from tierd.metadata.rows import serde
 from tierd.metadata.views.partition_view import ViewChange
 from tierd.metadata.views.view_rows import load_partition, writes_of
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
