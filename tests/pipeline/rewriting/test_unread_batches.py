@@ -27,8 +27,8 @@ from tierd.pipeline.rewriting import (
     RewrittenSegment,
     UnreadBatches,
     find_keys,
+    record_rows,
     rewrite_group,
-    rows,
     scan_keys,
 )
 
@@ -303,7 +303,7 @@ def test_no_cleaning_changes_what_a_reader_of_the_whole_log_knows(story: list[tu
 def test_batch_of_more_records_than_are_opened_at_once_stays_byte_for_byte_and_supersedes_nothing(
     log: CompactedLog, compression: Compression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MAX_OPENED_RECORDS", STEP_RECORDS)
+    monkeypatch.setattr(record_rows, "MAX_OPENED_RECORDS", STEP_RECORDS)
     log.write(1, value=b"first")
     with opening_at_most(MAX_DECOMPRESSED_BYTES):
         log.append(encode_batch([NewRecord(b"1", b"", NOW_MS)] * (STEP_RECORDS + 1), compression=compression))
@@ -311,7 +311,7 @@ def test_batch_of_more_records_than_are_opened_at_once_stays_byte_for_byte_and_s
         log.roll()
         before = bytes(log.batches()[1].data)
         with pytest.raises(BatchTooLargeError, match=f"{STEP_RECORDS + 1} records"):
-            rows.open_batch(log.batches()[1])
+            record_rows.open_batch(log.batches()[1])
         counted = log.clean()
         assert counted.batches_unread == 1
         assert [bytes(batch.data) == before for batch in log.batches()] == [True, False]
