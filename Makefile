@@ -1,6 +1,6 @@
-# Every target may be run again at any time; stamp files remember what is installed.
-# What the targets need: make run, Python 3.11 or newer with venv. make test: also Go, Node.js with npm, Java with Maven and, where
-# PostgreSQL or Redis are missing, apt as root or through sudo without a password: all for real servers.
+# You can run every target again at any time; stamp files record what is installed.
+# make run needs Python 3.11 or newer with venv. make test also needs Go, Node.js with npm, and Java with Maven, to install real servers.
+# If PostgreSQL or Redis are missing, it needs apt as root, or through sudo without a password.
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,16 +12,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 install: $(VENV)/.stamp-dev
 
-# The demo: a log dir that keeps growing, and the daemon on it. Ctrl-C stops both; the next run continues.
+# The demo: a log dir that grows, and the daemon on it. Ctrl-C stops both; the next run continues.
 run: $(VENV)/.stamp-run
 	@$(BIN)/tierd demo --config config/quickstart.yaml
 
-# Two workers, a file to one of them; each starts real servers of its own.
+# Two workers of pytest. One worker runs all tests of a file, and each worker starts real servers of its own.
 test: $(VENV)/.stamp-dev services
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-# For the minutes between two edits: lint, and rooms whose tests need neither a server nor Spark, and few processes of their own. Below
-# four minutes on two cores. Everything else is in make test.
+# A short check between two edits: lint, and the rooms whose tests need no server, no Spark and few processes. It takes less than
+# four minutes on two cores. make test runs all tests.
 QUICK := $(addprefix tests/,config control cost fuzz house kernels model serve telemetry transcripts test_backoff.py test_schedule.py \
     $(addprefix log/,broker cleaning files indexes inspection loading partition producers records repair segments) \
     $(addprefix metadata/,test_cache.py test_epoch_state.py test_keys.py test_lineage.py test_row.py test_serde.py) \
@@ -32,7 +32,7 @@ QUICK := $(addprefix tests/,config control cost fuzz house kernels model serve t
 quick: lint
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not service" $(QUICK)
 
-# A server that cannot be had on this machine makes its tests skip by name, but with CI=true it is a failure.
+# If a server cannot be installed on this machine, its tests are skipped, and the skip names the server. With CI=true this is a failure.
 services:
 	@tests/services/install.sh || [ "$$CI" != true ]
 	@for version in 3.9.2 4.3.1; do \
@@ -49,30 +49,30 @@ lint: $(VENV)/.stamp-dev
 bench: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.bench
 
-# Random things happen to a broker of each version, its tierd and the store; a real consumer is the oracle.
+# Random actions on a broker of each version, its tierd and the store. The records of a real consumer are the expected result.
 MINUTES ?= 30
 SEED ?= 0
 soak: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
-# Losses of power on a simulated disk, seed after seed; with SEEDS=1 a single one is told step by step.
+# Power cuts on a simulated disk, one story for each seed. With SEEDS=1, the steps of the story are printed.
 SEEDS ?= 10000
 FIRST ?= 0
 crash: $(VENV)/.stamp-dev
 	$(BIN)/python -m tests.crash --seeds $(SEEDS) --first $(FIRST)
 
-# Every operation that changes the tier killed at every point, on every metadata backend, with both successors.
+# Kills every operation that changes the tier at every point, on every metadata backend, with both successors.
 crash-points: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.tiering.crash_points
 	$(BIN)/python -m tests.services run postgres redis -- sh -c 'for backend in sqlite postgres redis; do \
 	    echo $$backend; $(BIN)/python -m tests.tiering.crash_points --backend $$backend --jobs 2 || exit 1; done'
 
-# Every package of a production install with its hashes, resolved anew; the versions stay those of constraints.txt.
+# Resolves every package of a production install and writes its hashes. The versions stay those of constraints.txt.
 locks: $(VENV)/.stamp-dev
 	$(PIP) install --quiet uv
 	$(BIN)/python -m tests.packaging.lock
 
-# Known vulnerabilities of what production installs. Exit 0 without an answer of the advisory database: it says so by name.
+# Lists known vulnerabilities of the packages of a production install. If the advisory database cannot be reached, the command says so and exits 0.
 audit: $(VENV)/.stamp-dev
 	@$(PIP) install --quiet pip-audit
 	@$(BIN)/python -m tests.packaging.audit

@@ -1,4 +1,4 @@
-"""The one way to open files that others may have put there, and to make files for this user alone."""
+"""Opening of files that other users may have planted, and creation of files for this user alone."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ from tierd.files import (
     open_to_read,
     require_unchangeable,
 )
-from tierd.pipeline.jobs.session import process_umask
+from tierd.pipeline.jobs.spark_session_settings import process_umask
 
 
 def mode(path: Path) -> int:
@@ -66,7 +66,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def within_deadline(call: Callable[[], object]) -> BaseException | None:
-    """Return what ``call`` raised; one that waits for ever fails the test, as an alarm would end a daemon."""
+    """Return the exception of ``call``; fail the test if the call waits, as an alarm would end a daemon."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -78,13 +78,13 @@ def within_deadline(call: Callable[[], object]) -> BaseException | None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(30)
-    assert not thread.is_alive(), "it waits"
+    assert not thread.is_alive(), "the call waits"
     return raised[0] if raised else None
 
 
 @pytest.mark.parametrize("make", NOT_REGULAR)
 @pytest.mark.parametrize("flags", FLAGS)
-def test_what_is_no_regular_file_is_refused_without_waiting(
+def test_path_that_is_no_regular_file_is_refused_without_waiting(
     tmp_path: Path, make: Callable[[Path], None], flags: int
 ) -> None:
     make(tmp_path / "name")
@@ -96,7 +96,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting(
     assert not (tmp_path / "nothing").exists()
 
 
-def test_regular_file_is_read_also_through_a_descriptor_of_ours(tmp_path: Path) -> None:
+def test_regular_file_is_read_through_the_path_of_its_own_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"content")
     with open_to_read(path) as file:
@@ -105,31 +105,31 @@ def test_regular_file_is_read_also_through_a_descriptor_of_ours(tmp_path: Path) 
             assert again.read() == b"content"
 
 
-def test_missing_file_is_missing(tmp_path: Path) -> None:
+def test_open_of_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_regular(tmp_path / "nothing")
 
 
-def test_created_file_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
+def test_created_file_is_accessible_to_its_owner_only(tmp_path: Path, umask: int) -> None:
     del umask
     os.close(open_regular(tmp_path / "file", os.O_WRONLY | os.O_CREAT))
     assert mode(tmp_path / "file") == 0o600
 
 
-def test_created_directory_and_its_parents_are_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
+def test_created_directory_and_its_parents_are_accessible_to_their_owner_only(tmp_path: Path, umask: int) -> None:
     del umask
     make_private_directory(tmp_path / "a" / "b")
     make_private_directory(tmp_path / "a" / "b")
     assert mode(tmp_path / "a") == mode(tmp_path / "a" / "b") == 0o700
 
 
-def test_directory_is_not_made_over_a_file(tmp_path: Path) -> None:
+def test_creation_of_a_directory_over_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(OSError, match="Not a directory"):
         make_private_directory(tmp_path / "a")
 
 
-def test_open_file_is_closed_to_others_once(tmp_path: Path) -> None:
+def test_make_private_changes_the_mode_of_a_file_once(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     path.chmod(0o644)
@@ -138,14 +138,14 @@ def test_open_file_is_closed_to_others_once(tmp_path: Path) -> None:
     assert not make_private(path)
 
 
-def test_link_does_not_lead_a_change_of_mode_elsewhere(tmp_path: Path) -> None:
+def test_make_private_does_not_follow_a_link(tmp_path: Path) -> None:
     link_to_file(tmp_path / "link")
     (tmp_path / "target").chmod(0o644)
     assert not make_private(tmp_path / "link")
     assert mode(tmp_path / "target") == 0o644
 
 
-def test_bound_socket_is_for_its_owner_alone_and_leaves_the_umask(tmp_path: Path, umask: int) -> None:
+def test_bound_socket_is_accessible_to_its_owner_only_and_the_umask_stays(tmp_path: Path, umask: int) -> None:
     asked: list[int] = []
 
     class Channel(socket.socket):
@@ -159,7 +159,7 @@ def test_bound_socket_is_for_its_owner_alone_and_leaves_the_umask(tmp_path: Path
     assert asked == [umask]
 
 
-def test_own_directory_is_made_or_closed(tmp_path: Path) -> None:
+def test_own_directory_is_created_or_closed_to_others(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     for name in ("open", "new"):
@@ -168,7 +168,7 @@ def test_own_directory_is_made_or_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("planted", ["link", "file"])
-def test_own_directory_is_no_link_and_no_file(tmp_path: Path, planted: str) -> None:
+def test_own_directory_that_is_a_link_or_file_is_refused(tmp_path: Path, planted: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     elsewhere.chmod(0o755)
@@ -182,13 +182,13 @@ def test_own_directory_is_no_link_and_no_file(tmp_path: Path, planted: str) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories to another user")
-def test_directory_of_another_user_is_neither_own_nor_unchangeable(
+def test_directory_of_another_user_is_refused_as_own_and_as_unchangeable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "planted").mkdir()
     os.chown(tmp_path / "planted", 65533, 65533)
     tmp_path.chmod(0o755)
-    monkeypatch.chdir(tmp_path)  # whose parents are closed to others
+    monkeypatch.chdir(tmp_path)  # the parents of this directory are closed to others
     os.seteuid(65534)
     try:
         for check in (make_own_directory, require_unchangeable):

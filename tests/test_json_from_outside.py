@@ -1,4 +1,4 @@
-"""JSON and YAML from outside: every reader reports text that is nested too deeply, or no number, as its own fault."""
+"""JSON and YAML from outside: every reader reports text that is nested too deeply, or no number, as its own error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,29 +9,22 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.cli.record_lines import parse_json_line
 from tierd.config.document import read_document
-from tierd.cost.usage import UsageLedger
-from tierd.errors import (
-    MetadataDecodeError,
-    MetadataExportError,
-    ReadOptionError,
-    RecordLineError,
-    RemoteIntegrityError,
-    TierError,
-    WorkOrderError,
-)
+from tierd.cost.usage_ledger import UsageLedger
+from tierd.errors import MetadataDecodeError, MetadataExportError, RecordLineError, RemoteIntegrityError, TierError
 from tierd.log.files.clean_shutdown import parse_broker_epoch
 from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling, serde
-from tierd.metadata.export_format import ExportReader
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.key_value_store import Batch
+from tierd.metadata.whole_store.export_format import ExportReader
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import decode_answer, decode_request
 from tierd.pipeline.erasing.reports import decode_report
-from tierd.pipeline.running.history import HISTORY_NAME, RunHistory
-from tierd.pipeline.source.options import parse_options
+from tierd.pipeline.pipeline_errors import ReadOptionError, WorkOrderError
+from tierd.pipeline.running.run_history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.positions import parse_offsets
+from tierd.pipeline.source.read_options import parse_options
 from tierd.remote import LogStartRecord, SegmentManifest, Tombstone, claim_tier, read_tier_identity
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
 from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger
 
@@ -67,7 +60,7 @@ READERS: dict[str, tuple[Callable[[str], object], type[TierError]]] = {
 
 @attacks
 @pytest.mark.parametrize("name", READERS)
-def test_reader_of_json_reports_an_attack_as_its_own_fault(name: str, text: str) -> None:
+def test_each_reader_reports_hostile_json_as_its_own_error(name: str, text: str) -> None:
     read, fault = READERS[name]
     with pytest.raises(fault) as caught:
         read(text)
@@ -75,7 +68,7 @@ def test_reader_of_json_reports_an_attack_as_its_own_fault(name: str, text: str)
 
 
 @attacks
-async def test_identity_of_the_tier_that_is_an_attack_is_reported_as_damaged(text: str) -> None:
+async def test_hostile_json_as_tier_identity_is_reported_as_damage(text: str) -> None:
     store = MemoryObjectStore()
     await claim_tier(store, key_prefix="", cluster_id="cluster", store_id=UUID(int=1))
     (info,) = await store.list_objects("")
@@ -85,7 +78,7 @@ async def test_identity_of_the_tier_that_is_an_attack_is_reported_as_damaged(tex
 
 
 @attacks
-async def test_mark_of_a_filling_that_is_an_attack_is_reported_with_its_key(text: str) -> None:
+async def test_hostile_json_as_mark_of_a_filling_is_reported_with_its_key(text: str) -> None:
     store = MemoryKeyValueStore()
     await store.apply(Batch([Put(KEYS.moving_key, b"\x01" + text.encode())]))
     with pytest.raises(MetadataDecodeError, match=KEYS.moving_key):
@@ -93,7 +86,7 @@ async def test_mark_of_a_filling_that_is_an_attack_is_reported_with_its_key(text
 
 
 @attacks
-async def test_request_to_the_control_socket_that_is_an_attack_is_answered(text: str, tmp_path: Path) -> None:
+async def test_hostile_json_as_control_request_is_answered_with_an_error(text: str, tmp_path: Path) -> None:
     clock = FakeClock()
     gate = ConnectionGate(ConnectionLimits(connections=1, per_peer=1), clock=clock, is_short=lambda: False)
     answer = await ControlServer(tmp_path, (), gate=gate, clock=clock)._answer(text.encode())
@@ -101,7 +94,7 @@ async def test_request_to_the_control_socket_that_is_an_attack_is_answered(text:
 
 
 @attacks
-def test_line_of_ledger_or_history_that_is_an_attack_is_skipped(text: str, tmp_path: Path) -> None:
+def test_hostile_json_as_line_of_ledger_or_history_is_skipped(text: str, tmp_path: Path) -> None:
     for name in (LEDGER_NAME, HISTORY_NAME):
         (tmp_path / name).write_text(text + "\n")
     assert list(read_ledger(tmp_path)) == []
@@ -109,18 +102,18 @@ def test_line_of_ledger_or_history_that_is_an_attack_is_skipped(text: str, tmp_p
 
 
 @attacks
-def test_line_of_usage_that_is_an_attack_is_skipped(text: str, tmp_path: Path) -> None:
+def test_hostile_json_as_line_of_usage_is_skipped(text: str, tmp_path: Path) -> None:
     (tmp_path / "1970-01.jsonl").write_text(text + "\n")
     assert list(UsageLedger(tmp_path).read(from_ms=0, to_ms=3_600_000)) == []
 
 
 @attacks
-def test_clean_marker_that_is_an_attack_tells_no_broker_epoch(text: str) -> None:
+def test_hostile_json_as_clean_marker_has_no_broker_epoch(text: str) -> None:
     assert parse_broker_epoch(text.encode()) is None
 
 
 @attacks
-def test_refusal_of_gcs_that_is_an_attack_is_told_by_its_first_characters(text: str) -> None:
+def test_hostile_json_as_refusal_of_gcs_is_shortened_in_the_message(text: str) -> None:
     refusal = GcsRefusal(operation="get", bucket="b", key="k", status=400, text=text)
     assert refusal.reasons == frozenset()
     assert len(refusal.message) <= 200

@@ -1,4 +1,4 @@
-"""parse_json: values come back as they were written, and every other text is a ValueError."""
+"""parse_json: values are parsed as they were written, and every other text is a ValueError."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ def test_json_nested_up_to_the_limit_is_parsed_beside_many_other_brackets() -> N
     "text",
     ["NaN", "-Infinity", "[1e999]", "9" * 5_000, '"\ud800', "{} {}", "", "\x00", '{"a": 1', b"\xff\xfe[\x00]\x00"],
 )
-def test_json_that_other_parsers_refuse_is_refused(text: str | bytes) -> None:
+def test_json_outside_of_the_standard_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_json(text)
 
@@ -65,14 +65,14 @@ HALVES = [r'"\ud800"', r'{"\udfff": 1}', r'["\\\uD83D", 1]', r'"\ude00\ud83d"', 
 
 
 @pytest.mark.parametrize("text", HALVES)
-def test_json_with_half_of_a_character_is_refused(text: str) -> None:
-    """No encoder takes it: whoever writes it on, into a row or to a terminal, would fail."""
+def test_json_with_an_unpaired_surrogate_is_refused(text: str) -> None:
+    """No encoder accepts such text: a program that writes it on, into a row or to a terminal, would fail."""
     with pytest.raises(ValueError, match="half of a character"):
         parse_json(text)
 
 
 @pytest.mark.parametrize("value", ["\U0001f600", "a\\ud800", {"\U0001f600" * 3: ["\\uDFFF"]}])
-def test_json_of_whole_characters_that_are_escaped_is_parsed(value: object) -> None:
+def test_json_with_escaped_surrogate_pairs_is_parsed(value: object) -> None:
     assert parse_json(json.dumps(value)) == value
 
 
@@ -81,7 +81,7 @@ def test_json_with_more_values_than_expected_is_refused_before_it_is_parsed() ->
         parse_json("[" + "0," * 100 + "0]", max_values=100)
 
 
-def test_json_object_in_which_a_name_stands_twice_is_refused_where_names_are_unique() -> None:
+def test_json_object_with_a_repeated_name_is_refused_where_names_are_unique() -> None:
     assert parse_json('{"a": 1, "a": 2}') == {"a": 2}
     with pytest.raises(ValueError, match="twice"):
         parse_json('{"a": 1, "a": 2}', unique_names=True)

@@ -1,4 +1,4 @@
-"""When a run begins, and when it must rest."""
+"""Begins of runs, and pauses."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -21,30 +21,30 @@ def never() -> float:
     return 0.0
 
 
-def test_a_run_begins_at_the_next_time_of_its_zone() -> None:
+def test_run_begins_at_the_next_scheduled_time_in_its_time_zone() -> None:
     schedule = Schedule("0 3 * * *", time_zone=BERLIN)
     assert schedule.next_begin_ms(ms("2026-07-01T02:59", BERLIN), random=never) == ms("2026-07-01T03:00", BERLIN)
     assert schedule.next_begin_ms(ms("2026-07-01T03:00", BERLIN), random=never) == ms("2026-07-02T03:00", BERLIN)
 
 
-def test_a_time_that_a_change_of_the_clocks_skips_is_the_next_that_exists() -> None:
+def test_scheduled_time_skipped_by_a_clock_change_is_the_next_existing_time() -> None:
     schedule = Schedule("30 2 * * *", time_zone=BERLIN)
     assert schedule.next_begin_ms(ms("2026-03-28T12:00"), random=never) == ms("2026-03-29T01:00")
 
 
-def test_jitter_delays_a_run_and_never_hastens_it() -> None:
+def test_jitter_begins_a_run_at_or_after_its_scheduled_time() -> None:
     schedule = Schedule("0 3 * * *", jitter_s=600)
     after = ms("2026-07-01T00:00")
     assert schedule.next_begin_ms(after, random=lambda: 0.5) == ms("2026-07-01T03:05")
     assert schedule.next_begin_ms(after, random=never) == ms("2026-07-01T03:00")
 
 
-def test_a_run_that_falls_into_a_pause_begins_when_it_ends() -> None:
+def test_run_scheduled_within_a_pause_begins_at_the_end_of_the_pause() -> None:
     schedule = Schedule("0 9 * * *", pause_windows=["08:00-18:00", "17:30-19:15"])
     assert schedule.next_begin_ms(ms("2026-07-01T00:00"), random=never) == ms("2026-07-01T19:15")
 
 
-def test_a_pause_may_go_over_midnight() -> None:
+def test_pause_may_span_midnight() -> None:
     schedule = Schedule("@hourly", time_zone=BERLIN, pause_windows=["22:00-06:00"])
     for inside in ("2026-07-01T22:00", "2026-07-01T23:59", "2026-07-02T00:00", "2026-07-02T05:59"):
         assert schedule.paused_until_ms(ms(inside, BERLIN)) == ms("2026-07-02T06:00", BERLIN)
@@ -52,7 +52,7 @@ def test_a_pause_may_go_over_midnight() -> None:
         assert schedule.paused_until_ms(ms(outside, BERLIN)) is None
 
 
-def test_the_next_pause_is_told_before_it_begins() -> None:
+def test_next_pause_is_the_first_one_that_begins_later() -> None:
     schedule = Schedule("@daily", pause_windows=["08:00-18:00"])
     assert schedule.next_pause_ms(ms("2026-07-01T07:00")) == ms("2026-07-01T08:00")
     assert schedule.next_pause_ms(ms("2026-07-01T08:00")) == ms("2026-07-02T08:00")
@@ -69,13 +69,13 @@ def test_the_next_pause_is_told_before_it_begins() -> None:
         ("@sometimes", "no cron expression"),
     ],
 )
-def test_what_is_no_schedule_is_refused(expression: str, problem: str) -> None:
+def test_malformed_schedule_is_refused(expression: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Schedule(expression)
 
 
 @pytest.mark.parametrize("window", ["8-18", "08:00-25:00", "08:00", "08:00-08:00"])
-def test_what_is_no_pause_is_refused(window: str) -> None:
+def test_malformed_pause_is_refused(window: str) -> None:
     with pytest.raises(ValueError, match="08:00"):
         Schedule("@daily", pause_windows=[window])
 

@@ -9,8 +9,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_child_of_a_test_is_ended_by_sigint() -> None:
-    # No interpreter: it loses a signal that arrives between its last look at its flags and the start of a blocking
-    # call. The kernel ends this child, and Popen returns after exec, so there is no moment at which the signal is lost.
+    # Not an interpreter: it loses a signal that arrives between its last look at its flags and the start of a blocking
+    # call. The kernel ends the child ``sleep``, and Popen returns after exec, so that no signal is lost.
     with subprocess.Popen(["sleep", "600"]) as child:
         try:
             child.send_signal(signal.SIGINT)
@@ -19,7 +19,7 @@ def test_child_of_a_test_is_ended_by_sigint() -> None:
             child.kill()
 
 
-def test_child_of_a_test_is_ended_by_sigint_where_pytest_began_with_the_signal_ignored() -> None:
+def test_child_of_a_test_is_ended_by_sigint_when_pytest_inherited_it_ignored() -> None:
     test = f"{Path(__file__)}::{test_child_of_a_test_is_ended_by_sigint.__name__}"
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *pytest]

@@ -17,7 +17,7 @@ _OWN_DESCRIPTORS = "/proc/self/fd"
 def open_regular(
     path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE_FILE, *, dir_fd: int | None = None
 ) -> int:
-    """Open a regular file and return its descriptor, without ever waiting for what else has that name.
+    """Open a regular file and return its descriptor; never wait for a pipe or device with that name.
 
     A symbolic link is not followed. A named pipe, a device, a socket or a directory is refused. Only the last part of
     ``path`` is looked at. A path ``/proc/self/fd/N`` opens the file of the process's own descriptor once more.
@@ -65,7 +65,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def make_private(path: Path | str) -> bool:
-    """Take from other users what they may do with a file or directory of ours; return whether they could do anything.
+    """Remove the rights of other users on a file or directory of this user; return True if they had any.
 
     A link, and what belongs to another user, stays as it is; for root all files are its own. The file is not opened:
     to close it would give up the locks that this process has on it.
@@ -116,10 +116,10 @@ def require_unchangeable(path: Path) -> None:
 
 
 def bind_privately(channel: socket.socket, address: str) -> None:
-    """Bind a unix socket that its owner alone may connect to, and never anyone else, not for a moment.
+    """Bind a unix socket to which the owner alone may connect, from the first moment on.
 
-    Linux gives the name the mode that the socket has by then. To set the umask meanwhile would give it to every file
-    and directory that another thread makes.
+    Linux gives the name the mode that the socket has at the bind. A umask set for that time would also apply to every
+    file and directory that another thread makes meanwhile.
 
     Raises:
         OSError: the address cannot be bound.

@@ -53,8 +53,8 @@ class MaskedError(Exception):
     """Stand-in for an exception of a client library: its text, cause and notes with every secret masked.
 
     Attributes:
-        kind: name of the class of what it stands for.
-        text: what that said; may be empty.
+        kind: name of the class of the masked error.
+        text: its message, masked; may be empty.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -72,7 +72,7 @@ class MaskedError(Exception):
 
 
 class Masking:
-    """The secrets of one client, and what masks them.
+    """The secrets of one client, and the calls that mask them.
 
     Args:
         secrets: as they are configured: passwords, keys, tokens, and addresses that hold some.
@@ -94,12 +94,12 @@ class Masking:
         return f"{safe[:-_CUT_SECRET]} (shortened)" if is_cut else safe
 
     def error(self, error: BaseException) -> MaskedError:
-        """Return the stand-in for ``error``, with the traceback, and with stand-ins for what caused it."""
+        """Return the stand-in for ``error``, with the traceback, and with stand-ins for its causes."""
         return self._stand_in(error, _DEEPEST_CHAIN)
 
     @contextmanager
     def sealing(self) -> Iterator[None]:
-        """Replace what is raised inside and is no error of tierd's, a bug in a library say, by its stand-in."""
+        """Replace an exception of the context that is no ``TierError``, such as a bug in a library, by its stand-in."""
         try:
             yield
         except (TierError, MaskedError):
@@ -108,7 +108,7 @@ class Masking:
             raise self.error(error) from None
 
     def _stand_in(self, error: BaseException, depth: int) -> MaskedError:
-        stand_in = MaskedError(type(error).__name__, self.text(_said(error)))
+        stand_in = MaskedError(type(error).__name__, self.text(_message_of(error)))
         stand_in.__traceback__ = error.__traceback__
         stand_in.add_note(f"(raised as {type(error).__module__}.{type(error).__qualname__})")
         for note in getattr(error, "__notes__", ()):
@@ -121,7 +121,7 @@ class Masking:
         return stand_in
 
 
-def _said(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM may be gone
@@ -129,7 +129,7 @@ def _said(error: BaseException) -> str:
 
 
 def masked(text: str) -> str:
-    """Return ``text`` with whatever has the shape of a secret masked: users and queries of URLs, keys, headers."""
+    """Return ``text`` with everything masked that looks like a secret: users and queries of URLs, keys, headers."""
     text = _HEADER.sub(rf"\g<keep>{MASK}", text)
     text = _SHAPES.sub(lambda found: found[0] if found["begun"] and not found["web_token"] else MASK, text)
     text = _SCHEME.sub(rf"\g<keep>{MASK}", text)
@@ -171,7 +171,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _base64_forms(content: bytes) -> Iterator[str]:
-    """Yield the characters of base64 that ``content`` alone decides, whatever stands before and behind it."""
+    """Yield the characters of base64 that ``content`` alone decides, for any bytes before and behind it."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + content).decode().rstrip("=")
         own = encoded[(0, 2, 3)[before] : len(encoded) - bool((before + len(content)) % 3)]

@@ -1,4 +1,4 @@
-"""``python -m tests.bench``: every benchmark, or those that are named. ``--quick`` only shows that they work."""
+"""Program ``python -m tests.bench``: all benchmarks, or the named ones. ``--quick`` only checks that they work."""
 
 import argparse
 import tempfile

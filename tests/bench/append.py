@@ -1,8 +1,8 @@
 """Appends as a follower, through LogWriter and its group commit, against plain ``write`` of the same bytes.
 
-Many tasks append at once, as the sessions of a follower do, each waiting for its answer before its next set. Nothing is
-synced on either side: what a disk can do is not the question here. The plain side writes one batch a call, as the
-broker does, to files that are rolled at the same size.
+Many tasks append at once, as the sessions of a follower do, each waiting for its answer before its next set. Neither
+side syncs: the speed of the disk is not measured. The plain side writes one batch a call, as the broker does, to files
+that are rolled at the same size.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ import uvloop
 
 from tests.bench.report import Figure
 from tierd.clock import SystemClock
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch
@@ -35,10 +36,10 @@ _GOALS = {MIB: 0.6, 16 * KIB: 0.3}
 
 
 class _NoLock:
-    """The directory is the benchmark's own."""
+    """Lock of a directory that only the benchmark uses."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no lock is held."""
 
 
 def bench_append(root: Path, *, data_bytes: int, rounds: int) -> list[Figure]:
@@ -62,7 +63,7 @@ def bench_append(root: Path, *, data_bytes: int, rounds: int) -> list[Figure]:
 
 
 def make_batches(*, batch_bytes: int, data_bytes: int) -> list[bytes]:
-    """A leader's batches, one after the other."""
+    """Return the batches of a leader, one after the other."""
     count = batch_bytes // (_RECORD_BYTES + 12)
     value = bytes(range(256)) * 4
     template = encode_batch(
@@ -78,7 +79,7 @@ def make_batches(*, batch_bytes: int, data_bytes: int) -> list[bytes]:
 
 
 def _plain(directory: Path, batches: list[bytes]) -> float:
-    """Seconds that ``write`` takes."""
+    """Return the seconds of plain ``write`` calls."""
     directory.mkdir()
     fd = os.open(directory / "file", os.O_WRONLY | os.O_CREAT, 0o644)
     began_s = time.perf_counter()
@@ -91,12 +92,12 @@ def _plain(directory: Path, batches: list[bytes]) -> float:
 
 
 def _append(log_dir: Path, batches: list[bytes]) -> float:
-    """Seconds that the log takes."""
+    """Return the seconds of the log."""
     config = LogConfig(segment_bytes=1 << 30, max_message_bytes=2 * MIB)
-    manager = LogManager([log_dir], config_for=lambda _: config, acquire_lock=lambda _: _NoLock())
+    manager = LogManager([log_dir], LogManagerSettings(config_for=lambda _: config), acquire_lock=lambda _: _NoLock())
     manager.start()
     log = manager.get_or_create(TopicPartition("bench", 0))
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the daemon's loop
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the event loop of the daemon
         took_s = runner.run(_append_all(log, batches))
     assert log.log_end_offset > 0
     log.close_handles()  # an orderly stop would sync
@@ -107,7 +108,7 @@ def _append(log_dir: Path, batches: list[bytes]) -> float:
 async def _append_all(log: UnifiedLog, batches: list[bytes]) -> float:
     with ThreadPoolExecutor(1) as threads:
         writer = LogWriter(log, name="bench", writers=threads, readers=threads, clock=SystemClock())
-        left = iter(batches)  # whoever is free takes the next one, so that they arrive in order
+        left = iter(batches)  # the next free task takes the next batch, so that batches arrive in order
 
         async def session() -> None:
             for batch in left:

@@ -1,7 +1,7 @@
-"""The reference that tierd's S3 uploads are measured against: the same client library, with nothing of tierd around it.
+"""Reference of tierd's S3 uploads: the same client library without tierd.
 
-Streams a file to S3 the cheapest way that aiobotocore offers: multipart, unsigned payload, our own CRC-32C per part,
-bodies read ahead in steps by threads, four parts at a time.
+The reference streams a file to S3 in the cheapest way of aiobotocore: multipart, unsigned payload, our own CRC-32C per
+part, bodies read ahead in steps by threads, four parts at a time.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ STEP_BYTES = 1 << 20
 
 
 class FileSlice:
-    """A request body: ``size`` bytes from ``start`` on, one step read ahead in a thread."""
+    """Request body of ``size`` bytes from ``start`` on, one step read ahead in a thread."""
 
     def __init__(self, file: int, start: int, size: int, reader: ThreadPoolExecutor) -> None:
         self._file, self._start, self._size, self._reader = file, start, size, reader
@@ -29,7 +29,7 @@ class FileSlice:
         return self._size
 
     def read(self, size: int = -1) -> bytes:
-        """Only there because botocore takes what has it for a body."""
+        """Exist for botocore, which accepts only bodies with this method."""
         raise NotImplementedError
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

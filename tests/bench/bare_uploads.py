@@ -1,4 +1,4 @@
-"""``python -m tests.bench.bare_uploads ENDPOINT BUCKET FILE…``: the reference as a process of its own."""
+"""Program ``python -m tests.bench.bare_uploads ENDPOINT BUCKET FILE…``: the reference as a process of its own."""
 
 import asyncio
 import sys

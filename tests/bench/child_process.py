@@ -1,4 +1,4 @@
-"""Running a program as a child and knowing what it cost: wall time, CPU seconds, peak memory."""
+"""Program run as a child with its costs: wall time, CPU seconds, peak memory."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ _SAMPLE_INTERVAL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run of a child, its threads and the children that it waited for, took."""
+    """Cost of one run of a child, its threads and its own children."""
 
     wall_s: float
     cpu_s: float
@@ -24,10 +24,10 @@ class Cost:
 def run(command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Cost:
     """Run a command to its end.
 
-    Peak memory is sampled: what ``wait4`` tells would count our own, which the child shares until it executes.
+    Peak memory is sampled: the value of ``wait4`` would count our own memory, which the child shares until it executes.
 
     Raises:
-        RuntimeError: it failed; the message holds the end of its output.
+        RuntimeError: the command failed; the message holds the end of its output.
     """
     with tempfile.TemporaryFile() as output:
         begun_s = time.perf_counter()
@@ -52,7 +52,7 @@ def run(command: Sequence[str | Path], *, environment: Mapping[str, str] | None 
 
 
 def median_cost(costs: Sequence[Cost]) -> Cost:
-    """The median of each figure by itself."""
+    """Return the median of each figure by itself."""
     return Cost(
         median(cost.wall_s for cost in costs),
         median(cost.cpu_s for cost in costs),
@@ -61,13 +61,13 @@ def median_cost(costs: Sequence[Cost]) -> Cost:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a running process has used so far, all its threads."""
+    """Return the CPU time that a running process has used so far, with all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> tuple[int, int]:
-    """Resident memory of a running process: now, and at its peak."""
+    """Return the resident memory of a running process, now and at its peak."""
     values = _status(pid)
     return values["VmRSS"], values["VmHWM"]
 

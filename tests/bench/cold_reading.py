@@ -1,7 +1,7 @@
-"""A cold sequential read of a store that is far away, against a plain loop of ranged GETs of the same client.
+"""Cold sequential read of a distant store, against a plain loop of ranged GETs of the same client.
 
-Two stores: one in memory that takes its time, where the network costs no CPU, and a real S3 server behind a proxy that
-holds every answer back, read through obstore.
+There are two stores: one in memory with a delay, where the network costs no CPU, and a real S3 server behind a proxy
+that delays every answer, read through obstore.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tests.services.services import Services
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Tier
-from tierd.app.stores import object_store
+from tierd.app import Deployment
 from tierd.clock import SystemClock
 from tierd.config import FetchSettings, TierdConfig
 from tierd.log import identify_directory
 from tierd.metadata import PartitionView
 from tierd.model import ByteRange, IsolationLevel
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchTask, SilentRecorder, TieredLog
 
 _PIECE_BYTES = 4 << 20
@@ -39,7 +39,7 @@ _LATENCIES_MS = (10, 50, 200)
 
 
 class Cost(NamedTuple):
-    """What one read took."""
+    """Cost of one read."""
 
     first_s: float
     total_s: float
@@ -48,7 +48,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Cold:
-    """A partition that is in the tier alone."""
+    """Partition that is in the tier alone."""
 
     view: PartitionView
     keys: Sequence[str]
@@ -56,7 +56,7 @@ class Cold:
 
 
 class FarStore(MemoryObjectStore):
-    """Every GET takes a latency, and its bytes a while after it."""
+    """Store whose every GET takes a latency, and its bytes a while after it."""
 
     latency_s = 0.0
 
@@ -67,7 +67,7 @@ class FarStore(MemoryObjectStore):
 
 
 def bench_cold_reading(root: Path, *, size_bytes: int, rounds: int) -> list[Figure]:
-    """Both read the same objects, in turns; ours also checks every batch, and begins with the segment's manifest."""
+    """Read the same objects by both in turns; tierd also checks every batch, and begins with the manifest."""
     return [
         *asyncio.run(_bench_memory(root / "memory", size_bytes, rounds)),
         *asyncio.run(_bench_s3(root / "s3", size_bytes // 2, rounds)),
@@ -110,7 +110,7 @@ async def _bench_s3(root: Path, size_bytes: int, rounds: int) -> list[Figure]:
 
 @asynccontextmanager
 async def _opened(root: Path, service: S3Service, bucket: str, path: FaultyPath) -> AsyncIterator[ObjectStore]:
-    """The stack that a daemon reads through."""
+    """Open the stack of stores through which a daemon reads."""
     config = TierdConfig.model_validate(
         {
             "state_dir": str(root / "state"),
@@ -118,7 +118,7 @@ async def _opened(root: Path, service: S3Service, bucket: str, path: FaultyPath)
             "remote": s3_section(service, bucket, endpoint_url=path.endpoint_url),
         }
     )
-    async with object_store(config, clock=SystemClock()) as store:
+    async with Deployment(config, root / "tierd.yaml").object_store(clock=SystemClock()) as store:
         yield store
 
 
@@ -170,7 +170,7 @@ async def _through_both_tiers(store: ObjectStore, cold: Cold) -> Cost:
     async def snapshot() -> TieredLog:
         return log
 
-    storage = SegmentStorage(store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)  # anew: it knows no manifest yet
+    storage = SegmentStorage(store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)  # a new reader: it has no manifest yet
     task = FetchTask(
         snapshot, remote=storage, recorder=SilentRecorder(), prefetch_bytes=_PREFETCH_BYTES, piece_bytes=_PIECE_BYTES
     )

@@ -1,4 +1,4 @@
-"""Compaction: the job on ``local[2]`` beside the real broker's log cleaner, on the same segments in the same run."""
+"""Compaction by the job on ``local[2]`` and by the cleaner of a real broker, on the same segments in the same run."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ _KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is in the topic; a key comes four times on average."""
+    """Content of the topic; a key occurs four times on average."""
 
     name: str
     value_bytes: int
@@ -48,7 +48,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """What one run of the job took.
+    """Cost of one run of the job.
 
     Attributes:
         start_s: from the process to the session.
@@ -97,8 +97,8 @@ async def _against_the_cleaner(root: Path, shape: Shape, goal: float) -> list[Fi
 
 
 def _cleaner_rate(lab_dir: Path, log_dir: Path, shape: Shape) -> float:
-    """Fill a topic while the cleaner has no reason to run, keep its segments, give it one; MB/s by its own word."""
-    flags = "-XX:-UseSerialGC -XX:+UseG1GC -XX:TieredStopAtLevel=4"  # what tests start a broker with is for its start
+    """Fill a topic while the cleaner has no reason to run, then give it one; return the MB/s that the cleaner logs."""
+    flags = "-XX:-UseSerialGC -XX:+UseG1GC -XX:TieredStopAtLevel=4"  # other tests use flags for a fast start
     properties = {"log.cleaner.dedupe.buffer.size": str(128 * MIB), "log.cleaner.backoff.ms": "200"}
     with _environment({"KAFKA_JVM_FLAGS": flags}):
         broker = KafkaBroker(lab_dir, properties=properties)
@@ -125,7 +125,7 @@ def _produce(bootstrap: str, shape: Shape) -> None:
             "bootstrap.servers": bootstrap,
             "compression.type": shape.codec,
             "linger.ms": 50,
-            "batch.size": 16384,  # the default of Kafka's own producer
+            "batch.size": 16384,  # the default of the producer of Kafka
             "queue.buffering.max.messages": 200_000,
             "log_level": 2,
         }
@@ -157,7 +157,7 @@ async def _many_keys(root: Path, keys: int) -> list[Figure]:
 
 
 def _write_keys(path: Path, keys: int, *, segments: int = 8) -> None:
-    """A partition whose records all have different keys, with a batch as the template of all others."""
+    """Write a partition whose records all have different keys, with one batch as the template of all others."""
     log_dir = LogDirWriter(path)
     writer = log_dir.add_partition(_TOPIC)
     marks = [b"%0*d" % (_KEY_BYTES, n) for n in range(_BATCH_RECORDS)]
@@ -179,7 +179,7 @@ def _write_keys(path: Path, keys: int, *, segments: int = 8) -> None:
 
 
 async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCost, int, RunStatistics]:
-    """Copy a partition to a tier and compact it there; return the cost, the bytes of the inputs and what was done."""
+    """Copy a partition to a tier and compact it there; return the cost, the bytes of the inputs and the outcome."""
     root.mkdir()
     name = f"{_TOPIC}-0"
     policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=segment_bytes)
@@ -194,7 +194,7 @@ async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCos
 
 
 def _run(command: list[str]) -> JobCost:
-    """Run the job's process and watch its memory; times are those of its log."""
+    """Run the process of the job and watch its memory; times are those of its log."""
     peaks: dict[str, int] = {}
     ended = threading.Event()
     begun = datetime.now().astimezone()
@@ -223,13 +223,13 @@ def _watch_memory(pid: int, peaks: dict[str, int], ended: threading.Event) -> No
 
 
 def _memory_below(pid: int) -> Iterator[tuple[str, int]]:
-    """Resident memory of a process's descendants, each with its kind: java or worker."""
+    """Return the resident memory of the descendants of a process, each with its kind: java or worker."""
     for child in _children(pid):
         try:
             words = Path(f"/proc/{child}/cmdline").read_bytes()
             pages = int(Path(f"/proc/{child}/statm").read_text().split()[1])
         except (OSError, IndexError):
-            continue  # it ended
+            continue  # the process has ended
         yield "java" if b"java" in words.split(b"\0")[0] else "worker", pages * os.sysconf("SC_PAGE_SIZE")
         yield from _memory_below(child)
 

@@ -27,14 +27,14 @@ _BATCH_VALUES = SegmentShape(records_per_batch=16, value_bytes=1000)  # about 16
 
 
 def segment_shape(segment_bytes: int) -> SegmentShape:
-    """Segments of about ``segment_bytes`` in batches of 16 KiB, a producer's default."""
+    """Return a shape of segments of about ``segment_bytes`` in batches of 16 KiB, the default of a producer."""
     return SegmentShape(
         batches=max(1, segment_bytes // len(_BATCH_VALUES.batch())), records_per_batch=16, value_bytes=1000
     )
 
 
 def bench_filesystem(root: Path, *, partitions: int, segment_bytes: int, rounds: int) -> list[Figure]:
-    """``tierd copy --once`` to the filesystem store against ``cp -r`` of the same files."""
+    """Compare ``tierd copy --once`` to the filesystem store with ``cp -r`` of the same files."""
     log_dir, size_bytes = _log_dir(root, partitions=partitions, segments=1, segment_bytes=segment_bytes)
     start = _process_start(root)
     target = root / "copied"
@@ -68,7 +68,7 @@ def bench_filesystem(root: Path, *, partitions: int, segment_bytes: int, rounds:
 
 
 def bench_s3(root: Path, *, segments: int, segment_bytes: int, rounds: int) -> list[Figure]:
-    """``tierd copy --once`` to S3 against the bare client library streaming the same files."""
+    """Compare ``tierd copy --once`` to S3 with the bare client library streaming the same files."""
     with _s3_contest(root, segments=segments, segment_bytes=segment_bytes, rounds=rounds) as contest:
         (ours,), reference = contest.run([{}])
     net_s, bare_s = ours.wall_s - contest.start.wall_s, reference.wall_s - contest.bare_start.wall_s
@@ -89,7 +89,7 @@ def bench_s3(root: Path, *, segments: int, segment_bytes: int, rounds: int) -> l
 
 
 def bench_s3_transformed(root: Path, *, segments: int, segment_bytes: int, rounds: int) -> list[Figure]:
-    """The same with compression, encryption and both: original bytes per CPU second, against the bare client's."""
+    """Compare compressed, encrypted and plain copies: original bytes per CPU second, against the bare client."""
     names = ("off", "zstd", "aes", "zstd + aes")
     with _s3_contest(root, segments=segments, segment_bytes=segment_bytes, rounds=rounds) as contest:
         ours, reference = contest.run([_transformation(name) for name in names])
@@ -107,7 +107,7 @@ def bench_s3_transformed(root: Path, *, segments: int, segment_bytes: int, round
 
 
 def _transformation(name: str) -> Settings:
-    """Settings of ``remote`` beside those of the store."""
+    """Return settings of ``remote`` beside those of the store."""
     settings: Settings = {}
     if "zstd" in name:
         settings["compression"] = {"type": "zstd"}
@@ -119,7 +119,7 @@ def _transformation(name: str) -> Settings:
 
 @dataclass(frozen=True)
 class _Contest:
-    """A log dir, a real S3 server, and what the starts of both processes cost."""
+    """Log dir, a real S3 server, and the cost of the starts of both processes."""
 
     root: Path
     log_dir: Path
@@ -141,7 +141,7 @@ class _Contest:
         return (reference.cpu_s - self.bare_start.cpu_s) / self.gigabytes
 
     def run(self, kinds: Sequence[Settings]) -> tuple[list[Cost], Cost]:
-        """The medians of tierd with each kind of ``remote`` settings, and of the bare client."""
+        """Return the medians of tierd with each kind of ``remote`` settings, and of the bare client."""
         rolled = sorted((self.log_dir / "synthetic-0").glob("*.log"))[:-1]
 
         def tierd(settings: Settings) -> Cost:
@@ -190,7 +190,7 @@ def _s3_contest(root: Path, *, segments: int, segment_bytes: int, rounds: int) -
 
 
 def _log_dir(root: Path, *, partitions: int, segments: int, segment_bytes: int) -> tuple[Path, int]:
-    """A log dir with ``segments`` rolled segments in each partition, and the bytes of their logs."""
+    """Make a log dir with ``segments`` rolled segments in each partition; return it with the bytes of the logs."""
     log_dir = root / "logdir"
     shutil.rmtree(log_dir, ignore_errors=True)
     shape = segment_shape(segment_bytes)
@@ -199,14 +199,14 @@ def _log_dir(root: Path, *, partitions: int, segments: int, segment_bytes: int) 
 
 
 def _remote(service: S3Service, bucket: str) -> Settings:
-    """The section of a bucket, with the limits that users have."""
+    """Return the section of a bucket, with the limits of users."""
     remote = s3_section(service, bucket)
     del remote["retry"], remote["s3"]["read_timeout"]
     return remote
 
 
 def _process_start(root: Path, remote: Settings | None = None) -> Cost:
-    """What ``copy --once`` costs when there is nothing to copy: the median of three."""
+    """Return the cost of ``copy --once`` without segments to copy: the median of three."""
     empty = root / "empty"
     shutil.rmtree(empty, ignore_errors=True)
     write_log_dir(empty, partitions=1, rolled_segments=0)
@@ -230,7 +230,7 @@ def _interleaved(
     cleared: Sequence[Path],
     emptied: Sequence[Path] = (),
 ) -> list[list[Cost]]:
-    """Let every contender run once a round; what each leaves is removed, and the disk is quiet, before the next."""
+    """Run every contender once a round; remove its output, and let the disk come to rest, before the next."""
     costs: list[list[Cost]] = [[] for _ in contenders]
     for round_number in range(rounds + 1):
         for contender, found in zip(contenders, costs, strict=True):
@@ -246,10 +246,10 @@ def _interleaved(
 
 
 def _touch_free_memory(size_bytes: int) -> None:
-    """Have the machine give memory for ``size_bytes`` of page cache before the clock runs.
+    """Make the machine provide memory for ``size_bytes`` of page cache before the measurement.
 
-    A virtual machine whose host takes free pages back pays more for the first touch of a page than for the copy into
-    it, and who pays in a round is chance: the same loop of read and write cost 0.22 or 2.7 CPU seconds per GB.
+    A virtual machine whose host reclaims free pages pays more for the first touch of a page than for the copy into it,
+    and the contender that pays is random: the same loop of read and write cost 0.22 or 2.7 CPU seconds per GB.
     """
     with mmap.mmap(-1, size_bytes + size_bytes // 4) as memory:
         for page in range(0, len(memory), mmap.PAGESIZE):

@@ -1,7 +1,7 @@
 """Records decoded per second, against the reader of aiokafka that is compiled from Cython.
 
-The two do not do the same: tierd finds every field of many records and leaves the bytes where they are, aiokafka makes
-an object of each record, with key and value copied. So there is a second figure, in which tierd copies every value.
+The two readers differ: tierd finds every field of many records and copies no bytes, aiokafka makes an object of each
+record, with key and value copied. A second figure has tierd with a copy of every value.
 """
 
 import time
@@ -38,7 +38,7 @@ def bench_decode(*, data_bytes: int, rounds: int) -> list[Figure]:
 
 
 def records(*, record_bytes: int, batch_bytes: int, data_bytes: int) -> bytes:
-    """A piece of a log of about ``data_bytes``."""
+    """Return a piece of a log of about ``data_bytes``."""
     value = bytes(range(256)) * (record_bytes // 256 + 1)
     record_count = max(1, batch_bytes // (record_bytes + 10))
     rows = [NewRecord(_KEY, value[: record_bytes - len(_KEY)], _NOW_MS + n) for n in range(record_count)]
@@ -63,7 +63,7 @@ def _figures(case: str, data: bytes, *, rounds: int) -> list[Figure]:
 
 
 def _per_second(readers: Sequence[Reader], data: bytes, *, rounds: int) -> list[float]:
-    """Records per second of each; they take turns, and medians count."""
+    """Return records per second of each; they take turns, and medians count."""
     found: list[list[float]] = [[] for _ in readers]
     for _ in range(rounds):
         for rates, reader in zip(found, readers, strict=True):
@@ -72,7 +72,7 @@ def _per_second(readers: Sequence[Reader], data: bytes, *, rounds: int) -> list[
 
 
 def _rate(reader: Reader, data: bytes) -> float:
-    """Records per CPU second, over long enough a stretch that a busy machine does not decide it."""
+    """Return records per CPU second, over a run long enough for a busy machine."""
     count, begun_s = 0, time.process_time()
     while (spent_s := time.process_time() - begun_s) < MEASURED_S:
         count += reader(data)

@@ -1,4 +1,4 @@
-"""Ten thousand partitions that were stopped cleanly: how long a start takes, and in how much memory."""
+"""Start on ten thousand partitions that were stopped cleanly: its time and its memory."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,8 @@ from statistics import median
 from tests.bench.recovery import start_in_child
 from tests.bench.report import Figure
 from tierd.log import NewRecord, encode_batch
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
@@ -41,7 +42,7 @@ def bench_loading(root: Path, *, partitions: int, rounds: int) -> list[Figure]:
 
 
 def _write_model(log_dir: Path) -> int:
-    with LogManager([log_dir], config_for=lambda _: LogConfig(segment_index_bytes=4096)) as manager:
+    with LogManager([log_dir], LogManagerSettings(config_for=lambda _: LogConfig(segment_index_bytes=4096))) as manager:
         log = manager.get_or_create(_MODEL)
         for _ in range(2):
             log.append_as_leader(encode_batch([NewRecord(None, b"v", 1)] * 10), leader_epoch=0, now_ms=1)

@@ -62,7 +62,7 @@ def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, 
 
 
 class _Idle:
-    """CPU and store operations of a stretch of time in which nothing is to be done."""
+    """CPU time and store operations of a period without work."""
 
     def __init__(self, *, cpu_percent: float, store_requests: float) -> None:
         self.cpu_percent = cpu_percent
@@ -91,7 +91,7 @@ def _seconds_to_ready(daemon: Daemon) -> float:
 
 
 def _finished(daemon: Daemon, partitions: int, log_dir: LogDirWriter) -> bool:
-    time.sleep(1.0)  # the question itself costs the daemon something
+    time.sleep(1.0)  # the request itself costs the daemon CPU time
     status = daemon.status()["partitions"]
     end = next(iter(log_dir.partitions.values())).active_segment.stem
     return len(status) == partitions and all(entry["copied_through"] == int(end) - 1 for entry in status)

@@ -1,4 +1,4 @@
-"""What the metadata costs: lookups, durable transitions on every backend, loads, memory, and a rebuild."""
+"""Cost of the metadata: lookups, durable transitions on every backend, loads, memory, and a rebuild."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ _PARTITIONS = (1, 32)
 
 
 def bench_metadata(root: Path, *, segments: int, seconds: float, rounds: int) -> list[Figure]:
-    """Each figure is the median of ``rounds``; the reference of a ratio was measured in the same child process."""
+    """Measure medians of ``rounds``; the reference of a ratio was measured in the same child process."""
     return [
         *_lookups(segments, rounds),
         *_transitions(root, seconds, rounds),
@@ -29,7 +29,7 @@ def bench_metadata(root: Path, *, segments: int, seconds: float, rounds: int) ->
 
 
 def bench_rebuild(root: Path, *, segments: int) -> list[Figure]:
-    """``MetadataRebuild`` over a bucket in memory, into an empty SQLite."""
+    """Measure ``MetadataRebuild`` over a bucket in memory, into an empty SQLite."""
     found = _child("rebuild", root, segments)
     return [
         Figure("rebuild: segments", segments, ""),
@@ -64,7 +64,7 @@ def _transitions(root: Path, seconds: float, rounds: int) -> list[Figure]:
 
 
 def _addresses(root: Path, services: Services) -> dict[str, Iterator[str]]:
-    """Fresh, empty stores of every kind."""
+    """Return fresh, empty stores of every kind."""
     postgres = PostgresService(services.start("postgres")["TIERD_TEST_POSTGRES_DSN"], services)
     redis_url = services.start("redis")["TIERD_TEST_REDIS_URL"]
 
@@ -101,7 +101,7 @@ def _load(root: Path, segments: int, rounds: int) -> list[Figure]:
 
 
 def _follow(root: Path, segments: int, rounds: int) -> list[Figure]:
-    """Cost of a follower's look after a change, of few segments and of many; ``_load`` has filled the many."""
+    """Measure the refresh of a follower after a change, of few segments and of many; ``_load`` has filled the many."""
     figures = []
     for count in (50, segments):
         if count != segments:

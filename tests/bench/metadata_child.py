@@ -1,4 +1,4 @@
-"""``python -m tests.bench.metadata_child WHAT …``: one measurement of the metadata in a process of its own, as JSON."""
+"""Program ``python -m tests.bench.metadata_child WHAT …``: one measurement of the metadata in a process of its own."""
 
 import asyncio
 import gc
@@ -30,9 +30,9 @@ from tests.tiering.rebuilding.tier import FilledTier, rebuild_of
 from tierd.clock import SystemClock
 from tierd.metadata import Batch, KeyValueStore, MemoryKeyValueStore, Put, RemoteLogMetadataManager
 from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
-from tierd.metadata.rows import load_partition
+from tierd.metadata.views.view_rows import load_partition
 from tierd.model import RemoteLogSegmentState
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.object_keys import MANIFEST_SUFFIX
 
 Answer = dict[str, float]
@@ -63,7 +63,7 @@ async def _answer(measured: Awaitable[Answer]) -> Answer:
 
 
 async def lookups(segments: str, asked: str) -> Answer:
-    """Lookups by offset in one partition, against a bisection of its start offsets."""
+    """Measure lookups by offset in one partition, against a bisection of its start offsets."""
     partition, count = partition_number(0), int(segments)
     view = load_partition(partition, _sorted_rows(partition.partition, count), KEYS).view
     source = random.Random(1)
@@ -81,7 +81,7 @@ async def lookups(segments: str, asked: str) -> Answer:
 
 
 async def transitions(backend: str, address: str, partitions: str, seconds: str, rounds: str) -> Answer:
-    """Durable transitions a second, against bare writes of one row each, as many at a time, in turns."""
+    """Measure durable transitions a second, against bare writes of one row each, as many at a time, in turns."""
     store = await _opened(backend, address)
     manager, count = _manager(store), int(partitions)
     for number in range(count):
@@ -115,7 +115,7 @@ async def transitions(backend: str, address: str, partitions: str, seconds: str,
 
 
 async def fill(path: str, segments: str) -> Answer:
-    """Write the rows that ``load`` loads: in another process, for what they take in memory would be used again."""
+    """Write the rows that ``load`` loads, in another process, so that their memory is not reused."""
     store = await SqliteKeyValueStore.open(Path(path))
     for batch in _batches(0, int(segments)):
         await store.apply(batch)
@@ -150,7 +150,7 @@ async def load(path: str, segments: str) -> Answer:
 
 
 async def follow(path: str, segments: str, looks: str) -> Answer:
-    """Look at one partition of SQLite as a follower after each change, against reading all of its rows once."""
+    """Refresh one partition of SQLite as a follower after each change, against reading all of its rows once."""
     partition = partition_number(0)
     store = await SqliteKeyValueStore.open(Path(path))
     leader, follower = _manager(store), _manager(store)
@@ -171,7 +171,7 @@ async def follow(path: str, segments: str, looks: str) -> Answer:
 
 
 async def many(partitions: str, segments: str) -> Answer:
-    """The views of many partitions in one process."""
+    """Measure the views of many partitions in one process."""
     gc.collect()
     before = _resident()
     views = [

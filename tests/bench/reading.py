@@ -1,4 +1,4 @@
-"""Sequential reading through the log, the checksum of every batch proven, against ``read`` of the same bytes."""
+"""Sequential reading through the log, with the checksum of every batch, against ``read`` of the same bytes."""
 
 import os
 from pathlib import Path
@@ -13,11 +13,11 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.segments.segmented_log import SegmentedLog
 
 _MIB = 1 << 20
-_READ_BYTES = 256 << 10  # of a consumer that catches up; more would leave the cache before its checksums are proven
+_READ_BYTES = 256 << 10  # of a consumer that catches up; more would leave the cache before its checksums are checked
 
 
 def bench_reading(root: Path, *, size_bytes: int, rounds: int) -> list[Figure]:
-    """Both read the same files, in turns, from the page cache, as much at a time."""
+    """Read the same files by both in turns, from the page cache, with the same amount at a time."""
     figures: list[Figure] = []
     for name, batch_bytes in (("1 MiB", _MIB), ("16 KiB", 16 << 10), ("1 KiB", 1 << 10)):
         folder = root / name.replace(" ", "-")

@@ -1,8 +1,8 @@
-"""A log dir after an unclean stop: how fast a real broker recovers it, and how fast tierd does.
+"""Recovery of a log dir after an unclean stop, by a real broker and by tierd.
 
-Both walk the same bytes, all of them, in page cache, with one thread a log dir. The broker's time is what it says of
-the log itself ("Completed load of ... in N ms"), without the start of its JVM; ours is that of ``LogManager.start`` in
-a process of its own, without its imports.
+Both walk all of the same bytes, in page cache, with one thread a log dir. The time of the broker is that of its log
+line ("Completed load of ... in N ms"), without the start of its JVM; ours is that of ``LogManager.start`` in a process
+of its own, without its imports.
 """
 
 import json
@@ -15,7 +15,8 @@ from statistics import median
 from tests.bench.report import Figure
 from tests.services.kafka_cluster import KafkaBroker, require_kafka
 from tierd.log import NewRecord, encode_batch
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.partition.append_info import AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_restamp import set_last_offset
@@ -31,7 +32,7 @@ _GROUP = 64
 _START = """
 import json, sys, time
 from pathlib import Path
-from tierd.log import LogManager
+from tierd.log import LogManager, LogManagerSettings
 from tierd.log.records.log_config import LogConfig
 
 def peak_bytes():
@@ -40,7 +41,7 @@ def peak_bytes():
 
 import structlog
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-manager = LogManager([Path(sys.argv[1])], config_for=lambda topic: LogConfig(retention_ms=-1))
+manager = LogManager([Path(sys.argv[1])], LogManagerSettings(config_for=lambda topic: LogConfig(retention_ms=-1)))
 before = peak_bytes()
 begun = time.perf_counter()
 manager.start()
@@ -65,7 +66,7 @@ def bench_recovery(root: Path, *, data_bytes: int, rounds: int) -> list[Figure]:
 
 
 def start_in_child(log_dir: Path) -> dict[str, float]:
-    """Start a log manager on ``log_dir`` in a process that ends without stopping it; what that took."""
+    """Start a log manager on ``log_dir`` in a process that ends without stopping it; return the cost."""
     done = subprocess.run([sys.executable, "-c", _START, str(log_dir)], capture_output=True, text=True, check=True)
     answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return answer
@@ -94,7 +95,7 @@ def _fill(log_dir: Path, topic: str, data_bytes: int, batch_bytes: int) -> None:
     value = b"x" * (batch_bytes // 16 - 20) if batch_bytes > 4096 else b"x" * (batch_bytes // 4 - 25)
     batch = encode_batch([NewRecord(None, value, 1)] * (16 if batch_bytes > 4096 else 4))
     count = batch[60]
-    with LogManager([log_dir], config_for=lambda _: LogConfig(retention_ms=-1)) as manager:
+    with LogManager([log_dir], LogManagerSettings(config_for=lambda _: LogConfig(retention_ms=-1))) as manager:
         log = manager.get(TopicPartition(topic, 0))
         assert log is not None
         for first in range(0, data_bytes // len(batch), _GROUP):
@@ -108,7 +109,7 @@ def _fill(log_dir: Path, topic: str, data_bytes: int, batch_bytes: int) -> None:
 
 
 def _make_unclean(log_dir: Path) -> None:
-    """As after a power cut before anything was flushed."""
+    """Change the log dir to its state after a power cut before any flush."""
     (log_dir / CLEAN_MARKER).unlink(missing_ok=True)
     (log_dir / RECOVERY_POINTS).write_text("0\n0\n")
 

@@ -1,4 +1,4 @@
-"""What the benchmarks found, as a table for people and as JSON."""
+"""Results of the benchmarks, as a table for people and as JSON."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number; ``goal`` is how it is judged, empty when it only informs."""
+    """Measured number; ``goal`` is its limit, empty for information only."""
 
     name: str
     value: float

@@ -1,4 +1,4 @@
-"""The rows of a partition with many finished segments, made without a manager: a million of them take seconds."""
+"""Rows of a partition with many finished segments, made without a manager: a million of them take seconds."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,12 +20,12 @@ RECORDS = 1000  # of a segment
 
 
 def partition_number(number: int) -> TopicIdPartition:
-    """One of many partitions of a topic."""
+    """Return one of many partitions of a topic."""
     return TopicIdPartition(UUID(int=7), "bench", number)
 
 
 def started_segment(partition: TopicIdPartition, number: int) -> RemoteLogSegmentMetadata:
-    """The segment ``number`` of a partition, whose copy has begun."""
+    """Return the segment ``number`` of a partition, whose copy has begun."""
     start = number * RECORDS
     return RemoteLogSegmentMetadata(
         segment=RemoteLogSegmentId(partition, UUID(int=(partition.partition << 64) + number + 1)),
@@ -44,12 +44,12 @@ def started_segment(partition: TopicIdPartition, number: int) -> RemoteLogSegmen
 
 
 def finished(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    """The same segment when its copy has ended."""
+    """Return the same segment after the end of its copy."""
     return replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
 def partition_rows(partition: TopicIdPartition, segments: int) -> Iterator[tuple[str, bytes]]:
-    """Keys and values of the partition, not in their order."""
+    """Return keys and values of the partition, in no order."""
     row = PartitionRow(topic=partition.topic, revision=1, claim=Claim(EPOCH, BROKER_ID, SESSION), log_start_offset=0)
     yield KEYS.index(partition), serde.encode_topic(partition.topic)
     yield KEYS.row(partition), serde.encode_row(row)

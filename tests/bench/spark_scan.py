@@ -1,7 +1,7 @@
-"""Rows that Spark scans a second through the data source, and what a time range costs.
+"""Rows that Spark scans a second through the data source, and the cost of a time range.
 
-The same rows in the same run: by aiokafka's decoder in a plain loop of Python over the stored logs, in Python and with
-its compiled extension, and by Spark from Parquet. Spark has warmed up before; its tasks throw the rows away.
+References are the same rows in the same run: by the decoder of aiokafka in a plain loop of Python over the stored logs,
+in Python and with its compiled extension, and by Spark from Parquet. Spark has warmed up; its tasks drop the rows.
 """
 
 import json
@@ -29,7 +29,7 @@ from tierd.kernels import crc32c
 from tierd.log import NewRecord, encode_batch
 from tierd.pipeline import register
 from tierd.pipeline.source.data_source import FilteringTieredLogDataSource
-from tierd.pipeline.source.reading import read_split
+from tierd.pipeline.source.split_reading import read_split
 
 _VALUE_BYTES = 100
 _RECORDS = 128  # of a batch
@@ -69,7 +69,7 @@ def bench_spark_scan(root: Path, *, size_bytes: int, rounds: int) -> list[Figure
 
 
 def _filled(root: Path, size_bytes: int) -> tuple[Path, int]:
-    """Write a partition, copy it, and return the configuration and how many records are in the tier."""
+    """Write a partition, copy it, and return the configuration and the number of records in the tier."""
     writer = LogDirWriter(root / "kafka")
     partition = writer.add_partition("bench")
     templates = [_template() for _ in range(_TEMPLATES)]
@@ -100,7 +100,7 @@ def _template() -> bytes:
 
 
 def _at_time(batch: bytes, time_ms: int) -> bytes:
-    """The same batch, made at another time: records refer to the batch's own."""
+    """Return the same batch with another time: times of records are relative to that of the batch."""
     moved = bytearray(batch)
     struct.pack_into(">qq", moved, 27, time_ms, time_ms + _RECORDS - 1)
     struct.pack_into(">I", moved, 17, crc32c(memoryview(moved)[21:]))
@@ -108,11 +108,11 @@ def _at_time(batch: bytes, time_ms: int) -> bytes:
 
 
 def _pushdown(config_file: Path, rows: int, *, stored_bytes: int) -> list[Figure]:
-    """Bytes that a query for 1 % of the time fetches, planning included, of all that is stored.
+    """Return the bytes that a query for 1 % of the time fetches, with its planning, and all stored bytes.
 
-    As options, which become offsets, and as a filter, which only a Spark pushes that makes a reader for each scan. What
-    copies is not looked at closely enough to know which times a chunk covers, so behind the range a filter has to read
-    on, but for segments that a run of the job has made.
+    The time range is given as options, which become offsets, and as a filter, which only a Spark pushes that makes a
+    reader for each scan. A copy does not record the times of its chunks, so a filter has to read on behind the range,
+    except in segments that a run of the job has made.
     """
     span_ms = rows // _RECORDS * _BATCH_MS
     start_ms = FIRST_TIMESTAMP_MS + span_ms * 3 // 10
@@ -168,7 +168,7 @@ def _scan(rows: DataFrame) -> None:
 
 
 def _aiokafka_in_python(logs: list[Path], rows: int) -> None:
-    """As where its extension is not built."""
+    """Decode as on a machine without the compiled extension."""
     with patch.object(memory_records, "DefaultRecordBatch", default_records._DefaultRecordBatchPy):
         _aiokafka(memory_records._MemoryRecordsPy, logs, rows)
 
@@ -187,7 +187,7 @@ def _aiokafka(decoder: Callable[[bytes], Any], logs: list[Path], rows: int) -> N
 
 
 def _per_second(scans: dict[str, Callable[[], None]], rows: int, rounds: int) -> dict[str, float]:
-    """Rows a second of each; they take turns after a first one that does not count, and medians count."""
+    """Return rows a second of each; they take turns after a first one that does not count, and medians count."""
     seconds: dict[str, list[float]] = {name: [] for name in scans}
     for each in range(rounds + 1):
         for name, scan in scans.items():

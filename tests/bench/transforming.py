@@ -1,4 +1,4 @@
-"""What compression and encryption cost a copy: CPU seconds per GB over a store that only takes bytes and their CRC."""
+"""Cost of compression and encryption of a copy: CPU seconds per GB over a store that only takes bytes and their CRC."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from tierd.kernels import crc32c
 from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, LogSegmentData
 from tierd.remote import Body, FileBody, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.chunks import iterated
 
 _INDEX_INTERVAL_BYTES = 4096
@@ -21,7 +21,7 @@ _KINDS = ("json", "random", "zstd batches")
 
 
 class TakingStore(MemoryObjectStore):
-    """Takes bodies as a store does, a step and its CRC at a time, and forgets them."""
+    """Store that takes bodies a step and its CRC at a time, and forgets them."""
 
     def __init__(self) -> None:
         super().__init__()

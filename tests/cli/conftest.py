@@ -1,4 +1,4 @@
-"""An installation with a small self-made log dir, for tests of the real command line."""
+"""Installation with a small synthetic log dir, for tests of the real command line."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ LAST_OFFSET = 15
 
 
 class WarmInstallation(Installation):
-    """Every command is forked from a process that has imported everything already."""
+    """Installation whose commands are forked from a process that has imported all modules."""
 
     def tierd(self, *arguments: str, deadline_s: float = COMMAND_DEADLINE_S) -> CommandResult:
         """Run one command with this configuration."""
@@ -23,19 +23,19 @@ class WarmInstallation(Installation):
         return self.ask(*arguments)
 
     def _with_config(self, arguments: Sequence[str]) -> list[str]:
-        return [*arguments, "--config", str(self.config_file)]  # behind the verb of a group
+        return [*arguments, "--config", str(self.config_file)]  # after the verb of a group
 
 
 @pytest.fixture(scope="session")
 def warm() -> Iterator[WarmTierd]:
-    """A process that has imported tierd."""
+    """Return a process that has imported tierd."""
     with WarmTierd() as process:
         yield process
 
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> LogDirWriter:
-    """``orders-0`` with three rolled segments and an active one, ``audit-0`` with nothing rolled."""
+    """Make ``orders-0`` with three rolled segments and an active one, and ``audit-0`` without rolled segments."""
     writer = LogDirWriter(tmp_path / "kafka")
     orders = writer.add_partition("orders")
     for segment in range(4):
@@ -55,7 +55,7 @@ def tierd(tmp_path: Path, log_dir: LogDirWriter, warm: WarmTierd) -> Installatio
 
 @pytest.fixture
 def copied(tierd: Installation) -> Installation:
-    """Everything that has rolled is in the tier."""
+    """Return the installation with all rolled segments in the tier."""
     ended = tierd.tierd("copy", "--once")
     assert ended.exit_code == 0, ended.output
     return tierd

@@ -1,4 +1,4 @@
-"""``tierd check-config`` with real servers: what it says, and that it leaves nothing behind."""
+"""``tierd check-config`` with real servers: its findings, and a store and state dir without traces of the check."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ def outcomes(tierd: Installation, *, exit_code: int = 0) -> dict[str, str]:
 
 
 def stored(tierd: Installation) -> list[Path]:
-    """Every file of the tier, apart from the lock that stays empty."""
+    """Return every file of the tier, without the empty lock file."""
     return sorted(path for path in tierd.store_dir.rglob("*") if path.is_file() and path.name != "replace.lock")
 
 
-def test_a_sound_installation_passes_and_nothing_is_left(tierd: Installation) -> None:
+def test_check_of_a_sound_installation_passes_and_leaves_no_object(tierd: Installation) -> None:
     found = outcomes(tierd)
     assert set(found.values()) == {"ok"}
     assert found["object store: conditional put"] == "ok"
@@ -31,13 +31,13 @@ def test_a_sound_installation_passes_and_nothing_is_left(tierd: Installation) ->
     assert not tierd.state_dir.exists()
 
 
-def test_a_used_installation_passes_beside_its_objects(copied: Installation) -> None:
+def test_check_of_an_installation_in_use_passes_and_keeps_its_objects(copied: Installation) -> None:
     before = stored(copied)
     assert set(outcomes(copied).values()) == {"ok"}
     assert stored(copied) == before
 
 
-def test_people_read_a_table_with_the_next_step(tierd: Installation) -> None:
+def test_text_output_is_a_table_with_the_next_step(tierd: Installation) -> None:
     tierd.configure({"log_dirs": [{"path": "/nowhere/at/all", "owner": "kafka"}], "cluster_id": "c", "node_id": 1})
     ended = tierd.tierd("check-config", "--online")
     assert ended.exit_code == 3
@@ -45,7 +45,7 @@ def test_people_read_a_table_with_the_next_step(tierd: Installation) -> None:
     assert "next: " in ended.output
 
 
-def test_a_store_that_is_away_exits_with_3(tierd: Installation) -> None:
+def test_unreachable_store_exits_with_3(tierd: Installation) -> None:
     s3 = {"bucket": "b", "endpoint_url": "http://127.0.0.1:9", "region": "us-east-1"}
     tierd.configure({"remote": {"backend": "s3", "s3": {**s3, "access_key_id": "a", "secret_access_key": "b"}}})
     found = outcomes(tierd, exit_code=3)
@@ -53,7 +53,7 @@ def test_a_store_that_is_away_exits_with_3(tierd: Installation) -> None:
     assert "object store: put" not in found
 
 
-def test_retention_that_keeps_no_more_than_the_broker_is_a_warning_and_no_fault(tierd: Installation) -> None:
+def test_retention_as_short_as_that_of_the_broker_is_a_warning_and_no_fault(tierd: Installation) -> None:
     kafka = {"kafka": {"bootstrap_servers": ["127.0.0.1:9"]}}
     tierd.configure({"leadership": kafka, "topics": {"defaults": {"retention_bytes": "from-broker"}}})
 
@@ -67,7 +67,7 @@ def test_retention_that_keeps_no_more_than_the_broker_is_a_warning_and_no_fault(
     assert online.json()["warnings"] == [warning]
 
 
-def test_file_without_a_connection_to_kafka_that_leaves_retention_to_it_exits_with_2(tierd: Installation) -> None:
+def test_retention_from_broker_without_a_connection_to_kafka_exits_with_2(tierd: Installation) -> None:
     tierd.configure({"topics": {"defaults": {"retention": "from-broker"}}})
 
     ended = tierd.tierd("check-config", "--json")
@@ -78,9 +78,9 @@ def test_file_without_a_connection_to_kafka_that_leaves_retention_to_it_exits_wi
 
 
 class TestSpark:
-    """What the pipeline needs of the host, where the file enables it."""
+    """Requirements of an enabled pipeline on the host."""
 
-    def test_a_java_that_is_not_there_is_a_fault_of_the_file_that_enables_the_pipeline(
+    def test_missing_java_is_a_fault_of_a_file_that_enables_the_pipeline(
         self, tierd: Installation, tmp_path: Path
     ) -> None:
         tierd.configure({"pipeline": {"enabled": True, "java_home": str(tmp_path / "nowhere")}})
@@ -92,18 +92,18 @@ class TestSpark:
         (fault,) = tierd.tierd("check-config", "--json").json()["faults"]
         assert "pipeline.enabled" in fault["message"]
 
-    def test_online_it_is_a_step_that_failed(self, tierd: Installation, tmp_path: Path) -> None:
+    def test_missing_java_is_a_failed_step_online(self, tierd: Installation, tmp_path: Path) -> None:
         tierd.configure({"pipeline": {"enabled": True, "java_home": str(tmp_path / "nowhere")}})
         found = outcomes(tierd, exit_code=1)
         assert {step: outcome for step, outcome in found.items() if outcome != "ok"} == {"pipeline: Spark": "failed"}
 
-    def test_a_host_that_has_everything_passes(self, tierd: Installation) -> None:
+    def test_host_with_all_requirements_passes(self, tierd: Installation) -> None:
         tierd.configure({"pipeline": {"enabled": True}})
         ended = tierd.tierd("check-config")
         assert ended.exit_code == 0, ended.output
         assert outcomes(tierd)["pipeline: Spark"] == "ok"
 
-    def test_where_the_pipeline_is_off_nobody_asks(self, tierd: Installation, tmp_path: Path) -> None:
+    def test_java_is_not_checked_if_the_pipeline_is_off(self, tierd: Installation, tmp_path: Path) -> None:
         tierd.configure({"pipeline": {"java_home": str(tmp_path / "nowhere")}})
         assert tierd.tierd("check-config").exit_code == 0
         assert "pipeline: Spark" not in outcomes(tierd)
@@ -115,7 +115,7 @@ class TestSpark:
             ({"master": "spark://host:7077"}, "pipeline.authenticate_secret: is missing"),
         ],
     )
-    def test_session_that_is_open_to_others_is_a_fault_that_ends_the_daemon_too(
+    def test_session_open_to_other_users_is_a_fault_for_check_config_and_daemon(
         self, tierd: Installation, pipeline: dict[str, object], where: str
     ) -> None:
         tierd.configure({"pipeline": {"enabled": True, **pipeline}})
@@ -125,7 +125,7 @@ class TestSpark:
         assert where in fault["message"]
         assert run_tierd("run", "--config", str(tierd.config_file)).exit_code == 2
 
-    def test_the_daemon_does_not_start_and_says_why(
+    def test_daemon_without_java_does_not_start_and_names_the_cause(
         self, tierd: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tierd.configure({"pipeline": {"enabled": True}})
@@ -153,7 +153,7 @@ def s3_remote(service: S3Service, bucket: str, **more: object) -> dict[str, obje
 
 
 @pytest.mark.service("s3")
-def test_an_s3_store_passes_and_nothing_is_left(
+def test_check_of_an_s3_store_passes_and_leaves_no_object(
     tierd: Installation, s3_service: S3Service, s3_admin: S3Admin, s3_bucket: str
 ) -> None:
     tierd.configure({"remote": s3_remote(s3_service, s3_bucket)})
@@ -173,7 +173,7 @@ def test_wrong_credentials_and_missing_buckets_exit_with_1(
 
 
 @pytest.mark.service("s3")
-def test_the_policy_that_is_printed_suffices(
+def test_printed_policy_is_sufficient_for_the_check(
     tierd: Installation, log_dir: LogDirWriter, s3_service: S3Service, s3_admin: S3Admin, s3_bucket: str
 ) -> None:
     access_key, secret_key = s3_service.services.new_s3_user()
@@ -191,14 +191,14 @@ def test_the_policy_that_is_printed_suffices(
 
 
 @pytest.mark.service("gcs")
-def test_a_gcs_store_passes(tierd: Installation, gcs_service: GcsService, gcs_bucket: str) -> None:
+def test_check_of_a_gcs_store_passes(tierd: Installation, gcs_service: GcsService, gcs_bucket: str) -> None:
     gcs = {"bucket": gcs_bucket, "endpoint_url": gcs_service.endpoint_url}
     tierd.configure({"remote": {"backend": "gcs", "gcs": gcs}})
     assert set(outcomes(tierd).values()) == {"ok"}
 
 
 @pytest.mark.service("azure")
-def test_an_azure_store_passes(tierd: Installation, azure_service: AzureService, azure_container: str) -> None:
+def test_check_of_an_azure_store_passes(tierd: Installation, azure_service: AzureService, azure_container: str) -> None:
     azure = {
         "container": azure_container,
         "account": azure_service.account,
@@ -209,7 +209,7 @@ def test_an_azure_store_passes(tierd: Installation, azure_service: AzureService,
     assert set(outcomes(tierd).values()) == {"ok"}
 
 
-def test_a_log_dir_whose_files_cannot_be_linked_is_told(tierd: Installation, tmp_path: Path) -> None:
+def test_check_reports_the_kind_of_hold_of_a_log_dir(tierd: Installation, tmp_path: Path) -> None:
     tierd.configure({"hold": {"dir": "/dev/shm/tierd-hold-check"}})
     ended = tierd.tierd("check-config", "--online", "--json")
     seen = next(step["detail"] for step in ended.json()["steps"] if step["area"] == "log dirs")

@@ -1,4 +1,4 @@
-"""``check-config --online`` asks Kafka as the daemon would: real brokers of both versions, TLS, logins, dead ports."""
+"""Kafka steps of ``check-config --online``: real brokers of both versions, TLS, logins, closed and silent ports."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ def kafka_steps(tierd: Installation, kafka: dict[str, object], *, exit_code: int
     return {step["name"]: step for step in ended.json()["steps"] if step["area"] == "Kafka"}
 
 
-def test_port_where_no_broker_listens_exits_with_3(tierd: Installation) -> None:
+def test_closed_port_exits_with_3(tierd: Installation) -> None:
     address = f"127.0.0.1:{free_port()}"
     step = kafka_steps(tierd, {"bootstrap_servers": [address]}, exit_code=3)[address]
 
@@ -32,7 +32,7 @@ def test_port_where_no_broker_listens_exits_with_3(tierd: Installation) -> None:
     assert "bootstrap_servers" in step["next_step"]
 
 
-def test_port_that_accepts_and_stays_silent_exits_with_3_by_the_deadline(tierd: Installation) -> None:
+def test_silent_port_exits_with_3_at_the_deadline(tierd: Installation) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         settings: dict[str, object] = {"bootstrap_servers": [address], "connect_timeout": "300ms"}
@@ -42,7 +42,7 @@ def test_port_that_accepts_and_stays_silent_exits_with_3_by_the_deadline(tierd: 
     assert "no answer within connect_timeout, 0.3 s" in step["detail"]
 
 
-def test_without_a_connection_kafka_is_not_asked(tierd: Installation) -> None:
+def test_check_without_a_configured_connection_has_no_kafka_step(tierd: Installation) -> None:
     ended = tierd.tierd("check-config", "--online", "--json")
 
     assert ended.exit_code == 0, ended.output
@@ -51,7 +51,7 @@ def test_without_a_connection_kafka_is_not_asked(tierd: Installation) -> None:
 
 @pytest.mark.service("kafka")
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_real_broker_tells_version_cluster_controller_and_our_node(
+def test_steps_of_a_real_broker_name_version_cluster_controller_and_own_node(
     tmp_path: Path, kafka_jars: Callable[[str], str], version: str
 ) -> None:
     with KafkaBroker(tmp_path / "kafka", version=kafka_jars(version)) as broker:
@@ -70,7 +70,7 @@ def test_real_broker_tells_version_cluster_controller_and_our_node(
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[SecureKafka]:
-    """A broker with a listener for every security protocol."""
+    """Start a broker with a listener for every security protocol."""
     described = secure_kafka(tmp_path_factory.mktemp("secure"), kafka_jars("4.3.1"))
     with described.broker:
         described.broker.create_topic("orders")
@@ -80,7 +80,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str]
 
 @pytest.mark.service("kafka")
 class TestSecurity:
-    """The outcome of TLS and login."""
+    """Outcomes of TLS and login."""
 
     @pytest.mark.parametrize(
         ("listener", "settings", "security"),
@@ -98,7 +98,7 @@ class TestSecurity:
             ),
         ],
     )
-    def test_connection_that_works_says_how(
+    def test_step_of_a_working_connection_names_its_security(
         self, secured: SecureKafka, tmp_path: Path, listener: str, settings: dict[str, object], security: str
     ) -> None:
         steps = self.asked(secured, tmp_path, listener, settings, exit_code=0)
@@ -119,7 +119,7 @@ class TestSecurity:
             ("TLS", {}, "the listener speaks TLS, and we do not"),
         ],
     )
-    def test_connection_that_is_refused_exits_with_1_and_says_what_to_change(
+    def test_refused_connection_exits_with_1_and_names_the_next_step(
         self, secured: SecureKafka, tmp_path: Path, listener: str, settings: dict[str, object], cause: str
     ) -> None:
         steps = self.asked(secured, tmp_path, listener, settings, exit_code=1)

@@ -1,4 +1,4 @@
-"""``tierd compact``, with a daemon and without one; the job needs no Spark here."""
+"""``tierd compact``, with and without a daemon; in these tests the job needs no Spark."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ Compact = Callable[..., CommandResult]
 
 @pytest.fixture
 def spark(tmp_path: Path) -> Path:
-    """Where the command is that stands for spark-submit."""
+    """Return the folder of the command that replaces spark-submit."""
     return tmp_path / "spark"
 
 
@@ -46,20 +46,20 @@ def ranges(copied: Installation) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--once", "--history"), ("--history", "--dry-run")])
-def test_it_wants_one_of_once_and_history(tierd: Installation, arguments: tuple[str, ...]) -> None:
+def test_compact_requires_either_once_or_history(tierd: Installation, arguments: tuple[str, ...]) -> None:
     ended = tierd.tierd("compact", *arguments)
     assert ended.exit_code == 2
     assert "next: tierd compact --once --dry-run" in ended.stderr
 
 
-def test_a_partition_that_is_not_led_here_is_named(copied: Installation) -> None:
+def test_compact_of_a_partition_that_is_not_led_here_is_refused_by_name(copied: Installation) -> None:
     for arguments in (("--once",), ("--once", "--dry-run")):
         ended = copied.tierd("compact", *arguments, "nowhere-3")
         assert ended.exit_code == 2, ended.output
         assert "nowhere-3: not led here" in ended.stderr
 
 
-def test_without_java_nothing_is_begun(copied: Installation, tmp_path: Path) -> None:
+def test_compact_without_java_begins_no_run(copied: Installation, tmp_path: Path) -> None:
     copied.configure({"pipeline": {"java_home": str(tmp_path / "nowhere")}})
     ended = copied.tierd("compact", "--once")
     assert ended.exit_code == 2
@@ -67,7 +67,7 @@ def test_without_java_nothing_is_begun(copied: Installation, tmp_path: Path) -> 
     assert copied.tierd("compact", "--history", "--json").json() == []
 
 
-def test_a_dry_run_says_what_would_be_done_and_what_not_and_does_nothing(copied: Installation) -> None:
+def test_dry_run_lists_planned_and_skipped_partitions_and_changes_no_segment(copied: Installation) -> None:
     for _ in range(2):
         plan = copied.tierd("compact", "--once", "--dry-run", "--json").json()
         (work,) = plan["planned"]
@@ -88,7 +88,7 @@ def test_a_dry_run_says_what_would_be_done_and_what_not_and_does_nothing(copied:
 
 
 @pytest.mark.parametrize("is_daemon_there", [True, False])
-def test_a_run_merges_small_segments_and_is_remembered(
+def test_run_merges_small_segments_and_is_in_the_history(
     copied: Installation, compact: Compact, spark: Path, *, is_daemon_there: bool
 ) -> None:
     copied.configure({"pipeline": {"audit_bytes": 0}})
@@ -113,7 +113,7 @@ def test_a_run_merges_small_segments_and_is_remembered(
     assert "nothing_due" in table
 
 
-def test_what_is_not_rewritten_is_audited(copied: Installation, compact: Compact) -> None:
+def test_segments_that_a_run_does_not_rewrite_are_audited(copied: Installation, compact: Compact) -> None:
     assert compact("--once").exit_code == 0
     (work,) = copied.tierd("compact", "--once", "--dry-run", "--json").json()["planned"]
     assert (work["kind"], work["segments"], work["groups"], work["end_offset"]) == ("audit", 1, 1, 11)
@@ -122,7 +122,7 @@ def test_what_is_not_rewritten_is_audited(copied: Installation, compact: Compact
     ended = compact("--once", "orders-0")
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.splitlines()[1].startswith("audited: 1 segments, ")
-    assert compact("--once", "audit-0", "--json").json()["outcome"] == "nothing_due", "of that one there is no segment"
+    assert compact("--once", "audit-0", "--json").json()["outcome"] == "nothing_due", "that partition has no segment"
     _, report, _ = copied.tierd("compact", "--history", "--json").json()
     assert (report["outcome"], report["partitions"], report["audited_segments"]) == ("succeeded", 0, 1)
     assert (report["damaged_segments"], report["groups_unchanged"]) == (0, 0)
@@ -130,13 +130,13 @@ def test_what_is_not_rewritten_is_audited(copied: Installation, compact: Compact
     assert ranges(copied) == [(0, 11)]
 
 
-def test_named_partitions_are_looked_at_alone(copied: Installation, compact: Compact) -> None:
+def test_run_is_limited_to_the_named_partitions(copied: Installation, compact: Compact) -> None:
     report = compact("--once", "audit-0", "--json").json()
     assert report["outcome"] == "nothing_due"
     assert len(ranges(copied)) == 3
 
 
-def test_ctrl_c_ends_a_run_of_this_process_and_leaves_everything_as_it_was(copied: Installation, spark: Path) -> None:
+def test_ctrl_c_ends_a_run_of_this_process_and_changes_no_segment(copied: Installation, spark: Path) -> None:
     run = begun(copied, command(spark, "begun", signal.SIGSTOP))
     wait_until(lambda: is_stopped(run.pid), what="the run to stand still", deadline_s=DEADLINE_S)
     run.send_signal(signal.SIGINT)
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_a_run_of_this_process_and_leaves_everything_as_it_was(copie
     assert report.outcome == "cancelled"
 
 
-def test_a_run_of_the_daemon_goes_on_after_ctrl_c(copied: Installation, spark: Path) -> None:
+def test_run_of_the_daemon_continues_after_ctrl_c(copied: Installation, spark: Path) -> None:
     with copied.daemon(command=command(spark, "begun", signal.SIGSTOP)) as daemon:
         run = begun(copied, command(spark))
         wait_until(lambda: is_stopped(daemon.pid), what="the daemon to stand still", deadline_s=DEADLINE_S)
@@ -161,7 +161,7 @@ def test_a_run_of_the_daemon_goes_on_after_ctrl_c(copied: Installation, spark: P
     assert ranges(copied) == [(0, 11)]
 
 
-def test_a_daemon_that_is_stopped_during_a_run_ends_it(copied: Installation, spark: Path) -> None:
+def test_stop_of_the_daemon_ends_its_run(copied: Installation, spark: Path) -> None:
     with copied.daemon(command=command(spark, "begun", signal.SIGSTOP)) as daemon:
         run = begun(copied, command(spark))
         wait_until(lambda: is_stopped(daemon.pid), what="the daemon to stand still", deadline_s=DEADLINE_S)

@@ -1,4 +1,4 @@
-"""cost and estimate, as a person runs them."""
+"""Commands cost and estimate."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from tests.scenarios.command import run_tierd
 from tests.scenarios.installation import Installation
 from tierd.clock import SystemClock
 from tierd.cost import HOUR_MS, UsageLedger
-from tierd.cost.usage import UsageLine
+from tierd.cost.usage_ledger import UsageLine
 
 
 def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:
@@ -22,7 +22,7 @@ def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:
     assert topics["audit"]["unknown_partitions"] == 1
 
 
-def test_an_estimate_for_people_ends_in_a_sum(log_dir: LogDirWriter) -> None:
+def test_text_output_of_an_estimate_ends_with_a_sum(log_dir: LogDirWriter) -> None:
     answer = run_tierd("estimate", str(log_dir.path))
 
     assert answer.exit_code == 0, answer.output
@@ -31,7 +31,7 @@ def test_an_estimate_for_people_ends_in_a_sum(log_dir: LogDirWriter) -> None:
     assert "their pace is not known" in answer.stdout
 
 
-def test_estimate_from_files_that_are_minutes_old_is_a_range_and_says_so(log_dir: LogDirWriter) -> None:
+def test_estimate_from_files_that_are_minutes_old_is_a_range(log_dir: LogDirWriter) -> None:
     for number, log in enumerate(sorted(log_dir.path.glob("orders-0/*.log"))):
         os.utime(log, (1_700_000_000 + 60 * number,) * 2)
 
@@ -47,21 +47,21 @@ def test_estimate_from_files_that_are_minutes_old_is_a_range_and_says_so(log_dir
     assert orders["low"]["stored_bytes"] * 400 < orders["high"]["stored_bytes"]
 
 
-def test_a_retention_that_is_none_is_refused(log_dir: LogDirWriter) -> None:
+def test_retention_that_is_no_duration_is_refused(log_dir: LogDirWriter) -> None:
     answer = run_tierd("estimate", str(log_dir.path), "--retention", "soon")
 
     assert answer.exit_code == 2
     assert "is no duration" in answer.output
 
 
-def test_cost_before_the_first_hour_says_so(tierd: Installation) -> None:
+def test_cost_before_the_first_hour_reports_no_recorded_use(tierd: Installation) -> None:
     answer = tierd.tierd("cost")
 
     assert answer.exit_code == 0, answer.output
     assert "no use is recorded yet" in answer.stdout
 
 
-def test_cost_prices_what_the_daemon_wrote_down(tierd: Installation, tmp_path: Path) -> None:
+def test_cost_prices_the_recorded_use_of_the_daemon(tierd: Installation, tmp_path: Path) -> None:
     now_ms = SystemClock().now_ms()
     lines = [UsageLine(now_ms - now_ms % HOUR_MS - HOUR_MS, "orders", "put", 1000, 5)]
     UsageLedger(tierd.state_dir / "usage").append(lines)
@@ -77,7 +77,7 @@ def test_cost_prices_what_the_daemon_wrote_down(tierd: Installation, tmp_path: P
     assert "orders" in shown.stdout
 
 
-def test_a_wrong_price_file_is_a_fault_with_its_place(tierd: Installation, tmp_path: Path) -> None:
+def test_invalid_price_file_is_a_fault_with_line_and_column(tierd: Installation, tmp_path: Path) -> None:
     prices = tmp_path / "prices.yaml"
     prices.write_text("storage: 3\n")
 

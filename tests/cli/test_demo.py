@@ -1,4 +1,4 @@
-"""The demo log dir: Kafka's formats by the word of the log room, growing, continued, and run beside the daemon."""
+"""Demo log dir: formats of Kafka as the log room checks them, growth, continuation, and the daemon beside it."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def high_watermarks(log_dir: Path) -> dict[TopicPartition, int]:
     return read_offset_checkpoint(log_dir / "replication-offset-checkpoint")
 
 
-def test_the_log_room_finds_nothing_wrong_with_it(log_dir: Path) -> None:
+def test_demo_log_dir_has_no_damage_and_stays_within_its_retention(log_dir: Path) -> None:
     with opened(log_dir) as writer:
         for tick in range(200):
             writer.tick(START_MS + tick)
@@ -64,7 +64,7 @@ def test_the_log_room_finds_nothing_wrong_with_it(log_dir: Path) -> None:
         assert scan.lineage_problem is None
 
 
-def test_offsets_have_no_gap_and_transactions_abort_now_and_then(log_dir: Path) -> None:
+def test_offsets_of_the_demo_have_no_gap_and_some_transactions_abort(log_dir: Path) -> None:
     directory = next(d for d in list_log_dir(log_dir).partitions if d.topic_partition == PAYMENTS)
     scan = scan_partition(directory)
     expected, aborts = 0, 0
@@ -78,13 +78,13 @@ def test_offsets_have_no_gap_and_transactions_abort_now_and_then(log_dir: Path) 
     assert last_stable_offset(scan, high_watermark=expected) < expected  # one transaction is open
 
 
-def test_a_second_writer_continues_where_the_first_one_stopped_also_after_a_torn_write(log_dir: Path) -> None:
+def test_second_writer_continues_at_the_last_whole_batch_after_a_torn_write(log_dir: Path) -> None:
     before = high_watermarks(log_dir)
     orders = log_dir / "orders-0"
     active = max(orders.glob("*.log"))
     with active.open("ab") as file:
         file.write(active.read_bytes()[:50])  # the first half of a batch
-    (log_dir / ".kafka_cleanshutdown").unlink()  # a writer that was killed leaves none
+    (log_dir / ".kafka_cleanshutdown").unlink()  # a killed writer leaves no clean stop
     with opened(log_dir) as writer:
         writer.recover(START_MS)
         writer.tick(START_MS)
@@ -97,27 +97,27 @@ def test_a_second_writer_continues_where_the_first_one_stopped_also_after_a_torn
     assert last_stable_offset(scan, high_watermark=after[PAYMENTS]) < after[PAYMENTS]
 
 
-def test_preparing_twice_changes_nothing(log_dir: Path) -> None:
+def test_second_preparation_changes_no_file(log_dir: Path) -> None:
     before = high_watermarks(log_dir)
     prepare(log_dir, cluster_id="another", node_id=9)
     assert high_watermarks(log_dir) == before
 
 
-def test_the_writer_ends_with_its_standard_input(log_dir: Path) -> None:
+def test_writer_of_the_demo_ends_with_its_standard_input(log_dir: Path) -> None:
     before = high_watermarks(log_dir)
     command = [sys.executable, "-m", "tierd.cli.demo.writer", str(log_dir)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"
-        process.send_signal(signal.SIGINT)  # Ctrl-C reaches it too, and is not for it
+        process.send_signal(signal.SIGINT)  # Ctrl-C reaches the writer too, and must not end it
         wait_until(lambda: high_watermarks(log_dir) != before, what="growth", deadline_s=60)
         process.stdin.close()
         assert process.wait(60) == 0
     assert damage(log_dir) == []
 
 
-def test_the_demo_runs_ends_on_ctrl_c_and_goes_on_in_the_next_run(tmp_path: Path) -> None:
+def test_demo_ends_on_ctrl_c_and_continues_in_the_next_run(tmp_path: Path) -> None:
     installation = Installation(tmp_path / "tierd", [tmp_path / "kafka"])
     offsets: list[int] = []
     for _ in range(2):

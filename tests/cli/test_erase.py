@@ -1,4 +1,4 @@
-"""tierd erase without Spark: what is filed, listed, refused, cancelled, and kept from coming back."""
+"""tierd erase without Spark: requests filed, listed, refused and cancelled, and segments kept from an undelete."""
 
 import base64
 import json
@@ -61,7 +61,7 @@ def test_usage_mistake_exits_with_2(tierd: Installation, arguments: list[str]) -
         ("--step orders-0", "step orders-0"),
     ],
 )
-def test_old_spelling_is_answered_with_the_new_one(warm: WarmTierd, old: str, new: str) -> None:
+def test_old_spelling_is_refused_with_the_new_spelling(warm: WarmTierd, old: str, new: str) -> None:
     ended = warm.run("erase", *shlex.split(old))
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr.splitlines() == [
@@ -70,7 +70,7 @@ def test_old_spelling_is_answered_with_the_new_one(warm: WarmTierd, old: str, ne
     ]
 
 
-def test_keys_come_as_text_as_base64_and_from_a_file_and_are_told_by_their_digests(copied: Installation) -> None:
+def test_keys_are_given_as_text_base64_or_file_and_shown_as_digests(copied: Installation) -> None:
     file = copied.config_file.parent / "keys"
     file.write_bytes(b"one\n\nm\xc3\xbcller\n")
     encoded = base64.b64encode(b"\x00\xff").decode()
@@ -82,18 +82,18 @@ def test_keys_come_as_text_as_base64_and_from_a_file_and_are_told_by_their_diges
     ((_, request_id, partition),) = [(each["keys"], each["request_id"], each["partition"]) for each in listed(copied)]
     assert (request_id, partition) == (request["request_id"], "orders-0")
     ended = copied.tierd("erase", "status", request_id)
-    assert ended.exit_code == 1, "it is not done"
+    assert ended.exit_code == 1, "the request is not done"
     assert "reason: ticket 17" in ended.stdout
     assert "not covered:" in ended.stdout
     assert "orders-0" in copied.tierd("erase", "list").stdout
 
 
-def test_of_a_partition_that_nobody_knows_nothing_is_filed(copied: Installation) -> None:
+def test_request_for_an_unknown_partition_is_not_filed(copied: Installation) -> None:
     assert copied.tierd("erase", "request", "nothing-0", "--key", "a").exit_code == 2
     assert listed(copied) == []
 
 
-def test_a_step_says_what_a_request_waits_for(copied: Installation) -> None:
+def test_step_of_a_request_names_its_reason_to_wait(copied: Installation) -> None:
     filed(copied, "--key", "a")
     ended = copied.tierd("erase", "step", "--json")
     assert ended.exit_code == 0, ended.output
@@ -101,7 +101,7 @@ def test_a_step_says_what_a_request_waits_for(copied: Installation) -> None:
     assert "is to be looked through by a run" in stepped["problem"]
 
 
-def test_a_cancelled_request_is_over(copied: Installation) -> None:
+def test_cancelled_request_is_ended(copied: Installation) -> None:
     request_id = filed(copied, "--key", "a")["request_id"]
     ended = copied.tierd("erase", "withdraw", request_id, "--json")
     assert (ended.exit_code, json.loads(ended.stdout)["phase"]) == (0, "cancelled")
@@ -118,7 +118,9 @@ def test_an_attestation_needs_a_reason_and_a_request_that_waits_for_it(copied: I
     assert "is at searching, not at versions" in ended.stderr
 
 
-def test_what_may_hold_a_key_is_not_taken_back(copied: Installation, log_dir: LogDirWriter) -> None:
+def test_undelete_of_a_segment_that_may_hold_an_erased_key_is_refused(
+    copied: Installation, log_dir: LogDirWriter
+) -> None:
     copied.configure(OLD)
     assert copied.tierd("expire", "--once").exit_code == 0
     copied.configure(KEPT)
@@ -131,7 +133,7 @@ def test_what_may_hold_a_key_is_not_taken_back(copied: Installation, log_dir: Lo
     assert ended.exit_code == 0, ended.output
 
 
-def test_a_running_daemon_files_and_steps(copied: Installation) -> None:
+def test_running_daemon_files_and_steps_requests(copied: Installation) -> None:
     with copied.daemon() as daemon:
         daemon.wait_ready()
         request_id = filed(copied, "--key", "a")["request_id"]
@@ -141,7 +143,7 @@ def test_a_running_daemon_files_and_steps(copied: Installation) -> None:
         assert copied.tierd("erase", "withdraw", request_id).exit_code == 0
 
 
-def test_request_tells_that_it_removes_batches_that_are_not_opened(copied: Installation) -> None:
+def test_request_reports_that_it_removes_unread_batches(copied: Installation) -> None:
     told = copied.tierd("erase", "request", "orders-0", "--key", "alice", "--remove-unread")
     assert told.exit_code == 0, told.output
     assert "removes unread: batches that unpack to more than tierd opens go whole" in told.stdout

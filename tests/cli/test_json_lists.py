@@ -1,4 +1,4 @@
-"""Lists as JSON: --json as each command has always printed it, --json-object in one shape, whatever is in the list."""
+"""Lists as JSON: --json in the old shape of each command, --json-object in one shape for all commands."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def ids(arguments: list[str]) -> str:
 
 
 @pytest.mark.parametrize("arguments", ARRAYS, ids=ids)
-def test_list_that_is_an_array_is_the_same_in_the_object(copied: Installation, arguments: list[str]) -> None:
+def test_array_output_has_the_same_items_in_the_object(copied: Installation, arguments: list[str]) -> None:
     listed = copied.tierd(*arguments, "--json")
     within = copied.tierd(*arguments, "--json-object")
 
@@ -42,7 +42,7 @@ def test_list_that_is_an_array_is_the_same_in_the_object(copied: Installation, a
 
 @pytest.mark.parametrize("arguments", LINES, ids=ids)
 @pytest.mark.parametrize("is_sound", [True, False])
-def test_list_that_is_lines_is_the_same_in_the_object(
+def test_line_output_has_the_same_items_in_the_object(
     copied: Installation, arguments: list[str], is_sound: bool
 ) -> None:
     if not is_sound:
@@ -57,7 +57,7 @@ def test_list_that_is_lines_is_the_same_in_the_object(
 
 
 @pytest.mark.parametrize("arguments", WITH_DAEMON, ids=ids)
-def test_list_of_the_daemons_answer_is_the_same_in_the_object(copied: Installation, arguments: list[str]) -> None:
+def test_output_from_the_daemon_has_the_same_items_in_the_object(copied: Installation, arguments: list[str]) -> None:
     with copied.daemon() as daemon:
         daemon.wait_until(lambda: daemon.partition("orders-0") is not None, what="the partition")
         listed = copied.tierd(*arguments, "orders-0", "--json").json()
@@ -65,7 +65,7 @@ def test_list_of_the_daemons_answer_is_the_same_in_the_object(copied: Installati
         assert copied.tierd(*arguments, "orders-0", "--json-object").json() == {"items": listed, "complete": True}
 
 
-def test_every_command_that_lists_as_json_has_the_one_shape() -> None:
+def test_every_command_with_a_json_list_has_the_object_shape() -> None:
     functions = {tuple(verb.words): getattr(import_module(verb.module), verb.function) for verb in VERBS}
     with_object = {words for words, function in functions.items() if "as_object" in signature(function).parameters}
     tested = [tuple(arguments) for arguments in (*ARRAYS, *LINES, *WITH_DAEMON)]
@@ -73,7 +73,7 @@ def test_every_command_that_lists_as_json_has_the_one_shape() -> None:
     assert with_object == {words for words in functions for each in tested if each[: len(words)] == words}
 
 
-def test_verify_looks_at_every_partition_that_is_named(copied: Installation) -> None:
+def test_verify_checks_all_named_partitions(copied: Installation) -> None:
     for log in copied.store_dir.rglob("*.log"):
         log.unlink()
 
@@ -89,7 +89,7 @@ def test_verify_looks_at_every_partition_that_is_named(copied: Installation) -> 
 
 
 @pytest.mark.parametrize("verb", ["copy", "expire"])
-def test_command_without_once_does_what_it_does_with_it(tierd: Installation, verb: str) -> None:
+def test_command_without_once_equals_the_command_with_once(tierd: Installation, verb: str) -> None:
     plain = tierd.tierd(verb, "--json")
     assert plain.exit_code == 0, plain.output
     assert {each["partition"] for each in plain.json()} == {"orders-0", "audit-0"}
@@ -97,7 +97,7 @@ def test_command_without_once_does_what_it_does_with_it(tierd: Installation, ver
     assert tierd.tierd(verb, "--once", "audit-0", "--json").exit_code == 0
 
 
-def test_following_has_no_end_and_is_refused_as_one_object(copied: Installation) -> None:
+def test_follow_is_refused_with_json_object(copied: Installation) -> None:
     refused = copied.tierd("segments", "orders-0", "--follow", "--json-object")
 
     assert refused.exit_code == 2
@@ -110,7 +110,9 @@ _VALUES: st.SearchStrategy[JsonValue] = st.recursive(
 
 
 @given(items=st.lists(_VALUES), fails=st.booleans())
-def test_object_is_one_value_with_every_item_although_it_ends_early(items: list[JsonValue], fails: bool) -> None:
+def test_json_object_is_one_value_with_all_items_although_the_command_fails(
+    items: list[JsonValue], fails: bool
+) -> None:
     output = io.StringIO()
 
     def run() -> None:

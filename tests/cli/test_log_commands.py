@@ -1,4 +1,4 @@
-"""repair, inspect and the verbs of log, as a person runs them on directories that no broker uses."""
+"""repair, inspect and the verbs of log, on directories that no broker uses."""
 
 import fcntl
 import json
@@ -42,7 +42,7 @@ def lines(count: int, *, start: int = 0, epoch: int = 0) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def forked(warm: WarmTierd) -> Iterator[None]:
-    """Commands are forked from a process that has imported tierd, which each would take a second for."""
+    """Fork commands from a process that has imported tierd: an import takes a second."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys.modules[__name__], "run_tierd", warm.run)
         yield
@@ -50,7 +50,7 @@ def forked(warm: WarmTierd) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log dir with ``orders-0``: 120 records in batches of ten and segments of about 40; to be copied."""
+    """Make a log dir with ``orders-0``: 120 records in batches of ten and segments of about 40; tests copy it."""
     log_dir = tmp_path_factory.mktemp("filled") / "data"
     append(log_dir / "orders-0", lines(COUNT), "--create", "--batch-records", "10", "--set", "segment.bytes=1400")
     return log_dir
@@ -58,13 +58,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def orders(filled: Path, tmp_path: Path) -> Path:
-    """The partition directory of ``filled``, one's own."""
+    """Return the partition directory of a copy of ``filled``."""
     return Path(shutil.copytree(filled, tmp_path / "data")) / "orders-0"
 
 
 @pytest.fixture
 def crash(golden: Path, tmp_path: Path) -> Path:
-    """A log dir after kill -9, with every damage that the golden data knows."""
+    """Return a log dir after kill -9, with every damage of the golden data."""
     return Path(shutil.copytree(golden / CRASHES[0].logdirs[0], tmp_path / "crash"))
 
 
@@ -82,7 +82,7 @@ def read(directory: Path, *options: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def in_use(log_dir: Path) -> Iterator[None]:
-    """As a broker has it: with a POSIX lock on the whole of ``.lock``."""
+    """Lock the log dir as a broker does: with a POSIX lock on the whole of ``.lock``."""
     fd = os.open(log_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX)
@@ -94,12 +94,12 @@ def in_use(log_dir: Path) -> Iterator[None]:
 # append and read
 
 
-def test_what_was_appended_is_read_back_as_it_was(orders: Path) -> None:
+def test_appended_records_are_read_unchanged(orders: Path) -> None:
     assert read(orders) == [json.loads(line) for line in lines(COUNT).splitlines()]
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_every_codec_carries_the_same_records(orders: Path, tmp_path: Path, codec: str) -> None:
+def test_records_are_the_same_with_every_codec(orders: Path, tmp_path: Path, codec: str) -> None:
     text = run_tierd("log", "read", str(orders), "--json").stdout
     copy = tmp_path / "copy" / "orders-0"
     append(copy, text, "--create", "--compression", codec)
@@ -109,7 +109,7 @@ def test_every_codec_carries_the_same_records(orders: Path, tmp_path: Path, code
     assert f"compresscodec: {codec}" in inspected.stdout
 
 
-def test_append_tells_the_offsets_as_documented(orders: Path) -> None:
+def test_append_prints_the_offsets_as_documented(orders: Path) -> None:
     answer = append(orders, lines(7), "--json").json()
     assert len(answer.pop("topic_id")) == 22
     assert answer == {
@@ -123,14 +123,14 @@ def test_append_tells_the_offsets_as_documented(orders: Path) -> None:
     }
 
 
-def test_text_lines_are_key_and_value_or_a_value(tmp_path: Path) -> None:
+def test_text_line_is_key_and_value_or_a_value(tmp_path: Path) -> None:
     directory = tmp_path / "text-0"
     append(directory, "key\tvalue\twith tab\nonly\n\nlast without end", "--text", "--create")
     found = [(record["key"], b64decode(record["value"])) for record in read(directory)]
     assert found == [(b64encode(b"key").decode(), b"value\twith tab"), (None, b"only"), (None, b"last without end")]
 
 
-def test_offsets_and_epochs_can_be_kept(tmp_path: Path) -> None:
+def test_append_can_keep_offsets_and_epochs(tmp_path: Path) -> None:
     directory = tmp_path / "kept-0"
     given = lines(3, start=10, epoch=2) + lines(4, start=20, epoch=5)
     append(directory, given, "--create", "--keep-offsets")
@@ -140,7 +140,7 @@ def test_offsets_and_epochs_can_be_kept(tmp_path: Path) -> None:
     ]
 
 
-def test_a_bad_line_is_named_and_all_before_it_are_in_the_log(orders: Path) -> None:
+def test_malformed_line_is_named_and_all_lines_before_it_are_appended(orders: Path) -> None:
     ended = run_tierd("log", "append", str(orders), given=lines(3) + '{"value": 7}\n' + lines(2))
     assert ended.exit_code == 2
     assert "line 4" in ended.stderr
@@ -155,10 +155,10 @@ def test_a_record_above_the_limit_is_refused(orders: Path) -> None:
     assert len(read(orders)) == COUNT
 
 
-async def test_ctrl_c_ends_a_stream_with_an_account_of_it(tmp_path: Path) -> None:
+async def test_ctrl_c_ends_an_append_with_a_summary(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "stream-0"
     command = [str(TIERD), "log", "append", str(directory), "--create", "--batch-records", "10", "--json"]
-    process = subprocess.Popen(  # noqa: ASYNC220 - it is started at once, and waited for in the loop
+    process = subprocess.Popen(  # noqa: ASYNC220 - starts at once; the loop waits for it
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdin is not None
@@ -175,14 +175,14 @@ async def test_ctrl_c_ends_a_stream_with_an_account_of_it(tmp_path: Path) -> Non
     assert result["last_offset"] == result["records"] - 1
 
 
-def test_read_keeps_to_its_bounds(orders: Path) -> None:
+def test_read_returns_records_within_its_bounds(orders: Path) -> None:
     assert [r["offset"] for r in read(orders, "--from", "38", "--to", "51")] == list(range(38, 52))
     assert read(orders, "--from", str(COUNT)) == []
     ended = run_tierd("log", "read", str(orders), "--from", str(COUNT + 1))
     assert ended.exit_code == 1
 
 
-def test_what_lies_before_damage_is_read(crash: Path) -> None:
+def test_records_before_damage_are_read(crash: Path) -> None:
     directory = crash / "crash-middle-flip-0"
     whole = run_tierd("log", "read", str(directory))
     assert whole.exit_code == 1
@@ -192,13 +192,13 @@ def test_what_lies_before_damage_is_read(crash: Path) -> None:
     assert (part.exit_code, len(part.stdout.splitlines())) == (0, 15)
 
 
-def test_committed_reads_leave_out_what_was_aborted(golden: Path) -> None:
+def test_committed_read_leaves_out_aborted_records(golden: Path) -> None:
     case = next(case for case in golden_cases("clean") if case.broker == "3.9.2" and case.partition == "txn-0")
     directory = golden / case.logdirs[0] / case.partition
     assert 0 < len(read(directory, "--committed")) < len(read(directory))
 
 
-def test_nothing_is_appended_where_a_recovery_would_give_up_records(crash: Path) -> None:
+def test_append_and_roll_are_refused_if_a_recovery_would_lose_records(crash: Path) -> None:
     directory = crash / "crash-middle-flip-0"
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
     for verb in ("append", "roll"):
@@ -212,7 +212,7 @@ def test_nothing_is_appended_where_a_recovery_would_give_up_records(crash: Path)
 # roll and truncate
 
 
-def test_roll_begins_a_segment_once(orders: Path) -> None:
+def test_second_roll_begins_no_further_segment(orders: Path) -> None:
     before = len(list(orders.glob("*.log")))
     assert run_tierd("log", "roll", str(orders), "--json").json() == {
         "directory": str(orders), "rolled": True, "base_offset": COUNT, "segments": before + 1,
@@ -220,14 +220,14 @@ def test_roll_begins_a_segment_once(orders: Path) -> None:
     assert not run_tierd("log", "roll", str(orders), "--json").json()["rolled"]
 
 
-def test_truncate_refuses_without_a_yes_and_says_what_it_would_cut(orders: Path) -> None:
+def test_truncate_without_yes_is_refused_with_the_records_that_it_would_cut(orders: Path) -> None:
     ended = run_tierd("log", "truncate", str(orders), "55")
     assert ended.exit_code == 4
     assert "would cut" in ended.stderr
     assert len(read(orders)) == COUNT
 
 
-def test_truncate_cuts_whole_batches_and_keeps_them(orders: Path) -> None:
+def test_truncate_cuts_whole_batches_and_keeps_the_cut_bytes(orders: Path) -> None:
     ended = run_tierd("log", "truncate", str(orders), "55", "--yes", "--json")
     assert ended.exit_code == 0, ended.output
     answer = ended.json()
@@ -241,7 +241,7 @@ def test_truncate_cuts_whole_batches_and_keeps_them(orders: Path) -> None:
 # repair
 
 
-def test_repair_says_that_a_sound_partition_is_sound(orders: Path) -> None:
+def test_repair_reports_a_sound_partition_as_sound(orders: Path) -> None:
     answer = run_tierd("repair", str(orders), "--json").json()
     assert answer == {
         "dry_run": False,
@@ -266,14 +266,14 @@ def test_repair_says_that_a_sound_partition_is_sound(orders: Path) -> None:
         ("crash-leftover-swap-0", 1, "tierd log recover"),
     ],
 )
-def test_repair_mends_or_says_what_is_left(crash: Path, name: str, exit_code: int, said: str) -> None:
+def test_repair_reports_repaired_or_remaining_damage(crash: Path, name: str, exit_code: int, said: str) -> None:
     for options in (["--dry-run"], []):
         ended = run_tierd("repair", *options, str(crash / name))
         assert ended.exit_code == exit_code, ended.output
         assert said in ended.stdout
 
 
-def test_inspect_finds_nothing_wrong_after_repair(crash: Path) -> None:
+def test_inspect_after_repair_finds_no_damage(crash: Path) -> None:
     directory = crash / "crash-txnindex-garbage-0"
     assert run_tierd("inspect", "--check", str(directory)).exit_code == 1
     assert run_tierd("repair", str(directory)).exit_code == 0
@@ -295,7 +295,7 @@ def test_a_side_file_can_be_inspected_by_itself(crash: Path) -> None:
 # recover
 
 
-def test_recover_does_what_a_broker_does(crash: Path) -> None:
+def test_recover_repairs_a_log_dir_as_a_broker_does(crash: Path) -> None:
     ended = run_tierd("log", "recover", str(crash), "--json")
     assert ended.exit_code == 0, ended.output
     answer = ended.json()
@@ -312,7 +312,7 @@ def test_recover_does_what_a_broker_does(crash: Path) -> None:
     assert {each["outcome"] for each in again["partitions"]} == {"loaded", "stray"}
 
 
-def test_strict_recovery_lists_the_damage_and_changes_nothing(crash: Path) -> None:
+def test_strict_recovery_lists_the_damage_and_changes_no_file(crash: Path) -> None:
     before = {path: path.read_bytes() for path in crash.rglob("*") if path.is_file()}
     ended = run_tierd("log", "recover", str(crash), "--strict", "--json")
     assert ended.exit_code == 1
@@ -322,12 +322,12 @@ def test_strict_recovery_lists_the_damage_and_changes_nothing(crash: Path) -> No
     assert {path: path.read_bytes() for path in crash.rglob("*") if path.is_file()} == before
 
 
-def test_recover_speaks_of_no_data_as_of_an_answer(tmp_path: Path) -> None:
+def test_recover_reports_no_data_as_an_answer(tmp_path: Path) -> None:
     answer = run_tierd("log", "recover", str(tmp_path), "--json").json()
     assert answer["partitions"] == []
 
 
-# What they share
+# common to all verbs
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_recover_speaks_of_no_data_as_of_an_answer(tmp_path: Path) -> None:
         ["log", "recover", "--strict", "{parent}"],
     ],
 )
-def test_a_log_dir_that_a_broker_has_is_refused(orders: Path, command: list[str]) -> None:
+def test_log_dir_in_use_by_a_broker_is_refused(orders: Path, command: list[str]) -> None:
     with in_use(orders.parent):
         before = sorted((path.name, path.stat().st_mtime_ns) for path in orders.parent.rglob("*"))
         ended = run_tierd(*(word.format(dir=orders, parent=orders.parent) for word in command))
@@ -352,7 +352,7 @@ def test_a_log_dir_that_a_broker_has_is_refused(orders: Path, command: list[str]
 
 
 @pytest.mark.parametrize("command", [["repair"], ["log", "recover"]])
-def test_a_wrong_setting_is_named_with_the_nearest(orders: Path, command: list[str]) -> None:
+def test_unknown_setting_is_refused_with_the_nearest_name(orders: Path, command: list[str]) -> None:
     target = orders.parent if command[-1] == "recover" else orders
     ended = run_tierd(*command, str(target), "--set", "segment.byte=1")
     assert ended.exit_code == 2, ended.output
@@ -368,13 +368,13 @@ def test_a_directory_that_is_no_partition_is_refused(tmp_path: Path, command: li
     assert not (tmp_path / ".lock").exists()
 
 
-def test_append_makes_nothing_that_was_not_asked_for(tmp_path: Path) -> None:
+def test_append_without_create_makes_no_directory(tmp_path: Path) -> None:
     ended = run_tierd("log", "append", str(tmp_path / "data" / "orders-0"), given=lines(1))
     assert ended.exit_code == 2, ended.output
     assert not (tmp_path / "data").exists()
 
 
-def test_a_clean_log_dir_stays_clean_and_others_are_left_alone(orders: Path) -> None:
+def test_clean_log_dir_stays_clean_and_other_partitions_are_not_changed(orders: Path) -> None:
     append(orders.with_name("other-0"), lines(3), "--create")
     assert run_tierd("log", "recover", str(orders.parent)).exit_code == 0
     other = {file: file.read_bytes() for file in orders.with_name("other-0").iterdir()}
@@ -396,7 +396,7 @@ def test_inspect_shows_the_lock_and_the_clean_stop(orders: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["repair"], ["log", "roll"]])
-def test_a_partition_that_is_a_link_is_of_the_log_dir_that_holds_the_link(
+def test_partition_that_is_a_link_belongs_to_the_log_dir_of_the_link(
     orders: Path, tmp_path: Path, command: list[str]
 ) -> None:
     log_dir = tmp_path / "linked"
@@ -412,7 +412,7 @@ def test_an_epoch_that_no_leader_can_have_is_refused(orders: Path) -> None:
     assert ended.exit_code == 2, ended.output
 
 
-def test_recover_takes_no_partition_for_a_log_dir(orders: Path) -> None:
+def test_recover_refuses_a_partition_directory(orders: Path) -> None:
     before = sorted(path.name for path in orders.iterdir())
     ended = run_tierd("log", "recover", str(orders))
     assert ended.exit_code == 2, ended.output

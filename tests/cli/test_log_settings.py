@@ -1,4 +1,4 @@
-"""``--set``."""
+"""Option ``--set`` of the log commands."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tierd.cli.log_settings import parse_settings
 from tierd.errors import LogConfigError
 
 
-def test_settings_are_for_all_topics_or_for_one() -> None:
+def test_setting_applies_to_all_topics_or_to_one() -> None:
     settings = parse_settings(["segment.bytes=1000", "orders:segment.bytes=2000", "index.interval.bytes=1"])
     assert settings.of("other").segment_bytes == 1000
     assert settings.of("orders").segment_bytes == 2000
@@ -22,7 +22,7 @@ def test_settings_are_for_all_topics_or_for_one() -> None:
         ("segment.bytes", "segment.bytes=1048576"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(text: str, said: str) -> None:
+def test_unknown_setting_is_refused_with_the_nearest_name(text: str, said: str) -> None:
     with pytest.raises(LogConfigError) as caught:
         parse_settings([text])
     assert said in caught.value.remedy

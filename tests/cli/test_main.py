@@ -1,4 +1,4 @@
-"""What every command shares: help, exit codes, the two lines of a failure, and a quick start."""
+"""Common behaviour of all commands: help, exit codes, the two lines of a failure, and a quick start."""
 
 import os
 import resource
@@ -27,7 +27,7 @@ def test_help_names_every_verb_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("verb", [" ".join(verb.words) for verb in VERBS])
-def test_every_verb_explains_itself_with_an_example(verb: str, warm: WarmTierd) -> None:
+def test_help_of_every_verb_has_an_example(verb: str, warm: WarmTierd) -> None:
     ended = warm.run(*verb.split(), "--help")
     assert ended.exit_code == 0, ended.output
     assert "Example" in ended.stdout
@@ -35,7 +35,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str, warm: WarmTierd) 
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_group_lists_its_verbs(group: VerbGroup) -> None:
+def test_help_of_a_group_lists_its_verbs(group: VerbGroup) -> None:
     ended = run_tierd(group.name, "--help")
     assert ended.exit_code == 0, ended.output
     own = {verb.name for verb in VERBS if verb.group == group.name}
@@ -43,7 +43,7 @@ def test_a_group_lists_its_verbs(group: VerbGroup) -> None:
         assert (f"│ {name} " in ended.stdout) == (name in own)
 
 
-def test_help_imports_nothing_of_the_daemon() -> None:
+def test_help_imports_no_module_of_the_daemon() -> None:
     probe = (
         "import sys; from tierd.cli.main import build_app; build_app(['--help'])\n"
         "heavy = {'aiohttp', 'aiobotocore', 'pydantic', 'structlog', 'uvloop', 'sqlite3'}\n"
@@ -53,7 +53,7 @@ def test_help_imports_nothing_of_the_daemon() -> None:
     assert ended.stdout == "[]\n"
 
 
-def test_help_comes_at_once() -> None:
+def test_help_takes_less_than_half_a_second_of_processor_time() -> None:
     def cpu_seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert run_tierd("--help").exit_code == 0
@@ -64,7 +64,7 @@ def test_help_comes_at_once() -> None:
     assert min(cpu_seconds() for _ in range(5)) < 0.4
 
 
-def test_the_version_is_printed() -> None:
+def test_version_is_printed() -> None:
     assert run_tierd("--version").stdout.startswith("tierd ")
 
 
@@ -77,7 +77,7 @@ def test_a_mistyped_verb_is_answered_with_the_nearest_one() -> None:
     assert "'status'" in run_tierd("stats").stderr
 
 
-def test_a_failure_is_a_cause_and_a_remedy_and_never_a_traceback(tierd: Installation) -> None:
+def test_failure_prints_a_cause_and_a_remedy_and_no_traceback(tierd: Installation) -> None:
     ended = tierd.tierd("status")
     assert ended.exit_code == 3
     cause, remedy = ended.stderr.splitlines()
@@ -98,14 +98,16 @@ def test_a_failure_is_a_cause_and_a_remedy_and_never_a_traceback(tierd: Installa
         (["sync"], 3, "control.sock"),
     ],
 )
-def test_exit_codes(tierd: Installation, arguments: list[str], exit_code: int, said: str) -> None:
+def test_exit_code_depends_on_the_kind_of_error(
+    tierd: Installation, arguments: list[str], exit_code: int, said: str
+) -> None:
     ended = tierd.tierd(*arguments)
     assert ended.exit_code == exit_code, ended.output
     assert said in ended.output
     assert "Traceback" not in ended.output
 
 
-def test_the_environment_names_the_configuration(copied: Installation) -> None:
+def test_configuration_file_is_taken_from_the_environment(copied: Installation) -> None:
     environment = os.environ | {"TIERD_CONFIG": str(copied.config_file)}
     ended = subprocess.run([TIERD, "segments", "orders-0"], env=environment, capture_output=True, text=True, check=True)
     assert "COPY_SEGMENT_FINISHED" in ended.stdout

@@ -1,4 +1,4 @@
-"""The metadata store from the command line: followed, exported, imported, and rebuilt from the bucket alone."""
+"""Commands of the metadata store: follow, export, import, and rebuild from the bucket."""
 
 import base64
 import contextlib
@@ -34,11 +34,11 @@ def without_event(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def another(copied: Installation, log_dir: LogDirWriter, tmp_path: Path, warm: WarmTierd) -> Installation:
-    """The same log dirs and bucket with a metadata store of its own, still empty."""
+    """Return an installation over the same log dirs and bucket with an empty metadata store of its own."""
     return WarmInstallation(tmp_path / "another", [log_dir.path], remote=copied.settings["remote"], warm=warm)
 
 
-def test_an_export_is_imported_and_the_tier_reads_the_same(
+def test_tier_reads_the_same_after_export_and_import(
     copied: Installation, another: Installation, tmp_path: Path
 ) -> None:
     file = tmp_path / "metadata.jsonl"
@@ -63,7 +63,7 @@ def erasures(tierd: Installation) -> dict[str, str]:
     return {each["request_id"]: each["phase"] for each in json.loads(tierd.tierd("erase", "list", "--json").stdout)}
 
 
-def test_requests_to_erase_keys_move_with_the_export_and_go_on(
+def test_requests_of_erasure_continue_after_export_and_import(
     copied: Installation, another: Installation, tmp_path: Path
 ) -> None:
     request_id, file = file_erasure(copied), tmp_path / "metadata.jsonl"
@@ -92,7 +92,7 @@ def test_rebuild_keeps_reports_of_erasures_and_names_requests_whose_keys_are_los
     lost = json.loads(copied.tierd("erase", "status", waiting, "--json").stdout)
     assert "file the request again" in lost["problem"]
     ended = copied.tierd("rebuild-metadata", "--json")
-    assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "it is done"
+    assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "the request is done"
     assert copied.tierd("verify", "--deep").exit_code == 0, "reports are no foreign objects"
 
 
@@ -145,7 +145,7 @@ def test_metadata_is_rebuilt_into_servers_from_the_bucket(
         assert ended.exit_code == 0, ended.output
 
 
-def test_rebuild_of_an_encrypted_tier_believes_what_nothing_proves_only_when_it_is_told_to(
+def test_rebuild_of_an_encrypted_tier_accepts_unauthenticated_objects_only_with_the_option(
     tierd: Installation,
 ) -> None:
     key = {"id": "first", "key": base64.b64encode(bytes(32)).decode()}
@@ -171,7 +171,7 @@ def test_rebuild_of_an_encrypted_tier_believes_what_nothing_proves_only_when_it_
     assert ended.json()["deleting"] == 1
 
 
-def test_the_export_begins_with_whose_it_is(copied: Installation) -> None:
+def test_export_begins_with_cluster_and_store(copied: Installation) -> None:
     lines = metadata_command(copied, "export").stdout.splitlines()
     header, end = json.loads(lines[0]), json.loads(lines[-1])
     assert (header["format"], header["format_version"]) == ("tierd-metadata", 1)
@@ -179,7 +179,7 @@ def test_the_export_begins_with_whose_it_is(copied: Installation) -> None:
     assert end["partitions"] == 2
 
 
-def test_an_export_replaces_no_file_and_leaves_none_behind(copied: Installation, tmp_path: Path) -> None:
+def test_export_replaces_no_file_and_leaves_no_temporary_file(copied: Installation, tmp_path: Path) -> None:
     file = tmp_path / "exports" / "metadata.jsonl"
     assert metadata_command(copied, "export", str(file)).exit_code == 3
     file.parent.mkdir()
@@ -200,7 +200,7 @@ def test_an_import_into_a_filled_store_is_refused(copied: Installation, another:
     assert "not empty" in ended.stderr
 
 
-def test_a_damaged_export_changes_nothing(copied: Installation, another: Installation, tmp_path: Path) -> None:
+def test_import_of_a_damaged_export_changes_no_row(copied: Installation, another: Installation, tmp_path: Path) -> None:
     file = tmp_path / "metadata.jsonl"
     assert metadata_command(copied, "export", str(file)).exit_code == 0
     file.write_bytes(file.read_bytes()[:-10])
@@ -210,7 +210,7 @@ def test_a_damaged_export_changes_nothing(copied: Installation, another: Install
     assert another.segments("orders-0") == []
 
 
-def test_the_tier_reads_the_same_after_its_metadata_was_lost(copied: Installation) -> None:
+def test_tier_reads_the_same_after_a_rebuild_of_its_lost_metadata(copied: Installation) -> None:
     segments, records = copied.segments("orders-0"), copied.cat("orders-0")
     drop_metadata(copied)
     dry = copied.tierd("rebuild-metadata", "--dry-run", "--json")
@@ -227,7 +227,7 @@ def test_the_tier_reads_the_same_after_its_metadata_was_lost(copied: Installatio
     assert copied.tierd("verify", "--deep").exit_code == 0
 
 
-def test_a_daemon_that_began_without_its_metadata_is_helped(copied: Installation) -> None:
+def test_rebuild_after_a_refused_copy_restores_the_lost_metadata(copied: Installation) -> None:
     segments = copied.segments("orders-0")
     drop_metadata(copied)
     assert copied.tierd("copy", "--once").exit_code == 4  # the tier is another store's
@@ -236,7 +236,7 @@ def test_a_daemon_that_began_without_its_metadata_is_helped(copied: Installation
     assert without_event(copied.segments("orders-0")) == without_event(segments)
 
 
-def test_damage_in_the_bucket_is_reported_and_makes_the_answer_no(copied: Installation) -> None:
+def test_rebuild_reports_damage_in_the_bucket_and_exits_with_1(copied: Installation) -> None:
     drop_metadata(copied)
     next(copied.store_dir.rglob("*.manifest")).write_bytes(b"{")
     ended = copied.tierd("rebuild-metadata", "--json")
@@ -287,7 +287,7 @@ def test_segments_are_followed_until_ctrl_c(copied: Installation, log_dir: LogDi
 
 @pytest.mark.spec("remote-tiering 73")
 @pytest.mark.spec("remote-tiering 74")
-def test_both_managers_get_their_settings_and_the_brokers_identity(tierd: Installation, tmp_path: Path) -> None:
+def test_both_managers_get_their_settings_and_the_identity_of_the_broker(tierd: Installation, tmp_path: Path) -> None:
     file = tmp_path / "elsewhere" / "rows.db"
     file.parent.mkdir()
     remote = {"key_prefix": "a/b", "chunk_size": "1MiB"}
@@ -304,7 +304,7 @@ def test_both_managers_get_their_settings_and_the_brokers_identity(tierd: Instal
 
 
 @pytest.mark.spec("remote-tiering 72")
-def test_the_metadata_topic_itself_is_never_tiered(tierd: Installation, log_dir: LogDirWriter) -> None:
+def test_metadata_topic_is_not_tiered(tierd: Installation, log_dir: LogDirWriter) -> None:
     internal = log_dir.add_partition("__remote_log_metadata")
     for _ in range(3):
         internal.append([b"event"])

@@ -1,4 +1,4 @@
-"""tierd offsets and tierd cat --from-time, and the chunk cache that reading commands leave behind."""
+"""tierd offsets and tierd cat --from-time, and the chunk cache that reading commands fill."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_offsets_as_json_is_the_documented_contract(copied: Installation, log_di
     }
 
 
-def test_offsets_for_people_are_a_table(copied: Installation) -> None:
+def test_text_output_of_offsets_is_a_table(copied: Installation) -> None:
     ended = copied.tierd("offsets", "orders-0")
     assert ended.exit_code == 0, ended.output
     lines = [line.split() for line in ended.stdout.splitlines()]
@@ -48,13 +48,13 @@ def test_cat_begins_at_a_time(copied: Installation, log_dir: LogDirWriter) -> No
     assert copied.cat("orders-0", "--from-time", str(FIRST_TIMESTAMP_MS + 1_000_000)) == []
 
 
-def test_two_places_to_begin_are_refused(copied: Installation) -> None:
+def test_cat_with_two_start_options_is_refused(copied: Installation) -> None:
     ended = copied.tierd("cat", "orders-0", "--from", "1", "--from-time", "2024-05-01")
     assert ended.exit_code == 2
     assert "give one" in ended.output
 
 
-def test_what_was_read_is_kept_on_disk_and_damage_to_it_is_harmless(
+def test_chunks_of_a_read_are_cached_on_disk_and_damaged_ones_are_fetched_again(
     copied: Installation, log_dir: LogDirWriter, tmp_path: Path
 ) -> None:
     broker_deletes_everything_rolled(log_dir)
@@ -79,11 +79,11 @@ def test_what_was_read_is_kept_on_disk_and_damage_to_it_is_harmless(
         ("2024-05-01", 1_714_521_600_000),
     ],
 )
-def test_times_are_milliseconds_or_iso_8601(text: str, expected: int) -> None:
+def test_time_is_given_as_milliseconds_or_iso_8601(text: str, expected: int) -> None:
     assert timestamp_ms_of(text) == expected
 
 
 @pytest.mark.parametrize("text", ["yesterday", "-1", "1969-12-31", "", "12:00"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_text_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         timestamp_ms_of(text)

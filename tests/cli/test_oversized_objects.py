@@ -1,4 +1,4 @@
-"""Objects of an attacker who may put objects: commands name them, go on with the rest, and keep their memory."""
+"""Objects of an attacker with the right to put: commands name them, continue, and stay within their memory."""
 
 import json
 import os
@@ -18,7 +18,7 @@ HUGE_BYTES = 600 * MIB
 
 
 def objects(copied: Installation, suffix: str) -> list[Path]:
-    """Files of the store, in the order of their segments."""
+    """Return files of the store, in the order of their segments."""
     ids = [segment["segment_id"] for segment in copied.segments("orders-0")]
     found = [path for path in copied.store_dir.rglob(f"*{suffix}") if path.is_file()]
     return sorted(found, key=lambda path: next(n for n, each in enumerate(ids) if each in path.name))
@@ -40,7 +40,7 @@ attacks = pytest.mark.parametrize(
 
 
 @attacks
-def test_cat_names_the_manifest_that_it_does_not_read_and_reads_the_others(
+def test_cat_names_an_oversized_manifest_and_reads_the_other_segments(
     copied: Installation, log_dir: LogDirWriter, attack: Callable[[Path], None], problem: str
 ) -> None:
     manifest = objects(copied, ".manifest")[0]
@@ -54,7 +54,7 @@ def test_cat_names_the_manifest_that_it_does_not_read_and_reads_the_others(
 
 
 @attacks
-def test_verify_names_the_manifest_that_it_does_not_read_and_checks_the_others(
+def test_verify_names_an_oversized_manifest_and_checks_the_other_segments(
     copied: Installation, attack: Callable[[Path], None], problem: str
 ) -> None:
     manifests, logs = objects(copied, ".manifest"), objects(copied, ".log")
@@ -69,7 +69,7 @@ def test_verify_names_the_manifest_that_it_does_not_read_and_checks_the_others(
 
 
 @attacks
-def test_rebuild_names_the_manifest_that_it_does_not_read_and_takes_the_others(
+def test_rebuild_names_an_oversized_manifest_and_restores_the_other_segments(
     copied: Installation, attack: Callable[[Path], None], problem: str
 ) -> None:
     manifest = objects(copied, ".manifest")[1]
@@ -83,7 +83,7 @@ def test_rebuild_names_the_manifest_that_it_does_not_read_and_takes_the_others(
 
 
 @pytest.mark.parametrize("suffix", [".manifest", ".indexes", ".log"])
-def test_cat_of_a_segment_with_a_huge_object_takes_the_memory_of_a_sound_one(
+def test_cat_of_a_segment_with_a_huge_object_needs_no_more_memory(
     copied: Installation, log_dir: LogDirWriter, suffix: str
 ) -> None:
     broker_deletes_everything_rolled(log_dir)

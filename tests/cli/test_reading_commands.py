@@ -50,7 +50,7 @@ def test_segments_of_a_partition_that_was_never_copied_is_an_empty_list(tierd: I
     assert tierd.segments("orders-0") == []
 
 
-def test_cat_reads_local_and_remote_as_one_log(copied: Installation, log_dir: LogDirWriter) -> None:
+def test_cat_reads_both_tiers_as_one_log(copied: Installation, log_dir: LogDirWriter) -> None:
     before = copied.cat("orders-0")
     broker_deletes_everything_rolled(log_dir)
     after = copied.cat("orders-0")
@@ -62,7 +62,7 @@ def test_cat_reads_local_and_remote_as_one_log(copied: Installation, log_dir: Lo
 
 
 def roll_and_lose_all_that_rolled(log_dir: LogDirWriter, *, hold_dir: Path | None = None) -> None:
-    """Roll the active segment; the broker deletes it uncopied, from under a hold or not."""
+    """Roll the active segment; let the broker delete it before its copy, with or without a hold."""
     orders = log_dir.partitions[TopicPartition("orders", 0)]
     orders.roll()
     orders.append([b"after"])
@@ -77,7 +77,7 @@ def roll_and_lose_all_that_rolled(log_dir: LogDirWriter, *, hold_dir: Path | Non
             file.unlink()
 
 
-def test_a_segment_that_tierd_holds_is_told_as_one_that_waits(copied: Installation, log_dir: LogDirWriter) -> None:
+def test_segment_that_tierd_holds_is_reported_as_queued(copied: Installation, log_dir: LogDirWriter) -> None:
     roll_and_lose_all_that_rolled(log_dir, hold_dir=copied.state_dir / "hold")
     read = copied.tierd("cat", "orders-0", "--from", "12")
     assert read.exit_code == 1
@@ -91,7 +91,7 @@ def test_a_segment_that_tierd_holds_is_told_as_one_that_waits(copied: Installati
     assert [r["offset"] for r in copied.cat("orders-0")] == list(range(17))
 
 
-def test_what_no_one_has_is_told_without_a_guess_at_why(copied: Installation, log_dir: LogDirWriter) -> None:
+def test_offsets_in_neither_tier_are_reported_as_lost(copied: Installation, log_dir: LogDirWriter) -> None:
     roll_and_lose_all_that_rolled(log_dir)
     read = copied.tierd("cat", "orders-0", "--from", "12")
     assert read.exit_code == 1
@@ -102,15 +102,15 @@ def test_what_no_one_has_is_told_without_a_guess_at_why(copied: Installation, lo
     assert [finding["kind"] for finding in verified.json_lines()] == ["gap"]
 
 
-def test_cat_keeps_to_its_bounds_both_inclusive(copied: Installation) -> None:
+def test_cat_includes_both_of_its_bounds(copied: Installation) -> None:
     assert [r["offset"] for r in copied.cat("orders-0", "--from", "3", "--to", "9")] == list(range(3, 10))
 
 
-def test_cat_of_an_empty_range_prints_nothing(copied: Installation) -> None:
+def test_cat_of_an_empty_range_prints_no_record(copied: Installation) -> None:
     assert copied.cat("orders-0", "--from", str(LAST_OFFSET + 1)) == []
 
 
-def test_cat_for_people_escapes_what_would_move_the_cursor(tierd: Installation, log_dir: LogDirWriter) -> None:
+def test_text_output_of_cat_escapes_control_characters(tierd: Installation, log_dir: LogDirWriter) -> None:
     hostile = log_dir.add_partition("hostile")
     hostile.append([b"two\nlines", b"\x1b[2J\ttab", "smile é ☺".encode(), b"\xff\xfe", None])
     log_dir.write_checkpoints()
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_cat_without_a_traceback(tierd: Installation, log_dir: LogDi
         [TIERD, "cat", "many-0", "--config", str(tierd.config_file)], stdout=writer, stderr=subprocess.PIPE
     )
     os.close(writer)
-    os.read(reader, 1)  # it has begun to print, and then waits for its reader
+    os.read(reader, 1)  # the command has begun to print, and waits for its reader
     process.send_signal(signal.SIGINT)
     with os.fdopen(reader, "rb") as output:
         while output.read(1 << 16):
@@ -153,7 +153,7 @@ def test_ctrl_c_ends_cat_without_a_traceback(tierd: Installation, log_dir: LogDi
 
 
 @pytest.mark.parametrize(("offset", "place"), [(0, "both"), (13, "local")])
-def test_explain_says_where_a_record_is(copied: Installation, offset: int, place: str) -> None:
+def test_explain_names_the_place_of_a_record(copied: Installation, offset: int, place: str) -> None:
     ended = copied.tierd("explain", "orders-0", str(offset), "--json")
     assert ended.exit_code == 0
     assert ended.json()["place"] == place
@@ -170,11 +170,11 @@ def test_explain_follows_a_record_into_the_tier(
     assert found["remote_key"] in text
 
 
-def test_explain_says_that_a_segment_is_queued(tierd: Installation) -> None:
+def test_explain_reports_a_queued_segment(tierd: Installation) -> None:
     assert tierd.tierd("explain", "orders-0", "4", "--json").json()["place"] == "queued"
 
 
-def test_verify_finds_nothing_wrong_with_a_sound_tier(copied: Installation) -> None:
+def test_verify_of_a_sound_tier_has_no_finding(copied: Installation) -> None:
     for options in ([], ["--deep"], ["orders-0", "--deep"]):
         ended = copied.tierd("verify", *options)
         assert ended.exit_code == 0, ended.output
@@ -206,7 +206,7 @@ def test_verify_names_damage_and_exits_with_1(
     assert all(finding["remedy"] for finding in findings)
 
 
-def test_copy_once_tells_what_it_did_and_a_second_pass_does_nothing(tierd: Installation) -> None:
+def test_copy_once_reports_its_copies_and_a_second_pass_copies_no_segment(tierd: Installation) -> None:
     for _ in range(2):
         ended = tierd.tierd("copy", "--once", "--json")
         assert ended.exit_code == 0, ended.output
@@ -215,7 +215,7 @@ def test_copy_once_tells_what_it_did_and_a_second_pass_does_nothing(tierd: Insta
     assert len(tierd.segments("orders-0")) == 3
 
 
-def test_copy_once_copies_only_what_was_named(tierd: Installation, log_dir: LogDirWriter) -> None:
+def test_copy_once_copies_only_the_named_partitions(tierd: Installation, log_dir: LogDirWriter) -> None:
     other = log_dir.add_partition("other")
     other.append([b"a"])
     other.roll()

@@ -1,4 +1,4 @@
-"""Lines of input as records."""
+"""Records from lines of input."""
 
 import json
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.cli.record_lines import InputRecord, parse_json_line, parse_text_line
-from tierd.cli.records import as_json_line
+from tierd.cli.record_text import as_json_line
 from tierd.errors import RecordLineError
 from tierd.log import NewRecord, Record
 
@@ -28,13 +28,13 @@ headers = st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), m
         leader_epoch=st.integers(-1, (1 << 31) - 1),
     )
 )
-def test_what_cat_prints_comes_back(record: Record) -> None:
+def test_line_of_cat_is_parsed_to_its_record(record: Record) -> None:
     expected = NewRecord(record.key, record.value, record.timestamp_ms, record.headers)
     found = parse_json_line(as_json_line(record).strip(), 1, 5)
     assert found == InputRecord(expected, record.offset, record.leader_epoch)
 
 
-def test_only_a_key_or_a_value_is_needed() -> None:
+def test_line_with_only_a_key_or_a_value_is_a_record() -> None:
     assert parse_json_line(b'{"value": null}', 1, 5) == InputRecord(NewRecord(None, None, 5))
     assert parse_json_line(b'{"key": "YQ=="}', 1, 5) == InputRecord(NewRecord(b"a", None, 5))
 
@@ -64,7 +64,7 @@ def test_only_a_key_or_a_value_is_needed() -> None:
         b'{"value": "YQ==", "isControl": true}',
     ],
 )
-def test_any_other_line_is_an_error_with_its_number(line: bytes) -> None:
+def test_malformed_line_is_an_error_with_its_number(line: bytes) -> None:
     with pytest.raises(RecordLineError, match="line 17: "):
         parse_json_line(line, 17, 5)
 
@@ -78,6 +78,6 @@ def test_any_value_in_any_field_is_a_record_or_an_error(value: object, name: str
             continue
 
 
-def test_text_is_key_tab_value() -> None:
+def test_text_line_is_key_tab_value() -> None:
     assert parse_text_line(b"k\tv\tw", 1, 5).record == NewRecord(b"k", b"v\tw", 5)
     assert parse_text_line(b"only", 1, 5).record == NewRecord(None, b"only", 5)

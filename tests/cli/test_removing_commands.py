@@ -1,4 +1,4 @@
-"""expire, undelete, deletions and delete-partition, with a daemon and without one."""
+"""expire, undelete, deletions and delete-partition, with and without a daemon."""
 
 import json
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ def read_offsets(tierd: Installation) -> list[int]:
 
 @pytest.fixture
 def expired(copied: Installation, log_dir: LogDirWriter) -> Installation:
-    """All three segments are in their grace, and the broker has deleted its own."""
+    """Return the installation with all three segments in their grace, and deleted by the broker."""
     copied.configure(OLD)
     ended = copied.tierd("expire", "--once")
     assert ended.exit_code == 0, ended.output
@@ -35,12 +35,12 @@ def expired(copied: Installation, log_dir: LogDirWriter) -> Installation:
     return copied
 
 
-def test_without_retention_nothing_would_go(copied: Installation) -> None:
+def test_dry_run_without_retention_plans_no_deletion(copied: Installation) -> None:
     answer = json.loads(copied.tierd("expire", "--once", "--dry-run", "--json").stdout)
     assert [each["deletions"] for each in answer] == [[]] * len(answer)
 
 
-def test_a_dry_run_says_what_would_go_and_why_and_does_nothing(copied: Installation) -> None:
+def test_dry_run_lists_deletions_with_reasons_and_deletes_no_segment(copied: Installation) -> None:
     copied.configure(OLD)
     ended = copied.tierd("expire", "--once", "--dry-run", "orders-0")
     assert ended.exit_code == 0, ended.output
@@ -53,7 +53,7 @@ def test_a_dry_run_says_what_would_go_and_why_and_does_nothing(copied: Installat
     assert copied.tierd("deletions", "--json").stdout == ""
 
 
-def test_expired_segments_leave_the_log_and_stay_in_their_grace(expired: Installation) -> None:
+def test_expired_segments_are_not_read_and_stay_in_their_grace(expired: Installation) -> None:
     assert states(expired) == ["in grace"] * 3
     assert read_offsets(expired) == [12, 13, 14, 15]
     lines = [json.loads(line) for line in expired.tierd("deletions", "orders-0", "--json").stdout.splitlines()]
@@ -66,14 +66,14 @@ def test_expired_segments_leave_the_log_and_stay_in_their_grace(expired: Install
     assert expired.tierd("deletions", "other-0", "--json").stdout == ""
 
 
-def test_segments_table_says_until_when_an_expired_segment_can_be_taken_back(expired: Installation) -> None:
+def test_segments_table_shows_the_end_of_the_grace_of_an_expired_segment(expired: Installation) -> None:
     shown = expired.tierd("segments", "orders-0").stdout
     for segment in expired.segments("orders-0"):
         until = datetime.fromtimestamp(segment["soft_delete"]["delete_after_ms"] / 1000, UTC)
         assert f"(retention_time, kept until {until:%Y-%m-%d %H:%M:%S} UTC)" in shown
 
 
-def test_what_retention_would_take_again_is_not_given_back(expired: Installation) -> None:
+def test_undelete_of_segments_that_retention_would_delete_again_is_refused(expired: Installation) -> None:
     for arguments in (["--all"], ["--all", "--dry-run"]):
         ended = expired.tierd("undelete", "orders-0", *arguments)
         assert ended.exit_code == 4, ended.output
@@ -82,7 +82,7 @@ def test_what_retention_would_take_again_is_not_given_back(expired: Installation
     assert states(expired) == ["in grace"] * 3
 
 
-def test_after_retention_was_raised_everything_comes_back_and_reads_the_same(expired: Installation) -> None:
+def test_undelete_after_a_longer_retention_restores_all_segments(expired: Installation) -> None:
     expired.configure(KEPT)
     ended = expired.tierd("undelete", "orders-0", "--all")
     assert ended.exit_code == 0, ended.output
@@ -94,7 +94,7 @@ def test_after_retention_was_raised_everything_comes_back_and_reads_the_same(exp
     assert expired.tierd("verify", "--deep").exit_code == 0
 
 
-def test_one_segment_comes_back_by_its_id(expired: Installation) -> None:
+def test_undelete_restores_one_segment_by_its_id(expired: Installation) -> None:
     expired.configure(KEPT)
     newest = expired.segments("orders-0")[-1]["segment_id"]
     answer = json.loads(expired.tierd("undelete", "orders-0", "--segment", newest, "--json").stdout)
@@ -104,17 +104,17 @@ def test_one_segment_comes_back_by_its_id(expired: Installation) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--segment", "x" * 22], ["--segment", "short"]])
-def test_undelete_says_how_it_is_used(expired: Installation, arguments: list[str]) -> None:
+def test_undelete_with_wrong_arguments_exits_with_2(expired: Installation, arguments: list[str]) -> None:
     assert expired.tierd("undelete", "orders-0", *arguments).exit_code == 2
 
 
-def test_an_unknown_segment_is_named(expired: Installation) -> None:
+def test_undelete_of_an_unknown_segment_names_it(expired: Installation) -> None:
     ended = expired.tierd("undelete", "orders-0", "--segment", "A" * 22)
     assert ended.exit_code == 1
     assert "cannot be taken back" in ended.stderr
 
 
-def test_without_a_grace_everything_is_gone_at_once(copied: Installation) -> None:
+def test_expired_segments_without_a_grace_are_deleted_at_once(copied: Installation) -> None:
     copied.configure({**OLD, "expire": {"grace": "0s"}})
     assert copied.tierd("expire", "--once").exit_code == 0
     assert copied.segments("orders-0") == []
@@ -123,14 +123,14 @@ def test_without_a_grace_everything_is_gone_at_once(copied: Installation) -> Non
     assert sorted(steps) == ["deleted"] * 3 + ["tombstoned"] * 3
 
 
-def test_a_partition_is_deleted_only_after_a_yes(copied: Installation) -> None:
+def test_delete_partition_without_yes_is_refused(copied: Installation) -> None:
     ended = copied.tierd("delete-partition", "orders-0")
     assert ended.exit_code == 4
     assert "--yes" in ended.stderr
     assert states(copied) == ["readable"] * 3
 
 
-def test_a_partition_that_is_still_copied_is_not_deleted(copied: Installation) -> None:
+def test_delete_partition_that_is_still_copied_is_refused(copied: Installation) -> None:
     ended = copied.tierd("delete-partition", "orders-0", "--yes")
     assert ended.exit_code == 4, ended.output
     assert "still copied" in ended.stderr
@@ -138,7 +138,7 @@ def test_a_partition_that_is_still_copied_is_not_deleted(copied: Installation) -
     assert states(copied) == ["readable"] * 3
 
 
-def test_a_partition_is_deleted_at_once_when_asked(copied: Installation) -> None:
+def test_delete_partition_with_at_once_deletes_at_once(copied: Installation) -> None:
     copied.configure(NOT_COPIED)
     ended = copied.tierd("delete-partition", "orders-0", "--yes", "--now")
     assert ended.exit_code == 0, ended.output
@@ -147,7 +147,7 @@ def test_a_partition_is_deleted_at_once_when_asked(copied: Installation) -> None
     assert copied.tierd("delete-partition", "orders-0", "--yes").exit_code != 0
 
 
-def test_with_a_grace_the_partition_stays_until_it_is_over(copied: Installation) -> None:
+def test_deleted_partition_is_kept_in_its_grace_and_cannot_be_undeleted(copied: Installation) -> None:
     copied.configure(NOT_COPIED)
     assert copied.tierd("delete-partition", "orders-0", "--yes").exit_code == 0
     assert states(copied) == ["in grace"] * 3
@@ -156,7 +156,7 @@ def test_with_a_grace_the_partition_stays_until_it_is_over(copied: Installation)
     assert "none of it comes back" in ended.stderr
 
 
-def test_a_running_daemon_expires_and_gives_back(tierd: Installation) -> None:
+def test_running_daemon_expires_and_undeletes(tierd: Installation) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({"orders-0": 11})
         answer = json.loads(tierd.tierd("expire", "--once", "--dry-run", "--json", "orders-0").stdout)
@@ -177,11 +177,11 @@ def test_a_running_daemon_expires_and_gives_back(tierd: Installation) -> None:
         daemon.wait_until(lambda: "partition_deleted" in daemon.log_tail(), what="the end of the partition's tier")
 
 
-def test_file_whose_secrets_a_person_cannot_have_keeps_nobody_from_taking_back(expired: Installation) -> None:
+def test_undelete_by_the_daemon_needs_no_readable_configuration_file(expired: Installation) -> None:
     expired.configure(KEPT)
     with expired.daemon() as daemon:
         whole = expired.config_file.read_text()
-        # What systemd hands to the daemon is not there in a shell; and somebody has begun to edit the file.
+        # A shell lacks the credentials that systemd passes to the daemon; and the file is being edited.
         of_systemd = {"encryption": {"keys": [{"id": "2026", "key": "credential:tier-key"}], "active_key": "2026"}}
         expired.configure({"remote": of_systemd})
         taken = expired.tierd("undelete", "orders-0", "--all", "--dry-run", "--json")

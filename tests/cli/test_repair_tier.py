@@ -1,4 +1,4 @@
-"""``tierd verify`` and ``tierd repair-tier`` over a real directory: found, mended, refused."""
+"""``tierd verify`` and ``tierd repair-tier`` over a real directory: findings, repairs, refusals."""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ def kinds(tierd: Installation, *options: str) -> list[str]:
     return [str(finding["kind"]) for finding in tierd.tierd("verify", "--json", *options).json_lines()]
 
 
-def test_a_sound_tier_has_nothing_to_repair(copied: Installation) -> None:
+def test_repair_of_a_sound_tier_does_nothing(copied: Installation) -> None:
     for arguments in (["--dry-run"], ["--deep"], []):
         ended = copied.tierd("repair-tier", *arguments)
         assert (ended.exit_code, ended.stdout) == (0, "nothing to do\n"), ended.output
 
 
-def test_a_plan_that_takes_something_away_is_printed_and_refused(copied: Installation) -> None:
+def test_repair_that_removes_objects_is_printed_and_refused_without_yes(copied: Installation) -> None:
     objects(copied, ".log")[0].unlink()
     refused = copied.tierd("repair-tier")
     assert refused.exit_code == 4, refused.output
@@ -42,7 +42,7 @@ def test_a_plan_that_takes_something_away_is_printed_and_refused(copied: Install
     assert states(copied) == [(0, FINISHED), (4, FINISHED), (8, FINISHED)]
 
 
-def test_confirmed_it_is_mended_and_found_sound(copied: Installation) -> None:
+def test_confirmed_repair_leaves_a_sound_tier(copied: Installation) -> None:
     objects(copied, ".log")[0].unlink()
     objects(copied, ".manifest")[1].write_bytes(b"{")
     assert set(kinds(copied)) == {"missing-object", "damaged-manifest"}
@@ -59,7 +59,7 @@ def test_confirmed_it_is_mended_and_found_sound(copied: Installation) -> None:
     assert '"reason": "damaged"' in copied.tierd("deletions", "--json").stdout
 
 
-def test_what_cannot_be_mended_is_said(copied: Installation, log_dir: LogDirWriter) -> None:
+def test_damage_that_cannot_be_repaired_is_reported(copied: Installation, log_dir: LogDirWriter) -> None:
     objects(copied, ".log")[0].unlink()
     for file in (log_dir.path / "orders-0").glob(f"{0:020d}.*"):
         file.unlink()
@@ -69,7 +69,7 @@ def test_what_cannot_be_mended_is_said(copied: Installation, log_dir: LogDirWrit
     assert "next: run it on every broker that has, or had, a replica" in ended.stdout
 
 
-def test_a_running_daemon_is_not_disturbed(copied: Installation) -> None:
+def test_repair_beside_a_running_daemon_is_refused(copied: Installation) -> None:
     objects(copied, ".log")[0].unlink()
     with copied.daemon():
         planned = copied.tierd("repair-tier", "--dry-run")
@@ -90,7 +90,7 @@ def test_the_identity_of_the_tier_is_written_again(copied: Installation) -> None
     assert kinds(copied) == []
 
 
-def test_the_identity_of_an_emptied_store_is_not(copied: Installation) -> None:
+def test_identity_of_an_emptied_store_is_not_written_again(copied: Installation) -> None:
     for path in objects(copied, ""):
         path.unlink()  # as behind a mount point without its mount
     ended = copied.tierd("repair-tier", "--yes")
@@ -99,7 +99,7 @@ def test_the_identity_of_an_emptied_store_is_not(copied: Installation) -> None:
 
 
 @pytest.mark.parametrize("min_age", ["1h", "0"])
-def test_young_orphans_are_left_alone_unless_somebody_says_so(copied: Installation, min_age: str) -> None:
+def test_young_orphans_are_kept_unless_min_age_is_zero(copied: Installation, min_age: str) -> None:
     first = objects(copied, ".log")[0]
     orphan = first.with_name(first.name[:21] + "A" * 22 + ".log")
     orphan.write_bytes(b"left behind")

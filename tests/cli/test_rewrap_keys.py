@@ -17,7 +17,7 @@ def manifests(tierd: Installation) -> list[dict[str, dict[str, object]]]:
     return [json.loads(path.read_text()) for path in sorted(tierd.store_dir.rglob("*.manifest"))]
 
 
-def test_keys_are_rotated_and_the_old_one_is_not_needed_any_more(tierd: Installation) -> None:
+def test_old_key_is_not_needed_after_a_rotation(tierd: Installation) -> None:
     tierd.configure({"remote": encryption("old", "old")})
     assert tierd.tierd("copy", "--once").exit_code == 0
     assert len(tierd.cat("orders-0")) == LAST_OFFSET + 1
@@ -55,7 +55,7 @@ def test_a_key_that_is_missing_is_named_by_every_command(tierd: Installation) ->
     assert (verify.exit_code, verify.output.count("missing-key")) == (1, 3)
 
 
-def test_without_an_active_key_the_place_in_the_file_is_named(copied: Installation) -> None:
+def test_missing_active_key_is_named_with_its_place_in_the_file(copied: Installation) -> None:
     result = copied.tierd("rewrap-keys")
     assert result.exit_code == 2
     assert "remote.encryption.active_key" in result.output

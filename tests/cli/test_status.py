@@ -31,11 +31,11 @@ LAST = LastRun(outcome="nothing_due", ended_ms=AT_MS)
     ],
     ids=["running", "resting", "never ran", "not enabled"],
 )
-def test_the_pipeline_is_told_in_a_line(facts: PipelineSummary, line: str) -> None:
+def test_pipeline_has_one_line_in_the_status(facts: PipelineSummary, line: str) -> None:
     assert pipeline_line(facts) == line
 
 
-def test_a_stage_of_which_nobody_knows_the_length_has_no_share() -> None:
+def test_stage_of_unknown_length_has_no_percentage() -> None:
     running = RunningRun(stage="starting", done=0, total=0, groups_replaced=0, groups_failed=0)
 
     assert (
@@ -51,11 +51,11 @@ def test_own_logs_that_are_not_cleaned_are_named_with_their_cause() -> None:
 
 
 @pytest.mark.parametrize("facts", [OwnLogsSummary(), OwnLogsSummary(uncleanable={})])
-def test_own_logs_that_are_cleaned_take_no_line(facts: OwnLogsSummary) -> None:
+def test_own_logs_that_are_cleaned_have_no_line(facts: OwnLogsSummary) -> None:
     assert uncleanable_lines(facts) == []
 
 
-def test_own_logs_that_are_not_cleaned_take_some_twenty_lines_at_most() -> None:
+def test_own_logs_that_are_not_cleaned_have_at_most_about_twenty_lines() -> None:
     facts = OwnLogsSummary(uncleanable={f"orders-{n}": "torn" for n in range(100)})
 
     lines = uncleanable_lines(facts)
@@ -94,7 +94,7 @@ def lines_of(facts: StatusAnswer) -> list[str]:
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
-def test_partitions_that_need_a_person_come_first() -> None:
+def test_partitions_that_need_a_person_are_listed_first() -> None:
     partitions = [partition("a-0", "idle"), partition("b-0", "copying"), partition("c-0", "quarantined")]
 
     lines = lines_of(StatusAnswer(version="1", pid=7, not_ready=(), partitions=tuple(partitions)))
@@ -103,7 +103,7 @@ def test_partitions_that_need_a_person_come_first() -> None:
     assert [line.split()[0] for line in lines[2:]] == ["c-0", "b-0", "a-0"]
 
 
-def test_causes_of_not_being_ready_stand_on_top_a_line_each() -> None:
+def test_causes_of_not_being_ready_are_the_first_lines() -> None:
     causes = ["object store unreachable since noon: refused", "stopping: SIGTERM"]
 
     lines = lines_of(StatusAnswer(version="1", pid=7, not_ready=tuple(causes), partitions=()))

@@ -1,4 +1,4 @@
-"""What a valid file says that is seldom meant."""
+"""Warnings about valid settings that are seldom intended."""
 
 from pathlib import Path
 
@@ -30,11 +30,11 @@ def test_retention_of_the_tier_left_to_brokers_is_a_warning(tmp_path: Path, topi
     assert all("the tier keeps no" in warning.problem and "write what the tier" in warning.remedy for warning in found)
 
 
-def test_retention_left_to_brokers_is_no_warning_where_all_logs_are_tierds_own(tmp_path: Path) -> None:
+def test_retention_left_to_brokers_is_no_warning_if_all_logs_are_own_logs(tmp_path: Path) -> None:
     own = CONNECTED.replace("data}", "data, owner: tierd}") + "topics: {defaults: {retention_bytes: from-broker}}\n"
 
     assert config_warnings(load(tmp_path, own)) == []
 
 
-def test_file_that_says_nothing_of_retention_has_no_warning(tmp_path: Path) -> None:
+def test_file_without_retention_settings_has_no_warning(tmp_path: Path) -> None:
     assert config_warnings(load(tmp_path, MINIMAL)) == []

@@ -1,4 +1,4 @@
-"""Backends of other packages in the configuration: found, judged, and their settings held to their own schema."""
+"""Backends of other packages in the configuration: found, checked, and their settings validated by their own schema."""
 
 import pickle
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of the path with the example package in it."""
+    """Return a folder of the import path with the example package."""
     install(EXAMPLE_BACKEND, tmp_path / "site")
     monkeypatch.syspath_prepend(tmp_path / "site")
     return tmp_path / "site"
@@ -27,7 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def module(site: Path, request: pytest.FixtureRequest) -> Write:
-    """Write a module with the given text; return its name, which no other test has."""
+    """Write a module with the given text; return its unique name."""
     name = "plugin_" + "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
 
     def write(text: str) -> str:
@@ -83,7 +83,7 @@ def test_config_with_plugins_is_made_of_importable_classes(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("site")
-def test_secrets_and_paths_of_plugin_are_read_as_every_other(tmp_path: Path) -> None:
+def test_secrets_and_paths_of_a_plugin_are_read_like_all_others(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("from a file\n")
     (tmp_path / "credentials").mkdir()
     (tmp_path / "credentials" / "acme").write_text("from systemd\n")
@@ -116,7 +116,7 @@ def test_daemon_is_found_without_the_secrets_of_a_plugin(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("site")
-def test_every_fault_in_a_plugin_section_has_its_place(tmp_path: Path) -> None:
+def test_faults_in_a_plugin_section_have_line_and_column(tmp_path: Path) -> None:
     text = "metadata:\n  backend: acme\n  plugin:\n    paht: /a\n    password: {a: hush}\n" + FILESYSTEM
 
     found = faults(tmp_path, text)
@@ -129,7 +129,7 @@ def test_every_fault_in_a_plugin_section_has_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("site")
-def test_plugin_section_that_is_missing_is_told_by_what_it_lacks(tmp_path: Path) -> None:
+def test_missing_plugin_section_is_a_fault_that_names_its_required_key(tmp_path: Path) -> None:
     (found,) = faults(tmp_path, f"metadata: {{backend: acme}}\n{FILESYSTEM}")
 
     assert "metadata.plugin.path is missing: the database file" in found
@@ -166,7 +166,7 @@ def test_built_in_backend_with_a_plugin_section_is_a_fault(tmp_path: Path) -> No
         ("acme_tierd:OBJECTS", "acme_tierd:OBJECTS is no connector for metadata backends: it has no function keys"),
     ],
 )
-def test_backend_that_cannot_be_had_is_one_fault_at_its_name(tmp_path: Path, name: str, fault: str) -> None:
+def test_unavailable_backend_is_one_fault_at_its_name(tmp_path: Path, name: str, fault: str) -> None:
     text = f"metadata:\n  backend: {name}\n  plugin: {{anything: {{at: all}}}}\n{FILESYSTEM}"
     (found,) = faults(tmp_path, text)
 
@@ -198,7 +198,7 @@ def test_connector_that_does_not_fit_is_a_fault(tmp_path: Path, module: Write, t
     assert fault in found
 
 
-def test_name_that_several_packages_have_is_a_fault(tmp_path: Path, site: Path) -> None:
+def test_backend_name_of_several_packages_is_a_fault(tmp_path: Path, site: Path) -> None:
     write_dist_info(site, "other", "1.0", {"tierd.object_stores": {"acme": "other:OBJECTS"}})
 
     (found,) = faults(tmp_path, "remote: {backend: acme, plugin: {path: /a}}\n")
@@ -208,7 +208,7 @@ def test_name_that_several_packages_have_is_a_fault(tmp_path: Path, site: Path) 
 
 
 @pytest.mark.usefixtures("site")
-def test_faults_of_both_backends_and_of_the_rest_are_told_at_once(tmp_path: Path) -> None:
+def test_faults_of_both_backends_and_other_keys_are_reported_at_once(tmp_path: Path) -> None:
     text = "metadata: {backend: acne}\nremote: {backend: nothing, key_prefix: /a/}\ncopy: {interval: 3}\n"
 
     found = faults(tmp_path, text)

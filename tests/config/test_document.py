@@ -11,7 +11,7 @@ def test_every_key_and_value_has_its_line_and_column() -> None:
     assert document.values["b", 0, "c"] == FilePlace(3, 8)
 
 
-def test_scalars_are_what_yaml_1_2_says() -> None:
+def test_scalars_have_the_types_of_yaml_1_2() -> None:
     text = "a: 010\nb: 0x10\nc: yes\nd: true\ne: 1.5\nf: '1'\ng: 1_000\nh: 0o17\ni: -3\n"
 
     assert read_document(text, {}).tree == {
@@ -19,11 +19,11 @@ def test_scalars_are_what_yaml_1_2_says() -> None:
     }  # fmt: skip
 
 
-def test_an_empty_value_is_as_if_its_key_were_not_there() -> None:
+def test_key_with_an_empty_value_counts_as_absent() -> None:
     assert read_document("a:\nb: null\nc: ~\nd: ''\n", {}).tree == {"d": ""}
 
 
-def test_an_empty_file_holds_nothing() -> None:
+def test_empty_file_is_an_empty_document() -> None:
     assert read_document("# nothing\n", {}).tree == {}
 
 
@@ -78,7 +78,7 @@ def test_a_value_with_an_unknown_tag_is_text() -> None:
     assert read_document("a: !odd 3\n", {}).tree == {"a": "3"}
 
 
-def test_a_number_that_is_none_is_a_fault() -> None:
+def test_text_with_an_integer_tag_is_a_fault() -> None:
     ((place, message),) = read_document("a: !!int many\n", {}).faults
 
     assert place == FilePlace(1, 4)
@@ -99,11 +99,11 @@ def test_a_number_that_is_none_is_a_fault() -> None:
         ("$A", "$A"),
     ],
 )
-def test_the_environment_is_expanded_in_values(written: str, expanded: str) -> None:
+def test_environment_variables_are_expanded_in_values(written: str, expanded: str) -> None:
     assert expand(written, {"A": "1", "B": "two", "EMPTY": ""}) == expanded
 
 
-def test_every_missing_name_of_a_value_is_named() -> None:
+def test_all_missing_variables_of_a_value_are_named() -> None:
     with pytest.raises(ValueError, match=r"\$\{X\}, \$\{Y\} is not set.*\$\{X:-default\}"):
         expand("${X}/${Y}", {})
 
@@ -114,16 +114,18 @@ def test_a_brace_that_begins_no_reference_is_refused(written: str) -> None:
         expand(written, {"A": "1"})
 
 
-def test_what_the_environment_leaves_empty_is_as_if_it_were_not_written() -> None:
+def test_value_that_expands_to_nothing_counts_as_absent() -> None:
     assert read_document("a: ${X:-}\nb: '${X:-}'\n", {}).tree == {"b": ""}
 
 
-def test_keys_are_not_expanded() -> None:
+def test_environment_variables_in_keys_are_not_expanded() -> None:
     assert read_document("${A}: 1\n", {"A": "b"}).tree == {"${A}": 1}
 
 
 @pytest.mark.parametrize("value", ["*hunter2", "!hunter2!x y", "&hunter2 a\nb: &hunter2 c"])
-def test_password_that_yaml_takes_for_a_name_is_not_repeated(value: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_password_that_yaml_takes_for_an_alias_or_tag_is_not_repeated(
+    value: str, recwarn: pytest.WarningsRecorder
+) -> None:
     document = read_document(f"password: {value}\n", {}, secret_at=lambda _: True)
 
     assert "hunter2" not in f"{document.faults} {[str(each.message) for each in recwarn]}"

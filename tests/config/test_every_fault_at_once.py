@@ -49,7 +49,7 @@ EXCLUDE_EACH_OTHER = [{"store", "ring"}, {"login", "left to brokers"}]
 
 
 def mutated(names: frozenset[str]) -> dict[str, object]:
-    """The smallest file with these mutations."""
+    """Return the smallest configuration with these mutations."""
     tree: dict[str, object] = {
         "log_dirs": [{"path": "/var/lib/kafka/data"}],
         "remote": {"backend": "filesystem", "filesystem": {"path": "/mnt/tier"}},
@@ -92,14 +92,14 @@ _SETS = st.sets(st.sampled_from(sorted(MUTATIONS)), max_size=6).map(frozenset)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(names=_SETS.filter(lambda names: not any(pair <= names for pair in EXCLUDE_EACH_OTHER)))
-def test_faults_of_a_file_are_those_of_its_parts_whatever_else_is_wrong(tmp_path: Path, names: frozenset[str]) -> None:
+def test_faults_of_a_file_are_the_union_of_the_faults_of_its_parts(tmp_path: Path, names: frozenset[str]) -> None:
     alone = [messages(tmp_path, frozenset({name})) for name in names]
 
     assert all(alone)
     assert messages(tmp_path, names) == set().union(*alone)
 
 
-def test_path_of_the_job_in_a_log_dir_is_a_fault_beside_another_one(tmp_path: Path) -> None:
+def test_path_of_the_job_in_a_log_dir_is_a_fault_beside_another_fault(tmp_path: Path) -> None:
     lines = "pipeline: {local_dir: /var/lib/kafka/data/job}\ncopy: {concurrency: 0}\n"
 
     assert [fault.split(": ")[1] for fault in faults(tmp_path, MINIMAL + lines)] == [
@@ -120,7 +120,7 @@ def written_at(location: Location) -> bool:
 
 READ_ONLY_PATHS = {
     "cost.price_file",
-    "log_dirs.path",  # owned by the broker, or by tierd: see ``owner``
+    "log_dirs.path",  # ``owner`` decides: paths of the broker or of tierd
     "pipeline.java_home",
     "leadership.kafka.ca_file",
     "leadership.kafka.cert_file",
@@ -130,7 +130,7 @@ READ_ONLY_PATHS = {
 }
 
 
-def test_every_path_of_the_schema_is_written_or_known_to_be_read_only() -> None:
+def test_every_path_of_the_schema_is_written_or_listed_as_read_only() -> None:
     paths = [location for location in all_locations(TierdConfig) if unit_at(location) is Unit.PATH]
     read = {dotted(location) for location in paths if not written_at(location)}
 
@@ -153,7 +153,7 @@ def test_every_path_that_tierd_writes_is_refused_in_a_log_dir(tmp_path: Path, lo
 
 
 class Prices(Settings):
-    """A side file with a rule between its keys."""
+    """Side file with a rule between its keys."""
 
     low: WholeNumber = 0
     high: WholeNumber = 0
@@ -167,7 +167,9 @@ class Prices(Settings):
 
 
 @pytest.mark.parametrize(("currency", "faulty"), [("EUR", ["low"]), ("3", ["low", "currency"])])
-def test_rules_of_a_side_file_are_held_beside_a_wrong_value(tmp_path: Path, currency: str, faulty: list[str]) -> None:
+def test_rules_of_a_side_file_are_checked_beside_a_wrong_value(
+    tmp_path: Path, currency: str, faulty: list[str]
+) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text(f"low: 3\nhigh: 2\ncurrency: {currency}\n")
 
@@ -178,10 +180,10 @@ def test_rules_of_a_side_file_are_held_beside_a_wrong_value(tmp_path: Path, curr
 
 
 class TestListEntries:
-    """One fault for a bad entry, with what to write."""
+    """Faults of list entries: one fault for a bad entry, with a valid form."""
 
     @pytest.mark.parametrize("entry", ["/a/b", "3", "[/x]", "null"])
-    def test_entry_that_is_no_section_is_one_fault_with_the_entry_to_write(self, tmp_path: Path, entry: str) -> None:
+    def test_entry_that_is_no_section_is_one_fault_with_a_valid_entry(self, tmp_path: Path, entry: str) -> None:
         text = MINIMAL.replace("{path: /var/lib/kafka/data}", entry)
 
         assert faults(tmp_path, text) == [
@@ -196,7 +198,7 @@ class TestListEntries:
     @pytest.mark.parametrize(
         ("server", "shown"), [("3", "3"), ("localhost", "'localhost'"), ("{host: a}", "a mapping"), ("'a:0'", "'a:0'")]
     )
-    def test_bootstrap_server_that_is_none_is_one_fault_with_a_brokers_address(
+    def test_malformed_bootstrap_server_is_one_fault_with_an_example_address(
         self, tmp_path: Path, server: str, shown: str
     ) -> None:
         (found,) = faults(tmp_path, MINIMAL + f"leadership: {{kafka: {{bootstrap_servers: [{server}]}}}}\n")
@@ -206,7 +208,7 @@ class TestListEntries:
             "write host:port, such as kafka-1.example.com:9092"
         )
 
-    def test_list_that_is_none_is_shown_one_of_its_kind(self, tmp_path: Path) -> None:
+    def test_value_in_the_place_of_a_list_is_a_fault_with_an_example_list(self, tmp_path: Path) -> None:
         lines = "leadership: {kafka: {bootstrap_servers: 'a:1'}}\n"
         text = MINIMAL.replace("[{path: /var/lib/kafka/data}]", "/x")
 
@@ -217,7 +219,7 @@ class TestListEntries:
 
 
 class TestFromBroker:
-    """Kafka's word needs a connection to Kafka."""
+    """Value ``from-broker``, which needs a connection to Kafka."""
 
     @pytest.mark.parametrize(
         "key", ["retention", "retention_bytes", "local_retention", "local_retention_bytes", "segment_bytes"]
@@ -239,7 +241,7 @@ class TestFromBroker:
 
         assert load_config(tmp_path / "tierd.yaml", {}).topics.defaults == TopicDefaults()
 
-    def test_connection_with_a_fault_is_a_connection(self, tmp_path: Path) -> None:
+    def test_connection_with_a_fault_counts_as_a_connection(self, tmp_path: Path) -> None:
         lines = "topics: {defaults: {retention: from-broker}}\nleadership: {kafka: {bootstrap_servers: [3]}}\n"
 
         (found,) = faults(tmp_path, MINIMAL + lines)
@@ -252,7 +254,7 @@ NEEDLE = "hunter2hunter2"
 
 
 class TestSecrets:
-    """No fault repeats what stands where a secret belongs, whatever its shape."""
+    """Values in the place of a secret, in any shape: no fault repeats them."""
 
     @pytest.mark.parametrize(
         "written",
@@ -266,7 +268,9 @@ class TestSecrets:
         ],
     )
     @pytest.mark.parametrize("location", SECRETS, ids=dotted)
-    def test_value_of_another_shape_is_not_repeated(self, tmp_path: Path, location: Location, written: str) -> None:
+    def test_value_of_another_shape_in_the_place_of_a_secret_is_not_repeated(
+        self, tmp_path: Path, location: Location, written: str
+    ) -> None:
         found = faults(tmp_path, file_with(location, written))
 
         assert any(dotted(keyed(location)) in fault for fault in found)
@@ -304,7 +308,7 @@ class TestSecrets:
 
 
 def keyed(location: Location) -> Location:
-    """The location as the file of ``file_with`` has it: keys of a ring are in a list."""
+    """Return the location as the file of ``file_with`` has it: keys of a ring are in a list."""
     return (*location[:-1], 0, location[-1]) if location[:-1] == ("remote", "encryption", "keys") else location
 
 

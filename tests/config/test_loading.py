@@ -35,7 +35,7 @@ def faults(tmp_path: Path, text: str, **env: str) -> list[str]:
     return [str(fault).removeprefix(f"{tmp_path}/") for fault in caught.value.faults]
 
 
-def test_a_file_with_what_has_no_default_is_enough(tmp_path: Path) -> None:
+def test_file_with_only_the_required_keys_is_loaded(tmp_path: Path) -> None:
     config = load(tmp_path, MINIMAL)
 
     assert config.copying.interval_s == 30
@@ -43,7 +43,7 @@ def test_a_file_with_what_has_no_default_is_enough(tmp_path: Path) -> None:
     assert config.sqlite_path == Path("/var/lib/tierd/metadata.db")
 
 
-def test_values_are_read_in_the_units_people_write(tmp_path: Path) -> None:
+def test_values_are_read_in_the_units_of_the_file(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         MINIMAL + "copy: {interval: 1m30s, max_bytes_per_second: 50MB, attempt_timeout: 1h}\n"
@@ -150,19 +150,19 @@ copy: {}
         ("3: 3", "5:1: unknown key 3: remove it; the file may hold "),
     ],
 )
-def test_a_wrong_value_is_named_with_its_place_and_what_to_write(tmp_path: Path, line: str, fault: str) -> None:
+def test_wrong_value_is_a_fault_with_its_place_and_a_valid_form(tmp_path: Path, line: str, fault: str) -> None:
     (found,) = faults(tmp_path, MINIMAL + line + "\n")
 
     assert found.startswith(f"tierd.yaml:{fault}")
 
 
-def test_a_name_of_python_is_no_key_of_the_file(tmp_path: Path) -> None:
+def test_python_name_of_a_setting_is_no_key_of_the_file(tmp_path: Path) -> None:
     assert faults(tmp_path, MINIMAL + "copy: {interval_s: 3s}\n") == [
         "tierd.yaml:5:8: unknown key copy.interval_s: did you mean copy.interval?"
     ]
 
 
-def test_an_empty_file_says_what_is_missing(tmp_path: Path) -> None:
+def test_faults_of_an_empty_file_name_the_missing_sections(tmp_path: Path) -> None:
     assert faults(tmp_path, "") == [
         "tierd.yaml: log_dirs is missing: the broker's log.dirs, each with its owner",
         "tierd.yaml: remote is missing: the object store",
@@ -175,7 +175,7 @@ def test_a_list_without_log_dirs_is_a_fault(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_key_is_reported_at_its_section(tmp_path: Path) -> None:
+def test_missing_key_is_a_fault_at_its_section(tmp_path: Path) -> None:
     assert faults(tmp_path, MINIMAL.replace("{path: /mnt/tier}", "{}")) == [
         (
             "tierd.yaml:4:3: remote.filesystem.path is missing: directory of the objects, "
@@ -204,7 +204,7 @@ def test_the_same_log_dir_twice_is_a_fault(tmp_path: Path) -> None:
         ("metadata: {sqlite: {path: /var/lib/kafka/data/m.db}}", "5:27: metadata.sqlite.path"),
     ],
 )
-def test_nothing_of_tierds_lies_in_a_log_dir(tmp_path: Path, line: str, place: str) -> None:
+def test_path_of_tierd_in_a_log_dir_is_a_fault(tmp_path: Path, line: str, place: str) -> None:
     (found,) = faults(tmp_path, MINIMAL + line + "\n")
 
     assert found.startswith(f"tierd.yaml:{place}: ")
@@ -218,14 +218,14 @@ def test_a_prefix_with_odd_slashes_is_a_fault(tmp_path: Path, prefix: str) -> No
     assert "is no prefix" in found
 
 
-def test_a_prefix_has_127_bytes_at_most(tmp_path: Path) -> None:
+def test_prefix_of_more_than_127_bytes_is_a_fault(tmp_path: Path) -> None:
     assert load(tmp_path, MINIMAL + f"  key_prefix: {'a' * 127}\n").remote.key_prefix == "a" * 127
     assert faults(tmp_path, MINIMAL + f"  key_prefix: {'ä' * 64}\n") == [
         "tierd.yaml:5:15: remote.key_prefix: is 128 bytes long: at most 127 fit"
     ]
 
 
-def test_paths_that_begin_with_a_dot_start_at_the_file(tmp_path: Path) -> None:
+def test_paths_that_begin_with_a_dot_are_relative_to_the_file(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         "log_dirs: [{path: ./kafka}]\nstate_dir: ../state\nremote: {backend: filesystem, filesystem: {path: ./t}}\n",
@@ -332,11 +332,11 @@ _TREES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.d
 
 @_ANY_FILE
 @given(tree=st.dictionaries(_KEYS, _TREES, max_size=5))
-def test_any_shape_of_file_loads_or_has_placed_faults(tmp_path: Path, tree: dict[str, object]) -> None:
+def test_file_of_any_shape_is_loaded_or_refused_with_places(tmp_path: Path, tree: dict[str, object]) -> None:
     path = tmp_path / "tierd.yaml"
     path.write_text(json.dumps(tree))
 
-    with pytest.raises(ConfigError) as caught:  # none of these trees names everything that is needed
+    with pytest.raises(ConfigError) as caught:  # none of these trees has all required keys
         load_config(path, {})
 
     assert all(fault.line == 1 or "missing" in fault.message for fault in caught.value.faults)
@@ -344,7 +344,7 @@ def test_any_shape_of_file_loads_or_has_placed_faults(tmp_path: Path, tree: dict
 
 @_ANY_FILE
 @given(content=st.binary(max_size=60) | st.text("[]{}:-#&*!|>'\"%@`\n\t ab0,?", max_size=40).map(str.encode))
-def test_any_bytes_are_a_file_with_faults_not_a_crash(tmp_path: Path, content: bytes) -> None:
+def test_file_of_random_bytes_is_refused_with_faults(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "tierd.yaml"
     path.write_bytes(content)
 
@@ -379,7 +379,7 @@ def test_state_dir_is_found_in_a_file_with_faults(tmp_path: Path, text: str, sta
     assert faults.faults
 
 
-def test_state_dir_of_a_sound_file_comes_without_faults(tmp_path: Path) -> None:
+def test_state_dir_of_a_sound_file_is_found_without_faults(tmp_path: Path) -> None:
     file = tmp_path / "tierd.yaml"
     file.write_text(f"state_dir: /srv/tierd\n{SOUND}")
 
@@ -397,6 +397,6 @@ def test_state_dir_that_cannot_be_used_is_a_fault(tmp_path: Path, text: str) -> 
         load_state_dir(file, {})
 
 
-def test_state_dir_is_not_guessed_for_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_state_dir_of_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_state_dir(tmp_path / "absent.yaml", {})

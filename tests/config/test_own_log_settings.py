@@ -1,4 +1,4 @@
-"""The section topics.*.log: Kafka's names, merged over the overrides that match."""
+"""Section topics.*.log: names of Kafka, merged over the overrides that match."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_overrides_change_single_settings_of_the_log() -> None:
 
 
 @pytest.mark.parametrize("written", ["segment.ms", "segment_ms"])
-def test_setting_of_a_log_in_another_place_or_spelling_is_named(written: str) -> None:
+def test_setting_of_a_log_in_another_place_or_spelling_is_a_fault_with_the_right_name(written: str) -> None:
     assert "did you mean" in unknown_key(TierdConfig, ("topics", "defaults", written))
     assert "topics.defaults.log.segment_ms?" in unknown_key(TierdConfig, ("topics", "defaults", "log", "segment.ms"))
     assert "topics.defaults.log.segment_ms?" in unknown_key(TierdConfig, ("topics", "defaults", "segment_ms"))

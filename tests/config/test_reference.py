@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tierd.app.reload import LIVE_KEYS
+from tierd.app.daemon.config_change import LIVE_KEYS
 from tierd.config import config_warnings, load_config, protection_faults
 from tierd.config.reference import main, render_markdown, render_yaml
 from tierd.config.schema import TierdConfig
@@ -22,18 +22,18 @@ def load(tmp_path: Path, text: str, **env: str) -> TierdConfig:
 @pytest.mark.parametrize(
     ("file", "rendered"), [("docs/configuration.md", render_markdown()), ("config/tierd.yaml", render_yaml())]
 )
-def test_the_file_in_the_repository_is_what_the_schema_says(file: str, rendered: str) -> None:
+def test_generated_files_in_the_repository_agree_with_the_schema(file: str, rendered: str) -> None:
     assert (ROOT / file).read_text() == rendered, f"{file} is stale: run make docs"
 
 
-def test_the_generated_file_loads_as_it_is(tmp_path: Path) -> None:
+def test_generated_file_can_be_loaded(tmp_path: Path) -> None:
     config = load(tmp_path, render_yaml())
 
     assert config.remote.s3
     assert config.remote.s3.bucket == "tierd"
 
 
-def test_uncommenting_a_key_changes_nothing_but_what_is_an_example(tmp_path: Path) -> None:
+def test_uncommented_keys_have_their_default_values_except_examples(tmp_path: Path) -> None:
     as_it_is = load(tmp_path, render_yaml())
     key = base64.b64encode(bytes(32)).decode()
     everything = re.sub(r"^( *)#(?=[\w-])", r"\1", render_yaml(), flags=re.MULTILINE)
@@ -72,7 +72,7 @@ def test_both_files_are_written_below_the_given_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "config").glob("*.yaml")), ids=lambda example: example.stem)
-def test_every_example_is_sound(example: Path, tmp_path: Path) -> None:
+def test_every_example_file_is_valid(example: Path, tmp_path: Path) -> None:
     (tmp_path / "kafka-password").write_text("secret")
     (tmp_path / "metadata-dsn").write_text("postgresql://tierd:secret@metadata.example.com/tierd")
     (tmp_path / "tier-key-2026-01").write_text(base64.b64encode(bytes(32)).decode())
@@ -85,7 +85,9 @@ def test_every_example_is_sound(example: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["kafka", "several-brokers"])
-def test_example_of_a_cluster_leads_as_kafka_does_and_keeps_more_than_the_broker(tmp_path: Path, name: str) -> None:
+def test_example_of_a_cluster_follows_the_leaders_of_kafka_and_keeps_more_than_the_broker(
+    tmp_path: Path, name: str
+) -> None:
     for credential in ("kafka-password", "metadata-dsn", "tier-key-2026-01"):
         (tmp_path / credential).write_text(base64.b64encode(bytes(32)).decode())
 
@@ -96,7 +98,7 @@ def test_example_of_a_cluster_leads_as_kafka_does_and_keeps_more_than_the_broker
     assert config_warnings(config) == []
 
 
-def test_the_quickstart_needs_nothing_but_a_directory() -> None:
+def test_quickstart_uses_only_paths_in_the_run_directory() -> None:
     config = load_config(ROOT / "config" / "quickstart.yaml", {})
 
     for path in (config.state_dir, config.log_dirs[0].path, config.remote.filesystem and config.remote.filesystem.path):
@@ -104,7 +106,7 @@ def test_the_quickstart_needs_nothing_but_a_directory() -> None:
         assert path.is_relative_to(ROOT / ".run")
 
 
-def test_the_rules_name_every_key_that_a_reload_changes() -> None:
+def test_reload_rule_of_the_page_names_every_live_key() -> None:
     (rule,) = re.findall(r"^- \*\*Reload\.\*\*(?:.|\n  )*", render_markdown(), re.MULTILINE)
 
     for key in LIVE_KEYS:

@@ -31,13 +31,13 @@ def config(*log_dirs: str) -> TierdConfig:
 @pytest.mark.parametrize(
     ("topic", "wanted"), [("orders", True), ("orders.eu", True), ("__consumer_offsets", False), ("reorders", False)]
 )
-def test_topics_are_matched_as_a_whole(topic: str, wanted: bool) -> None:
+def test_patterns_match_whole_topic_names(topic: str, wanted: bool) -> None:
     topics = TopicsSettings(include=("orders.*", "__.*"), exclude=("__.*",))
 
     assert topics.wants(topic) is wanted
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     settings = CopySettings()
 
     with pytest.raises(ValidationError, match="frozen"):
@@ -48,16 +48,16 @@ def test_python_names_carry_units_and_take_numbers() -> None:
     assert CopySettings(interval_s=0.25).interval_s == 0.25
 
 
-def test_what_is_built_in_python_obeys_the_rules_of_the_file() -> None:
+def test_configuration_built_in_python_obeys_the_rules_of_the_file() -> None:
     with pytest.raises(ValidationError, match="are nested"):
         config("/a", "/a/b")
 
 
-def test_a_sibling_with_the_same_beginning_is_not_nested() -> None:
+def test_log_dir_whose_name_begins_like_another_is_not_nested() -> None:
     assert len(config("/data/kafka", "/data/kafka2").log_dirs) == 2
 
 
-def test_overrides_change_what_they_name_and_the_last_match_wins() -> None:
+def test_overrides_change_their_own_keys_and_the_last_match_wins() -> None:
     topics = TopicsSettings(
         defaults=TopicDefaults(retention_ms=1_000),
         overrides=(
@@ -82,7 +82,7 @@ def test_overrides_change_what_they_name_and_the_last_match_wins() -> None:
         ({"cleanup_policy": "keep"}, "Input should be"),
     ],
 )
-def test_what_a_topic_cannot_keep_is_refused(settings: dict[str, object], problem: str) -> None:
+def test_impossible_retention_of_a_topic_is_refused(settings: dict[str, object], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         TopicDefaults.model_validate(settings, context={"file": True})
 
@@ -90,7 +90,7 @@ def test_what_a_topic_cannot_keep_is_refused(settings: dict[str, object], proble
 @pytest.mark.parametrize(
     ("written", "milliseconds"), [("365d", 31_536_000_000), ("-1", -1), (-1, -1), ("from-broker", "from-broker")]
 )
-def test_retention_is_written_as_people_and_as_kafka_write_it(written: object, milliseconds: object) -> None:
+def test_retention_is_read_as_duration_and_in_the_form_of_kafka(written: object, milliseconds: object) -> None:
     settings = TopicDefaults.model_validate({"retention": written}, context={"file": True})
 
     assert settings.retention_ms == milliseconds
@@ -127,12 +127,14 @@ def test_an_active_key_must_be_in_the_ring() -> None:
         ),
     ],
 )
-def test_what_a_choice_needs_is_named(section: type[BaseModel], settings: dict[str, object], missing: str) -> None:
+def test_missing_key_of_a_chosen_option_is_named(
+    section: type[BaseModel], settings: dict[str, object], missing: str
+) -> None:
     with pytest.raises(ValidationError, match=missing):
         section.model_validate(settings)
 
 
-def test_no_secret_prints() -> None:
+def test_secret_is_not_in_the_text_of_its_settings() -> None:
     dsn = PostgresSettings(dsn=SecretStr("postgresql://tierd:hunter2@db/tierd"))
 
     assert "hunter2" not in repr(dsn) + str(dsn)

@@ -69,7 +69,7 @@ def test_secrets_may_be_systemd_credentials(tmp_path: Path) -> None:
     assert keys(config) == ("AK", "s3cret")
 
 
-def test_secrets_never_print(tmp_path: Path) -> None:
+def test_secrets_are_in_no_text_of_the_configuration(tmp_path: Path) -> None:
     config = load(tmp_path, "    access_key_id: AKIA99\n    secret_access_key: s3cret\n")
 
     for shown in (repr(config), str(config), repr(config.model_dump()), config.model_dump_json()):
@@ -83,7 +83,7 @@ def test_a_secret_of_the_wrong_type_is_not_repeated(tmp_path: Path) -> None:
     assert found == "7:24: remote.s3.secret_access_key: is no text: put it in quotes"
 
 
-def test_half_a_pair_of_keys_is_a_fault(tmp_path: Path) -> None:
+def test_access_key_without_its_secret_key_is_a_fault(tmp_path: Path) -> None:
     assert fault(tmp_path, "    access_key_id: AK\n") == (
         "6:20: remote.s3.access_key_id: access_key_id is set without secret_access_key: "
         "set both, or neither for the AWS environment"
@@ -124,7 +124,7 @@ def test_a_credential_needs_systemd(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../shadow", "", "a/b"])
-def test_a_credential_never_leaves_its_directory(tmp_path: Path, name: str) -> None:
+def test_credential_name_that_leaves_the_directory_is_refused(tmp_path: Path, name: str) -> None:
     lines = f"    access_key_id: AK\n    secret_access_key: 'credential:{name}'\n"
 
     assert "is no name of a credential" in fault(tmp_path, lines, CREDENTIALS_DIRECTORY=str(tmp_path))
@@ -144,13 +144,13 @@ def test_a_credential_never_leaves_its_directory(tmp_path: Path, name: str) -> N
         "",
     ],
 )
-def test_who_needs_no_secrets_reads_the_file_without_them(tmp_path: Path, lines: str) -> None:
+def test_file_with_missing_secrets_is_loaded_without_secrets(tmp_path: Path, lines: str) -> None:
     config = load_without_secrets(tmp_path, lines)
 
     assert config.state_dir == Path("/var/lib/tierd")
 
 
-def test_without_secrets_other_faults_are_still_reported(tmp_path: Path) -> None:
+def test_load_without_secrets_reports_other_faults(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_without_secrets(
             tmp_path, "    access_key_id: ${NOT_SET}\n    secret_access_key: ${NOT_SET}\n    region: ${NOT_SET}\n"

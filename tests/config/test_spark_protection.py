@@ -1,4 +1,4 @@
-"""Sessions of Spark that are left open are faults of the file, each at its place."""
+"""Sessions of Spark that are open to others: faults of the file, each at its place."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_setting_that_opens_a_session_is_a_fault_with_any_master(
     assert fault.startswith(f"9: pipeline.spark_conf.{setting}: must be ")
 
 
-def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+def test_all_protection_faults_are_reported_at_once(tmp_path: Path) -> None:
     pipeline = 'schedule: never\nspark_conf: {spark.authenticate: "false", spark.io.encryption.enabled: "false"}'
     told = faults_of(tmp_path, pipeline)
     assert [each.split(": ")[1] for each in told] == [
@@ -74,12 +74,12 @@ def test_secret_of_the_cluster_can_be_a_file_of_its_own(tmp_path: Path) -> None:
     assert "hush" not in repr(settings)
 
 
-def test_tls_takes_the_place_of_the_encryption_of_connections(tmp_path: Path) -> None:
+def test_tls_replaces_the_encryption_of_connections(tmp_path: Path) -> None:
     conf = '{spark.ssl.rpc.enabled: "true", spark.network.crypto.enabled: "false"}'
     assert not faults_of(tmp_path, f"master: yarn\nspark_conf: {conf}")
 
 
-def test_pages_of_spark_are_for_sessions_on_this_host_alone(tmp_path: Path) -> None:
+def test_pages_of_spark_are_allowed_only_for_sessions_on_this_host(tmp_path: Path) -> None:
     pages = 'spark_conf: {spark.ui.enabled: "true"}'
     assert not faults_of(tmp_path, f"master: local[2]\n{pages}")
     (fault,) = faults_of(tmp_path, f"master: yarn\n{pages}")
@@ -98,6 +98,6 @@ def test_session_without_any_setting_has_every_fault() -> None:
     assert not protection_faults("yarn", PROTECTION)
 
 
-def test_masters_on_this_host() -> None:
+def test_local_masters_are_recognised_as_on_this_host() -> None:
     masters = ("local", "local[2]", "local[*]", "local[2,4]", "local-cluster[1,1,600]", "yarn", "spark://local:7077")
     assert [is_on_this_host(master) for master in masters] == [True, True, True, True, False, False, False]

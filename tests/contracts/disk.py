@@ -1,4 +1,4 @@
-"""What any Disk promises. Subclass it and provide the fixtures ``disk`` and ``root``, an empty directory on it."""
+"""Promises of every Disk. Subclass the contract and provide the fixtures ``disk`` and ``root``, an empty directory."""
 
 import errno
 from pathlib import Path
@@ -19,7 +19,7 @@ def write_file(disk: Disk, path: Path, data: bytes) -> None:
 
 
 class DiskContract:
-    def test_a_name_that_was_never_made_is_not_there(self, disk: Disk, root: Path) -> None:
+    def test_missing_name_is_not_listed_and_not_opened(self, disk: Disk, root: Path) -> None:
         assert disk.list_names(root) == []
         assert disk.status(root / "a") is None
         assert disk.status(root / "a" / "b") is None
@@ -32,14 +32,14 @@ class DiskContract:
         with pytest.raises(FileNotFoundError):
             disk.list_names(root / "a")
 
-    def test_a_created_file_is_empty_and_an_existing_one_keeps_what_it_has(self, disk: Disk, root: Path) -> None:
+    def test_created_file_is_empty_and_an_existing_one_keeps_its_content(self, disk: Disk, root: Path) -> None:
         disk.open(root / "a", create=True).close()
         assert read_file(disk, root / "a") == b""
         write_file(disk, root / "a", b"kept")
         disk.open(root / "a", create=True).close()
         assert read_file(disk, root / "a") == b"kept"
 
-    def test_what_is_written_in_pieces_is_read_back_whole(self, disk: Disk, root: Path) -> None:
+    def test_pieces_of_one_write_are_read_as_a_whole(self, disk: Disk, root: Path) -> None:
         file = disk.open(root / "a", create=True)
         file.write(0, [b"one", bytearray(b"two"), memoryview(b"-three-")[1:6], b""])
         assert file.size_bytes == 11
@@ -74,7 +74,7 @@ class DiskContract:
         file.close()
         assert disk.status(root / "a") == FileStatus(5, disk_mtime_ms(disk, root / "a"), is_directory=False)
 
-    def test_read_into_fills_its_target_or_says_that_the_file_changed(self, disk: Disk, root: Path) -> None:
+    def test_read_into_fills_its_target_or_reports_a_changed_file(self, disk: Disk, root: Path) -> None:
         write_file(disk, root / "a", b"abcdef")
         file = disk.open(root / "a", write=False)
         target = bytearray(3)
@@ -84,7 +84,7 @@ class DiskContract:
             file.read_into(memoryview(target), 4)
         file.close()
 
-    def test_a_reader_sees_what_was_written_before_it_opened(self, disk: Disk, root: Path) -> None:
+    def test_reader_reads_bytes_written_before_it_opened_the_file(self, disk: Disk, root: Path) -> None:
         writer = disk.open(root / "a", create=True)
         writer.write(0, [b"one"])
         reader = disk.open(root / "a", write=False)
@@ -93,7 +93,7 @@ class DiskContract:
         reader.close()
         writer.close()
 
-    def test_a_closed_file_takes_nothing_and_may_be_closed_again(self, disk: Disk, root: Path) -> None:
+    def test_closed_file_refuses_calls_and_may_be_closed_again(self, disk: Disk, root: Path) -> None:
         file = disk.open(root / "a", create=True)
         file.close()
         file.close()
@@ -102,7 +102,7 @@ class DiskContract:
         with pytest.raises(OSError, match="Bad file descriptor"):
             file.sync()
 
-    def test_rename_replaces_and_an_open_file_goes_with_its_name(self, disk: Disk, root: Path) -> None:
+    def test_rename_replaces_the_target_and_an_open_file_follows(self, disk: Disk, root: Path) -> None:
         write_file(disk, root / "b", b"old")
         file = disk.open(root / "a", create=True)
         file.write(0, [b"new"])
@@ -121,7 +121,7 @@ class DiskContract:
         disk.rename(root / "a", root / "a")
         assert read_file(disk, root / "a") == b"x"
 
-    def test_an_unlinked_file_lives_on_for_who_has_it_open(self, disk: Disk, root: Path) -> None:
+    def test_unlinked_file_stays_usable_while_it_is_open(self, disk: Disk, root: Path) -> None:
         write_file(disk, root / "a", b"x")
         file = disk.open(root / "a")
         disk.unlink(root / "a")
@@ -172,7 +172,7 @@ class DiskContract:
         with pytest.raises(IsADirectoryError):
             disk.rename(root / "a", root / "d")
 
-    def test_syncing_changes_nothing_and_a_directory_that_is_gone_is_no_error(self, disk: Disk, root: Path) -> None:
+    def test_sync_keeps_content_and_a_missing_directory_is_no_error(self, disk: Disk, root: Path) -> None:
         file = disk.open(root / "a", create=True)
         file.write(0, [b"x"])
         file.sync()
@@ -186,7 +186,7 @@ class DiskContract:
         disk.set_mtime_ms(root / "a", 1_234_567)
         assert disk_mtime_ms(disk, root / "a") == 1_234_567
 
-    def test_a_small_file_is_replaced_without_a_trace(self, disk: Disk, root: Path) -> None:
+    def test_replace_file_leaves_no_temporary_file(self, disk: Disk, root: Path) -> None:
         replace_file(disk, root / "a", b"one, longer")
         replace_file(disk, root / "a", b"two")
         assert read_file(disk, root / "a") == b"two"

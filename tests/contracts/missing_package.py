@@ -1,4 +1,4 @@
-"""What a backend promises whose client library is an extra."""
+"""The error of a backend whose client library is an extra that is not installed."""
 
 import asyncio
 import subprocess
@@ -21,7 +21,7 @@ OPENING = """
 
 
 async def missing_package_is_named(extra: str, package: str, opening: str) -> None:
-    """Open a store in a process that does not have ``package``; see that the error names it and the extra."""
+    """Open a store in a process without ``package``; check that the error names the package and the extra."""
     program = textwrap.dedent(OPENING.format(package=package, opening=opening))
     ended = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", program], check=True, capture_output=True, text=True

@@ -1,6 +1,6 @@
-"""What a KeyValueStore promises whose server may die, hang, lose an answer or move, shown on the real one.
+"""Promises of a KeyValueStore whose server may die, hang, lose an answer or move, tested on the real server.
 
-Subclass it and provide ``server`` and ``faulty``, the way to it that can be spoiled.
+Subclass the contract and provide ``server`` and ``faulty``, the path to the server that can be disturbed.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ class NetworkedServer(Protocol):
         """End the server as a power cut does."""
 
     def start(self) -> None:
-        """Start it again with the same data on the same port."""
+        """Start the server again with the same data on the same port."""
 
     def freeze(self) -> None:
-        """Stop it in its tracks."""
+        """Stop the processes of the server without ending them."""
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the stopped processes."""
 
     def cut_connections(self) -> None:
-        """Have the server end every connection of tierd's, as a failover does."""
+        """End every connection of tierd at the server, as a failover does."""
 
     @property
     def secret(self) -> str:
-        """What must never be in a message."""
+        """The secret that no message may contain."""
 
 
 @contextlib.asynccontextmanager
@@ -56,12 +56,12 @@ async def opened(opening: Awaitable[KeyValueStore]) -> AsyncIterator[KeyValueSto
 
 
 async def recovered(call: Callable[[], Awaitable[object]]) -> None:
-    """Repeat ``call`` until the store answers again: alone, without being opened anew."""
+    """Repeat ``call`` until the store answers again, without opening it anew."""
     await succeeds_in_the_end(call, despite=(BackendUnavailableError, OutcomeUnknownError))
 
 
 class NetworkedKeyValueStoreContract:
-    async def test_a_killed_server_loses_no_acknowledged_batch_and_the_store_goes_on_alone(
+    async def test_store_recovers_after_a_server_kill_with_all_acknowledged_batches(
         self, server: NetworkedServer
     ) -> None:
         acknowledged, doubtful = dict[str, int](), dict[str, int]()
@@ -94,7 +94,7 @@ class NetworkedKeyValueStoreContract:
                 assert rows == {f"{partition}/{number}" for number in range(1, last + 1)}
             await store.apply(Batch([Put("after", b"1")]))
 
-    async def test_a_server_that_hangs_is_given_up_in_time_and_used_again_when_it_goes_on(
+    async def test_calls_to_a_hanging_server_end_in_time_and_the_thawed_server_is_used_again(
         self, server: NetworkedServer
     ) -> None:
         async with opened(server.open(timeout_s=SHORT_S)) as store:
@@ -114,7 +114,7 @@ class NetworkedKeyValueStoreContract:
             assert await store.get("a") in {b"1", b"2"}
             assert await store.get("b") is None
 
-    async def test_a_batch_whose_answer_was_lost_is_of_unknown_outcome_and_there_when_read_again(
+    async def test_batch_with_a_lost_answer_is_of_unknown_outcome_and_stored(
         self, server: NetworkedServer, faulty: FaultyPath
     ) -> None:
         async with opened(server.open(by=faulty.address)) as store:
@@ -128,7 +128,7 @@ class NetworkedKeyValueStoreContract:
             with pytest.raises(PreconditionFailedError):
                 await store.apply(Batch([Put("a", b"2")], [Expect("a", b"1")]))
 
-    async def test_a_batch_that_got_lost_is_of_unknown_outcome_and_not_there_when_read_again(
+    async def test_batch_with_a_lost_request_is_of_unknown_outcome_and_not_stored(
         self, server: NetworkedServer, faulty: FaultyPath
     ) -> None:
         async with opened(server.open(by=faulty.address, timeout_s=SHORT_S)) as store:
@@ -139,7 +139,7 @@ class NetworkedKeyValueStoreContract:
             faulty.remove("timeout", "upstream")
             assert await store.get("a") == b"1"
 
-    async def test_a_batch_that_was_never_sent_is_known_to_be_unwritten(
+    async def test_batch_that_was_not_sent_is_reported_as_unwritten(
         self, server: NetworkedServer, faulty: FaultyPath
     ) -> None:
         async with opened(server.open(by=faulty.address)) as store:
@@ -153,9 +153,7 @@ class NetworkedKeyValueStoreContract:
             assert await store.get("a") is None
             await store.apply(Batch([Put("a", b"1")]))
 
-    async def test_reads_go_on_as_if_nothing_had_been_when_every_connection_is_cut(
-        self, server: NetworkedServer
-    ) -> None:
+    async def test_reads_succeed_after_every_connection_is_cut(self, server: NetworkedServer) -> None:
         async with opened(server.open()) as store:
             await asyncio.gather(*(store.apply(Batch([Put(f"k{number}", b"1")])) for number in range(20)))
             await asyncio.gather(*(store.get(f"k{number}") for number in range(20)))
@@ -166,16 +164,14 @@ class NetworkedKeyValueStoreContract:
             server.cut_connections()
             await recovered(lambda: store.apply(Batch([Put("a", b"1")])))
 
-    async def test_a_slow_way_only_makes_calls_slow(self, server: NetworkedServer, faulty: FaultyPath) -> None:
+    async def test_calls_over_a_slow_network_succeed(self, server: NetworkedServer, faulty: FaultyPath) -> None:
         async with opened(server.open(by=faulty.address)) as store:
             faulty.add("latency", "downstream", latency=50)
             await asyncio.gather(*(store.apply(Batch([Put(f"k{number}", b"1")])) for number in range(30)))
             assert len(await store.scan("k")) == 30
 
     @pytest.mark.spec("remote-tiering 104")
-    async def test_a_server_that_is_not_there_is_reported_at_once(
-        self, server: NetworkedServer, faulty: FaultyPath
-    ) -> None:
+    async def test_missing_server_is_reported_immediately(self, server: NetworkedServer, faulty: FaultyPath) -> None:
         faulty.disable()
         async with asyncio.timeout(2):
             with pytest.raises(BackendUnavailableError) as caught:
@@ -193,7 +189,7 @@ class NetworkedKeyValueStoreContract:
             with pytest.raises(BackendUnavailableError, match="in time"):
                 await server.open(by=faulty.address, timeout_s=SHORT_S)
 
-    async def test_a_reader_reads_beside_a_daemon_and_never_writes(self, server: NetworkedServer) -> None:
+    async def test_read_only_store_reads_beside_a_daemon_and_refuses_writes(self, server: NetworkedServer) -> None:
         async with opened(server.open()) as daemon:
             await daemon.apply(Batch([Put("a", b"1")]))
             async with opened(server.open(read_only=True)) as reader:
@@ -203,19 +199,19 @@ class NetworkedKeyValueStoreContract:
                 await daemon.apply(Batch([Put("a", b"3")]))
                 assert await reader.get("a") == b"3"
 
-    async def test_a_reader_of_an_empty_database_is_told_so_and_makes_nothing(self, server: NetworkedServer) -> None:
+    async def test_read_only_open_of_an_empty_database_is_refused_each_time(self, server: NetworkedServer) -> None:
         for _ in range(2):
             with pytest.raises(MetadataError, match="no tierd metadata") as caught:
                 await server.open(read_only=True)
             assert "start tierd once" in caught.value.remedy
 
-    async def test_several_that_open_an_empty_database_at_once_share_it(self, server: NetworkedServer) -> None:
+    async def test_stores_that_open_an_empty_database_at_one_time_share_it(self, server: NetworkedServer) -> None:
         stores = await asyncio.gather(*(server.open() for _ in range(6)))
         await stores[0].apply(Batch([Put("a", b"1")]))
         assert await asyncio.gather(*(store.get("a") for store in stores)) == [b"1"] * 6
         await asyncio.gather(*(store.close() for store in stores))
 
-    async def test_closing_lets_batches_end_that_were_asked_for(self, server: NetworkedServer) -> None:
+    async def test_close_waits_for_requested_batches(self, server: NetworkedServer) -> None:
         store = await server.open()
         calls = [asyncio.ensure_future(store.apply(Batch([Put(f"k{n:04}", b"")]))) for n in range(300)]
         await asyncio.sleep(0)

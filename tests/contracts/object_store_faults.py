@@ -1,4 +1,4 @@
-"""What every store over a network makes of a bad one. Subclass it; provide ``store``, ``impatient`` and ``path``."""
+"""Faults of the network under an object store. Subclass it; provide ``store``, ``impatient`` and ``path``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +42,9 @@ class ObjectStoreFaults:
         await store.put("key", large)
         assert await store.get("key") == content_of(LARGE_BYTES)
 
-    async def test_an_upload_into_a_black_hole_ends(self, store: ObjectStore, path: FaultyPath, tmp_path: Path) -> None:
+    async def test_upload_that_the_network_swallows_ends_at_its_deadline(
+        self, store: ObjectStore, path: FaultyPath, tmp_path: Path
+    ) -> None:
         body = file_body(tmp_path / "segment", content_of(LARGE_BYTES))
         swallowing = _OnFirstStep(lambda: path.add("timeout", "upstream", timeout=0))
         with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
@@ -51,7 +53,7 @@ class ObjectStoreFaults:
         assert await store.list_objects("") == []
         await store.put("key", body)
 
-    async def test_a_slow_connection_is_slow_and_a_slower_one_too_slow(
+    async def test_put_over_a_slow_connection_succeeds_and_over_a_slower_one_times_out(
         self, store: ObjectStore, path: FaultyPath, tmp_path: Path
     ) -> None:
         body = file_body(tmp_path / "segment", content_of(2 << 20))
@@ -62,7 +64,7 @@ class ObjectStoreFaults:
         with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
             await store.put("too slow", body)
 
-    async def test_put_that_is_given_up_keeps_no_connection(
+    async def test_abandoned_put_keeps_no_connection(
         self, store: ObjectStore, path: FaultyPath, tmp_path: Path
     ) -> None:
         await store.check()
@@ -72,13 +74,15 @@ class ObjectStoreFaults:
         await store.close()
         await wait_disconnected(path.address)
 
-    async def test_latency_only_takes_time(self, store: ObjectStore, path: FaultyPath, large: Body) -> None:
+    async def test_calls_over_a_connection_with_latency_succeed(
+        self, store: ObjectStore, path: FaultyPath, large: Body
+    ) -> None:
         path.add("latency", "upstream", latency=100)
         await store.put("key", large)
         assert await store.get("key", ByteRange(5, 9)) == content_of(LARGE_BYTES)[5:10]
 
     @pytest.mark.parametrize("size", [1000, LARGE_BYTES])
-    async def test_a_lost_reply_is_success_at_the_next_attempt(
+    async def test_put_with_a_lost_reply_succeeds_at_the_next_attempt(
         self, store: ObjectStore, path: FaultyPath, tmp_path: Path, size: int
     ) -> None:
         await store.check()
@@ -89,14 +93,14 @@ class ObjectStoreFaults:
             path.remove("limit_data", "downstream")
 
         retry = Retry(clock=FakeClock(), attempts=2, on_retry=heal)
-        path.disable()  # what was kept alive would not meet the toxic
+        path.disable()  # a connection kept alive would not meet the toxic
         path.enable()
         path.add("limit_data", "downstream", bytes=5)
         await RetryingObjectStore(store, retry).put("key", file_body(tmp_path / "segment", content_of(size)))
         assert len(failures) == 1
         assert await store.get("key") == content_of(size)
 
-    async def test_a_replacement_whose_reply_was_lost_is_success_at_the_next_attempt(
+    async def test_replacement_with_a_lost_reply_succeeds_at_the_next_attempt(
         self, store: ObjectStore, path: FaultyPath
     ) -> None:
         await store.put("key", b"first")
@@ -111,7 +115,7 @@ class ObjectStoreFaults:
         await store.replace("key", b"third", previous=b"second")
         assert await store.get("key") == b"third"
 
-    async def test_an_answer_that_is_cut_is_retriable(self, store: ObjectStore, path: FaultyPath) -> None:
+    async def test_truncated_answer_is_retriable(self, store: ObjectStore, path: FaultyPath) -> None:
         content = content_of(1 << 20)
         await store.put("key", content)
         path.disable()
@@ -123,7 +127,9 @@ class ObjectStoreFaults:
         path.remove("limit_data", "downstream")
         assert await store.get("key") == content
 
-    async def test_a_silent_answer_is_given_up(self, impatient: ObjectStore, path: FaultyPath) -> None:
+    async def test_answer_that_falls_silent_ends_at_the_read_timeout(
+        self, impatient: ObjectStore, path: FaultyPath
+    ) -> None:
         await impatient.put("key", b"content")
         path.add("timeout", "downstream", timeout=0)
         with pytest.raises(RetriableRemoteStorageError):
@@ -156,7 +162,7 @@ class ObjectStoreFaults:
 
 
 class _OnFirstStep:
-    """Does something when the first bytes of a put are about to leave."""
+    """Callback before the first bytes of a put are sent."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action: Callable[[], None] | None = action

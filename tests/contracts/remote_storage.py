@@ -1,6 +1,6 @@
-"""What every ``RemoteStorageManager`` promises (remote-tiering 4 and 23.14). Provide an ``objects`` fixture.
+"""Promises of every ``RemoteStorageManager`` (remote-tiering 4 and 23.14). Provide an ``objects`` fixture.
 
-It is run for every way of storing a segment.
+The contract runs for every way of storing a segment.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tierd.testing import cancel_at, checksums_of
 
 @dataclass(frozen=True)
 class Rolled:
-    """A rolled segment as the copy task hands it over."""
+    """A rolled segment as the copy task passes it on."""
 
     metadata: RemoteLogSegmentMetadata
     data: LogSegmentData
@@ -30,7 +30,7 @@ class Rolled:
 
     @property
     def indexes(self) -> dict[IndexType, bytes | None]:
-        """Every artefact beside the log."""
+        """Return every artefact beside the log."""
         return {
             IndexType.OFFSET: self.data.offset_index,
             IndexType.TIMESTAMP: self.data.time_index,
@@ -43,7 +43,7 @@ class Rolled:
 def rolled(
     folder: Path, content: bytes, *, start_offset: int = 0, transaction_index: bytes | None = b"transactions"
 ) -> Rolled:
-    """Write a segment whose log is ``content``. Its artefacts are told apart by their bytes, and one is empty."""
+    """Write a segment whose log is ``content``. Its artefacts have different bytes, and one is empty."""
     log = folder / f"{start_offset:020d}.log"
     log.write_bytes(content)
     data = LogSegmentData(
@@ -62,41 +62,39 @@ def rolled(
 
 
 def storage_over(store: ObjectStore, transform: Transform) -> SegmentStorage:
-    """A storage as a process opens it that has copied nothing yet."""
+    """Return a storage of a new process that has copied no segment yet."""
     return SegmentStorage(
         store, cluster_id="cluster", broker_id=1, key_prefix="pre/fix", chunk_size=1 << 20, transform=transform
     )
 
 
 class RemoteStorageContract:
-    """Every test gets an empty storage."""
+    """Contract of a remote storage; every test gets an empty one."""
 
     @pytest.fixture
     def remote(self, objects: ObjectStore, transform: Transform) -> SegmentStorage:
-        """The storage of one process."""
+        """Return the storage of one process."""
         return storage_over(objects, transform)
 
     @pytest.fixture
     def restarted(self, objects: ObjectStore, transform: Transform) -> SegmentStorage:
-        """The storage of the process that follows: it has the same objects, and no memory of attempts."""
+        """Return the storage of the next process: with the same objects, and no memory of attempts."""
         return storage_over(objects, transform)
 
     @pytest.fixture(params=TRANSFORM_NAMES)
     def transform(self, request: pytest.FixtureRequest) -> Iterator[Transform]:
-        """How segments are stored."""
+        """Return the transform of the stored segments."""
         transform = transform_named(request.param)
         yield transform
         transform.close()
 
     @pytest.fixture
     def one(self, tmp_path: Path) -> Rolled:
-        """A segment of three checksum blocks and a bit, with every artefact."""
+        """Return a segment of three checksum blocks and a bit, with every artefact."""
         return rolled(tmp_path, mixed_content((3 << 20) + 5))
 
     @pytest.mark.spec("remote-tiering 232")
-    async def test_an_empty_log_is_copied_with_all_its_companions(
-        self, remote: RemoteStorageManager, tmp_path: Path
-    ) -> None:
+    async def test_empty_log_is_copied_with_all_its_indexes(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
         empty = rolled(tmp_path, b"")
         await remote.copy_log_segment_data(empty.metadata, empty.data)
         for kind, content in empty.indexes.items():
@@ -115,13 +113,13 @@ class RemoteStorageContract:
         assert await remote.fetch_log_segment(one.metadata, ByteRange(0, len(one.content) - 1)) == one.content
 
     @pytest.mark.spec("remote-tiering 235")
-    async def test_each_index_comes_back_as_it_was(self, remote: RemoteStorageManager, one: Rolled) -> None:
+    async def test_each_index_is_fetched_as_it_was_copied(self, remote: RemoteStorageManager, one: Rolled) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
         for kind, content in one.indexes.items():
             assert await remote.fetch_index(one.metadata, kind) == content
 
     @pytest.mark.spec("remote-tiering 236")
-    async def test_nothing_of_a_deleted_segment_is_found(self, remote: RemoteStorageManager, one: Rolled) -> None:
+    async def test_objects_of_a_deleted_segment_are_not_found(self, remote: RemoteStorageManager, one: Rolled) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
         await remote.delete_log_segment_data(one.metadata)
         await self._assert_absent(remote, one.metadata)
@@ -139,7 +137,7 @@ class RemoteStorageContract:
         await self._assert_absent(remote, plain.metadata)
 
     @pytest.mark.spec("remote-tiering 240")
-    async def test_nothing_is_found_where_nothing_was_stored(self, remote: RemoteStorageManager) -> None:
+    async def test_segment_that_was_not_copied_is_not_found(self, remote: RemoteStorageManager) -> None:
         await self._assert_absent(remote, segment(0, 9))
 
     @pytest.mark.spec("remote-tiering 241")
@@ -152,7 +150,9 @@ class RemoteStorageContract:
             await remote.fetch_log_segment(one.metadata, ByteRange(start, end))
 
     @pytest.mark.spec("remote-tiering 242")
-    async def test_segments_keep_to_themselves(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
+    async def test_each_segment_is_fetched_with_its_own_content(
+        self, remote: RemoteStorageManager, tmp_path: Path
+    ) -> None:
         segments = [rolled(tmp_path, mixed_content(1000, seed=n), start_offset=10 * n) for n in range(2)]
         for each in segments:
             await remote.copy_log_segment_data(each.metadata, each.data)
@@ -160,7 +160,9 @@ class RemoteStorageContract:
             assert await remote.fetch_log_segment(each.metadata, ByteRange(0, 9999)) == each.content
 
     @pytest.mark.spec("remote-tiering 243")
-    async def test_ranges_are_inclusive_and_clipped(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
+    async def test_fetched_range_includes_its_end_and_is_clipped(
+        self, remote: RemoteStorageManager, tmp_path: Path
+    ) -> None:
         ten = rolled(tmp_path, b"0123456789")
         await remote.copy_log_segment_data(ten.metadata, ten.data)
         assert await remote.fetch_log_segment(ten.metadata, ByteRange(0, 0)) == b"0"
@@ -169,7 +171,7 @@ class RemoteStorageContract:
         assert await remote.fetch_log_segment(ten.metadata, ByteRange(10, 10)) == b""
 
     @pytest.mark.spec("remote-tiering 244")
-    async def test_a_copy_that_was_cancelled_at_any_await_is_finished_by_the_next(
+    async def test_copy_cancelled_at_any_await_is_completed_by_the_next(
         self, remote: RemoteStorageManager, tmp_path: Path
     ) -> None:
         number = 1
@@ -181,16 +183,16 @@ class RemoteStorageContract:
             await remote.copy_log_segment_data(each.metadata, each.data)
             assert await remote.fetch_log_segment(each.metadata, ByteRange(0, 9999)) == each.content
             number += 1
-        assert number > 1, "it was cancelled at least once"
+        assert number > 1, "the copy was cancelled at least once"
 
-    async def test_copying_again_is_success_and_gives_the_same_answer(
+    async def test_repeated_copy_succeeds_with_the_same_custom_metadata(
         self, remote: RemoteStorageManager, one: Rolled
     ) -> None:
         first = await remote.copy_log_segment_data(one.metadata, one.data)
         assert await remote.copy_log_segment_data(one.metadata, one.data) == first
         assert first == remote.custom_metadata(one.metadata)
 
-    async def test_other_content_under_the_same_id_is_refused(
+    async def test_copy_of_other_content_under_the_same_id_is_refused(
         self, remote: RemoteStorageManager, one: Rolled, tmp_path: Path
     ) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
@@ -199,14 +201,14 @@ class RemoteStorageContract:
             await remote.copy_log_segment_data(one.metadata, other.data)
         assert await remote.fetch_log_segment(one.metadata, ByteRange(0, 9999)) == one.content[:10_000]
 
-    async def test_repeated_copy_overwrites_what_another_process_left_of_the_same_content(
+    async def test_repeated_copy_overwrites_objects_of_another_process_with_the_same_content(
         self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled
     ) -> None:
         await remote.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
         await restarted.copy_log_segment_data(one.metadata, one.data)
         assert await restarted.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
 
-    async def test_repeated_copy_overwrites_what_another_process_left_of_other_content(
+    async def test_repeated_copy_overwrites_objects_of_another_process_with_other_content(
         self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled, tmp_path: Path
     ) -> None:
         await remote.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
@@ -243,7 +245,7 @@ class RemoteStorageContract:
             assert await restarted.fetch_log_segment(former.metadata, ByteRange(0, 9999)) == each.content
             if not was_cancelled:
                 break
-        assert number > 1, "it was cancelled at least once"
+        assert number > 1, "the copy was cancelled at least once"
 
     async def test_late_task_cannot_overwrite_committed_segment(
         self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled, tmp_path: Path
@@ -256,7 +258,7 @@ class RemoteStorageContract:
         assert await restarted.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
 
     @pytest.mark.parametrize("past_end", [0, 1, 1000])
-    async def test_fetch_at_or_past_the_end_answers_nothing_while_the_objects_are_there(
+    async def test_fetch_at_or_past_the_end_of_a_copied_log_returns_no_bytes(
         self, remote: RemoteStorageManager, one: Rolled, past_end: int
     ) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
@@ -264,14 +266,14 @@ class RemoteStorageContract:
         assert await remote.fetch_log_segment(one.metadata, ByteRange(start, start + 9)) == b""
 
     @pytest.mark.parametrize("past_end", [0, 1, 1000])
-    async def test_fetch_at_or_past_the_end_is_not_found_once_the_objects_are_gone(
+    async def test_fetch_at_or_past_the_end_of_a_deleted_log_is_not_found(
         self, remote: RemoteStorageManager, restarted: RemoteStorageManager, one: Rolled, past_end: int
     ) -> None:
         start = len(one.content) + past_end
         with pytest.raises(RemoteResourceNotFoundError):
             await remote.fetch_log_segment(one.metadata, ByteRange(start, start + 9))
         await remote.copy_log_segment_data(one.metadata, one.data)
-        await restarted.fetch_log_segment(one.metadata, ByteRange(0, 9))  # it knows the manifest
+        await restarted.fetch_log_segment(one.metadata, ByteRange(0, 9))  # the storage remembers the manifest
         await remote.delete_log_segment_data(one.metadata)
         for storage in (remote, restarted):
             with pytest.raises(RemoteResourceNotFoundError):
@@ -295,7 +297,7 @@ class RemoteStorageContract:
             assert b"".join(pieces) == one.content[start : end + 1]
 
     @pytest.mark.parametrize("past_end", [0, 1000])
-    async def test_stream_from_past_the_end_is_empty_and_not_found_once_the_objects_are_gone(
+    async def test_stream_from_past_the_end_is_empty_and_not_found_after_deletion(
         self, remote: RemoteStorageManager, one: Rolled, past_end: int
     ) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
@@ -306,7 +308,9 @@ class RemoteStorageContract:
             with pytest.raises(RemoteResourceNotFoundError):
                 await anext(remote.stream_log_segment(one.metadata, position))
 
-    async def test_stream_of_no_range_is_refused(self, remote: RemoteStorageManager, one: Rolled) -> None:
+    async def test_stream_with_an_end_before_its_start_is_refused(
+        self, remote: RemoteStorageManager, one: Rolled
+    ) -> None:
         for start, end in ((-1, None), (5, 4)):
             with pytest.raises(ValueError, match="no range"):
                 await anext(remote.stream_log_segment(one.metadata, start, end))
@@ -326,7 +330,7 @@ class RemoteStorageContract:
             await remote.fetch_log_segment(longer, ByteRange(0, len(one.content)))
 
     @pytest.mark.parametrize("content", [b"", mixed_content((3 << 20) + 5)], ids=["empty", "four chunks"])
-    async def test_a_staged_segment_is_nothing_to_readers_until_it_is_committed(
+    async def test_staged_segment_is_not_found_until_it_is_committed(
         self, remote: SegmentStorage, tmp_path: Path, content: bytes
     ) -> None:
         one = rolled(tmp_path, content)
@@ -342,7 +346,7 @@ class RemoteStorageContract:
         await remote.delete_log_segment_data(one.metadata)
 
     @pytest.mark.spec("remote-tiering 245")
-    async def test_deleting_again_is_success(self, remote: RemoteStorageManager, one: Rolled) -> None:
+    async def test_repeated_deletion_succeeds(self, remote: RemoteStorageManager, one: Rolled) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
         await remote.delete_log_segment_data(one.metadata)
         await remote.delete_log_segment_data(one.metadata)

@@ -1,4 +1,4 @@
-"""What every store over a network makes of a server that always fails: each request has the attempts configured.
+"""Attempts of every store over a network at a server that always fails: each request has the configured number.
 
 Subclass it; provide ``settings``, ``takes_parts`` and ``is_failed_part``.
 """
@@ -38,18 +38,18 @@ CALLS: dict[str, tuple[str, Call]] = {
 
 
 class StoreAttempts:
-    """``settings`` of a store at an address that gives up on an answer after a fraction of a second."""
+    """``settings`` of a store at an address, with a read timeout of a fraction of a second."""
 
     def settings(self, endpoint_url: str) -> dict[str, Any]:
         """Return the section ``remote`` of the configuration, without ``retry``."""
         raise NotImplementedError
 
     def takes_parts(self, server: FailingHttp, request: web.Request) -> web.Response | None:
-        """Answer what belongs to an upload in parts, but for the first part; None for all other requests."""
+        """Answer requests of an upload in parts except its first part; return None for all other requests."""
         raise NotImplementedError
 
     def is_failed_part(self, request: str) -> bool:
-        """Tell whether a counted request is one for the part that always fails."""
+        """Return True for a counted request of the part that always fails."""
         raise NotImplementedError
 
     @pytest.mark.parametrize("failure", FAILURES)
@@ -86,7 +86,7 @@ class StoreAttempts:
 
     @pytest.mark.parametrize("failure", FAILURES)
     @pytest.mark.parametrize("kind", ["file", "chunks"])
-    async def test_part_that_always_fails_has_the_attempts_configured_in_all_of_its_call(
+    async def test_part_that_always_fails_has_the_attempts_configured_within_its_call(
         self, failure: Failure, kind: str, tmp_path: Path
     ) -> None:
         content = content_of(TWO_PARTS_BYTES)

@@ -4,7 +4,7 @@ from tierd.config import KafkaConnectionSettings
 
 
 def plaintext(*servers: str, request_timeout_s: float = 5.0, refresh_s: float = 0.05) -> KafkaConnectionSettings:
-    """A connection in the clear."""
+    """Return settings of an unencrypted connection."""
     return KafkaConnectionSettings(
         bootstrap_servers=servers,
         request_timeout_s=request_timeout_s,

@@ -1,17 +1,18 @@
-"""BrokerConnections: from one broker to the next, and never to those of another cluster."""
+"""BrokerConnections: fail-over from one broker to the next, and never to brokers of another cluster."""
 
 import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.coded import coded
 from tests.control.connecting import plaintext
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
 from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import KafkaConnection
 from tierd.control.kafka_messages import metadata
-from tierd.errors import ForeignClusterError, KafkaProtocolError, KafkaUnreachableError
+from tierd.errors import ForeignClusterError, KafkaError, KafkaUnreachableError, TierErrorCode
 
 
 def to(*servers: str, request_timeout_s: float = 5.0) -> BrokerConnections:
@@ -22,7 +23,7 @@ def to(*servers: str, request_timeout_s: float = 5.0) -> BrokerConnections:
 
 @contextlib.asynccontextmanager
 async def cluster(count: int) -> AsyncIterator[list[ScriptedBroker]]:
-    """Brokers that name one another."""
+    """Run brokers that name one another."""
     brokers = [ScriptedBroker(node_id=node) for node in range(1, count + 1)]
     async with contextlib.AsyncExitStack() as stack:
         for broker in brokers:
@@ -32,7 +33,7 @@ async def cluster(count: int) -> AsyncIterator[list[ScriptedBroker]]:
         yield brokers
 
 
-async def test_one_connection_serves_every_question() -> None:
+async def test_one_connection_serves_several_requests() -> None:
     async with cluster(1) as (broker,):
         connections = to(str(broker.address))
         for _ in range(3):
@@ -52,7 +53,7 @@ async def test_the_next_bootstrap_server_is_tried_when_one_is_down() -> None:
         connections.close()
 
 
-async def test_brokers_that_only_the_cluster_named_are_tried_when_the_bootstrap_server_is_gone() -> None:
+async def test_brokers_known_from_the_cluster_are_tried_when_the_bootstrap_server_is_down() -> None:
     async with cluster(2) as (first, second):
         connections = to(str(first.address))
         await connections.call(metadata())
@@ -66,7 +67,7 @@ async def test_brokers_that_only_the_cluster_named_are_tried_when_the_bootstrap_
         connections.close()
 
 
-async def test_a_hung_broker_is_left_for_another_one() -> None:
+async def test_hanging_broker_is_replaced_by_another_one() -> None:
     async with cluster(2) as (hung, other):
         connections = to(str(hung.address), request_timeout_s=0.05)
         await connections.call(metadata())
@@ -96,17 +97,17 @@ async def test_a_broker_that_does_not_know_its_cluster_yet_is_tried_again() -> N
         connections.close()
 
 
-async def test_what_a_person_must_mend_is_reported_before_what_passes() -> None:
+async def test_permanent_failure_is_reported_before_a_transient_one() -> None:
     async with ScriptedBroker(versions={}).listening() as too_old, cluster(1) as (down,):
         address = str(down.address)
         down.spoil = lambda _: None
-        with pytest.raises(KafkaProtocolError):
+        with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_PROTOCOL)):
             await to(too_old, address).call(metadata())
-        with pytest.raises(KafkaProtocolError):
+        with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_PROTOCOL)):
             await to(address, too_old).call(metadata())
 
 
-async def test_every_broker_is_asked_once_beside_the_connection_and_those_that_fail_are_left_out() -> None:
+async def test_every_broker_is_asked_once_and_brokers_that_fail_are_left_out() -> None:
     async with cluster(3) as (first, second, third):
         connections = to(str(first.address))
         await connections.call(metadata())
@@ -128,8 +129,8 @@ async def test_every_broker_is_asked_once_beside_the_connection_and_those_that_f
         BrokerAddress("127.0.0.1", -1),
     ],
 )
-async def test_an_address_that_no_name_server_could_know_is_a_broker_that_is_down(address: BrokerAddress) -> None:
-    """A cluster names its brokers as their operators wrote it; that must end nothing but the attempt."""
+async def test_invalid_host_name_counts_as_a_broker_that_is_down(address: BrokerAddress) -> None:
+    """A cluster names its brokers as their operators configured them: a bad name must end only the attempt."""
     with pytest.raises(KafkaUnreachableError, match="cannot connect"):
         await KafkaConnection.open(address, plaintext("127.0.0.1:1"))
     async with cluster(1) as (broker,):

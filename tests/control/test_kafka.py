@@ -20,7 +20,7 @@ ORDERS = TopicIdPartition(TOPIC, "orders", 0)
 
 
 class Told:
-    """What a source has said, collected as the one consumer of ``changes``."""
+    """Events of a source, collected as the one consumer of ``changes``."""
 
     def __init__(self, source: KafkaLeadership) -> None:
         self.source = source
@@ -64,7 +64,7 @@ async def listening_to(source: KafkaLeadership) -> AsyncIterator[Told]:
         await asyncio.wait([consumer])
 
 
-async def test_a_role_is_told_when_it_begins_and_whenever_it_changes() -> None:
+async def test_role_is_reported_at_its_begin_and_at_each_change() -> None:
     broker = ScriptedBroker(topics={TOPIC: {0: (1, 5)}})
     async with broker.listening() as address, listening_to(leadership(address)) as told:
         told.source.observe(ORDERS, 5)
@@ -74,7 +74,7 @@ async def test_a_role_is_told_when_it_begins_and_whenever_it_changes() -> None:
         assert (await told.count(2))[1] == Leadership(ORDERS, 6, Role.FOLLOWER)
 
 
-async def test_a_new_replica_is_asked_for_at_once_and_without_the_others() -> None:
+async def test_new_replica_is_requested_at_once_without_the_other_topics() -> None:
     other = UUID(int=2)
     broker = ScriptedBroker(topics={TOPIC: {0: (1, 5)}, other: {0: (2, 0)}})
     async with broker.listening() as address, listening_to(leadership(address, refresh_s=3600)) as told:
@@ -85,7 +85,7 @@ async def test_a_new_replica_is_asked_for_at_once_and_without_the_others() -> No
     assert [asked for key, asked in broker.requests if key == 3 and asked] == [1, 1]
 
 
-async def test_while_nobody_answers_roles_stay_and_the_trouble_is_told_with_its_remedy() -> None:
+async def test_roles_stay_during_an_outage_of_the_brokers_and_the_problem_is_reported() -> None:
     broker = ScriptedBroker(topics={TOPIC: {0: (1, 5)}})
     async with listening_to(leadership("127.0.0.1:1")) as told:
         assert "have not been asked for yet" in told.source.not_ready()
@@ -108,7 +108,7 @@ async def test_while_nobody_answers_roles_stay_and_the_trouble_is_told_with_its_
         assert told.source.statistics().last_error == ""
 
 
-async def test_one_broker_that_went_is_no_reason_not_to_be_ready_and_silence_is() -> None:
+async def test_readiness_survives_one_failed_round_and_ends_after_several() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         source = leadership(address)
@@ -123,7 +123,7 @@ async def test_one_broker_that_went_is_no_reason_not_to_be_ready_and_silence_is(
         source.close()
 
 
-async def test_each_round_of_questions_is_told_with_its_outcome() -> None:
+async def test_outcome_of_each_round_of_requests_is_reported() -> None:
     broker, told = ScriptedBroker(), list[KafkaError | None]()
     async with broker.listening() as address:
         source = leadership(address, on_outcome=told.append)
@@ -136,7 +136,7 @@ async def test_each_round_of_questions_is_told_with_its_outcome() -> None:
     assert [failure is None for failure in told] == [True, False, True]
 
 
-async def test_a_cluster_with_another_id_is_refused_whatever_it_says() -> None:
+async def test_answers_of_a_cluster_with_another_id_are_refused() -> None:
     broker = ScriptedBroker(cluster_id="another", topics={TOPIC: {0: (1, 5)}})
     async with broker.listening() as address, listening_to(leadership(address)) as told:
         told.source.observe(ORDERS, 5)
@@ -145,7 +145,7 @@ async def test_a_cluster_with_another_id_is_refused_whatever_it_says() -> None:
         assert told.events == []
 
 
-async def test_a_lost_connection_is_made_again_without_waiting_for_the_next_round() -> None:
+async def test_lost_connection_is_reopened_before_the_next_round() -> None:
     broker = ScriptedBroker(topics={TOPIC: {0: (1, 5)}})
     async with broker.listening() as address, listening_to(leadership(address, refresh_s=3600)) as told:
         told.source.observe(ORDERS, 5)
@@ -157,7 +157,7 @@ async def test_a_lost_connection_is_made_again_without_waiting_for_the_next_roun
         assert broker.connections >= 2
 
 
-async def test_a_deleted_topic_is_told_once_most_brokers_do_not_know_it() -> None:
+async def test_deletion_of_a_topic_is_reported_once_most_brokers_do_not_know_it() -> None:
     one, two = ScriptedBroker(node_id=1), ScriptedBroker(node_id=2)
     async with one.listening() as address, two.listening():
         for broker in (one, two):
@@ -174,7 +174,7 @@ async def test_a_deleted_topic_is_told_once_most_brokers_do_not_know_it() -> Non
             assert (await told.count(2))[1] == Leadership(ORDERS, 5, Role.DELETED)
 
 
-async def test_a_topic_that_may_not_be_described_is_never_taken_for_deleted() -> None:
+async def test_topic_that_may_not_be_described_is_not_taken_for_deleted() -> None:
     broker = ScriptedBroker(topics={TOPIC: ErrorCode.topic_authorization_failed})
     async with broker.listening() as address, listening_to(leadership(address, deletion_grace_s=0.0)) as told:
         told.source.observe(ORDERS, 5)
@@ -183,7 +183,7 @@ async def test_a_topic_that_may_not_be_described_is_never_taken_for_deleted() ->
         assert "grant Describe" in told.source.statistics().problems["orders-0"]
 
 
-async def test_many_partitions_are_asked_for_in_requests_of_bounded_size() -> None:
+async def test_many_partitions_are_requested_in_requests_of_bounded_size() -> None:
     topics = {UUID(int=t): {p: (1 + p % 3, 4) for p in range(10)} for t in range(1, 1001)}
     broker = ScriptedBroker(topics=dict(topics))
     async with broker.listening() as address:

@@ -1,4 +1,4 @@
-"""What a scripted broker says of itself; real brokers are in tests/cli/test_check_config_kafka.py."""
+"""Probe of a scripted broker; real brokers are in tests/cli/test_check_config_kafka.py."""
 
 import socket
 
@@ -18,7 +18,7 @@ async def probed(address: str, *, request_timeout_s: float = 5.0) -> BrokerProbe
     return await probe_broker(bootstrap_addresses(settings)[0], settings)
 
 
-async def test_probe_tells_cluster_and_brokers_and_leaves_no_connection() -> None:
+async def test_probe_returns_cluster_and_brokers_and_leaves_no_connection() -> None:
     broker = ScriptedBroker(node_id=3)
     async with broker.listening() as address:
         probe = await probed(address)
@@ -39,7 +39,7 @@ async def test_probe_of_a_port_that_is_silent_ends_by_its_deadline() -> None:
         await probed(f"127.0.0.1:{silent.getsockname()[1]}", request_timeout_s=0.2)
 
 
-async def test_controller_that_the_broker_does_not_know_is_a_fault() -> None:
+async def test_missing_controller_is_an_error() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         probe = await probed(address)
@@ -59,5 +59,5 @@ async def test_controller_that_the_broker_does_not_know_is_a_fault() -> None:
         (None, "a Kafka that names no metadata.version, as with ZooKeeper"),
     ],
 )
-def test_release_follows_from_the_highest_metadata_version(level: int | None, release: str) -> None:
+def test_release_of_a_broker_is_derived_from_its_highest_metadata_version(level: int | None, release: str) -> None:
     assert release_of(BrokerSoftware({}, level)) == release

@@ -1,4 +1,4 @@
-"""KafkaConnection against a broker that misbehaves in every way; real brokers are in test_real_kafka."""
+"""KafkaConnection to a broker that breaks the protocol in many ways; real brokers are in test_real_kafka."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.coded import coded
 from tests.control.connecting import plaintext
 from tests.fakes.eventually import eventually
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
@@ -15,7 +16,7 @@ from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import MAX_FRAME_BYTES, KafkaConnection
 from tierd.control.kafka_messages import metadata
-from tierd.errors import KafkaError, KafkaProtocolError, KafkaTlsError, KafkaUnreachableError
+from tierd.errors import KafkaError, KafkaUnreachableError, TierErrorCode
 
 ORDERS = UUID(int=1)
 
@@ -29,7 +30,7 @@ async def connected(address: str, *, request_timeout_s: float = 5.0) -> KafkaCon
 
 @contextlib.asynccontextmanager
 async def saying(answer: bytes) -> AsyncIterator[str]:
-    """Something that is no broker: answers the first bytes with ``answer`` and hangs up."""
+    """Run a server that is no broker: it answers the first bytes with ``answer`` and hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -46,7 +47,7 @@ async def saying(answer: bytes) -> AsyncIterator[str]:
         await server.wait_closed()
 
 
-async def test_questions_are_answered_one_after_another() -> None:
+async def test_requests_are_answered_one_after_another() -> None:
     broker = ScriptedBroker(topics={ORDERS: {0: (1, 5)}})
     async with broker.listening() as address:
         connection = await connected(address)
@@ -58,39 +59,48 @@ async def test_questions_are_answered_one_after_another() -> None:
     assert broker.requests == [(18, 0), (3, 1), (3, 1), (3, 1)]
 
 
-async def test_nobody_listening_is_unreachable() -> None:
+async def test_port_without_a_server_is_unreachable() -> None:
     with pytest.raises(KafkaUnreachableError, match="cannot connect"):
         await connected(f"127.0.0.1:{free_port()}")
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "problem"),
+    ("answer", "kind", "code", "problem"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", KafkaProtocolError, "not a Kafka broker"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", KafkaTlsError, "speaks TLS"),
-        ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), KafkaProtocolError, "not a Kafka broker"),
-        (b"\xff\xff\xff\xff", KafkaProtocolError, "not a Kafka broker"),
-        (b"\0\0\0\2ab", KafkaProtocolError, "not a Kafka broker"),
-        (b"\0\0\0\x08" + (99).to_bytes(4, "big") + b"1234", KafkaProtocolError, "another request's number"),
-        (b"", KafkaUnreachableError, "closed at the first request"),
-        (b"\0\0\0\x40half", KafkaUnreachableError, "closed at the first request"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", KafkaError, TierErrorCode.KAFKA_TLS, "speaks TLS"),
+        ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (b"\xff\xff\xff\xff", KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (b"\0\0\0\2ab", KafkaError, TierErrorCode.KAFKA_PROTOCOL, "not a Kafka broker"),
+        (
+            b"\0\0\0\x08" + (99).to_bytes(4, "big") + b"1234",
+            KafkaError,
+            TierErrorCode.KAFKA_PROTOCOL,
+            "another request's number",
+        ),
+        (b"", KafkaUnreachableError, None, "closed at the first request"),
+        (b"\0\0\0\x40half", KafkaUnreachableError, None, "closed at the first request"),
     ],
 )
-async def test_what_is_no_broker_is_recognised(answer: bytes, kind: type[KafkaError], problem: str) -> None:
+async def test_server_that_is_no_broker_is_recognised(
+    answer: bytes, kind: type[KafkaError], code: TierErrorCode | None, problem: str
+) -> None:
     async with saying(answer) as address:
-        with pytest.raises(kind, match=problem) as caught:
+        with pytest.raises(kind, check=coded(code), match=problem) as caught:
             await connected(address)
     assert caught.value.remedy
 
 
-async def test_a_broker_that_is_too_old_is_refused_by_name_of_the_request() -> None:
+async def test_broker_that_is_too_old_is_refused_with_the_name_of_the_missing_request() -> None:
     async with ScriptedBroker(versions={3: (0, 9), 32: (0, 3)}).listening() as address:
-        with pytest.raises(KafkaProtocolError, match="Metadata version 12") as caught:
+        with pytest.raises(
+            KafkaError, check=coded(TierErrorCode.KAFKA_PROTOCOL), match="Metadata version 12"
+        ) as caught:
             await connected(address)
     assert "3.1" in caught.value.remedy
 
 
-async def test_a_silent_broker_is_noticed_by_the_deadline_and_the_connection_is_closed() -> None:
+async def test_connection_to_a_silent_broker_is_closed_at_the_deadline() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         connection = await connected(address, request_timeout_s=0.05)
@@ -100,7 +110,7 @@ async def test_a_silent_broker_is_noticed_by_the_deadline_and_the_connection_is_
         assert not connection.is_open
 
 
-async def test_a_listener_that_never_speaks_is_noticed_by_the_deadline_of_connecting() -> None:
+async def test_silent_listener_is_unreachable_at_the_connect_timeout() -> None:
     async with ScriptedBroker(is_silent=True).listening() as address:
         host, _, port = address.rpartition(":")
         settings = KafkaConnectionSettings(bootstrap_servers=(address,), connect_timeout_s=0.05)
@@ -108,7 +118,7 @@ async def test_a_listener_that_never_speaks_is_noticed_by_the_deadline_of_connec
             await KafkaConnection.open(BrokerAddress(host, int(port)), settings)
 
 
-async def test_a_cancelled_question_closes_the_connection_for_its_answer_would_be_taken_for_the_next() -> None:
+async def test_cancelled_request_closes_the_connection() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         connection = await connected(address)
@@ -126,7 +136,7 @@ async def test_a_cancelled_question_closes_the_connection_for_its_answer_would_b
     [lambda _: None, lambda answer: answer[: len(answer) // 2], lambda _: b"\0\0\0\x05\0\0\0\2\1", lambda _: b"junk!"],
     ids=["hangs up", "half an answer", "a header of another kind", "noise"],
 )
-async def test_a_broken_answer_closes_the_connection(spoil: Callable[[bytes], bytes | None]) -> None:
+async def test_malformed_answer_closes_the_connection(spoil: Callable[[bytes], bytes | None]) -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         connection = await connected(address, request_timeout_s=0.2)
@@ -137,7 +147,7 @@ async def test_a_broken_answer_closes_the_connection(spoil: Callable[[bytes], by
         assert not connection.is_open
 
 
-async def test_a_connection_that_the_broker_reset_is_not_open() -> None:
+async def test_connection_that_the_broker_reset_is_closed() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
         connection = await connected(address)

@@ -1,4 +1,4 @@
-"""PartitionRoles by itself: whatever brokers answer, and in whatever order, epochs never go back."""
+"""PartitionRoles by itself: epochs do not decrease, with any answers of brokers in any order."""
 
 from uuid import UUID
 
@@ -51,18 +51,18 @@ class TestLeaders:
         assert roles.apply([led(OTHER, 4)], 1) == [Leadership(ORDERS, 4, Role.FOLLOWER)]
         assert roles.apply([led(US, 5)], 2) == [Leadership(ORDERS, 5, Role.LEADER)]
 
-    def test_role_says_when_no_other_broker_has_a_replica(self) -> None:
+    def test_role_is_marked_when_no_other_broker_has_a_replica(self) -> None:
         for replica_ids, is_sole_replica in (((US,), True), ((US, OTHER), False), ((OTHER,), False), ((), False)):
             answer = TopicLeaders(TOPIC, TopicKnowledge.KNOWN, (PartitionLeader(0, US, 3, replica_ids),))
             (event,) = observing().apply([answer], 0)
             assert event.is_sole_replica is is_sole_replica
 
-    def test_the_same_answer_again_changes_nothing(self) -> None:
+    def test_repeated_answer_causes_no_event(self) -> None:
         roles = observing()
         roles.apply([led(US, 3)], 0)
         assert roles.apply([led(US, 3)], 1) == []
 
-    def test_a_lagging_broker_neither_demotes_nor_promotes(self) -> None:
+    def test_answer_of_a_lagging_broker_changes_no_role(self) -> None:
         roles = observing()
         roles.apply([led(US, 5)], 0)
         assert roles.apply([led(OTHER, 4)], 1) == []
@@ -71,18 +71,18 @@ class TestLeaders:
         assert roles.stale_answers == 2
         assert roles.counts().followers == 1
 
-    def test_an_answer_older_than_the_local_checkpoint_is_not_believed(self) -> None:
+    def test_answer_older_than_the_local_checkpoint_is_ignored(self) -> None:
         roles = observing(epoch=9)
         assert roles.apply([led(US, 8)], 0) == []
         assert "older than 9" in roles.problems(1)["orders-0"]
         assert roles.apply([led(US, 9)], 1) == [Leadership(ORDERS, 9, Role.LEADER)]
 
-    def test_an_epoch_has_one_leader_whatever_a_second_answer_says(self) -> None:
+    def test_second_leader_of_an_epoch_is_ignored(self) -> None:
         roles = observing()
         roles.apply([led(OTHER, 3)], 0)
         assert roles.apply([led(US, 3)], 1) == []
 
-    def test_without_a_leader_the_role_stays_and_is_reported(self) -> None:
+    def test_role_stays_while_the_partition_has_no_leader_and_is_counted(self) -> None:
         roles = observing()
         roles.apply([led(US, 3)], 0)
         assert roles.apply([led(-1, 4)], 1) == []
@@ -91,19 +91,19 @@ class TestLeaders:
         assert roles.apply([led(OTHER, 5)], 3) == [Leadership(ORDERS, 5, Role.FOLLOWER)]
         assert roles.counts().without_leader == 0
 
-    def test_a_leader_that_comes_back_in_the_epoch_that_had_none_is_told(self) -> None:
+    def test_leader_that_returns_in_an_epoch_without_a_leader_is_reported(self) -> None:
         roles = observing()
         roles.apply([led(-1, 4)], 0)
         assert roles.apply([led(US, 4)], 1) == [Leadership(ORDERS, 4, Role.LEADER)]
 
-    def test_a_partition_that_the_broker_does_not_have_yet_waits(self) -> None:
+    def test_partition_that_the_broker_does_not_have_yet_has_no_role(self) -> None:
         roles = observing()
         roles.observe(ORDERS_1, None)
         assert roles.apply([led(US, 3)], 0) == [Leadership(ORDERS, 3, Role.LEADER)]
         assert "does not have this partition" in roles.problems(9)["orders-1"]
         assert roles.apply([led(US, 0, partition=1)], 1) == [Leadership(ORDERS_1, 0, Role.LEADER)]
 
-    def test_another_topic_under_the_same_name_is_another_partition(self) -> None:
+    def test_topic_with_the_same_name_and_another_id_is_another_partition(self) -> None:
         roles = observing()
         again = TopicIdPartition(UUID(int=8), "orders", 0)
         roles.observe(again, None)
@@ -111,7 +111,7 @@ class TestLeaders:
         roles.apply([led(US, 3)], 0)
         assert roles.apply([answer], 1) == [Leadership(again, 0, Role.LEADER)]
 
-    def test_what_may_not_be_described_keeps_its_role_and_says_which_right_is_missing(self) -> None:
+    def test_topic_that_may_not_be_described_keeps_its_role_and_names_the_missing_right(self) -> None:
         roles = observing()
         roles.apply([led(US, 3)], 0)
         assert roles.apply([said(TopicKnowledge.DENIED), said(TopicKnowledge.FAILED)], 1) == []
@@ -120,8 +120,8 @@ class TestLeaders:
         assert roles.counts().leaders == 1
 
 
-class TestWhatIsAsked:
-    def test_a_new_replica_and_an_epoch_that_nobody_announced_are_asked_for_at_once(self) -> None:
+class TestRequestedTopics:
+    def test_new_replica_and_unannounced_epoch_are_due_for_a_request_at_once(self) -> None:
         roles = PartitionRoles(US)
         assert roles.observe(ORDERS, 3)
         assert roles.due() == [TOPIC]
@@ -130,7 +130,7 @@ class TestWhatIsAsked:
         assert roles.observe(ORDERS, 4)
         assert roles.due() == [TOPIC]
 
-    def test_a_forgotten_replica_is_told_again_when_it_returns(self) -> None:
+    def test_role_of_a_forgotten_replica_is_reported_again_when_it_returns(self) -> None:
         roles = observing()
         first = roles.apply([led(US, 3)], 0)
         roles.forget(ORDERS, 1)
@@ -139,7 +139,7 @@ class TestWhatIsAsked:
         roles.observe(ORDERS, 3)
         assert roles.apply([led(US, 3)], 3) == first
 
-    def test_a_forgotten_replica_is_dropped_when_its_topic_lives_on(self) -> None:
+    def test_forgotten_replica_of_a_living_topic_is_dropped(self) -> None:
         roles = observing()
         roles.forget(ORDERS, 0)
         assert roles.topics(DEPARTED_WATCH_S - 1) == [TOPIC]
@@ -157,19 +157,19 @@ class TestDeletion:
         assert roles.topics(SUSPECTED_S) == []
         assert roles.apply([led(US, 9)], 99) == [], "a topic id never returns"
 
-    def test_one_broker_of_three_is_not_enough(self) -> None:
+    def test_topic_unknown_to_one_broker_of_three_is_not_deleted(self) -> None:
         roles = suspecting()
         assert roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=3) == []
         votes = [TopicKnowledge.UNKNOWN, TopicKnowledge.FAILED, TopicKnowledge.FAILED]
         assert roles.confirm(TOPIC, votes, electorate=3) == []
 
-    def test_one_broker_that_knows_it_outweighs_all_others(self) -> None:
+    def test_topic_known_to_one_broker_is_not_deleted(self) -> None:
         roles = suspecting()
         votes = [TopicKnowledge.UNKNOWN, TopicKnowledge.UNKNOWN, TopicKnowledge.KNOWN]
         assert roles.confirm(TOPIC, votes, electorate=3) == []
         assert roles.unconfirmed(SUSPECTED_S + 10 * GRACE_S) == []
 
-    def test_too_few_answers_or_too_short_a_time_raise_no_suspicion(self) -> None:
+    def test_topic_is_no_suspect_after_few_answers_or_a_short_time(self) -> None:
         roles = observing()
         for _ in range(100):
             roles.apply([UNKNOWN], GRACE_S - 1)
@@ -178,7 +178,7 @@ class TestDeletion:
         roles.apply([UNKNOWN], 0)
         assert roles.unconfirmed(1000) == []
 
-    def test_a_topic_that_is_new_everywhere_but_here_is_no_suspect_once_it_is_known(self) -> None:
+    def test_topic_that_was_unknown_at_first_is_no_suspect_once_it_is_known(self) -> None:
         roles = suspecting()
         roles.apply([led(US, 0)], SUSPECTED_S)
         assert roles.unconfirmed(10 * SUSPECTED_S) == []
@@ -189,7 +189,7 @@ class TestDeletion:
         assert roles.unconfirmed(SUSPECTED_S + GRACE_S - 1) == []
         assert roles.unconfirmed(SUSPECTED_S + GRACE_S) == [TOPIC]
 
-    def test_a_replica_that_left_before_its_topic_was_known_to_be_deleted_is_told(self) -> None:
+    def test_deletion_is_reported_for_a_replica_that_left_before_it(self) -> None:
         roles = observing(epoch=4)
         roles.apply([led(US, 4)], 0)
         roles.forget(ORDERS, 1)
@@ -201,7 +201,7 @@ class TestDeletion:
         assert roles.is_current(event)
         assert roles.partition_count(TOPIC) == 0
 
-    def test_a_replica_that_appears_after_the_deletion_is_told_too(self) -> None:
+    def test_deletion_is_reported_for_a_replica_that_appears_after_it(self) -> None:
         roles = suspecting()
         roles.unconfirmed(SUSPECTED_S)
         roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=1)
@@ -211,15 +211,13 @@ class TestDeletion:
         assert roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=1) == [Leadership(ORDERS_1, 0, Role.DELETED)]
 
 
-# A history: epoch is the index, the value its leader, -1 for an epoch without one.
+# A history: the index is the epoch, the value its leader, -1 for an epoch without a leader.
 HISTORIES = st.lists(st.sampled_from([US, OTHER, 3, -1]), min_size=1, max_size=12)
 
 
 @given(history=HISTORIES, data=st.data())
-def test_answers_of_brokers_that_lag_by_anything_never_take_an_epoch_back_and_converge(
-    history: list[int], data: st.DataObject
-) -> None:
-    views = st.integers(-1, len(history) - 1)  # how much of the history the asked broker knows; -1: not the topic
+def test_answers_of_lagging_brokers_lower_no_epoch_and_converge(history: list[int], data: st.DataObject) -> None:
+    views = st.integers(-1, len(history) - 1)  # last epoch known to the asked broker; -1: unknown topic
     roles = observing()
     events: list[Leadership] = []
     for now_s, (view, seen) in enumerate(data.draw(st.lists(st.tuples(views, st.none() | views), max_size=30))):
@@ -230,7 +228,7 @@ def test_answers_of_brokers_that_lag_by_anything_never_take_an_epoch_back_and_co
     events += roles.apply([led(history[last], last)], 1000)
 
     epochs = [event.leader_epoch for event in events]
-    assert epochs == sorted(set(epochs)), "every epoch is told once, and none after a later one"
+    assert epochs == sorted(set(epochs)), "every epoch is reported once, and none after a later one"
     assert all((event.role is Role.LEADER) == (history[event.leader_epoch] == US) for event in events)
     if history[last] != -1:
         assert epochs[-1] == last, "the newest answer decides"
@@ -240,7 +238,7 @@ def test_answers_of_brokers_that_lag_by_anything_never_take_an_epoch_back_and_co
     votes=st.lists(st.sampled_from(list(TopicKnowledge)), max_size=6),
     electorate=st.integers(1, 6),
 )
-def test_nothing_is_deleted_unless_more_than_half_say_so_and_nobody_objects(
+def test_topic_is_deleted_only_if_most_brokers_do_not_know_it_and_no_broker_objects(
     votes: list[TopicKnowledge], electorate: int
 ) -> None:
     roles = suspecting()

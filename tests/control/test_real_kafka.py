@@ -24,13 +24,13 @@ DEADLINE_S = 30.0
 
 @pytest.fixture(scope="module")
 def trio(shared_kafka: MakeCluster) -> KafkaCluster:
-    """Three nodes of the newest Kafka."""
+    """Start three nodes of the newest Kafka."""
     return shared_kafka(nodes=3, version="4.3.1")
 
 
 @pytest.fixture
 def topic(trio: KafkaCluster) -> str:
-    """A fresh topic; its partitions are led by nodes 1, 2 and 3."""
+    """Create a fresh topic; its partitions are led by nodes 1, 2 and 3."""
     name = f"orders-{uuid4().hex[:8]}"
     trio.create_topic(name, replicas=[[1, 2, 3], [2, 1, 3], [3, 1, 2]])
     return name
@@ -48,7 +48,7 @@ def source(*servers: str, node_id: int = 1, request_timeout_s: float = 1.0) -> K
 
 @pytest.fixture
 async def told(trio: KafkaCluster) -> AsyncIterator[Told]:
-    """What the cluster tells node 1."""
+    """Collect the events of the cluster for node 1."""
     async with listening_to(source(*trio.bootstrap.split(","))) as collected:
         yield collected
 
@@ -59,7 +59,7 @@ def partitions(trio: KafkaCluster, topic: str, count: int = 3) -> list[TopicIdPa
 
 
 async def role(told: Told, partition: TopicIdPartition, expected: Role) -> Leadership:
-    """The last word on ``partition``, once it is ``expected``."""
+    """Return the latest event of ``partition``, once its role is ``expected``."""
 
     def last() -> Leadership | None:
         return next((event for event in reversed(told.events) if event.partition == partition), None)
@@ -74,7 +74,7 @@ async def role(told: Told, partition: TopicIdPartition, expected: Role) -> Leade
     return event
 
 
-async def test_leaders_move_when_their_broker_dies_and_come_back_by_election(
+async def test_leaders_move_when_their_broker_dies_and_return_by_election(
     trio: KafkaCluster, topic: str, told: Told
 ) -> None:
     first, second, third = partitions(trio, topic)
@@ -95,7 +95,7 @@ async def test_leaders_move_when_their_broker_dies_and_come_back_by_election(
     assert epochs == sorted(set(epochs))
 
 
-async def test_a_topic_recreated_under_its_name_is_another_and_the_old_one_is_deleted(
+async def test_recreated_topic_is_another_topic_and_the_old_one_is_deleted(
     trio: KafkaCluster, topic: str, told: Told
 ) -> None:
     old = partitions(trio, topic)[0]
@@ -141,7 +141,7 @@ async def test_a_partition_that_is_reassigned_away_is_followed(trio: KafkaCluste
     await role(told, first, Role.FOLLOWER)
 
 
-async def test_a_frozen_broker_is_left_by_the_deadline_for_another_one(trio: KafkaCluster, topic: str) -> None:
+async def test_frozen_broker_is_replaced_by_another_at_the_deadline(trio: KafkaCluster, topic: str) -> None:
     first = partitions(trio, topic)[0]
     async with listening_to(source(trio.address(3), request_timeout_s=0.5)) as told:
         told.source.observe(first, 0)
@@ -162,7 +162,7 @@ async def test_a_frozen_broker_is_left_by_the_deadline_for_another_one(trio: Kaf
 @pytest.mark.parametrize(
     ("kind", "attributes"), [("reset_peer", {"timeout": 0}), ("timeout", {"timeout": 0}), ("limit_data", {"bytes": 60})]
 )
-async def test_a_reset_a_silent_and_a_cut_connection_are_left_and_change_no_role(
+async def test_reset_silent_and_cut_connections_are_replaced_and_change_no_role(
     trio: KafkaCluster,
     topic: str,
     faulty_path_to: Callable[[str], FaultyPath],
@@ -187,7 +187,7 @@ async def test_a_reset_a_silent_and_a_cut_connection_are_left_and_change_no_role
         assert [event.role for event in told.events] == [Role.LEADER]
 
 
-async def test_a_slow_connection_is_kept(
+async def test_slow_connection_is_not_closed(
     trio: KafkaCluster, topic: str, faulty_path_to: Callable[[str], FaultyPath]
 ) -> None:
     path = faulty_path_to(trio.address(2))
@@ -209,7 +209,7 @@ async def test_brokers_of_another_cluster_are_refused(trio: KafkaCluster) -> Non
         assert f"belongs to cluster {CLUSTER_ID}" in wrong.not_ready()
 
 
-async def test_settings_of_topics_follow_the_broker(trio: KafkaCluster, topic: str) -> None:
+async def test_settings_of_topics_are_those_of_the_broker_after_each_change(trio: KafkaCluster, topic: str) -> None:
     cache = BrokerTopicConfigs(plaintext(trio.address(1)), cluster_id=CLUSTER_ID, clock=SystemClock())
     cache.get(topic)
     cache.get("no-such-topic")

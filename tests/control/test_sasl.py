@@ -1,4 +1,4 @@
-"""SCRAM and PLAIN by themselves: the RFC's vectors, and servers that lie."""
+"""SCRAM and PLAIN by themselves: the vectors of the RFC, and servers that break the protocol."""
 
 import base64
 import hashlib
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.coded import coded
 from tierd.control.sasl import ScramClient, is_scram, plain_message
-from tierd.errors import KafkaAuthenticationError
+from tierd.errors import KafkaError, TierErrorCode
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -23,7 +24,7 @@ def client(*, mechanism: str = "SCRAM-SHA-256", username: str = "user", password
     return ScramClient(mechanism, username, password, nonce=NONCE)
 
 
-def test_the_exchange_of_rfc_7677_section_3() -> None:
+def test_scram_exchange_is_that_of_rfc_7677_section_3() -> None:
     scram = client()
 
     assert scram.first() == b"n,,n=user,r=" + NONCE.encode()
@@ -33,7 +34,7 @@ def test_the_exchange_of_rfc_7677_section_3() -> None:
 
 @pytest.mark.parametrize(("mechanism", "name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
 @given(password=st.text(min_size=1), salt=st.binary(min_size=1, max_size=40))
-def test_a_server_that_stores_what_rfc_5802_says_accepts_the_proof(
+def test_proof_is_accepted_by_a_server_that_follows_rfc_5802(
     mechanism: str, name: str, password: str, salt: bytes
 ) -> None:
     try:
@@ -63,7 +64,7 @@ def test_a_server_that_does_not_know_the_password_is_refused() -> None:
     scram = client()
     scram.final(SERVER_FIRST)
 
-    with pytest.raises(KafkaAuthenticationError, match="cannot prove"):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION), match="cannot prove"):
         scram.verify(b"v=" + base64.b64encode(bytes(32)))
 
 
@@ -83,22 +84,22 @@ def test_a_server_that_does_not_know_the_password_is_refused() -> None:
     ],
 )
 def test_a_challenge_that_breaks_the_protocol_is_refused(message: bytes, problem: str) -> None:
-    with pytest.raises(KafkaAuthenticationError, match=problem) as caught:
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION), match=problem) as caught:
         client().final(message)
     assert caught.value.remedy
 
 
 @given(first=st.binary(), last=st.binary())
-def test_whatever_a_server_says_only_a_refused_login_comes_of_it(first: bytes, last: bytes) -> None:
+def test_random_messages_of_a_server_lead_only_to_a_refused_login(first: bytes, last: bytes) -> None:
     scram = client()
-    with pytest.raises(KafkaAuthenticationError):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION)):
         scram.final(first)
     scram.final(SERVER_FIRST)
-    with pytest.raises(KafkaAuthenticationError):
+    with pytest.raises(KafkaError, check=coded(TierErrorCode.KAFKA_AUTHENTICATION)):
         scram.verify(last)
 
 
-def test_plain_sends_name_and_password_behind_zeros() -> None:
+def test_plain_login_sends_name_and_password_behind_zero_bytes() -> None:
     assert plain_message("tierd", "straße") == b"\0tierd\0" + "straße".encode()
     assert is_scram("SCRAM-SHA-512")
     assert not is_scram("PLAIN")

@@ -31,14 +31,14 @@ async def test_every_observed_replica_is_led_at_its_latest_epoch() -> None:
     ]
 
 
-async def test_a_replica_that_no_pattern_names_is_followed() -> None:
+async def test_replica_that_matches_no_pattern_is_followed() -> None:
     leadership = StaticLeadership([r"orders-\d+"])
     leadership.observe(ORDERS, 3)
     leadership.observe(PAYMENTS, 3)
     assert [event.role for event in await _next(leadership, 2)] == [Role.LEADER, Role.FOLLOWER]
 
 
-async def test_patterns_match_the_whole_name() -> None:
+async def test_patterns_match_the_whole_name_of_a_topic() -> None:
     leadership = StaticLeadership(["payments-1"])
     leadership.observe(PAYMENTS, 3)
     assert [event.role for event in await _next(leadership, 1)] == [Role.FOLLOWER]
@@ -53,7 +53,7 @@ async def test_a_higher_epoch_is_announced_again_and_an_equal_one_is_not() -> No
     assert await _next(leadership, 1) == [Leadership(ORDERS, 4, Role.LEADER)]
 
 
-async def test_an_event_that_is_outdated_when_it_is_read_is_left_out() -> None:
+async def test_event_that_is_outdated_when_it_is_read_is_left_out() -> None:
     leadership = StaticLeadership()
     leadership.observe(ORDERS, 3)
     leadership.observe(ORDERS, 4)
@@ -79,7 +79,7 @@ async def test_a_forgotten_replica_is_announced_again_when_it_returns() -> None:
     assert await _next(leadership, 1) == [Leadership(ORDERS, 3, Role.LEADER)]
 
 
-async def test_what_was_forgotten_before_it_was_read_is_left_out() -> None:
+async def test_event_of_a_replica_that_was_forgotten_is_left_out() -> None:
     leadership = StaticLeadership()
     leadership.observe(ORDERS, 3)
     leadership.forget(ORDERS)

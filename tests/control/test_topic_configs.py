@@ -28,7 +28,7 @@ def configs(
     )
 
 
-async def test_a_topic_has_no_settings_until_a_broker_gave_them() -> None:
+async def test_topic_has_no_settings_before_the_first_answer_of_a_broker() -> None:
     async with ScriptedBroker(configs={"orders": WEEK}).listening() as address:
         cache = configs(address)
         assert cache.get("orders") is None
@@ -37,7 +37,7 @@ async def test_a_topic_has_no_settings_until_a_broker_gave_them() -> None:
         assert await cache.refresh() == frozenset()
 
 
-async def test_listeners_hear_of_topics_whose_settings_changed_and_of_no_others() -> None:
+async def test_listeners_get_only_topics_whose_settings_changed() -> None:
     broker = ScriptedBroker(configs={"orders": WEEK, "payments": WEEK})
     async with broker.listening() as address:
         cache, heard = configs(address), list[frozenset[str]]()
@@ -50,7 +50,7 @@ async def test_listeners_hear_of_topics_whose_settings_changed_and_of_no_others(
     assert heard == [{"orders", "payments"}, {"orders"}]
 
 
-async def test_while_nobody_answers_what_was_known_stays_known() -> None:
+async def test_known_settings_stay_during_an_outage_of_the_brokers() -> None:
     broker = ScriptedBroker(configs={"orders": WEEK})
     async with broker.listening() as address:
         cache = configs(address)
@@ -63,7 +63,7 @@ async def test_while_nobody_answers_what_was_known_stays_known() -> None:
         assert "cannot be asked for" in cache.problem
 
 
-async def test_each_round_that_asks_a_broker_is_told_with_its_outcome() -> None:
+async def test_outcome_of_each_round_that_asks_a_broker_is_reported() -> None:
     broker, told = ScriptedBroker(configs={"orders": WEEK}), list[KafkaError | None]()
     async with broker.listening() as address:
         cache = configs(address, on_outcome=told.append)
@@ -78,7 +78,7 @@ async def test_each_round_that_asks_a_broker_is_told_with_its_outcome() -> None:
     assert [type(failure) for failure in told[1:]] == [KafkaUnreachableError]
 
 
-async def test_a_topic_that_the_brokers_do_not_know_any_more_has_no_settings() -> None:
+async def test_topic_that_the_brokers_no_longer_know_has_no_settings() -> None:
     broker = ScriptedBroker(configs={"orders": WEEK})
     async with broker.listening() as address:
         cache = configs(address)
@@ -90,7 +90,7 @@ async def test_a_topic_that_the_brokers_do_not_know_any_more_has_no_settings() -
         assert "orders: unknown_topic_or_partition" in cache.problem
 
 
-async def test_topics_that_nobody_reads_are_asked_for_no_more() -> None:
+async def test_topics_without_readers_are_no_longer_requested() -> None:
     broker = ScriptedBroker(configs={"orders": WEEK})
     async with broker.listening() as address:
         cache = configs(address)
@@ -102,7 +102,7 @@ async def test_topics_that_nobody_reads_are_asked_for_no_more() -> None:
         assert len(broker.requests) == asked
 
 
-async def test_many_topics_are_asked_for_in_requests_of_bounded_size() -> None:
+async def test_many_topics_are_requested_in_requests_of_bounded_size() -> None:
     broker = ScriptedBroker(configs={f"topic-{n}": WEEK for n in range(600)})
     async with broker.listening() as address:
         cache = configs(address)
@@ -112,7 +112,7 @@ async def test_many_topics_are_asked_for_in_requests_of_bounded_size() -> None:
     assert [asked for key, asked in broker.requests if key == 32] == [250, 250, 100]
 
 
-async def test_a_new_topic_is_asked_for_soon_and_a_failure_is_retried() -> None:
+async def test_new_topic_is_requested_soon_and_a_failure_is_retried() -> None:
     broker = ScriptedBroker(configs={"orders": WEEK}, is_silent=True)
     async with broker.listening() as address:
         cache = configs(address, SystemClock())

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from tierd.cost.billed_requests import RequestClass
 from tierd.cost.prices import PriceList, load_prices
-from tierd.cost.requests import RequestClass
 from tierd.errors import ConfigError
 
 
@@ -13,7 +13,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_what_a_price_file_leaves_out_is_a_list_price(tmp_path: Path) -> None:
+def test_price_that_the_file_leaves_out_is_the_list_price(tmp_path: Path) -> None:
     prices = load_prices(written(tmp_path, "currency: EUR\nper_1000_requests: {put: 0.006}\n"))
 
     assert (prices.currency, prices.per_1000_requests.put) == ("EUR", 0.006)
@@ -35,11 +35,11 @@ def test_every_fault_of_a_price_file_is_named_with_its_place(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["- a list\n", "{", "\x00"])
-def test_what_is_no_price_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_content_that_is_no_price_file_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError):
         load_prices(written(tmp_path, text))
 
 
-def test_a_price_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_price_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         load_prices(tmp_path / "none.yaml")

@@ -1,9 +1,9 @@
 import pytest
 
+from tierd.cost.billed_requests import RequestClass
 from tierd.cost.prices import FREE, PriceList, RequestPrices, TrafficPrices
 from tierd.cost.report import GIB, HOURS_PER_MONTH, cost_report
-from tierd.cost.requests import RequestClass
-from tierd.cost.usage import HOUR_MS, STORED, UsageLine
+from tierd.cost.usage_ledger import HOUR_MS, STORED, UsageLine
 
 PRICES = PriceList(
     storage_per_gib_month=0.73,
@@ -17,7 +17,7 @@ def line(hour: int, operation: str, *, requests: int = 0, size_bytes: int = 0, t
     return UsageLine(START_MS + hour * HOUR_MS, topic, operation, requests, size_bytes)
 
 
-def test_nothing_used_costs_nothing() -> None:
+def test_report_without_usage_has_no_costs() -> None:
     report = cost_report([], PRICES, to_ms=START_MS)
 
     assert (report.hours, report.topics, report.past.total, report.month.total) == (0, (), 0, 0)
@@ -40,17 +40,17 @@ def test_requests_traffic_and_storage_are_priced() -> None:
     assert topic.requests == {RequestClass.PUT: 100, RequestClass.GET: 2000}
 
 
-def test_a_month_goes_on_as_the_period_did() -> None:
+def test_costs_of_a_month_are_projected_from_the_period() -> None:
     lines = [line(0, "put", requests=73), line(0, STORED, size_bytes=0), line(72, STORED, size_bytes=73 * GIB)]
 
     (topic,) = cost_report(lines, PRICES, to_ms=START_MS + 73 * HOUR_MS).topics
 
     assert topic.month.requests == pytest.approx(730 / 1000 * 10)
-    # It grew by 1 GiB an hour: over the next 730 hours it holds 73 + 365 GiB on average.
+    # The topic grew by 1 GiB an hour: over the next 730 hours it has 73 + 365 GiB on average.
     assert topic.month.storage == pytest.approx((73 + 365) * 0.73)
 
 
-def test_an_hour_without_a_sample_holds_what_the_last_one_held() -> None:
+def test_hour_without_a_sample_has_the_stored_bytes_of_the_last_sample() -> None:
     lines = [line(0, STORED, size_bytes=GIB), line(4, STORED, size_bytes=3 * GIB)]
 
     (topic,) = cost_report(lines, PRICES, to_ms=START_MS + 5 * HOUR_MS).topics
@@ -58,7 +58,7 @@ def test_an_hour_without_a_sample_holds_what_the_last_one_held() -> None:
     assert topic.past.storage == pytest.approx((4 * 1 + 3) / HOURS_PER_MONTH * 0.73)
 
 
-def test_the_dearest_topic_comes_first() -> None:
+def test_topics_are_ordered_by_falling_costs() -> None:
     lines = [line(0, "put", requests=n, topic=topic) for n, topic in ((1, "a"), (3, "b"), (2, "c"))]
 
     report = cost_report(lines, PRICES, to_ms=START_MS + HOUR_MS)

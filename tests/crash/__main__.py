@@ -1,4 +1,4 @@
-"""``python -m tests.crash``: the crash simulation, seed after seed. One seed alone is told step by step."""
+"""``python -m tests.crash``: the crash simulation, seed after seed. A single seed prints every step."""
 
 import argparse
 import logging
@@ -12,7 +12,7 @@ from tests.crash.simulation import SimulationFailedError, run_seed
 
 
 def main() -> int:
-    """Parse the arguments, run, count; 1 when a seed failed."""
+    """Parse the arguments, run, count; return 1 when a seed failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")

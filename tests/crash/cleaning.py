@@ -23,7 +23,7 @@ _PRODUCER = Producer(1000, 0, 0)
 
 @dataclass(slots=True)
 class CompactedModel:
-    """What a compacted log must answer.
+    """The expected records of a compacted log.
 
     Attributes:
         appended: every record that is not aborted, by offset.
@@ -38,7 +38,7 @@ class CompactedModel:
         self.latest[key] = offset
 
     def check(self, records: list[Record]) -> None:
-        """Nothing invented, nothing twice, nothing older read last, and no live value lost."""
+        """Check that the records were appended, ascend without repetition, and include every live value."""
         offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets)), f"offsets {offsets}"
         found: dict[bytes, bytes | None] = {}
@@ -52,7 +52,7 @@ class CompactedModel:
 
 
 class CleaningStory:
-    """A log of several rounds, so that outputs, tombstones with a horizon, and dirty segments are all there."""
+    """A log of several rounds, with outputs, tombstones with a horizon, and dirty segments."""
 
     def __init__(self, seed: int) -> None:
         self._choice = random.Random(seed)
@@ -102,7 +102,7 @@ class CleaningStory:
         self.host.log.housekeep(self.host.now_ms)
 
     def restart(self, seed: int) -> None:
-        """Lose power, load what is left, and hold it against the model."""
+        """Lose power, load the log, and compare it with the model."""
         self.host.disk.power_fails_at = None
         self.host.disk.crash(random.Random(seed))
         end = self.host.log.log_end_offset
@@ -117,7 +117,7 @@ class CleaningStory:
         assert state is None or state.last_sequence == self._sequence - 1, "the producer's last sequence is lost"
 
     def _abandon_a_round(self) -> None:
-        """A round that ended before a replacement; its outputs are there, and later groups begin elsewhere."""
+        """Abandon a round before its replacement: its outputs stay, and later groups begin elsewhere."""
         known = self.host.manager.cleaner_offset(PARTITION)
         begun = begin_round(self.host.log, cleaned_to=known, now_ms=self.host.now_ms, rules=self._rules)
         begun.map_keys()
@@ -155,7 +155,7 @@ class CleaningStory:
 
 
 def committed(log: UnifiedLog) -> Iterator[Record]:
-    """The records that a consumer of committed ones gets."""
+    """Yield the records of a consumer of committed records."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         found = log.read(offset, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
@@ -173,7 +173,7 @@ def committed(log: UnifiedLog) -> Iterator[Record]:
 
 
 def run_cleaning_story(seed: int, moment: int) -> bool:
-    """Tell a story whose power fails ``moment`` calls of the disk after a round began; return if it did."""
+    """Run a story whose power fails ``moment`` calls of the disk after a round began; return if the power failed."""
     story = CleaningStory(seed)
     disk = story.host.disk
     disk.power_fails_at = disk.moment + moment

@@ -1,4 +1,4 @@
-"""Stories that say nothing while they are told."""
+"""Log output off: stories print no lines while they run."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import structlog
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """Every recovery says what it does; that takes longer than the recovery."""
+    """Drop log lines: every recovery logs, which takes longer than the recovery."""
     before = structlog.get_config()["wrapper_class"]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield

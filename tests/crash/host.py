@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.crash.oracle import Segment, segments_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.simulated_disk import SimulatedDisk
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, parse_offset_checkpoint
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file
@@ -28,7 +29,7 @@ class _NoLock:
 
 
 class Host:
-    """Starts and stops; the disk outlives both."""
+    """Machine that starts and stops; the disk outlives both."""
 
     def __init__(self, choice: random.Random, config: LogConfig) -> None:
         self.clock = FakeClock()
@@ -55,31 +56,33 @@ class Host:
         return log
 
     def start(self) -> None:
-        """Load what is there; the log is made if it is not."""
+        """Load the log; create it if it does not exist."""
         self._manager = LogManager(
             [LOG_DIR],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(
+                config_for=lambda _: self.config,
+                clock=self.clock,
+                random_int=lambda: self._jitter.getrandbits(31),
+                new_id=lambda: f"{self._jitter.getrandbits(128):032x}",
+            ),
             disk=self.disk,
             acquire_lock=lambda _: _NoLock(),
-            random_int=lambda: self._jitter.getrandbits(31),
-            new_id=lambda: f"{self._jitter.getrandbits(128):032x}",
         )
         self._manager.start()
         self._manager.get_or_create(PARTITION)
 
     def will_recover(self) -> bool:
-        """Whether the next start finds a log that was not stopped cleanly."""
+        """Return True if the next start finds a log that was not stopped cleanly."""
         if self.disk.status(LOG_DIR / CLEAN_SHUTDOWN_FILE) is not None or self.disk.status(DIRECTORY) is None:
             return False
         return any(name.endswith(".log") for name in self.disk.list_names(DIRECTORY))
 
     def stop(self) -> None:
-        """An orderly stop."""
+        """Stop cleanly."""
         self.manager.shutdown()
 
-    def let_go(self) -> None:
-        """The process dies; the machine and its page cache live on."""
+    def kill(self) -> None:
+        """End the process; the machine and its page cache go on."""
         self.log.close_handles()
 
     def truncate(self, offset: int) -> None:
@@ -89,17 +92,17 @@ class Host:
         self.manager.truncate_fully_and_start_at(PARTITION, offset)
 
     def checkpoint(self) -> None:
-        """What ``LogService`` does every minute. A failure is no error here: the log dir goes offline by itself."""
+        """Write checkpoints as ``LogService`` does every minute. A failure is no error here."""
         self.manager.checkpoint_log_start_offsets()
         self.manager.checkpoint_recovery_points()
         self.manager.checkpoint_high_watermarks()
 
     def read(self, offset: int) -> bytes:
-        """Everything of one segment from ``offset`` on."""
+        """Return all batches of one segment from ``offset`` on."""
         return self.log.read(offset, max_bytes=1 << 30, isolation=None).records
 
     def offset_by_timestamp(self, timestamp_ms: int) -> int | None:
-        """The offset of the first record at or behind ``timestamp_ms``."""
+        """Return the offset of the first record at or after ``timestamp_ms``."""
         log = self.log
         facts = LookupFacts(
             log_start_offset=log.log_start_offset,
@@ -111,11 +114,11 @@ class Host:
         return None if found is None else found.offset
 
     def segments(self) -> list[Segment]:
-        """What is in the files, read behind the log's back."""
+        """Return the content of the files, read without the log."""
         return segments_of(self.disk.snapshot(DIRECTORY), DIRECTORY)
 
     def checkpointed_log_start(self) -> int:
-        """What the log dir remembers of the log start; 0 if nothing."""
+        """Return the log start in the checkpoint of the log dir; 0 if there is none."""
         if self.disk.status(LOG_DIR / LOG_START_OFFSET_CHECKPOINT) is None:
             return 0
         data = read_file(self.disk, LOG_DIR / LOG_START_OFFSET_CHECKPOINT)

@@ -1,4 +1,4 @@
-"""LogModel: what a log must hold, may hold, and must not hold, whatever the power did."""
+"""LogModel: the records that a log must, may, and must not have after any loss of power."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from tests.crash.oracle import Aborted, Batch, ProducerView, Segment, replay
 
 @dataclass(slots=True)
 class LogModel:
-    """One log as its writer sees it, and what of that would survive a power cut.
+    """One log as its writer sees it, and the part of it that would survive a power cut.
 
     Attributes:
         batches: in the log, in order.
-        deleted: what retention took away from its front; transactions may begin there.
-        flushed_end: what lies below was acknowledged as flushed.
-        ghosts: batches that were in the log, or were about to be, by base offset: what was removed and not synced may
-            come back.
+        deleted: batches that retention deleted from its front; transactions may begin there.
+        flushed_end: offset below which every batch was acknowledged as flushed.
+        ghosts: batches that were in the log, or were about to be, by base offset: a removed batch that was not synced
+            may come back.
         log_starts: every value that the log start had, so that an old checkpoint is recognised.
-        highest_log_start: what lies below it may be forgotten, even when the records themselves come back.
-        removing_from: while a truncation runs, where it cuts; None otherwise.
-        removing_below: while retention runs, what it cannot reach any more; None otherwise.
+        highest_log_start: offset below which facts may be forgotten, even when the records themselves come back.
+        removing_from: offset of a running truncation; None otherwise.
+        removing_below: offset below which running retention may delete; None otherwise.
     """
 
     batches: list[Batch] = field(default_factory=list)
@@ -34,21 +34,21 @@ class LogModel:
     removing_below: int | None = None
 
     def will_append(self, batches: Iterable[Batch]) -> None:
-        """Batches that may be in the log from now on, and are not promised."""
+        """Note batches that may be in the log from now on, without a promise."""
         for batch in batches:
             self.ghosts.setdefault(batch.base_offset, set()).add(batch.data)
 
     def appended(self, batch: Batch) -> None:
-        """A batch that the log says it has."""
+        """Note a batch that the log has reported as appended."""
         self.batches.append(batch)
         self.log_end_offset = batch.last_offset + 1
 
     def flushed(self, end_offset: int) -> None:
-        """The log says that everything below is on stable storage."""
+        """Note that the log has reported all batches below as flushed."""
         self.flushed_end = max(self.flushed_end, end_offset)
 
     def truncated(self, offset: int, *, log_start_offset: int) -> None:
-        """The log says that it ends at ``offset``; a batch that holds it is gone."""
+        """Note that the log ends at ``offset``; a batch across this offset is removed."""
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
         self.deleted = [batch for batch in self.deleted if batch.last_offset < offset]
         self.log_end_offset = offset
@@ -57,17 +57,17 @@ class LogModel:
         self.removing_from = None
 
     def log_start_moved(self, offset: int) -> None:
-        """The log says that it begins at ``offset``."""
+        """Note that the log begins at ``offset``."""
         self.log_start_offset = offset
         self.will_move_log_start(offset)
 
     def will_move_log_start(self, offset: int) -> None:
-        """The log start may be there from now on."""
+        """Note that the log start may be at ``offset`` from now on."""
         self.log_starts.add(offset)
         self.highest_log_start = max(self.highest_log_start, offset)
 
     def retained(self, first_base_offset: int, *, log_start_offset: int) -> None:
-        """Retention took away what lies below the first segment."""
+        """Note that retention removed the batches below the first segment."""
         kept = [batch for batch in self.batches if batch.base_offset >= first_base_offset]
         self.deleted += self.batches[: len(self.batches) - len(kept)]
         self.batches = kept
@@ -75,7 +75,7 @@ class LogModel:
         self.removing_below = None
 
     def required(self, *, checkpointed_log_start: int) -> Iterator[Batch]:
-        """What has to be there after a power cut: acknowledged as flushed, and not removed since."""
+        """Yield the batches that must survive a power cut: flushed, and not removed since."""
         for batch in self.batches:
             if batch.last_offset >= self.flushed_end or batch.last_offset < checkpointed_log_start:
                 continue
@@ -86,7 +86,7 @@ class LogModel:
             yield batch
 
     def check_survivors(self, segments: Sequence[Segment], *, checkpointed_log_start: int) -> None:
-        """After a power cut and a recovery: nothing lost, nothing changed, nothing invented, nothing twice."""
+        """Check the batches after a power cut and a recovery: none is lost, changed, invented or repeated."""
         survivors = [batch for segment in segments for batch in segment.batches]
         self._check_known(segments)
         found = {batch.base_offset: batch.data for batch in survivors}
@@ -97,7 +97,7 @@ class LogModel:
             )
 
     def check_exact(self, segments: Sequence[Segment]) -> None:
-        """As long as nobody lost power the log is what it says."""
+        """Check that the files equal the model while no power was lost."""
         survivors = [batch.data for segment in segments for batch in segment.batches]
         assert survivors == [batch.data for batch in self.batches], "the files are not what was appended"
 
@@ -119,15 +119,15 @@ class LogModel:
                     continue
                 previous = None
                 assert batch.data in self.ghosts.get(batch.base_offset, ()), (
-                    f"nobody appended the batch at {batch.base_offset} that is in segment {segment.base_offset}"
+                    f"no call appended the batch at {batch.base_offset} that is in segment {segment.base_offset}"
                 )
 
     def adopt(
         self, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int, is_durable: bool
     ) -> None:
-        """Take what a recovery found for the truth from now on; what it did not find may still come back.
+        """Take the batches of a recovery as the content from now on; batches that it did not find may still return.
 
-        After a power cut it came from stable storage, and stays there; after less it may be in the page cache only.
+        After a power cut the content is on stable storage; after less it may be in the page cache only.
         """
         survivors = [batch for segment in segments for batch in segment.batches]
         first = segments[0].base_offset
@@ -142,5 +142,5 @@ class LogModel:
         self.removing_from = self.removing_below = None
 
     def replay(self) -> tuple[dict[int, ProducerView], list[Aborted]]:
-        """What the batches say of producers and aborted transactions."""
+        """Return the producers and aborted transactions that follow from the batches."""
         return replay([*self.deleted, *self.batches])

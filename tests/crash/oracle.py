@@ -1,4 +1,4 @@
-"""What files of a log hold, and what follows from it: worked out from the batches alone, not from the log's state."""
+"""Content of log files and its consequences, derived from the batches alone and not from the log's state."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tierd.log.records.record_batch import with_data
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch with everything that is asked about it; ``timestamps`` are (timestamp, offset) of each record."""
+    """A batch with all values that the oracle uses; ``timestamps`` are (timestamp, offset) of each record."""
 
     data: bytes = field(repr=False)
     base_offset: int
@@ -30,7 +30,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The whole batches of one ``.log`` file, and how many bytes follow them."""
+    """The whole batches of one ``.log`` file, and the number of bytes behind them."""
 
     base_offset: int
     batches: tuple[Batch, ...]
@@ -42,7 +42,7 @@ def decode(data: bytes) -> Batch:
     """Decode the bytes of one batch.
 
     Raises:
-        CorruptRecordError: it is none.
+        CorruptRecordError: the bytes are no batch.
         AssertionError: its checksum is wrong.
     """
     header = parse_header(data, 0, name="batch", position=0)
@@ -71,7 +71,7 @@ def decode(data: bytes) -> Batch:
 
 
 def split(data: bytes) -> tuple[list[bytes], int]:
-    """Cut concatenated batches apart; also how many bytes at the end are no whole batch, and no preallocated zeros."""
+    """Cut concatenated batches apart; count bytes at the end that are neither a whole batch nor preallocated zeros."""
     batches: list[bytes] = []
     at = 0
     while at < len(data) and data[at : at + 12] != bytes(12):
@@ -85,7 +85,7 @@ def split(data: bytes) -> tuple[list[bytes], int]:
 
 
 def segments_of(files: dict[Path, bytes], directory: Path) -> list[Segment]:
-    """Every segment in ``directory``, by base offset."""
+    """Return every segment in ``directory``, by base offset."""
     found = []
     for path, data in sorted(files.items()):
         if path.parent == directory and path.name.endswith(".log"):
@@ -96,7 +96,7 @@ def segments_of(files: dict[Path, bytes], directory: Path) -> list[Segment]:
 
 @dataclass(slots=True)
 class ProducerView:
-    """What a log knows of a producer when it has seen its batches in order."""
+    """State of a producer after its batches in order."""
 
     epoch: int = -1
     last_sequence: int = -1
@@ -113,7 +113,7 @@ class ProducerView:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """An aborted transaction; ``earliest_open`` is the first offset of the oldest transaction that was open by then."""
+    """An aborted transaction; ``earliest_open`` is the first offset of the oldest transaction open at its marker."""
 
     producer_id: int
     first_offset: int
@@ -123,7 +123,7 @@ class Aborted:
 
 
 def replay(batches: Iterable[Batch]) -> tuple[dict[int, ProducerView], list[Aborted]]:
-    """The producers and the aborted transactions of a sequence of batches (log-format 4.4, 3.2)."""
+    """Return the producers and the aborted transactions of a sequence of batches (log-format 4.4, 3.2)."""
     producers: dict[int, ProducerView] = {}
     aborted = []
     for batch in batches:
@@ -149,7 +149,7 @@ def replay(batches: Iterable[Batch]) -> tuple[dict[int, ProducerView], list[Abor
 
 
 def offset_by_timestamp(segments: Sequence[Segment], timestamp_ms: int, *, log_start_offset: int) -> int | None:
-    """The first offset at or above the log start with at least that timestamp, in the first segment that has it."""
+    """Return the first offset at or above the log start with at least that timestamp, in the first such segment."""
     for segment in segments:
         if max((batch.max_timestamp_ms for batch in segment.batches), default=-1) >= timestamp_ms:
             for batch in segment.batches:

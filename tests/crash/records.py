@@ -1,4 +1,4 @@
-"""What the simulated clients send: batches of several producers, some of them in transactions."""
+"""Batches of simulated clients: of several producers, some of them in transactions."""
 
 import random
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _NOISE = random.Random(7).randbytes(4096)
 
 @dataclass(slots=True)
 class SimulatedProducer:
-    """A client with a producer id; it goes on where the log says that it was."""
+    """A client with a producer id that resumes at the state of the log."""
 
     id: int
     epoch: int = 0
@@ -24,7 +24,7 @@ class SimulatedProducer:
     sent: list[bytes] = field(default_factory=list)
 
     def resume(self, view: ProducerView | None) -> None:
-        """After a power cut: what was lost is not sent again; what comes next follows what is there."""
+        """Continue after a power cut without sending lost batches again; the next sequence follows the stored ones."""
         self.sent.clear()
         if view is None:
             self.epoch, self.next_sequence, self.in_transaction = self.epoch + 1, 0, False
@@ -34,13 +34,13 @@ class SimulatedProducer:
 
 
 class Client:
-    """Makes batches from a seeded choice."""
+    """Maker of batches from a seeded choice."""
 
     def __init__(self, choice: random.Random) -> None:
         self._choice = choice
 
     def records(self, now_ms: int) -> list[NewRecord]:
-        """One to four records; most of their times ascend with ``now_ms``."""
+        """Return one to four records; most of their times ascend with ``now_ms``."""
         choice = self._choice
         return [
             NewRecord(
@@ -56,7 +56,7 @@ class Client:
         return _NOISE[start : start + size]
 
     def data(self, now_ms: int, producer: SimulatedProducer | None) -> bytes:
-        """A batch as a client sends it, from offset 0; the producer's sequence moves on."""
+        """Build a batch as a client sends it, from offset 0; advance the producer's sequence."""
         records = self.records(now_ms)
         compression = Compression.SNAPPY if self._choice.random() < 0.1 else Compression.NONE
         if producer is None:
@@ -73,7 +73,7 @@ class Client:
         return batch
 
     def marker(self, now_ms: int, producer: SimulatedProducer) -> bytes:
-        """What the coordinator appends at a transaction's end."""
+        """Build the marker that the coordinator appends at a transaction's end."""
         producer.in_transaction = False
         return encode_end_marker(
             kind=self._choice.choice((ControlRecordType.ABORT, ControlRecordType.COMMIT)),
@@ -85,7 +85,7 @@ class Client:
 
 
 def stored(batch: bytes, *, base_offset: int, leader_epoch: int) -> Batch:
-    """The batch as a leader stores it."""
+    """Return the batch as a leader stores it."""
     copy = bytearray(batch)
     set_leader_epoch(copy, leader_epoch)
     last_offset_delta = int.from_bytes(batch[23:27], "big")

@@ -1,4 +1,4 @@
-"""One seeded story: a log on a machine that loses power again and again, and an oracle that forgives nothing."""
+"""One seeded story: a log on a machine that loses power repeatedly, compared with an oracle."""
 
 import errno
 import random
@@ -18,11 +18,11 @@ _STARTS_AT_MOST = 4
 
 
 class SimulationFailedError(AssertionError):
-    """The oracle was contradicted, or something raised what it must not; says how to see it again."""
+    """The log contradicted the oracle, or raised an unexpected error; the text tells how to repeat the seed."""
 
 
 def random_config(choice: random.Random) -> LogConfig:
-    """Small segments and tiny indexes, so that a story of a few steps meets every limit."""
+    """Return small segments and tiny indexes, so that a story of a few steps meets every limit."""
     return LogConfig(
         segment_bytes=choice.choice((2700, 4000, 8000, 20_000)),
         segment_ms=choice.choice((500, 100_000, 604_800_000)),
@@ -40,7 +40,7 @@ def random_config(choice: random.Random) -> LogConfig:
 
 
 class Simulation:
-    """One story; the same seed tells the same one."""
+    """One story; the same seed gives the same story."""
 
     def __init__(self, seed: int, *, trace: Callable[[str], None] = lambda _: None) -> None:
         self._choice = random.Random(seed)
@@ -49,10 +49,10 @@ class Simulation:
         self._model = LogModel()
         self._workload = Workload(self._choice, self._host, self._model, trace)
         self.power_cuts = 0
-        self._lost_power = False  # since the last step: then whatever is found is on stable storage
+        self._lost_power = False  # since the last step: then every byte found is on stable storage
 
     def run(self) -> None:
-        """Tell it.
+        """Run the story.
 
         Raises:
             AssertionError: the log lost, changed or invented something.
@@ -66,7 +66,7 @@ class Simulation:
         self._start()
 
     def _live(self) -> None:
-        """Some steps, and then an end: orderly, or the power is cut, or the disk fails, in the middle of something."""
+        """Run some steps and an end in the middle of one: a clean stop, a power cut, or a failing disk."""
         disk, choice = self._host.disk, self._choice
         steps = choice.randint(3, 25)
         if choice.random() < 0.75:
@@ -92,8 +92,8 @@ class Simulation:
         self._lose_power()
 
     def _fall_down(self) -> None:
-        """The disk failed; somebody makes room, or repairs it, and starts again."""
-        self._host.let_go()
+        """Continue after a failure of the disk: a person makes room, or repairs it, and starts again."""
+        self._host.kill()
         self._host.disk.faults.clear()
         if self._choice.random() < 0.5:
             self._lose_power()
@@ -106,7 +106,7 @@ class Simulation:
         self._model.flushed(self._model.log_end_offset)
         self._model.check_exact(self._host.segments())
         if self._choice.random() < 0.3:
-            self._lose_power()  # what was stopped cleanly is on stable storage, all of it
+            self._lose_power()  # after a clean stop every byte is on stable storage
 
     def _lose_power(self) -> None:
         self.power_cuts += 1
@@ -172,7 +172,7 @@ class Simulation:
         assert all(entry.start_offset <= log.log_end_offset for entry in log.leader_epochs.entries)
 
     def _check_producers(self) -> None:
-        """Whoever has a batch in the log is known by it; whoever is known was there."""
+        """Check that the log knows every producer with a batch in it unless it expired, and no unknown one."""
         log = self._host.log
         views, _ = self._model.replay()
         known = log.producers.producers
@@ -196,7 +196,7 @@ class Simulation:
         assert set(known) <= set(views), f"producers {sorted(set(known) - set(views))} were never there"
 
     def _has_expired(self, view: ProducerView) -> bool:
-        """Whether its data may have been forgotten before a later marker brought it back."""
+        """Return True if the producer's data may have expired before a later marker restored it."""
         return self._host.now_ms - view.last_data_timestamp_ms >= self._host.config.producer_id_expiration_ms
 
     def _check_aborted(self) -> None:
@@ -216,11 +216,11 @@ class Simulation:
                 assert (producer_id, first_offset) == (entry.producer_id, entry.first_offset)
                 if entry.last_stable_offset <= last_offset:
                     assert stable_offset == entry.last_stable_offset
-                else:  # what began behind the marker in the same set counts as open already
+                else:  # a batch behind the marker in the same set counts as open already
                     assert stable_offset > last_offset
 
     def _check_lookups(self) -> None:
-        """The rebuilt indexes find what is there."""
+        """Check that the rebuilt indexes find the batches."""
         log = self._host.log
         batches = self._model.batches
         for batch in self._choice.sample(batches, min(3, len(batches))):
@@ -229,14 +229,14 @@ class Simulation:
                 assert self._host.read(offset).startswith(batch.data), f"a read from {offset} begins elsewhere"
 
     def _check_second_start(self) -> None:
-        """A process that dies at once and starts again finds what the first start left, and leaves it so."""
+        """Check that a second start after an immediate crash finds and leaves the state of the first start."""
         host = self._host
         forgets = host.config.producer_id_expiration_ms < DAY_MS
-        if forgets or self._model.highest_log_start:  # who has expired, or is only known from below the log start
-            host.let_go()
+        if forgets or self._model.highest_log_start:  # expired producers, or those known only from below the log start
+            host.kill()
             host.start()
         before = self._files_in_use()
-        host.let_go()
+        host.kill()
         host.start()
         after = self._files_in_use()
         assert before.keys() == after.keys(), (
@@ -253,10 +253,10 @@ class Simulation:
 
 
 def run_seed(seed: int, *, trace: Callable[[str], None] = lambda _: None) -> Simulation:
-    """Tell the story of one seed.
+    """Run the story of one seed.
 
     Raises:
-        SimulationFailedError: it went wrong; says how to see it again.
+        SimulationFailedError: the story failed; the text tells how to repeat it.
     """
     simulation = Simulation(seed, trace=trace)
     try:

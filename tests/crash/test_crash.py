@@ -1,4 +1,4 @@
-"""Two thousand stories of lost power. ``make crash SEEDS=…`` tells more of them, and any single one step by step."""
+"""Two thousand stories of lost power. ``make crash SEEDS=…`` runs more of them; one seed alone prints every step."""
 
 import pytest
 
@@ -10,6 +10,6 @@ _AT_ONCE = 100
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("first", range(0, SEEDS, _AT_ONCE))
-def test_no_loss_of_power_loses_what_was_flushed_or_tears_what_was_not(first: int) -> None:
+def test_loss_of_power_keeps_flushed_records_and_leaves_others_whole_or_absent(first: int) -> None:
     power_cuts = sum(run_seed(seed).power_cuts for seed in range(first, first + _AT_ONCE))
     assert power_cuts > _AT_ONCE

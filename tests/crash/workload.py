@@ -1,4 +1,4 @@
-"""Workload: one random step after another on a log and on its model, each with what it must answer."""
+"""Workload: random steps on a log and on its model, each with the expected answer."""
 
 import random
 from collections.abc import Callable
@@ -7,13 +7,8 @@ from tests.crash.host import Host
 from tests.crash.model import LogModel
 from tests.crash.oracle import Batch, offset_by_timestamp, split
 from tests.crash.records import Client, SimulatedProducer, stored
-from tierd.errors import (
-    InvalidProducerEpochError,
-    LogDirOfflineError,
-    LogError,
-    OutOfOrderSequenceError,
-    UnexpectedAppendOffsetError,
-)
+from tierd.errors import LogDirOfflineError, LogError, TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import Producer, encode_batch
@@ -23,7 +18,7 @@ Trace = Callable[[str], None]
 
 
 class Workload:
-    """Drives one life of a log, as its leader or as a follower, from one start of the machine to the next."""
+    """Driver of one life of a log, as its leader or as a follower, from one start of the machine to the next."""
 
     def __init__(self, choice: random.Random, host: Host, model: LogModel, trace: Trace) -> None:
         self._choice = choice
@@ -36,7 +31,7 @@ class Workload:
         self.leader_epoch = 0
 
     def begin_life(self) -> None:
-        """After a start: another leader perhaps, and clients that go on from what the log still has."""
+        """Begin after a start: perhaps with another leader, and with clients that resume at the state of the log."""
         self._is_leader = self._choice.random() < 0.6
         self.leader_epoch = max(
             [self.leader_epoch, *(batch.leader_epoch for batch in self._model.batches)]
@@ -44,7 +39,7 @@ class Workload:
         self._resume_producers()
 
     def step(self) -> None:
-        """One random step."""
+        """Run one random step."""
         steps = _LEADER_STEPS if self._is_leader else _FOLLOWER_STEPS
         names, weights = zip(*steps, strict=True)
         name = self._choice.choices(names, weights)[0]
@@ -53,7 +48,7 @@ class Workload:
         self._after(name)
 
     def _after(self, name: str) -> None:
-        """What holds after every step."""
+        """Check the conditions that hold after every step."""
         log, model = self._host.log, self._model
         self._trace(
             f"{name}: [{log.log_start_offset}, {log.log_end_offset}) high watermark {log.high_watermark} "
@@ -63,13 +58,13 @@ class Workload:
         assert log.log_start_offset == model.log_start_offset
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         assert log.recovery_point <= log.log_end_offset
-        if log.recovery_point > log.log_start_offset:  # it is never below, and says nothing then
+        if log.recovery_point > log.log_start_offset:  # otherwise the point has no meaning
             model.flushed(log.recovery_point)
 
     # -- leader
 
     def _append(self) -> None:
-        """Several sets at once, as they come from several clients."""
+        """Append several sets in one call, as from several clients."""
         requests: list[AppendRequest] = []
         expected: list[Batch] = []
         end_offset = self._model.log_end_offset
@@ -100,7 +95,7 @@ class Workload:
             self._model.appended(batch)
 
     def _duplicate(self) -> None:
-        """A client did not hear the answer and sends its last batch again."""
+        """Send the last batch of a client again, as after a lost answer."""
         producer = self._choice.choice(self._producers)
         if not producer.sent or not self._knows(producer):
             return
@@ -114,7 +109,7 @@ class Workload:
         assert self._host.log.log_end_offset == end_offset
 
     def _refused(self) -> None:
-        """A gap in the sequence, or a fenced producer: nothing is appended; its neighbour in the group is."""
+        """Append a sequence gap or a fenced producer's batch: it is refused, its neighbour in the group is not."""
         producer = self._choice.choice(self._producers)
         if not self._knows(producer):
             return
@@ -134,12 +129,13 @@ class Workload:
         ]
         refusal, answer = self._host.log.append_many(requests, now_ms=self._host.now_ms)
         _accepted(answer)
-        expected = InvalidProducerEpochError if is_fenced else OutOfOrderSequenceError
-        assert isinstance(refusal, expected), f"{refusal!r} instead of {expected.__name__}"
+        expected = TierErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else TierErrorCode.OUT_OF_ORDER_SEQUENCE
+        assert isinstance(refusal, AppendError), f"{refusal!r} instead of {expected}"
+        assert refusal.code is expected, f"{refusal!r} instead of {expected}"
         self._model.appended(found)
 
     def _knows(self, producer: SimulatedProducer) -> bool:
-        """Whether the log has a batch of this producer, in this epoch; it forgets those that expire, or are cut off."""
+        """Return True if the log has a batch of this producer in this epoch and has not dropped it."""
         known = self._host.log.producers.producers.get(producer.id)
         return known is not None and bool(known.batches) and known.producer_epoch == producer.epoch
 
@@ -150,7 +146,7 @@ class Workload:
     # -- follower
 
     def _replicate(self) -> None:
-        """Sets of one to three batches, numbered by a leader; some offsets were compacted away there."""
+        """Replicate sets of one to three numbered batches; some offsets were compacted away at the leader."""
         requests, expected = [], []
         end_offset = self._model.log_end_offset
         for _ in range(self._choice.choice((1, 1, 2))):
@@ -176,14 +172,15 @@ class Workload:
                 self._model.appended(batch)
 
     def _replicate_again(self) -> None:
-        """What the log has already is refused."""
+        """Replicate batches that the log already has: they are refused."""
         if not self._model.batches:
             return
         again = self._choice.choice(self._model.batches)
         request = AppendRequest(again.data, origin=AppendOrigin.REPLICATION)
         (refusal,) = self._host.log.append_many([request], now_ms=self._host.now_ms)
-        assert isinstance(refusal, UnexpectedAppendOffsetError), f"{again.base_offset} was taken again: {refusal}"
-        assert (refusal.first_offset, refusal.last_offset) == (again.base_offset, again.last_offset)
+        assert isinstance(refusal, AppendError), f"{again.base_offset} was taken again: {refusal}"
+        assert refusal.code is TierErrorCode.UNEXPECTED_APPEND_OFFSET
+        assert f"records {again.base_offset} to {again.last_offset} begin below" in str(refusal)
 
     def _truncate(self) -> None:
         log, model = self._host.log, self._model
@@ -214,7 +211,7 @@ class Workload:
         for producer in self._producers:
             known = self._host.log.producers.producers.get(producer.id)
             producer.resume(views.get(producer.id) if known is not None else None)
-            if known is not None and not known.batches:  # only a marker is left of it
+            if known is not None and not known.batches:  # only a marker of the producer is left
                 producer.epoch, producer.next_sequence = producer.epoch + 1, 0
 
     # -- both
@@ -256,7 +253,7 @@ class Workload:
         model.retained(log.segments[0].base_offset, log_start_offset=log.log_start_offset)
 
     def _read(self) -> None:
-        """Read from anywhere; the answer begins with the batch that holds the offset, or with the one behind it."""
+        """Read at any offset; the answer begins with the batch of the offset, or with the next one."""
         log = self._host.log
         offset = self._choice.randint(log.log_start_offset, log.log_end_offset)
         data = self._host.read(offset)
@@ -271,7 +268,7 @@ class Workload:
         timestamp_ms = self._host.now_ms - self._choice.choice((0, 1, 1000, 5000, 60_000, 300_000))
         segments = self._host.segments()
         if any(max([-1, *(batch.max_timestamp_ms for batch in each.batches)]) < 0 for each in segments[:-1]):
-            return  # the file's own time counts then
+            return  # the segment has no timestamps: its mtime counts
         expected = offset_by_timestamp(segments, timestamp_ms, log_start_offset=log.log_start_offset)
         found = self._host.offset_by_timestamp(timestamp_ms)
         assert found == expected, f"timestamp {timestamp_ms} is at offset {found}, not {expected}"

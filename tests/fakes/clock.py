@@ -14,11 +14,11 @@ class FakeClock:
         """Every delay that was slept, in order."""
 
     def now_ms(self) -> int:
-        """Wall-clock time, milliseconds since the epoch."""
+        """Return the wall-clock time, milliseconds since the epoch."""
         return self._start_ms + self._step_ms + round(self._elapsed_s * 1000)
 
     def monotonic_s(self) -> float:
-        """Seconds since the clock was made."""
+        """Return the seconds since the clock was made."""
         return self._elapsed_s
 
     async def sleep(self, delay_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Waiting inside a test's event loop for something that other tasks or processes bring about."""
+"""Waiting inside a test's event loop for the effects of other tasks or processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ async def succeeds_in_the_end(
     despite: type[Exception] | tuple[type[Exception], ...],
     deadline_s: float = 20,
 ) -> None:
-    """Repeat ``call`` while it fails with ``despite``; the last such error goes on when the deadline has passed."""
+    """Repeat ``call`` while it fails with ``despite``; raise the last such error when the deadline has passed."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + deadline_s
     while True:

@@ -1,4 +1,4 @@
-"""FailingDisk: the host's disk, on which the calls fail that a test wants to fail."""
+"""FailingDisk: the host's disk with calls that fail at the request of a test."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -11,16 +11,16 @@ Fails = Callable[[str, Path], bool]
 
 
 class FailingDisk(OsDisk):
-    """Fails with EIO whatever ``fails`` says, from the moment that it is set."""
+    """Disk that fails with EIO for the calls that ``fails`` selects."""
 
     def __init__(self) -> None:
         self.fails: Fails = lambda _operation, _path: False
 
     def check(self, operation: str, path: Path) -> None:
-        """Fail, or do nothing.
+        """Fail if the test selected the call.
 
         Raises:
-            OSError: the test wants it.
+            OSError: the test selected the call.
         """
         if self.fails(operation, path):
             raise OSError(errno.EIO, f"{operation} failed", str(path))

@@ -1,4 +1,4 @@
-"""FailingHttp: a server of HTTP that fails the requests that it is told to fail, in one way, and counts all."""
+"""FailingHttp: an HTTP server that fails the requests of the test's choice in one way, and counts all requests."""
 
 import asyncio
 from collections import Counter
@@ -18,10 +18,10 @@ Healthy: TypeAlias = Callable[[web.Request], web.Response | None]
 
 
 class FailingHttp:
-    """Answers what ``healthy`` answers, fails the rest, and counts the requests by method and address.
+    """Server that returns the answers of ``healthy``, fails other requests, and counts them by method and address.
 
     Attributes:
-        requests: how often each request came.
+        requests: number of times that each request came.
     """
 
     def __init__(self, failure: Failure, healthy: Healthy) -> None:
@@ -46,12 +46,12 @@ class FailingHttp:
             return web.Response(status=503, text="busy")
         if self._failure == "silent":
             await self._is_closed.wait()
-        if request.transport is not None:  # the client may have left
+        if request.transport is not None:  # the client may have closed the connection
             request.transport.abort()
         raise asyncio.CancelledError
 
     def end(self) -> None:
-        """Let go of the requests that were never answered."""
+        """Release the requests that were never answered."""
         self._is_closed.set()
 
 

@@ -1,4 +1,4 @@
-"""ForkingParent: a process that has imported everything and forks a child for every line that it is given."""
+"""ForkingParent: a process that has imported all modules and forks a child for every line of its input."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class ForkingParent:
-    """Talks to a module that calls ``serve_lines``, one child at a time. Use as a context manager."""
+    """Parent process of a module that calls ``serve_lines``, with one child at a time. Use as a context manager."""
 
     def __init__(self, module: str) -> None:
         self._process = subprocess.Popen(
@@ -23,7 +23,7 @@ class ForkingParent:
         )
 
     def say(self, line: str) -> None:
-        """Have a child begin with ``line``, which has no end of line."""
+        """Start a child with ``line``, which has no end of line."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -47,12 +47,12 @@ class ForkingParent:
 
 
 def serve_lines(live: Callable[[str], int]) -> None:
-    """Be that process: let a child ``live`` every line of standard input, and print its exit code when it has ended."""
+    """Run as that parent: call ``live`` in a child for every line of standard input, and print its exit code."""
     gc.collect()
-    gc.freeze()  # or the first collection in every child would copy all these pages
+    gc.freeze()  # otherwise the first collection in every child would copy all these pages
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            os._exit(live(line))  # at once: taking down what was imported takes longer than most lives
+            os._exit(live(line))  # immediately: the teardown of all imports takes longer than most children live
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

@@ -1,4 +1,4 @@
-"""A package as pip leaves it in a folder of the path: its source, and the dist-info with its entry points."""
+"""A package as pip installs it into a folder of the path: its source, and the dist-info with its entry points."""
 
 import os
 import tomllib
@@ -16,7 +16,7 @@ def install(project: Path, site: Path) -> str:
 
 
 def write_dist_info(site: Path, name: str, version: str, entry_points: Mapping[str, Mapping[str, str]]) -> None:
-    """Write what ``importlib.metadata`` reads of an installed distribution."""
+    """Write the files that ``importlib.metadata`` reads of an installed distribution."""
     folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

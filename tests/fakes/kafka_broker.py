@@ -1,4 +1,4 @@
-"""ScriptedBroker: a broker in the test's own event loop that says what the test lets it say, and can misbehave."""
+"""ScriptedBroker: a broker in the test's own event loop, with answers and faults of the test's choice."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ Leaders = Mapping[int, tuple[int, int]]
 
 
 def encoded(message: Entity) -> bytes:
-    """The bytes of a message."""
+    """Return the bytes of a message."""
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
@@ -45,7 +45,7 @@ def metadata_response(
     brokers: Mapping[int, BrokerAddress] | None = None,
     cluster_id: str | None = CLUSTER_ID,
 ) -> MetadataResponse:
-    """An answer to a Metadata request; a topic that is an error code has no partitions."""
+    """Build an answer to a Metadata request; a topic with an error code has no partitions."""
     return MetadataResponse(
         throttle_time=_NO_THROTTLE,
         brokers=tuple(
@@ -80,16 +80,16 @@ def _topic(topic_id: UUID, what: Leaders | ErrorCode) -> MetadataResponseTopic:
 
 @dataclass(slots=True)
 class ScriptedBroker:
-    """What it says, and how it fails.
+    """Broker whose answers and faults a test sets.
 
     Attributes:
-        topics: what its metadata knows; any other topic id is unknown to it.
-        brokers: whom it names; itself by default.
+        topics: topics of its metadata; any other topic id is unknown to the broker.
+        brokers: brokers of its metadata; itself by default.
         configs: topic to settings; others are unknown.
-        versions: API key to what it claims to speak.
-        spoil: changes the bytes of every answer that follows; None closes the connection instead.
-        is_silent: it reads, and never answers.
-        requests: (API key, topics asked for) of every request that it has read.
+        versions: API key to the versions that the broker claims.
+        spoil: function that changes the bytes of every later answer; None closes the connection instead.
+        is_silent: True for a broker that reads, and never answers.
+        requests: (API key, topics asked for) of every request that the broker has read.
     """
 
     node_id: int = 1
@@ -110,7 +110,7 @@ class ScriptedBroker:
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        """Serve until the block ends; gives host:port."""
+        """Serve until the block ends; yield host:port."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.address.port)
         port = server.sockets[0].getsockname()[1]
         self.address = BrokerAddress("127.0.0.1", port, self.node_id)
@@ -133,7 +133,7 @@ class ScriptedBroker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.current_task()
-        assert task is not None, "the server runs us in a task"
+        assert task is not None, "the server runs this function in a task"
         self._serving.add(task)
         self._writers.add(writer)
         try:
@@ -174,7 +174,7 @@ class ScriptedBroker:
                 self.requests.append((32, len(wanted)))
                 return b"\0" + encoded(self._configs([each.resource_name for each in wanted]))
             case _:
-                raise AssertionError(f"nobody asks a scripted broker for {api_key}")
+                raise AssertionError(f"a scripted broker has no answer for {api_key}")
 
     def _versions(self) -> ApiVersionsResponse:
         keys = tuple(

@@ -1,4 +1,4 @@
-"""A metadata store that fails on demand, each time in one of the ways a real one does."""
+"""A metadata store that fails on demand, each time in a way of a real one."""
 
 import asyncio
 from collections import deque
@@ -13,20 +13,20 @@ _T = TypeVar("_T")
 
 
 class Fault(Enum):
-    """What becomes of one call."""
+    """Fault of one call."""
 
-    FAIL = "nothing happens, and the caller is told so"
-    LOSE_ANSWER = "it happens, and the caller does not learn it"
-    DROP_REQUEST = "nothing happens, and the caller does not learn it"
-    LAND_LATE = "it happens when land_late() is called, and the caller does not learn it"
-    HANG = "it waits for release(), then happens"
-    BREAK = "it happens, and an error that nobody foresaw comes back"
+    FAIL = "the store does nothing and raises an error"
+    LOSE_ANSWER = "the call takes effect, and its answer is lost"
+    DROP_REQUEST = "the request is lost without an answer"
+    LAND_LATE = "the call takes effect at land_late(), and its answer is lost"
+    HANG = "the call waits for release(), then takes effect"
+    BREAK = "the call takes effect and raises an unexpected error"
 
 
 class FaultyKeyValueStore(KeyValueStore):
     """Another store, with faults for its next calls.
 
-    ``before_apply`` and ``before_scan`` run just before each such call, so that a test may slip something in.
+    ``before_apply`` and ``before_scan`` run just before each such call, so that a test may write in between.
     """
 
     def __init__(self, inner: KeyValueStore) -> None:
@@ -44,16 +44,16 @@ class FaultyKeyValueStore(KeyValueStore):
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of keys and values in all batches so far."""
+        """Return the bytes of keys and values in all batches so far."""
         writes = (write for batch in self.batches for write in batch.writes if not isinstance(write, DeletePrefix))
         return sum(len(write.key) + (len(write.value) if isinstance(write, Put) else 0) for write in writes)
 
     def release(self) -> None:
-        """Let hanging calls go on."""
+        """Let hanging calls continue."""
         self._released.set()
 
     async def land_late(self) -> list[BaseException | None]:
-        """Apply the batches that were held back, in order; say how each of them ended."""
+        """Apply the batches that were held back, in order; return the outcome of each."""
         late, self._late = self._late, []
         return list(await asyncio.gather(*(self.inner.apply(batch) for batch in late), return_exceptions=True))
 

@@ -1,7 +1,7 @@
-"""Log dirs as a broker leaves them, of any size and at disk speed: valid batches, indexes, snapshots, checkpoints.
+"""Log dirs in the form of a broker, of any size and at disk speed: valid batches, indexes, snapshots, checkpoints.
 
-What Kafka itself wrote lies in ``tests/golden``; this is for shapes and sizes that no archive should hold. Producers
-are neither idempotent nor transactional here.
+Log dirs of Kafka itself are in ``tests/golden``; this module writes shapes and sizes that no archive should have.
+Its producers are neither idempotent nor transactional.
 """
 
 import os
@@ -27,13 +27,13 @@ _EMPTY_SNAPSHOT = struct.pack(">hIi", 1, crc32c(struct.pack(">i", 0)), 0)
 def make_batch(
     values: Sequence[bytes | None], *, base_offset: int = 0, timestamp_ms: int = FIRST_TIMESTAMP_MS
 ) -> bytes:
-    """One uncompressed batch; records get consecutive offsets and milliseconds."""
+    """Build one uncompressed batch; records get consecutive offsets and milliseconds."""
     records = [NewRecord(None, value, timestamp_ms + n) for n, value in enumerate(values)]
     return encode_batch(records, base_offset=base_offset, leader_epoch=0)
 
 
 def restamped(batch: bytes, *, last_offset: int, leader_epoch: int) -> bytearray:
-    """The same batch at another offset and epoch."""
+    """Return the same batch at another offset and epoch."""
     stamped = bytearray(batch)
     set_last_offset(stamped, last_offset)
     set_leader_epoch(stamped, leader_epoch)
@@ -42,20 +42,20 @@ def restamped(batch: bytes, *, last_offset: int, leader_epoch: int) -> bytearray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentShape:
-    """How a synthetic segment is filled: every batch alike."""
+    """Content of a synthetic segment: equal batches."""
 
     batches: int = 2
     records_per_batch: int = 4
     value_bytes: int = 200
 
     def batch(self, *, timestamp_ms: int = FIRST_TIMESTAMP_MS) -> bytes:
-        """The batch that such segments repeat."""
+        """Return the batch that such segments repeat."""
         value = bytes(range(256)) * (self.value_bytes // 256 + 1)
         return make_batch([value[: self.value_bytes]] * self.records_per_batch, timestamp_ms=timestamp_ms)
 
 
 class PartitionWriter:
-    """Appends and rolls one partition directory the way a broker does."""
+    """Writer of one partition directory that appends and rolls like a broker."""
 
     def __init__(
         self, log_dir: Path, partition: TopicPartition, *, topic_id: UUID, leader_epoch: int = 0, first_offset: int = 0
@@ -78,12 +78,12 @@ class PartitionWriter:
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch that the next batch is stamped with."""
+        """Epoch of the next batch."""
         return self._epochs[-1][0]
 
     @property
     def active_segment(self) -> Path:
-        """The log file that grows."""
+        """Return the log file of the active segment."""
         return self._file("log")
 
     def append(self, values: Sequence[bytes | None], *, timestamp_ms: int = FIRST_TIMESTAMP_MS) -> None:
@@ -91,7 +91,7 @@ class PartitionWriter:
         self.append_batch(make_batch(values, timestamp_ms=timestamp_ms), len(values))
 
     def append_batch(self, batch: bytes, record_count: int, *, times: int = 1) -> None:
-        """Append ``batch`` as it is ``times`` over, at the next offsets and the present epoch."""
+        """Append ``batch`` unchanged, ``times`` times, at the next offsets and the present epoch."""
         pieces: list[bytearray] = []
         offset_index, time_index = bytearray(), bytearray()
         batch_max_ms: int = struct.unpack_from(">q", batch, 35)[0]
@@ -119,9 +119,9 @@ class PartitionWriter:
         (self.path / f"{self.end_offset:020d}.snapshot").write_bytes(_EMPTY_SNAPSHOT)
 
     def cut_back(self, end_offset: int) -> None:
-        """Lose what was not flushed, as a killed broker's recovery leaves a log: a lower end, the same leader epoch.
+        """Cut unflushed records, like the recovery of a killed broker: a lower end, the same leader epoch.
 
-        ``end_offset`` is where a batch begins.
+        ``end_offset`` is the first offset of a batch.
         """
         for log in sorted(self.path.glob("*.log"), reverse=True):
             base_offset = int(log.stem)
@@ -143,12 +143,12 @@ class PartitionWriter:
             return
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """A new leader: batches carry ``leader_epoch`` from here on."""
+        """Begin the epoch of a new leader: later batches carry ``leader_epoch``."""
         self._epochs.append((leader_epoch, self.end_offset))
         self._write_epochs()
 
     def forget_epochs_below(self, offset: int) -> None:
-        """The log starts there now: of the epochs before, a broker keeps the one that ``offset`` lies in."""
+        """Drop epochs below a new log start; a broker keeps the epoch that contains ``offset``."""
         later = [entry for entry in self._epochs if entry[1] > offset]
         earlier = [entry for entry in self._epochs if entry[1] <= offset]
         self._epochs = [*((epoch, offset) for epoch, _ in earlier[-1:]), *later]
@@ -172,7 +172,7 @@ class PartitionWriter:
             self._file(suffix).touch()
 
     def _time_entry(self) -> bytes:
-        """The time index's next entry; none where no later timestamp came (log-format 3.1)."""
+        """Return the time index's next entry; None where no later timestamp came (log-format 3.1)."""
         if self._max_timestamp_ms <= self._last_entry_timestamp_ms:
             return b""
         self._last_entry_timestamp_ms = self._max_timestamp_ms
@@ -192,7 +192,7 @@ class PartitionWriter:
 
 
 class LogDirWriter:
-    """A whole log dir: partitions, ``meta.properties`` and the checkpoints."""
+    """Writer of a whole log dir: partitions, ``meta.properties`` and the checkpoints."""
 
     def __init__(self, path: Path, *, cluster_id: str = CLUSTER_ID, node_id: int = 1) -> None:
         self.path = path
@@ -223,7 +223,7 @@ class LogDirWriter:
 def write_log_dir(
     path: Path, *, partitions: int, rolled_segments: int, shape: SegmentShape | None = None, topic: str = "synthetic"
 ) -> LogDirWriter:
-    """One topic of ``partitions`` partitions, each with ``rolled_segments`` rolled segments and an active one."""
+    """Write one topic of ``partitions`` partitions, each with ``rolled_segments`` rolled segments and an active one."""
     log_dir = LogDirWriter(path)
     topic_id = uuid4()
     for partition in range(partitions):

@@ -1,4 +1,4 @@
-"""ManualClock: time that stands still until a test moves it; who sleeps is woken when its time has come."""
+"""ManualClock: time that only a test moves; a sleeping task continues when its time has come."""
 
 import asyncio
 
@@ -13,29 +13,29 @@ class ManualClock:
 
     @property
     def sleeping(self) -> int:
-        """How many sleep."""
+        """Return the number of sleeping tasks."""
         return sum(not wake.done() for _, wake in self._sleepers)
 
     def now_ms(self) -> int:
-        """Wall-clock time, milliseconds since the epoch."""
+        """Return the wall-clock time, milliseconds since the epoch."""
         return self._start_ms + round(self._elapsed_s * 1000)
 
     def step_wall_clock(self, delta_ms: int) -> None:
-        """Step the wall clock alone, as an administrator or NTP would; backwards too. Nobody is woken."""
+        """Step the wall clock alone, as an administrator or NTP would; backwards too. Sleeping tasks keep sleeping."""
         self._start_ms += delta_ms
 
     def monotonic_s(self) -> float:
-        """Seconds since the clock was made."""
+        """Return the seconds since the clock was made."""
         return self._elapsed_s
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait until the time has come."""
+        """Wait until a test has moved the time on by ``delay_s``."""
         wake = asyncio.get_running_loop().create_future()
         self._sleepers.append((self._elapsed_s + delay_s, wake))
         await wake
 
     def advance(self, delay_s: float) -> None:
-        """Move time on and wake those whose time has come."""
+        """Move time on and wake the tasks whose time has come."""
         self._elapsed_s += delay_s
         due = [entry for entry in self._sleepers if entry[0] <= self._elapsed_s]
         self._sleepers = [entry for entry in self._sleepers if entry[0] > self._elapsed_s]

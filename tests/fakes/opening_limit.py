@@ -1,4 +1,4 @@
-"""A lower limit of what a batch may unpack to, so that tests need no batch of 257 MiB."""
+"""A lower limit of the unpacked size of a batch, so that tests need no batch of 257 MiB."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

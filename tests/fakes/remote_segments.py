@@ -1,4 +1,4 @@
-"""Remote segments for tests, told by their offsets and epochs."""
+"""Remote segments for tests, given by their offsets and epochs."""
 
 from collections.abc import Mapping
 from uuid import UUID, uuid4
@@ -33,7 +33,7 @@ def segment(
     custom_metadata: bytes | None = None,
     txn_index_empty: bool = False,
 ) -> RemoteLogSegmentMetadata:
-    """A segment whose copy has begun; ``epochs`` is one epoch, or the first offset of each."""
+    """Build a segment whose copy has begun; ``epochs`` is one epoch, or the first offset of each."""
     starts = {epochs: start_offset} if isinstance(epochs, int) else epochs
     return RemoteLogSegmentMetadata(
         segment=RemoteLogSegmentId(partition, segment_id or uuid4()),
@@ -58,7 +58,7 @@ def step(
     custom_metadata: bytes | None = None,
     event_timestamp_ms: int = 1_700_000_000_001,
 ) -> RemoteLogSegmentMetadataUpdate:
-    """The update that takes the segment to ``state``."""
+    """Build the update of the segment to ``state``."""
     return RemoteLogSegmentMetadataUpdate(
         segment=metadata.segment,
         state=state,

@@ -1,11 +1,11 @@
 """SimulatedDisk: a ``Disk`` in memory that loses power, fills up and fails on request.
 
-What a power cut keeps, as ext4, XFS and btrfs do it, at their worst:
+A power cut keeps as little as ext4, XFS and btrfs may keep:
 
-- Bytes: what was synced. Of what was not, each page has any of its states since the last sync; pages are independent.
-- Sizes: any of those since the last sync. Pages that are inside the size and never made it are zeros, or garbage.
-- Names: what was synced with the directory, and any number of the changes after it, in their order. A rename is one
-  change. Directories are independent of each other, and of what is in the files.
+- Bytes: synced ones. An unsynced page has any of its states since the last sync; pages are independent.
+- Sizes: any of those since the last sync. Pages inside the size that were not written are zeros, or garbage.
+- Names: those synced with the directory, and any number of the changes after the sync, in their order. A rename is one
+  change. Directories are independent of each other, and of the content of the files.
 """
 
 import errno
@@ -23,19 +23,19 @@ PAGE_SIZES_BYTES = (512, 4096)
 
 
 class PowerLostError(BaseException):
-    """The machine is off: no cleaning up, no going on. No ``OSError``, and not even an ``Exception``."""
+    """The power of the machine is off. Not even an ``Exception``: no handler may clean up or go on."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """An ``OSError`` to come.
+    """A later ``OSError``.
 
     Attributes:
         operation: a method of ``Disk`` or ``DiskFile``, such as ``write``.
-        name_parts: only files whose path has all of these in it.
-        error_number: as ENOSPC.
-        skip: how many calls that fit go well before the first one fails.
-        times: how many fail then; None for all of them.
+        name_parts: parts that the path of a failing file has, all of them.
+        error_number: such as ENOSPC.
+        skip: number of fitting calls that succeed before the first failure.
+        times: number of failures; None for all later calls.
     """
 
     operation: str
@@ -81,7 +81,7 @@ class _File:
             self.changes.clear()
 
     def crash(self, choice: random.Random, *, page_bytes: int, garbage: bool) -> None:
-        """Become one of the contents that a power cut may leave."""
+        """Take one of the contents that a power cut may leave."""
         if not self.changes:
             return
         steps = len(self.changes)
@@ -89,7 +89,7 @@ class _File:
         kept_by_page: dict[int, int] = {}
         size_bytes = len(self.durable)
         content = bytearray(self.durable)
-        reached = len(self.durable)  # behind it no byte was ever on stable storage
+        reached = len(self.durable)  # no byte behind this size was ever on stable storage
         for step, change in enumerate(self.changes):
             if isinstance(change, _Truncate):
                 if step < kept_by_size:
@@ -146,7 +146,7 @@ class _Directory:
 
 
 class SimulatedFile:
-    """A ``DiskFile`` of a simulated disk. It dies with the power."""
+    """A ``DiskFile`` of a simulated disk, unusable after a power cut."""
 
     def __init__(self, disk: "SimulatedDisk", path: Path, file: _File) -> None:
         self.path = path
@@ -221,7 +221,7 @@ class SimulatedFile:
 
 
 class _Change:
-    """One change of the disk's state: the power may fail at it, before or after it took place."""
+    """One change of the disk's state: the power may fail before or after the change."""
 
     def __init__(self, disk: "SimulatedDisk", *, after: bool) -> None:
         self._disk = disk
@@ -230,7 +230,7 @@ class _Change:
     def __enter__(self) -> int:
         disk = self._disk
         disk.moment += 1
-        # A sync that was cut off promised nothing; any other change may still be among those that were kept.
+        # An interrupted sync promised nothing; any other change may be among the kept ones.
         if self._after and disk.moment == disk.power_fails_at:
             disk.is_on = False
             raise PowerLostError(f"at change {disk.moment}")
@@ -244,7 +244,7 @@ class _Change:
 
 
 class SimulatedDisk:
-    """Names and files in memory. Every path has to be absolute; ``/`` is there."""
+    """Names and files in memory. Every path has to be absolute; ``/`` exists."""
 
     def __init__(self, *, now_ms: Callable[[], int] = lambda: 1_700_000_000_000) -> None:
         self.now_ms = now_ms
@@ -259,14 +259,14 @@ class SimulatedDisk:
         self.faults: list[Fault] = []
         self._root = _Directory(now_ms())
 
-    # -- what goes wrong
+    # -- faults
 
     def lose_power(self) -> None:
-        """Lose power and everything that was not synced, and come back; open files are dead."""
+        """Lose power and every unsynced change, and come back; open files are unusable."""
         self.crash(_Worst())
 
     def crash(self, choice: random.Random) -> None:
-        """Lose power, keep what ``choice`` picks, and come back; open files are dead."""
+        """Lose power, keep the unsynced changes that ``choice`` picks, and come back; open files are unusable."""
         with self.lock:
             page_bytes = choice.choice(PAGE_SIZES_BYTES)
             garbage = choice.random() < 0.1
@@ -292,7 +292,7 @@ class SimulatedDisk:
                 self._crash(entry, choice, page_bytes=page_bytes, garbage=garbage, in_step=in_step)
 
     def check(self, operation: str, path: Path) -> None:
-        """Raise what this call is to suffer."""
+        """Raise the fault of this call, if there is one."""
         if not self.is_on:
             raise PowerLostError(f"{operation} of {path}: the power is off")
         for fault in self.faults:
@@ -310,11 +310,11 @@ class SimulatedDisk:
             raise OSError(fault.error_number, os.strerror(fault.error_number), str(path))
 
     def change(self, *, after: bool = False) -> _Change:
-        """Bracket one change; with ``after`` it has not happened if the power fails at it."""
+        """Bracket one change; with ``after`` the change has not happened if the power fails at it."""
         return _Change(self, after=after)
 
     def snapshot(self, path: Path) -> dict[Path, bytes]:
-        """Every file below ``path`` with its content."""
+        """Return every file below ``path`` with its content."""
         found: dict[Path, bytes] = {}
         for name, entry in self._directory(path).names.items():
             if isinstance(entry, _File):
@@ -439,7 +439,7 @@ class SimulatedDisk:
 
 
 class _Worst(random.Random):
-    """Keeps nothing that was not synced."""
+    """Choice that keeps no unsynced change."""
 
     def random(self) -> float:
         return 0.999
@@ -452,7 +452,7 @@ _EVERYTHING, _NOTHING = 0, 1
 
 
 def _cut(choice: random.Random, steps: int) -> int:
-    """How many of the first ``steps`` changes were kept: often all or none."""
+    """Return how many of the first ``steps`` changes were kept: often all or none."""
     draw = choice.randrange(4)
     if draw == _EVERYTHING:
         return steps

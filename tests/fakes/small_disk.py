@@ -1,4 +1,4 @@
-"""SmallDisk: a file system of some kilobytes, to be filled; it is memory, in a mount namespace of its own."""
+"""SmallDisk: a file system of some kilobytes that tests fill; it is memory, in a mount namespace of its own."""
 
 import shlex
 import subprocess
@@ -15,24 +15,24 @@ _MARK: Final = "exit-code "
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What the commands of a story said, and the exit code of each."""
+    """The output of the commands of a story, and the exit code of each."""
 
     exit_codes: list[int]
-    lines: list[str]  # of standard output
+    lines: list[str]  # lines of standard output
     output: str
 
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """An empty directory that is a disk of ``size_kib`` for the commands of a story, and for nobody else."""
+    """An empty directory that is a disk of ``size_kib`` for the commands of a story only."""
 
     directory: Path
     size_kib: int
 
     def tell(self, *commands: Sequence[str | Path], then_with_room: Sequence[Sequence[str | Path]] = ()) -> Story:
-        """Run commands one after the other, the last ones when the disk has become a large one.
+        """Run commands one after the other, the last ones after the disk was made a large one.
 
-        No root is needed and nothing stays mounted; where that is not permitted the test is skipped.
+        No root is needed and no mount stays; the test is skipped where mounts are not permitted.
         """
         disk = shlex.quote(str(self.directory))
         steps = [

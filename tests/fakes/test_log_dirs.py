@@ -1,4 +1,4 @@
-"""The synthetic log dirs are held to what the log room, itself held to Kafka's own files, says of them."""
+"""Synthetic log dirs, read by the log room, which is itself tested with Kafka's own files."""
 
 import struct
 from itertools import islice
@@ -48,7 +48,7 @@ def test_every_index_entry_points_at_the_batch_that_ends_with_its_offset(tmp_pat
         assert batch.last_offset == base_offset + relative_offset
 
 
-def test_checkpoints_and_identity_are_read_back(tmp_path: Path) -> None:
+def test_written_checkpoints_and_identity_are_read(tmp_path: Path) -> None:
     log_dir = LogDirWriter(tmp_path)
     partition = log_dir.add_partition("orders", 3, leader_epoch=5)
     partition.append([b"a", None])

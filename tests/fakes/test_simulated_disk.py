@@ -1,4 +1,4 @@
-"""SimulatedDisk keeps what every Disk promises, and breaks only what a power cut may break."""
+"""SimulatedDisk keeps every promise of ``Disk``, and loses only what a power cut may lose."""
 
 import errno
 import random
@@ -28,7 +28,7 @@ def new_disk() -> SimulatedDisk:
 def outcomes(
     prepare: Callable[[SimulatedDisk], None], *, look: Callable[[SimulatedDisk], object] | None = None
 ) -> set[object]:
-    """What is left of ``A``, or what ``look`` sees, after many power cuts."""
+    """Return the contents of ``A``, or the results of ``look``, after many power cuts."""
     found = set()
     for seed in range(CRASHES):
         disk = new_disk()
@@ -57,7 +57,7 @@ class TestSimulatedDisk(DiskContract):
     def root(self) -> Path:
         return ROOT
 
-    def test_what_was_synced_with_its_name_survives_every_crash(self) -> None:
+    def test_file_synced_with_its_directory_survives_every_crash(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             write_file(disk, A, b"safe")
             sync_file(disk, A)
@@ -65,14 +65,14 @@ class TestSimulatedDisk(DiskContract):
 
         assert outcomes(prepare) == {b"safe"}
 
-    def test_a_synced_file_whose_name_was_not_synced_may_be_gone(self) -> None:
+    def test_synced_file_without_a_synced_directory_may_be_lost(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             write_file(disk, A, b"data")
             sync_file(disk, A)
 
         assert outcomes(prepare) == {b"data", None}
 
-    def test_unsynced_bytes_are_there_or_lost_or_zeros(self) -> None:
+    def test_unsynced_bytes_are_kept_lost_or_zeros(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             disk.open(A, create=True).close()
             disk.sync_directory(ROOT)
@@ -95,7 +95,7 @@ class TestSimulatedDisk(DiskContract):
         assert b"n" * 512 + b"o" * 512 + b"n" * 512 + b"o" * 512 in found
         assert all(len(set(data[start : start + 512])) == 1 for data in found for start in range(0, 2048, 512))
 
-    def test_of_two_overwrites_either_may_be_the_one_that_is_left(self) -> None:
+    def test_either_of_two_unsynced_overwrites_may_be_kept(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             write_file(disk, A, b"0")
             sync_file(disk, A)
@@ -107,7 +107,7 @@ class TestSimulatedDisk(DiskContract):
 
         assert outcomes(prepare) == {b"0", b"1", b"2"}
 
-    def test_an_unsynced_truncation_may_not_have_happened(self) -> None:
+    def test_unsynced_truncation_may_be_lost(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             write_file(disk, A, b"longer")
             sync_file(disk, A)
@@ -118,7 +118,7 @@ class TestSimulatedDisk(DiskContract):
 
         assert outcomes(prepare) == {b"longer", b"lo"}
 
-    def test_bytes_that_a_kept_truncation_cut_never_come_back(self) -> None:
+    def test_bytes_cut_by_a_kept_truncation_do_not_return(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             write_file(disk, A, b"o" * 1024)
             sync_file(disk, A)
@@ -130,7 +130,7 @@ class TestSimulatedDisk(DiskContract):
 
         assert outcomes(prepare) == {b"o" * 1024, b"o" * 512, b"o" * 512 + bytes(512)}
 
-    def test_a_replaced_file_is_old_or_new_and_never_between(self) -> None:
+    def test_replaced_file_has_the_old_or_the_new_content(self) -> None:
         found = set()
         for steps in range(1, 6):
             for seed in range(20):
@@ -166,14 +166,14 @@ class TestSimulatedDisk(DiskContract):
 
         assert outcomes(prepare, look=look) == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
-    def test_everything_in_a_directory_whose_name_was_lost_is_lost(self) -> None:
+    def test_files_of_a_directory_whose_name_was_lost_are_lost(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             disk.make_directory(ROOT / "d")
             replace_file(disk, ROOT / "d" / "a", b"x")
 
         assert outcomes(prepare, look=names) == {(), ("d",)}
 
-    def test_an_open_file_dies_with_the_power(self) -> None:
+    def test_open_file_is_unusable_after_a_power_cut(self) -> None:
         disk = new_disk()
         file = disk.open(A, create=True)
         disk.crash(random.Random(1))
@@ -183,7 +183,7 @@ class TestSimulatedDisk(DiskContract):
             file.read(0, 1)
         file.close()
 
-    def test_nothing_works_between_the_power_cut_and_the_restart(self) -> None:
+    def test_calls_fail_between_a_power_cut_and_the_restart(self) -> None:
         disk = new_disk()
         disk.power_fails_at = disk.moment + 1
         with pytest.raises(PowerLostError):
@@ -193,7 +193,7 @@ class TestSimulatedDisk(DiskContract):
         disk.crash(random.Random(1))
         assert disk.list_names(ROOT) in ([], ["a"])
 
-    def test_a_sync_that_the_power_cut_interrupted_promised_nothing(self) -> None:
+    def test_bytes_of_a_sync_interrupted_by_a_power_cut_may_be_lost(self) -> None:
         def prepare(disk: SimulatedDisk) -> None:
             disk.open(A, create=True).close()
             disk.sync_directory(ROOT)
@@ -216,7 +216,7 @@ class TestSimulatedDisk(DiskContract):
             found.append(disk.snapshot(ROOT))
         assert found[0] == found[1]
 
-    def test_a_fault_fails_the_calls_it_names_and_no_others(self) -> None:
+    def test_fault_fails_only_the_calls_that_it_names(self) -> None:
         disk = new_disk()
         disk.faults.append(Fault("write", name_parts=("/a",), error_number=errno.ENOSPC, skip=1, times=1))
         write_file(disk, B, b"fine")

@@ -1,4 +1,4 @@
-"""Transforms for tests, by name, and content that they can do something with."""
+"""Transforms for tests by name, and content for them."""
 
 import random
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ _STEP_BYTES = 256 << 10
 
 
 def ring(active_id: str | None = "old", *ids: str) -> KeyRing:
-    """A ring of the keys ``ids``, by default of all."""
+    """Return a ring of the keys ``ids``, by default of all."""
     return KeyRing(active_id, {key_id: RING_KEYS[key_id] for key_id in ids or RING_KEYS})
 
 
 def transform_named(name: str, *, active_id: str = "old") -> Transform:
-    """One of ``TRANSFORM_NAMES``."""
+    """Return one of ``TRANSFORM_NAMES``."""
     steps = name.split("+")
     return Transform(level=3 if "zstd" in steps else None, encrypts="aes" in steps, ring=ring(active_id))
 
 
 def mixed_content(size_bytes: int, *, seed: int = 0) -> bytes:
-    """Bytes that begin with what can be compressed, and change to what cannot and back every 1.5 MiB."""
+    """Return bytes that begin compressible, and alternate with incompressible ones every 1.5 MiB."""
     source = random.Random(seed)
     pieces = []
     for number in range(-(-size_bytes // _STEP_BYTES)):

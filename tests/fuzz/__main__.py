@@ -1,7 +1,7 @@
 """``python -m tests.fuzz TARGET [--seconds N]``: search for inputs that break a decoder, guided by coverage.
 
-An input that breaks it is kept in the corpus folder of the target, and every test run replays it from then on; without
-TARGET the names are listed.
+An input that breaks the decoder is kept in the corpus folder of the target, and every test run replays it from then on;
+without TARGET the names are listed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Targets: everything that turns bytes of a log dir into values, each by itself."""
+"""Targets: every parser of bytes of a log dir, one by one."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ from tests.fuzz.target import Target
 from tests.log.batches import batch, legacy, lz4_frame, marker, plain, wrapper
 from tests.log.encoded_record import encode_record
 from tests.log.log_columns import iter_log_columns
-from tierd.errors import AppendError, CheckpointError, CorruptIndexError, CorruptRecordError, PartitionNameError
+from tierd.errors import CorruptIndexError, CorruptRecordError, PartitionNameError
 from tierd.kernels import RecordFault, compiled, crc32c, reference
 from tierd.log.files.checkpoints import (
     encode_lineage,
@@ -27,6 +27,7 @@ from tierd.log.files.meta_properties import MetaProperties, encode_meta_properti
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
+from tierd.log.log_errors import AppendError, CheckpointError
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NewRecord, Producer, encode_batch
@@ -54,7 +55,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def with_checksums(data: bytes) -> bytes:
-    """The same batches with right checksums, so that damage gets beyond them."""
+    """Return the same batches with right checksums, so that damage passes the check."""
     fixed, at = bytearray(data), 0
     with suppress(CorruptRecordError):
         while (header := parse_header(bytes(fixed), at, name="fuzz", position=at)) is not None:
@@ -72,7 +73,7 @@ def with_checksums(data: bytes) -> bytes:
 
 
 def with_snapshot_checksum(data: bytes) -> bytes:
-    """The same producer snapshot with its right checksum."""
+    """Return the same producer snapshot with its right checksum."""
     return data[:2] + struct.pack(">I", crc32c(data[6:])) + data[6:] if len(data) >= 6 else data
 
 
@@ -97,7 +98,7 @@ def _records_or_none(found: RecordBatch, *, in_bulk: bool) -> list[Record] | Non
 
 
 def _columns(data: bytes) -> None:
-    """Records in bulk are the records one by one, faults included."""
+    """Decode records in bulk and one by one: values and faults are equal."""
     with suppress(CorruptRecordError):
         for found in iter_batches(with_checksums(data), name="fuzz"):
             if found.magic < 2:
@@ -106,7 +107,7 @@ def _columns(data: bytes) -> None:
 
 
 def _log_columns(data: bytes) -> None:
-    """A piece of a log read in bulk, by both kernels, is what it is batch by batch."""
+    """Decode a piece of a log in bulk with both kernels, and batch by batch: the records are equal."""
     fixed = with_checksums(data)
     assert compiled.decode_batches(fixed).position.tolist() == reference.decode_batches(fixed).position.tolist()
     for content in (data, fixed):
@@ -122,7 +123,7 @@ def _log_columns(data: bytes) -> None:
 
 
 def _records(data: bytes) -> None:
-    """The two kernels and the record decoder say the same of any bytes; the first four are the count."""
+    """Decode any bytes with both kernels and the record decoder: the results are equal. Four bytes are the count."""
     count, payload = int.from_bytes(data[:4], "big", signed=True), data[4:]
     columns = compiled.decode_records(payload, count)
     expected = reference.decode_records(payload, count)
@@ -168,7 +169,7 @@ def _compress(codec: Compression, data: bytes) -> None:
 
 
 def _validation(data: bytes) -> None:
-    """What a leader accepts it can read: the right checksums, the offsets that it gave."""
+    """Read the records that a leader accepts: they have right checksums and the assigned offsets."""
     if not data:
         return
     targets = ["producer", "uncompressed", "gzip", "lz4"]

@@ -1,4 +1,4 @@
-"""Targets: the kernels that follow decoding, whose twins must say the same of any bytes and never read beyond them."""
+"""Targets: kernels that process decoded records; reference and compiled one agree and never read beyond the bytes."""
 
 from contextlib import suppress
 from types import ModuleType
@@ -15,8 +15,8 @@ _COUNTS = np.dtype(">i4")
 _SHIFTS_MS = (0, 1, -(2**40))
 
 
-def _said(kernels: ModuleType, payload: bytes, count: int) -> list[object]:
-    """Everything that ``kernels`` say of ``count`` records, comparable."""
+def _results(kernels: ModuleType, payload: bytes, count: int) -> list[object]:
+    """Return all results of ``kernels`` for ``count`` records, comparable."""
     found = kernels.decode_records(payload, count, must_fill=False)
     keep = np.arange(min(max(count, 0), len(payload) + 1)) % 3 > 0
     said: list[object] = [
@@ -37,11 +37,11 @@ def _headers(kernels: ModuleType, payload: bytes, starts: memoryview, counts: me
 
 
 def _kernels(data: bytes) -> None:
-    """Records as in the target ``records``, then headers wherever numbers in the bytes say that some are."""
+    """Decode records as in the target ``records``, then headers at positions that the bytes themselves give."""
     count, payload = int.from_bytes(data[:4], "big", signed=True), data[4:]
-    assert _said(compiled, payload, count) == _said(reference, payload, count)
+    assert _results(compiled, payload, count) == _results(reference, payload, count)
     with suppress(RecordError):
-        list(iter_raw_records(payload, count))  # raises where they are none
+        list(iter_raw_records(payload, count))  # raises where the bytes are no records
         assert compiled.select_records(payload, count, np.ones(count, dtype=bool)) == payload
     numbers = np.frombuffer(payload[: len(payload) & ~7], dtype=_COUNTS).astype(np.int32).reshape(2, -1)
     for starts, counts in ((numbers[0] % 64, numbers[1] & 3), numbers):

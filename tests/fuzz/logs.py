@@ -1,6 +1,6 @@
 """Targets: a partition directory of any bytes, loaded, read and closed; and a log that is given any bytes to append.
 
-An input of the former is a header of three bytes (flags, recovery point, log start) and then files: a byte that picks
+An input of the load is a header of three bytes (flags, recovery point, log start) and then files: a byte that picks
 the name, two bytes of length, content.
 """
 
@@ -40,7 +40,7 @@ IS_STRICT = 4
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The files of an input; the last one of a name counts, and a length beyond the end is cut."""
+    """Return the files of an input; the last one of a name counts, and a length beyond the end is cut."""
     files: dict[str, bytes] = {}
     at = 3
     while at + 3 <= len(data):
@@ -51,7 +51,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
 
 
 def pack(files: dict[str, bytes], *, flags: int, recovery_point: int = 0, log_start: int = 0) -> bytes:
-    """The input that ``unpack`` turns into ``files``."""
+    """Return the input that ``unpack`` turns into ``files``."""
     pieces = [bytes([flags, recovery_point, log_start])]
     for name, content in files.items():
         pieces += [bytes([NAMES.index(name)]), len(content).to_bytes(2, "big"), content]
@@ -76,7 +76,7 @@ def _write(files: dict[str, bytes]) -> SimulatedDisk:
 
 
 def load(data: bytes) -> None:
-    """Whatever loads can be read, closed, and loaded again as the same log."""
+    """Load any directory: a log that loads can be read, closed, and loaded again with the same content."""
     if len(data) < 3:
         return
     flags, recovery_point, log_start = data[:3]
@@ -128,7 +128,7 @@ def _check(log: UnifiedLog) -> None:
 
 
 def append(data: bytes) -> None:
-    """Whatever is appended survives a crash: the log loads with the same end, and what was refused left no trace."""
+    """Append any bytes: accepted sets survive a crash, and refused ones leave no trace."""
     if not data:
         return
     disk = _write({})
@@ -142,7 +142,7 @@ def append(data: bytes) -> None:
         else:
             follow(log, batches)
     assert log.log_end_offset >= before
-    after = max(log.log_end_offset, log.segments[-1].base_offset)  # what is refused late may have rolled the log before
+    after = max(log.log_end_offset, log.segments[-1].base_offset)  # a late refusal may follow a roll
     _check(log)
     log.close_handles()
     again = _open(disk, clean=False, recovery_point=0)

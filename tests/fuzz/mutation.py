@@ -1,4 +1,4 @@
-"""Mutations for the replay in the test run: no coverage guides them, but the same ones come every time."""
+"""Mutations for the replay in the test run: without coverage guidance, and the same ones every time."""
 
 import random
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _INTERESTING = [bytes(count) for count in (1, 4, 8, 64)] + [
 
 
 def mutations(seeds: list[bytes], *, count: int, seed: int) -> Iterator[bytes]:
-    """``count`` inputs near the seeds, or made of two of them."""
+    """Yield ``count`` inputs near the seeds, or made of two of them."""
     choice = random.Random(seed)
     for _ in range(count):
         data = bytearray(choice.choice(seeds))

@@ -1,4 +1,4 @@
-"""A fuzz target: a decoder, and valid inputs from which a mutation has a short way to everything else."""
+"""A fuzz target: a decoder, and valid inputs from which few mutations reach all its branches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Target:
     """One decoder under test.
 
     Attributes:
-        run: decodes any bytes; returns, or raises whatever is a bug: errors that the decoder documents stay inside.
+        run: decodes any bytes; raises only bugs: errors that the decoder documents stay inside.
         seeds: valid inputs.
     """
 
@@ -22,6 +22,6 @@ class Target:
     seeds: Callable[[], list[bytes]]
 
     def kept(self) -> list[bytes]:
-        """The inputs of the corpus."""
+        """Return the inputs of the corpus."""
         folder = CORPUS / self.name
         return [file.read_bytes() for file in sorted(folder.iterdir())] if folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""Every seed, everything that fuzzing ever found, and a few hundred mutations: an error of ours or a value, soon."""
+"""Every seed, every former finding, and a few hundred mutations: each gives a value or an error of tierd in time."""
 
 import time
 import tracemalloc
@@ -18,7 +18,7 @@ MEMORY_LIMIT_BYTES = 64 << 20
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
-    """Damage is logged, and here is much of it."""
+    """Drop log lines: damage is logged, and these inputs have much of it."""
     with capture_logs():
         yield
 
@@ -27,7 +27,7 @@ each_target = pytest.mark.parametrize("name", sorted(TARGETS))
 
 
 @each_target
-def test_seeds_and_former_findings_cost_little_memory(name: str) -> None:
+def test_seeds_and_former_findings_are_decoded_in_little_memory(name: str) -> None:
     target = TARGETS[name]
     inputs = target.seeds() + target.kept()
     tracemalloc.start()
@@ -41,7 +41,7 @@ def test_seeds_and_former_findings_cost_little_memory(name: str) -> None:
 
 
 @each_target
-def test_mutations_end_soon_and_break_nothing(name: str) -> None:
+def test_mutations_are_decoded_or_refused_in_time(name: str) -> None:
     target = TARGETS[name]
     seeds = target.seeds() + target.kept()
     for data in mutations(seeds, count=MUTATIONS, seed=1):

@@ -109,7 +109,27 @@ def import_past_the_door(modules: Sequence[Module]) -> Iterator[Finding]:
                 yield Finding(module, 1, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
 
 
-RULES = (class_defined_twice, refused_opening, large_constructor, small_file, unused_export, import_past_the_door)
+def whole_configuration(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each module that names ``TierdConfig``, or reads the configuration of a deployment or of live settings.
+
+    Other modules take the section of the settings that concerns them.
+    """
+    for module in modules:
+        places = [line for line, name in module.named() if name == "TierdConfig"]
+        places += [line for line, owner in module.owners_of("config") if owner in ("deployment", "settings")]
+        if places:
+            yield Finding(module, min(places), module.name, "reads the whole configuration: take a section of it")
+
+
+RULES = (
+    class_defined_twice,
+    refused_opening,
+    large_constructor,
+    small_file,
+    unused_export,
+    import_past_the_door,
+    whole_configuration,
+)
 
 
 def broken_rules(

@@ -14,6 +14,7 @@ from tests.house.rules import (
     refused_opening,
     small_file,
     unused_export,
+    whole_configuration,
 )
 from tests.house.tree import Module, read_modules
 
@@ -23,7 +24,7 @@ Package = Callable[[dict[str, str]], list[Module]]
 
 @pytest.fixture
 def package(tmp_path: Path) -> Package:
-    """A package ``tierd`` of the given files; names end in ``.py``."""
+    """Return a writer of a package ``tierd`` with the given files; names end in ``.py``."""
 
     def write(files: dict[str, str]) -> list[Module]:
         for name, text in files.items():
@@ -36,7 +37,7 @@ def package(tmp_path: Path) -> Package:
 
 
 def subjects(rule: Rule, modules: Sequence[Module]) -> list[str]:
-    """Return the subjects of what a rule finds, in its order."""
+    """Return the subjects of the findings of a rule, in their order."""
     return [finding.subject for finding in rule(modules)]
 
 
@@ -126,6 +127,25 @@ def test_import_by_the_init_of_a_room_is_not_found(package: Package) -> None:
     assert subjects(import_past_the_door, modules) == []
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from tierd.config import TierdConfig\n\ndef f(config: TierdConfig): ...",
+        "def f(deployment): deployment.config.http",
+        "def f(engine): return engine.deployment.config",
+        "def f(settings): settings.config = None",
+    ],
+)
+def test_module_that_reads_the_whole_configuration_is_found(package: Package, statement: str) -> None:
+    assert subjects(whole_configuration, package({"a.py": f"{statement}\n"})) == ["tierd.a"]
+
+
+def test_module_that_takes_a_section_of_the_configuration_is_not_found(package: Package) -> None:
+    modules = package({"a.py": "def f(settings: HttpSettings, log): return settings.port, log.config\n"})
+
+    assert subjects(whole_configuration, modules) == []
+
+
 def test_exception_allows_its_subject_and_those_below_a_wildcard(package: Package) -> None:
     modules = package({"a.py": '"""What."""\n', "room/b.py": '"""What."""\n', "roommate.py": '"""What."""\n'})
 
@@ -135,7 +155,7 @@ def test_exception_allows_its_subject_and_those_below_a_wildcard(package: Packag
     assert unneeded == []
 
 
-def test_exception_that_allows_nothing_any_more_is_told(package: Package) -> None:
+def test_exception_that_allows_no_finding_is_reported(package: Package) -> None:
     findings, unneeded = broken_rules(package({"a.py": ""}), {"small_file": {"tierd.b": "r"}})
 
     assert (findings, unneeded) == ([], ["small_file: tierd.b"])

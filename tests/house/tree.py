@@ -19,17 +19,17 @@ class Module:
 
     @cached_property
     def syntax(self) -> ast.Module:
-        """The parsed source."""
+        """Return the parsed source."""
         return ast.parse(self.text, str(self.file))
 
     @property
     def is_package(self) -> bool:
-        """True for an ``__init__.py``."""
+        """Return True for an ``__init__.py``."""
         return self.file.name == "__init__.py"
 
     @property
     def line_count(self) -> int:
-        """Number of lines, blank ones included."""
+        """Return the number of lines, blank ones included."""
         return self.text.count("\n")
 
     def classes(self) -> Iterator[ast.ClassDef]:
@@ -47,6 +47,22 @@ class Module:
         for node in ast.walk(self.syntax):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 yield from ((node.module, alias.name) for alias in node.names)
+
+    def named(self) -> Iterator[tuple[int, str]]:
+        """Yield (line, name) of every name and of every attribute."""
+        for node in ast.walk(self.syntax):
+            if isinstance(node, ast.Name):
+                yield node.lineno, node.id
+            elif isinstance(node, ast.Attribute):
+                yield node.lineno, node.attr
+
+    def owners_of(self, attribute: str) -> Iterator[tuple[int, str]]:
+        """Yield (line, name) of every value whose ``attribute`` is read: ``b`` for ``a.b.attribute``."""
+        for node in ast.walk(self.syntax):
+            if isinstance(node, ast.Attribute) and node.attr == attribute:
+                owner = node.value
+                if isinstance(owner, ast.Name | ast.Attribute):
+                    yield node.lineno, owner.id if isinstance(owner, ast.Name) else owner.attr
 
     def imported_modules(self, known: frozenset[str], exported: frozenset[str]) -> set[str]:
         """Return the modules of ``known`` that this one imports, under any spelling.

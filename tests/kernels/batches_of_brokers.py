@@ -1,4 +1,4 @@
-"""What real brokers wrote, as payloads for kernels."""
+"""Batches of real brokers, as payloads for kernels."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from tierd.log.records.record_batch import RecordBatch, iter_batches
 
 
 def golden_payloads(golden: Path) -> Iterator[tuple[RecordBatch, bytes]]:
-    """Every batch of magic 2 in undamaged golden logs, and its records decompressed."""
+    """Yield every batch of magic 2 in undamaged golden logs, and its records decompressed."""
     logs = sorted(
         path for path in golden.rglob("*.log") if "crash" not in path.parts and "old-format" not in path.parts
     )

@@ -9,7 +9,7 @@ MIB = CHECKSUM_BLOCK_BYTES
 
 
 def bitwise(data: bytes) -> int:
-    """CRC-32C as its definition reads: the polynomial division, bit by bit."""
+    """Return the CRC-32C by its definition: the polynomial division, bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -24,12 +24,12 @@ def checksums_of(data: bytes) -> BlockChecksums:
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_checksum() -> None:
+def test_crc32c_has_its_published_value() -> None:
     assert crc32c(b"123456789") == bitwise(b"123456789") == 0xE3069283
 
 
 @given(st.binary(max_size=200))
-def test_it_is_castagnolis(data: bytes) -> None:
+def test_crc32c_agrees_with_the_bitwise_definition(data: bytes) -> None:
     assert crc32c(data) == bitwise(data)
 
 
@@ -37,13 +37,13 @@ def test_it_is_castagnolis(data: bytes) -> None:
 @example(b"", b"")
 @example(b"abc", b"")
 @example(b"", b"abc")
-def test_the_checksum_of_a_whole_comes_from_those_of_its_parts(first: bytes, second: bytes) -> None:
+def test_checksums_of_two_parts_combine_to_that_of_the_whole(first: bytes, second: bytes) -> None:
     assert combine_crc32c(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
 
 
 @given(st.binary(max_size=50), st.integers(1, 5 * MIB))
 @settings(deadline=None, max_examples=30)
-def test_long_parts_combine_too(first: bytes, size: int) -> None:
+def test_checksum_of_a_long_part_combines_to_that_of_the_whole(first: bytes, size: int) -> None:
     second = bytes(size)
     assert combine_crc32c(crc32c(first), crc32c(second), size) == crc32c(first + second)
 
@@ -52,7 +52,7 @@ def test_long_parts_combine_too(first: bytes, size: int) -> None:
 @settings(deadline=None, max_examples=40)
 @example(0, 0, 0)
 @example(2 * MIB, 0, 1)
-def test_a_range_of_blocks_needs_no_second_reading(size: int, first: int, last: int) -> None:
+def test_checksum_of_a_range_of_blocks_is_combined_from_block_checksums(size: int, first: int, last: int) -> None:
     data = (b"0123456789abcdef-" * (size // 17 + 1))[:size]
     checksums = checksums_of(data)
     assert crc32c_of_file(checksums) == crc32c(data)
@@ -67,6 +67,6 @@ def test_a_range_that_cuts_a_block_is_refused(byte_range: ByteRange) -> None:
         crc32c_of_range(checksums_of(bytes(3 * MIB)), byte_range)
 
 
-def test_blocks_know_their_sizes() -> None:
+def test_block_size_is_whole_but_for_the_last_block() -> None:
     checksums = checksums_of(bytes(2 * MIB + 5))
     assert [checksums.block_size(i) for i in range(3)] == [MIB, MIB, 5]

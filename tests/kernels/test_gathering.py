@@ -1,4 +1,4 @@
-"""Fields and headers brought together: what Arrow makes of the buffers is what the records hold."""
+"""Gathered fields and headers: Arrow reads the values of the records from the buffers."""
 
 from array import array
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ def both_headers(payload: bytes, starts: Sequence[int], counts: Sequence[int]) -
 
 
 @given(st.binary(max_size=300), st.data())
-def test_arrow_sees_the_fields_without_a_copy(payload: bytes, data: st.DataObject) -> None:
+def test_gathered_fields_are_arrow_buffers_without_a_copy(payload: bytes, data: st.DataObject) -> None:
     starts = data.draw(st.lists(st.integers(0, len(payload)), max_size=20))
     sizes = [data.draw(st.integers(-2, len(payload) - start)) for start in starts]
     expected = [payload[start : start + size] if size >= 0 else None for start, size in zip(starts, sizes, strict=True)]
@@ -113,7 +113,7 @@ def test_null_and_empty_fields_may_lie_anywhere(kernels: ModuleType) -> None:
 
 
 @TWINS
-def test_more_than_offsets_of_32_bits_can_count_is_refused(kernels: ModuleType) -> None:
+def test_fields_above_the_range_of_32_bit_offsets_are_refused(kernels: ModuleType) -> None:
     payload = bytes(1 << 22)
     with pytest.raises(ValueError, match="more than 2147483647 bytes of fields"):
         kernels.gather(payload, np.zeros(512, np.int32), np.full(512, len(payload), np.int32))
@@ -127,7 +127,7 @@ def test_columns_of_different_lengths_are_refused(kernels: ModuleType) -> None:
 
 
 @given(header_rows)
-def test_headers_are_the_ones_that_were_written(rows: list[list[Header]]) -> None:
+def test_gathered_headers_are_those_of_the_encoded_records(rows: list[list[Header]]) -> None:
     payload = b"".join(encode_record(0, number, b"key", b"value", row) for number, row in enumerate(rows))
     where = decode_records(payload, len(rows))
     found = both_headers(payload, where.headers_start.tolist(), where.header_count.tolist())
@@ -136,7 +136,7 @@ def test_headers_are_the_ones_that_were_written(rows: list[list[Header]]) -> Non
 
 
 @given(st.lists(st.binary(max_size=6), max_size=6))
-def test_names_that_are_no_utf_8_are_repaired_as_the_record_decoder_does(found_names: list[bytes]) -> None:
+def test_header_names_that_are_no_utf_8_are_decoded_like_in_the_record_decoder(found_names: list[bytes]) -> None:
     payload = b"".join(encode_field(name) + encode_field(None) for name in found_names)
     found = both_headers(payload, [0], [len(found_names)])
     assert isinstance(found, GatheredHeaders)
@@ -145,7 +145,7 @@ def test_names_that_are_no_utf_8_are_repaired_as_the_record_decoder_does(found_n
 
 @settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=60), encoded_fields), st.data())
-def test_twins_agree_on_any_bytes(payload: bytes, data: st.DataObject) -> None:
+def test_reference_and_compiled_kernel_agree_on_headers_of_any_bytes(payload: bytes, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(st.integers(-2, len(payload) + 2), st.integers(0, 4)), max_size=4))
     both_headers(payload, [start for start, _ in rows], [count for _, count in rows])
 
@@ -166,11 +166,13 @@ def test_twins_agree_on_any_bytes(payload: bytes, data: st.DataObject) -> None:
         (b"\x80" * 8, 0, 1, RecordFault.NUMBER_TOO_LONG),
     ],
 )
-def test_faults_have_their_names(payload: bytes, start: int, count: int, fault: RecordFault) -> None:
+def test_each_damage_of_headers_is_returned_as_its_fault(
+    payload: bytes, start: int, count: int, fault: RecordFault
+) -> None:
     assert both_headers(payload, [start], [count]) is fault
 
 
-def test_batches_of_real_brokers_are_gathered_as_they_are_decoded_one_by_one(golden: Path) -> None:
+def test_gathered_batches_of_real_brokers_equal_records_decoded_one_by_one(golden: Path) -> None:
     headers_seen = 0
     for batch, payload in golden_payloads(golden):
         records = list(iter_raw_records(payload, batch.record_count))

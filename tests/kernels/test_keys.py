@@ -1,4 +1,4 @@
-"""Hashes of keys, and the latest record of each: known answers, and twins that agree."""
+"""Hashes of keys and the latest record of each key: known answers, and kernels that agree."""
 
 import os
 from array import array
@@ -41,14 +41,14 @@ def columns_of(rows: list[tuple[int, ...]], count: int) -> list[np.ndarray]:
 
 @TWINS
 @pytest.mark.parametrize(("size", "expected"), ASCENDING.items())
-def test_the_hash_is_siphash_of_128_bits(kernels: ModuleType, size: int, expected: str) -> None:
+def test_hash_is_siphash_2_4_of_128_bits(kernels: ModuleType, size: int, expected: str) -> None:
     hi, lo = kernels.hash_keys(bytes(range(64)), ints(0), ints(size), SECRET)
     assert (hi.dtype, lo.dtype) == (np.int64, np.int64)
     assert (lo.tobytes() + hi.tobytes()).hex() == expected
 
 
 @given(st.binary(max_size=300), st.binary(min_size=16, max_size=16), st.data())
-def test_twins_give_any_bytes_the_same_hash(payload: bytes, secret: bytes, data: st.DataObject) -> None:
+def test_reference_and_compiled_kernel_hash_any_bytes_alike(payload: bytes, secret: bytes, data: st.DataObject) -> None:
     starts = data.draw(st.lists(st.integers(0, len(payload)), max_size=8))
     sizes = [data.draw(st.integers(-2, len(payload) - start)) for start in starts]
     expected, found = (k.hash_keys(payload, ints(*starts), ints(*sizes), secret) for k in (reference, compiled))
@@ -57,7 +57,7 @@ def test_twins_give_any_bytes_the_same_hash(payload: bytes, secret: bytes, data:
 
 
 @TWINS
-def test_a_null_key_hashes_as_an_empty_one_wherever_it_lies(kernels: ModuleType) -> None:
+def test_null_key_has_the_hash_of_an_empty_key_at_any_position(kernels: ModuleType) -> None:
     hi, lo = kernels.hash_keys(b"abc", ints(0, 3, 2**31 - 1, -9), ints(0, -1, -1, 0), SECRET)
     assert (len(set(hi.tolist())), len(set(lo.tolist()))) == (1, 1)
 
@@ -72,7 +72,7 @@ def test_a_key_beyond_the_payload_is_refused(kernels: ModuleType, start: int, si
 
 
 @TWINS
-def test_secrets_and_columns_have_their_length(kernels: ModuleType) -> None:
+def test_secret_or_columns_of_a_wrong_length_are_refused(kernels: ModuleType) -> None:
     with pytest.raises(ValueError, match="secret of 15 bytes"):
         kernels.hash_keys(b"", ints(), ints(), bytes(15))
     with pytest.raises(ValueError, match=r"sizes|argument"):
@@ -86,7 +86,7 @@ def test_another_secret_gives_another_hash() -> None:
     assert len(hashes) == 50
 
 
-def test_keys_are_hashed_where_the_decoder_found_them() -> None:
+def test_keys_are_hashed_at_the_positions_of_the_decoder() -> None:
     payload = b"".join(encode_record(0, n, key, b"v") for n, key in enumerate((b"a", None, b"b", b"a")))
     columns = decode_records(payload, 4)
     hi, lo = hash_keys(payload, columns.key_start, columns.key_size, SECRET)
@@ -95,7 +95,7 @@ def test_keys_are_hashed_where_the_decoder_found_them() -> None:
 
 
 @given(hash_rows)
-def test_twins_keep_the_largest_position_of_each_key_in_order_of_appearance(rows: list[tuple[int, ...]]) -> None:
+def test_latest_per_key_keeps_the_largest_position_in_order_of_appearance(rows: list[tuple[int, ...]]) -> None:
     expected: dict[tuple[int, int], int] = {}
     for hi, lo, position in rows:
         expected[hi, lo] = max(expected.get((hi, lo), position), position)
@@ -108,7 +108,7 @@ def test_twins_keep_the_largest_position_of_each_key_in_order_of_appearance(rows
 
 
 @given(hnp.arrays(np.int64, st.integers(0, 300), elements=st.integers(0, 30)))
-def test_twins_agree_where_keys_repeat_often(numbers: np.ndarray) -> None:
+def test_reference_and_compiled_kernel_agree_where_keys_repeat_often(numbers: np.ndarray) -> None:
     columns = (numbers % 3, numbers // 7, numbers[::-1])  # neither in order nor contiguous
     expected, found = (kernels.latest_per_key(*columns) for kernels in (reference, compiled))
     assert [column.tolist() for column in found] == [column.tolist() for column in expected]
@@ -124,7 +124,7 @@ def test_twins_agree_where_keys_repeat_often(numbers: np.ndarray) -> None:
     ],
     ids=["all equal", "in high bits of the lower half", "in high bits of the upper half", "halves alike"],
 )
-def test_a_million_hashes_that_resemble_one_another_are_told_apart(
+def test_a_million_similar_hashes_are_distinguished(
     columns: Callable[[int], tuple[np.ndarray, np.ndarray]],
 ) -> None:
     hi, lo = columns(1_000_000)
@@ -132,7 +132,7 @@ def test_a_million_hashes_that_resemble_one_another_are_told_apart(
     assert found[2].tolist() == ([999_999] if not hi.any() and not lo.any() else list(range(1_000_000)))
 
 
-def test_the_latest_of_many_is_chosen_by_whichever_twin() -> None:
+def test_latest_of_many_records_is_found_by_the_chosen_kernel() -> None:
     payload = os.urandom(4000)
     starts, sizes = np.arange(1000, dtype=np.int32) % 10 * 4, np.full(1000, 4, np.int32)
     hi, lo = hash_keys(payload, starts, sizes, SECRET)

@@ -49,7 +49,7 @@ def contents(columns: Columns) -> tuple[list[list[int]], int, RecordFault]:
 
 
 def both(data: bytes, count: int, *, start: int = 0, must_fill: bool = True) -> Columns:
-    """What both say of these records, for several bases."""
+    """Return the columns of both kernels, which agree, for several base offsets."""
     for base, base_ms, append_ms in ((5, 7, None), (2**63 - 1, -(2**63), None), (0, 0, -1), (0, 0, 99)):
         results = [
             kernels.decode_records(
@@ -79,7 +79,7 @@ def both_batches(data: bytes, *, start: int = 0, at_most: int = 1 << 16) -> Batc
 
 
 @given(rows, rows)
-def test_fields_are_found_where_they_were_written(before: list[Row], after: list[Row]) -> None:
+def test_decoded_columns_hold_the_positions_of_encoded_fields(before: list[Row], after: list[Row]) -> None:
     data, start = encoded(before + after), len(encoded(before))
     columns = both(data, len(after), start=start)
     assert (columns.fault, columns.end) == (RecordFault.NONE, len(data))
@@ -115,13 +115,13 @@ def check_against_the_record_decoder(data: bytes, count: int) -> None:
 
 @settings(max_examples=300)
 @given(st.binary(max_size=200), st.integers(-2, 20))
-def test_twins_and_record_decoder_agree_on_any_bytes(data: bytes, count: int) -> None:
+def test_kernels_and_record_decoder_agree_on_any_bytes(data: bytes, count: int) -> None:
     check_against_the_record_decoder(data, count)
 
 
 @settings(max_examples=300)
 @given(rows.filter(len), st.data())
-def test_twins_and_record_decoder_agree_on_damaged_records(found: list[Row], data: st.DataObject) -> None:
+def test_kernels_and_record_decoder_agree_on_damaged_records(found: list[Row], data: st.DataObject) -> None:
     damaged = bytearray(encoded(found))
     for _ in range(data.draw(st.integers(0, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -157,17 +157,17 @@ def sized(body: bytes) -> bytes:
         (sized(BODY + encode_varint(0)) + b"\0", 1, RecordFault.BYTES_LEFT),
     ],
 )
-def test_every_fault_has_its_name(data: bytes, count: int, fault: RecordFault) -> None:
+def test_each_damage_of_records_is_returned_as_its_fault(data: bytes, count: int, fault: RecordFault) -> None:
     assert both(data, count).fault is fault
     assert fault.problem
 
 
-def test_a_count_of_two_billion_costs_no_memory() -> None:
+def test_claimed_count_of_two_billion_records_allocates_no_memory() -> None:
     data = encode_record(0, 0, b"k", b"v") * 3
     assert len(both(data, 2**31 - 1)) == 3
 
 
-def test_any_buffer_is_taken() -> None:
+def test_bytes_and_memoryviews_are_decoded() -> None:
     data = encode_record(5, 7, b"k", b"v")
     for buffer in (data, memoryview(data), memoryview(bytearray(data))):
         for kernels in (reference, compiled):
@@ -188,7 +188,7 @@ written_batches = st.lists(
 
 
 @given(written_batches, st.integers(0, 12))
-def test_batches_are_walked_up_to_what_is_compressed_or_does_not_fit(written: list[bytes], at_most: int) -> None:
+def test_batches_are_decoded_up_to_a_compressed_one_or_the_limit(written: list[bytes], at_most: int) -> None:
     data = b"".join(written)
     found = both_batches(data, at_most=at_most)
     expected, records = [], 0
@@ -206,7 +206,7 @@ def test_batches_are_walked_up_to_what_is_compressed_or_does_not_fit(written: li
 
 @settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=300), written_batches.map(b"".join)), st.data())
-def test_twins_walk_the_same_way_through_any_bytes(data: bytes, choice: st.DataObject) -> None:
+def test_reference_and_compiled_kernel_decode_any_batches_alike(data: bytes, choice: st.DataObject) -> None:
     damaged = bytearray(data)
     for _ in range(choice.draw(st.integers(0, 3)) if damaged else 0):
         damaged[choice.draw(st.integers(0, len(damaged) - 1))] = choice.draw(st.integers(0, 255))
@@ -215,20 +215,20 @@ def test_twins_walk_the_same_way_through_any_bytes(data: bytes, choice: st.DataO
     )
 
 
-def test_batches_are_decoded_by_whichever_twin_is_chosen() -> None:
+def test_batches_are_decoded_by_the_chosen_kernel() -> None:
     data = plain(3, 4) + plain(7, 2)
     assert decode_batches(data).records.offset.tolist() == [3, 4, 5, 6, 7, 8]
     assert decode_batches(data).first_record.tolist() == [0, 4]
 
 
-def test_small_work_is_left_to_the_reference_and_much_of_it_is_not() -> None:
+def test_compiled_kernel_is_chosen_from_a_total_number_of_records_on() -> None:
     choice = KernelChoice()
     assert choice.for_records(WORTH_COMPILING_RECORDS - 1).decode_records is reference.decode_records
     assert choice.for_records(1).decode_records is compiled.decode_records
     assert choice.for_records(1).decode_records is compiled.decode_records
 
 
-def test_where_nothing_can_be_compiled_the_reference_goes_on_and_one_line_says_so() -> None:
+def test_reference_is_used_and_logged_once_where_kernels_cannot_be_compiled() -> None:
     choice = KernelChoice(compiled_module="tierd.kernels.absent")
     with capture_logs() as lines:
         for _ in range(3):
@@ -245,9 +245,9 @@ assert len(decode_records(b"", 0)) == 0
 """
 
 
-def test_in_a_service_without_executable_memory_records_are_decoded_all_the_same() -> None:
+def test_records_are_decoded_in_a_process_without_executable_memory() -> None:
     found = subprocess.run([sys.executable, "-c", FORBIDDEN], capture_output=True, text=True, check=False, timeout=60)
-    assert found.returncode == 0 or "assert ctypes" in found.stderr, found.stderr  # a kernel without that call
+    assert found.returncode == 0 or "assert ctypes" in found.stderr, found.stderr  # a host without that call
     if not found.returncode:
         assert "kernels_not_compiled" in found.stdout + found.stderr
 
@@ -260,10 +260,10 @@ assert len(compiled.decode_records(bytes.fromhex("10000000026b027600"), 1)) == 1
 """
 
 
-def test_where_compiled_code_cannot_be_kept_it_is_compiled_every_time() -> None:
+def test_kernels_are_compiled_in_each_process_where_no_cache_can_be_written() -> None:
     subprocess.run([sys.executable, "-c", UNCACHED], check=True, timeout=60)
 
 
-def test_the_daemon_starts_without_numba() -> None:
+def test_imports_of_the_daemon_load_neither_numba_nor_numpy() -> None:
     program = "import sys, tierd.cli.main, tierd.app.run; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -55,7 +55,9 @@ def test_kept_records_are_copied_byte_for_byte(found: list[Row], data: st.DataOb
 
 
 @given(rows, st.data(), st.one_of(longs, st.integers(-(2**65), 2**65)))
-def test_timestamps_move_as_in_java_and_nothing_else_does(found: list[Row], data: st.DataObject, shift_ms: int) -> None:
+def test_shift_moves_timestamps_like_java_and_no_other_field(
+    found: list[Row], data: st.DataObject, shift_ms: int
+) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found)))
     kept = [(wrapped(row[0] + shift_ms), *row[1:]) for row, is_kept in zip(found, keep, strict=True) if is_kept]
     assert both(encoded(found), keep, shift_ms) == encoded(kept)
@@ -63,7 +65,7 @@ def test_timestamps_move_as_in_java_and_nothing_else_does(found: list[Row], data
 
 @settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=120), rows.map(encoded)), st.data())
-def test_twins_agree_on_any_bytes(payload: bytes, data: st.DataObject) -> None:
+def test_reference_and_compiled_kernel_select_from_any_bytes_alike(payload: bytes, data: st.DataObject) -> None:
     damaged = bytearray(payload)
     for _ in range(data.draw(st.integers(0, 3)) if damaged else 0):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -86,19 +88,21 @@ def test_twins_agree_on_any_bytes(payload: bytes, data: st.DataObject) -> None:
         (encode_varint(11) + b"\0" + b"\x80" * 10, 1, 1, RecordFault.NUMBER_TOO_LONG),
     ],
 )
-def test_faults_have_their_names(payload: bytes, count: int, shift_ms: int, fault: RecordFault) -> None:
+def test_each_damage_of_records_is_returned_as_its_fault(
+    payload: bytes, count: int, shift_ms: int, fault: RecordFault
+) -> None:
     assert both(payload, [True] * count, shift_ms) is fault
 
 
 @TWINS
-def test_a_negative_count_is_a_fault_and_a_wrong_number_of_choices_a_mistake(kernels: ModuleType) -> None:
+def test_negative_count_is_a_fault_and_a_wrong_number_of_choices_a_value_error(kernels: ModuleType) -> None:
     assert kernels.select_records(b"", -1, np.zeros(0, bool)) is RecordFault.NEGATIVE_COUNT
     with pytest.raises(ValueError, match="1 choices for 2 records"):
         kernels.select_records(b"", 2, np.zeros(1, bool))
 
 
 @TWINS
-def test_any_buffer_and_any_choices_of_bytes_are_taken(kernels: ModuleType) -> None:
+def test_bytes_and_memoryviews_of_records_and_choices_are_accepted(kernels: ModuleType) -> None:
     payload = encode_record(5, 0, b"k", b"v") + encode_record(6, 1, b"l", b"w")
     for buffer in (payload, memoryview(payload), memoryview(bytearray(payload))):
         for keep in (memoryview(array("b", [0, 1])), np.array([0, 1]), np.array([True, False])[::-1]):
@@ -106,7 +110,7 @@ def test_any_buffer_and_any_choices_of_bytes_are_taken(kernels: ModuleType) -> N
             assert select_records(buffer, 2, keep) == payload[len(payload) // 2 :]
 
 
-def test_batches_of_real_brokers_lose_what_is_not_kept_and_nothing_else(golden: Path) -> None:
+def test_selection_from_batches_of_real_brokers_drops_only_the_other_records(golden: Path) -> None:
     random = np.random.default_rng(6)
     selected = 0
     for batch, payload in golden_payloads(golden):
@@ -129,7 +133,7 @@ def test_batches_of_real_brokers_lose_what_is_not_kept_and_nothing_else(golden: 
 def rewritten(
     data: bytes, bounds: list[int], firsts: list[int], keep: list[bool], stamps: list[tuple[int, int]]
 ) -> tuple[bytes, list[int]] | RecordFault:
-    """What all three say, which is the same."""
+    """Return the result of all three functions, which agree."""
     base_ms, max_ms = np.array(stamps, dtype=np.int64).reshape(-1, 2).T
     found: list[tuple[bytes, list[int]] | RecordFault] = []
     for rewrite in (reference.rewrite_batches, compiled.rewrite_batches, rewrite_batches):
@@ -140,7 +144,7 @@ def rewritten(
 
 
 @given(st.lists(rows, max_size=4), st.data())
-def test_batches_lose_what_is_not_kept_and_stay_as_they_are_when_they_lose_nothing(
+def test_rewritten_batches_drop_other_records_and_unchanged_ones_stay_as_they_are(
     contents: list[list[Row]], data: st.DataObject
 ) -> None:
     header = bytes(range(1, 62))
@@ -158,7 +162,7 @@ def test_batches_lose_what_is_not_kept_and_stay_as_they_are_when_they_lose_nothi
 
 
 def lone(batch: bytes, content: list[Row], keep: list[bool], base_ms: int, max_ms: int) -> bytes:
-    """One batch with what is kept, as the log room writes headers."""
+    """Return one batch with the kept records, with the header of the log room."""
     if all(keep):
         return batch
     if not any(keep):
@@ -173,7 +177,7 @@ def lone(batch: bytes, content: list[Row], keep: list[bool], base_ms: int, max_m
 
 @settings(max_examples=300)
 @given(st.binary(min_size=61, max_size=200), st.data())
-def test_twins_agree_on_any_batches(content: bytes, data: st.DataObject) -> None:
+def test_reference_and_compiled_kernel_rewrite_any_batches_alike(content: bytes, data: st.DataObject) -> None:
     end = data.draw(st.integers(61, len(content)))
     bounds = [0, end, len(content)] if len(content) - end >= 61 else [0, end]
     keep = data.draw(st.lists(st.booleans(), max_size=9))
@@ -197,7 +201,7 @@ def test_twins_agree_on_any_batches(content: bytes, data: st.DataObject) -> None
         ([0, 61], [0, 1], 2, "timestamps of .* batches, not of 1"),
     ],
 )
-def test_impossible_bounds_are_a_mistake(
+def test_impossible_bounds_are_a_value_error(
     kernels: ModuleType, bounds: list[int], firsts: list[int], stamps: int, problem: str
 ) -> None:
     columns = np.array(bounds, dtype=int), np.array(firsts, dtype=int), np.ones(1, dtype=bool)

@@ -1,6 +1,6 @@
-"""Batches for tests, by the log room's own encoder, and what it never writes: damaged ones and the legacy formats.
+"""Batches for tests: by the encoder of the log room, and others that it does not write: damaged and legacy ones.
 
-What the encoder itself writes is held to Kafka's bytes in ``test_batch_builder`` and ``test_compression``.
+The bytes of the encoder are compared with those of Kafka in ``test_batch_builder`` and ``test_compression``.
 """
 
 import struct
@@ -32,7 +32,7 @@ HeaderRow = tuple[str, bytes | None]
 
 
 def lz4_frame(data: bytes, *, flags: int = 0x60, header_byte: int | None = None, block_bytes: int = 64 << 10) -> bytes:
-    """A frame with the options that Kafka's readers know and its writers do not use."""
+    """Build a frame with the options that Kafka's readers know and its writers do not use."""
     head = bytes([flags, 0x40]) + (struct.pack("<Q", len(data)) if flags & 8 else b"")
     out = b"\x04\x22\x4d\x18" + head + bytes([xxh32(head) >> 8 & 0xFF if header_byte is None else header_byte])
     for at in range(0, len(data), block_bytes):
@@ -61,7 +61,7 @@ def batch(
     headers: Sequence[HeaderRow] = (),
     count: int | None = None,
 ) -> bytes:
-    """A batch with consecutive offsets, or an empty one; ``last_offset_delta`` and ``count`` may be lies."""
+    """Build a batch with consecutive offsets, or an empty one; ``last_offset_delta`` and ``count`` may be wrong."""
     producer = Producer(producer_id, producer_epoch, base_sequence)
     stamped_by = TimestampType.CREATE_TIME if log_append_ms is None else TimestampType.LOG_APPEND_TIME
     if rows:
@@ -90,7 +90,7 @@ def batch(
 
 
 def forged(data: bytes, *, last_offset_delta: int | None = None, count: int | None = None) -> bytes:
-    """The same batch with other numbers in its header and a checksum that fits them."""
+    """Return the same batch with other numbers in its header and a checksum that fits them."""
     changed = bytearray(data)
     if last_offset_delta is not None:
         struct.pack_into(">i", changed, 23, last_offset_delta)
@@ -146,7 +146,7 @@ def wrapper(
 
 
 def make_partition(folder: Path, segments: dict[int, bytes], *, name: str = "orders-0") -> PartitionDirectory:
-    """A partition directory with these logs, and what belongs to every one."""
+    """Make a partition directory with these logs and the other files of a partition."""
     path = folder / name
     path.mkdir(parents=True)
     for base, content in segments.items():

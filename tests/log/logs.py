@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.log.batches import Row
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.loading.log_loader import LoadRequest, load_log
@@ -48,7 +48,7 @@ def open_log(
     offline: OfflineFlag | None = None,
     random_int: int = 0,
 ) -> UnifiedLog:
-    """Load the log in ``log_dir / name``, a new one if it is not there; jitter is drawn from ``random_int``."""
+    """Load the log in ``log_dir / name``, or create it; the jitter is drawn from ``random_int``."""
     disk = disk or OsDisk()
     directory = log_dir / name
     if disk.status(directory) is None:
@@ -80,7 +80,7 @@ def records(
     transactional: bool = False,
     epoch: int = 0,
 ) -> bytes:
-    """A batch of equal records with consecutive offsets."""
+    """Build a batch of equal records with consecutive offsets."""
     return encode_batch(
         [NewRecord(key, value, timestamp_ms)] * count,
         base_offset=base_offset,
@@ -92,7 +92,7 @@ def records(
 
 
 def rows(base_offset: int, content: Sequence[Row], *, epoch: int = 0) -> bytes:
-    """A batch of these records."""
+    """Build a batch of these records."""
     return encode_batch(
         [NewRecord(key, value, timestamp_ms) for timestamp_ms, key, value in content],
         base_offset=base_offset,
@@ -110,7 +110,7 @@ def end_marker(
     epoch: int = 0,
     timestamp_ms: int = NOW_MS,
 ) -> bytes:
-    """The control batch that ends a transaction."""
+    """Build the control batch that ends a transaction."""
     return encode_end_marker(
         kind=ControlRecordType.COMMIT if commit else ControlRecordType.ABORT,
         producer_id=producer_id,
@@ -161,7 +161,7 @@ def follow(log: UnifiedLog, data: bytes, *, now_ms: int = NOW_MS) -> AppendInfo:
 
 
 class TransactionalProducer:
-    """Appends the batches of one transactional producer, with its sequence numbers."""
+    """One transactional producer that appends its batches with its sequence numbers."""
 
     def __init__(self, log: UnifiedLog, producer_id: int, *, epoch: int = 0) -> None:
         self.producer_id = producer_id
@@ -181,7 +181,7 @@ class TransactionalProducer:
 
 
 class TransactionalProducers:
-    """Some producers by their letters, and one without transactions; a log is told as a sequence of entries.
+    """Some producers by their letters, and one without transactions; a log is written as a sequence of entries.
 
     ::
 
@@ -193,7 +193,7 @@ class TransactionalProducers:
         self._producers = {letter: TransactionalProducer(log, 1000 + n) for n, letter in enumerate(letters)}
 
     def append(self, entry: str) -> None:
-        """Append one entry as leader; it is replicated at once."""
+        """Append one entry as leader; the entry is replicated immediately."""
         if entry == "-":
             lead(self._log, records())
         elif entry in self._producers:
@@ -211,7 +211,7 @@ class TransactionalProducers:
 
 
 def headers_of(log: UnifiedLog) -> list[BatchHeader]:
-    """The headers of all batches in the log's files."""
+    """Return the headers of all batches in the log's files."""
     disk = OsDisk()
     found: list[BatchHeader] = []
     for segment in log.segments:
@@ -224,7 +224,7 @@ def headers_of(log: UnifiedLog) -> list[BatchHeader]:
 
 
 def read_all(log: UnifiedLog, *, isolation: IsolationLevel | None = None, start: int | None = None) -> list[Record]:
-    """Every record from ``start``, the log start by default, to the end that ``isolation`` allows."""
+    """Return every record from ``start``, the log start by default, to the end that ``isolation`` allows."""
     found: list[Record] = []
     offset = log.log_start_offset if start is None else start
     while data := log.read(offset, max_bytes=1 << 20, isolation=isolation).records:

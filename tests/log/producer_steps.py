@@ -1,4 +1,4 @@
-"""Headers of producers' batches, as the log would hand them to the producer state; no bytes behind them."""
+"""Headers of producers' batches, as the log passes them to the producer state; without bytes behind them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +56,7 @@ def manager_of(folder: Path, config: LogConfig | None = None) -> ProducerStateMa
 
 
 def reloaded(manager: ProducerStateManager, folder: Path, *, now_ms: int = NOW_MS) -> ProducerStateManager:
-    """Another manager that begins with the newest snapshot of ``manager``."""
+    """Return another manager that begins with the newest snapshot of ``manager``."""
     other = manager_of(folder, manager.config)
     other.truncate_and_reload(log_start_offset=0, log_end_offset=manager.map_end_offset, now_ms=now_ms)
     return other
@@ -68,7 +68,7 @@ def append(
     origin: AppendOrigin = CLIENT,
     place: LogOffset | None = None,
 ) -> None:
-    """Append batches of data, each by itself."""
+    """Append batches of data, one by one."""
     for header in headers:
         prepared = manager.prepare_update(header.producer_id, origin)
         prepared.append(header, place)
@@ -87,7 +87,7 @@ def end(
     timestamp_ms: int = NOW_MS,
     origin: AppendOrigin = COORDINATOR,
 ) -> CompletedTransaction | None:
-    """Append an end marker; the transaction that it ends is decided."""
+    """Append an end marker and decide its transaction."""
     header = data(
         offset, -1, producer_id=producer_id, epoch=epoch, transactional=True, control=True, timestamp_ms=timestamp_ms
     )

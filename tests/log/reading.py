@@ -1,4 +1,4 @@
-"""A whole log read as a consumer reads it, in the form of the oracles."""
+"""A whole log, read as a consumer reads it, in the form of the oracles."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tierd.model import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What could be read of a log."""
+    """The readable part of a log."""
 
     records: list[OracleRecord]
     committed: list[OracleRecord]
@@ -22,7 +22,7 @@ class Found:
 
 
 def read_whole_log(log: UnifiedLog) -> Found:
-    """Everything, when there is one replica, which is why the high watermark is the log end."""
+    """Read all records of a log with one replica: the high watermark is the log end."""
     log.update_high_watermark(log.log_end_offset)
     batches, records, stopped_at_damage = [], [], False
     try:
@@ -49,7 +49,7 @@ def read_batches(log: UnifiedLog) -> Iterator[RecordBatch]:
 
 
 def committed(log: UnifiedLog, batches: list[RecordBatch]) -> list[OracleRecord]:
-    """What a read_committed consumer makes of the batches and the aborted transactions that it is told."""
+    """Return the records that a read_committed consumer keeps, given the batches and the aborted transactions."""
     end = log.last_stable_offset
     aborted = sorted(log.aborted_transactions(log.log_start_offset, end), key=lambda entry: entry.first_offset)
     skipped: set[int] = set()

@@ -1,4 +1,4 @@
-"""A SegmentedLog in a directory of its own, and the few things that tests do with one again and again."""
+"""A SegmentedLog in a directory of its own, and the steps that many tests share."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def new_log(folder: Path, config: LogConfig | None = None, *, start: int = 0, disk: Disk | None = None) -> SegmentedLog:
-    """An empty log at ``folder/orders-0`` whose active segment begins at ``start``."""
+    """Make an empty log at ``folder/orders-0`` whose active segment begins at ``start``."""
     disk, config = disk or OsDisk(), config or LogConfig(segment_index_bytes=1000)
     directory = folder / "orders-0"
     disk.make_directory(directory)
@@ -29,7 +29,7 @@ def new_log(folder: Path, config: LogConfig | None = None, *, start: int = 0, di
 
 
 def reopen(directory: Path, config: LogConfig | None = None, *, disk: Disk | None = None) -> SegmentedLog:
-    """The log that a load would make of a directory, as far as the segments go."""
+    """Return the log that a load would make of the segments of a directory."""
     disk, config = disk or OsDisk(), config or LogConfig(segment_index_bytes=1000)
     clear_leftovers(disk, directory)
     bases = [found[0] for name in disk.list_names(directory) if (found := parse_file_name(name)) and found[1] == ".log"]
@@ -41,7 +41,7 @@ def reopen(directory: Path, config: LogConfig | None = None, *, disk: Disk | Non
 
 
 def append(log: SegmentedLog, *sets: bytes, write: bool = True) -> None:
-    """Append sets of batches, each as they are."""
+    """Append sets of batches, one by one."""
     for data in sets:
         headers = headers_of(data)
         newest = max(headers, key=lambda header: header.max_timestamp_ms)
@@ -63,7 +63,7 @@ def materialise_indexes(segment: LogSegment) -> None:
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
-    """The headers of a set."""
+    """Return the headers of a set."""
     found: list[BatchHeader] = []
     at = 0
     while (header := parse_header(data, at, name="set", position=at)) is not None:
@@ -73,12 +73,12 @@ def headers_of(data: bytes) -> list[BatchHeader]:
 
 
 def offsets_of(data: bytes | memoryview) -> list[int]:
-    """The offsets of the records in a read's whole batches."""
+    """Return the offsets of the records in a read's whole batches."""
     return [record.offset for found in iter_batches(data, name="read") for record in found.records()]
 
 
 def all_offsets(log: SegmentedLog) -> list[int]:
-    """The offsets of every record, read from the first segment on."""
+    """Return the offsets of every record, read from the first segment on."""
     found, offset = list[int](), log.segments.values[0].base_offset
     while data := log.read(offset, max_bytes=1, bound=log.log_end).records:
         found += offsets_of(data)
@@ -87,5 +87,5 @@ def all_offsets(log: SegmentedLog) -> list[int]:
 
 
 def names(directory: Path) -> set[str]:
-    """The names in a directory."""
+    """Return the names in a directory."""
     return {path.name for path in directory.iterdir()}

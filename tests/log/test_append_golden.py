@@ -2,8 +2,8 @@
 
 Every partition of a broker's log dir is written anew by one log manager, batch by batch, once as a leader (offsets,
 epochs and timestamps assigned again) and once as a follower. Clean stops in between are repeated where the broker made
-them: a leftover snapshot inside a segment tells where (``RESTARTED_AT``), for a stop begins the counting of
-``index.interval.bytes`` anew. What is compared: every name and every byte of every file, but
+them: a leftover snapshot inside a segment shows where (``RESTARTED_AT``), for a stop begins the counting of
+``index.interval.bytes`` anew. The test compares every name and every byte of every file, except
 
 - snapshots, which are sets of producers, in no order, and checkpoints, whose lines have no order;
 - a snapshot that such a stop left inside a segment, which may have been removed by a later start.
@@ -19,7 +19,8 @@ from tests.fakes.clock import FakeClock
 from tests.golden.unpack import GoldenCase, golden_cases
 from tests.log.logs import clean_up, housekeep
 from tierd.log import RecordBatch, file_name, iter_batches, read_lineage, read_offset_checkpoint, read_producer_snapshot
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import read_topic_id
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
@@ -66,7 +67,7 @@ LOG_DIRS = tuple(dict.fromkeys(replica.logdir for replica in REPLICAS))
 
 
 class Writer:
-    """Writes one broker's log dir anew."""
+    """Writer of one broker's log dir, from its batches."""
 
     def __init__(self, log_dir: Path, source: Path, replicas: list[Replica], *, as_leader: bool) -> None:
         self.log_dir = log_dir
@@ -78,7 +79,7 @@ class Writer:
     def write(self) -> None:
         restarts = sorted({offset for replica in self.replicas for offset in replica.restarted_at})
         for stop_at in [*restarts, None]:
-            with LogManager([self.log_dir], config_for=self.config_of, clock=self.clock) as manager:
+            with LogManager([self.log_dir], LogManagerSettings(config_for=self.config_of, clock=self.clock)) as manager:
                 for replica in self.replicas:
                     if stop_at is None or stop_at in replica.restarted_at:
                         self.append_until(self.log_of(manager, replica), replica, stop_at)
@@ -95,7 +96,7 @@ class Writer:
         return log
 
     def begin(self, log: UnifiedLog, replica: Replica) -> None:
-        """Give the log what lay below its first segment, if its snapshot says that something did."""
+        """Give the log the offsets below its first segment, if a snapshot shows that there were some."""
         directory = self.source / replica.case.partition
         first = first_base(directory)
         if not first:
@@ -131,7 +132,7 @@ class Writer:
             log.delete_records(start)
 
     def lead_without_writing(self, log: UnifiedLog, replica: Replica) -> None:
-        """A leader takes note of its epoch before it writes anything, and may never write."""
+        """Assign the epochs of leaders that wrote no records: a leader notes its epoch before its first write."""
         for epoch, start_offset in read_lineage(self.source / replica.case.partition).entries:
             if start_offset == log.log_end_offset:
                 log.assign_leader_epoch(epoch, start_offset)
@@ -151,7 +152,7 @@ def batches_of(directory: Path) -> Iterator[RecordBatch]:
 
 
 def as_produced(batch: RecordBatch) -> bytes:
-    """The batch as a client sent it: from offset 0 on, and with no say about the time of the append."""
+    """Return the batch as a client sent it: from offset 0 on, without a time of the append."""
     data = bytearray(batch.data)
     set_last_offset(data, batch.last_offset - batch.base_offset)
     if batch.timestamp_type == TimestampType.LOG_APPEND_TIME.value:
@@ -171,7 +172,7 @@ def written(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pyte
 
 
 @pytest.mark.parametrize("replica", REPLICAS, ids=lambda replica: replica.id)
-def test_a_written_directory_is_the_brokers_to_the_byte(
+def test_appended_directory_equals_that_of_the_broker_byte_for_byte(
     golden: Path, written: dict[str, Path], replica: Replica
 ) -> None:
     ours = written[replica.logdir] / replica.case.partition
@@ -190,7 +191,7 @@ def test_a_written_directory_is_the_brokers_to_the_byte(
 
 @pytest.mark.parametrize("logdir", LOG_DIRS)
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_written_checkpoint_says_what_the_brokers_does(
+def test_written_checkpoint_equals_that_of_the_broker(
     golden: Path, written: dict[str, Path], logdir: str, name: str
 ) -> None:
     kept = {replica.case.partition for replica in REPLICAS if replica.logdir == logdir}

@@ -1,4 +1,4 @@
-"""What a power cut leaves of producer snapshots, leader epochs, topic ids and the clean-stop marker."""
+"""Producer snapshots, leader epochs, topic ids and the clean-stop marker after a power cut."""
 
 import random
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def load(disk: Disk, end: int) -> ProducerStateManager:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_snapshot_is_whole_or_not_believed(seed: int) -> None:
+def test_producer_snapshot_after_a_power_cut_is_whole_or_not_loaded(seed: int) -> None:
     def work(disk: SimulatedDisk) -> None:
         producers = producers_on(disk)
         append(producers, *(data(at, 0, producer_id=at) for at in range(1, 9)))
@@ -68,7 +68,7 @@ def test_a_snapshot_is_whole_or_not_believed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_the_snapshot_of_a_branch_that_was_truncated_does_not_come_back(seed: int, is_marked: bool) -> None:
+def test_snapshot_of_a_truncated_branch_is_not_loaded_after_a_power_cut(seed: int, is_marked: bool) -> None:
     def work(disk: SimulatedDisk) -> None:
         producers = producers_on(disk)
         for producer_id in range(1, 4):
@@ -83,7 +83,7 @@ def test_the_snapshot_of_a_branch_that_was_truncated_does_not_come_back(seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_assigned_epoch_and_a_written_topic_id_stay(seed: int) -> None:
+def test_assigned_epoch_and_written_topic_id_survive_a_power_cut(seed: int) -> None:
     def work(disk: SimulatedDisk) -> None:
         cache, metadata = LeaderEpochFileCache(disk, FOLDER), PartitionMetadataFile(disk, FOLDER)
         metadata.record(TOPIC_ID)
@@ -98,7 +98,7 @@ def test_an_assigned_epoch_and_a_written_topic_id_stay(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_marker_of_a_clean_stop_is_there_or_gone_as_it_was_said(seed: int) -> None:
+def test_written_or_deleted_clean_marker_stays_so_after_a_power_cut(seed: int) -> None:
     def deleted(disk: SimulatedDisk) -> None:
         write_clean_shutdown(disk, FOLDER.parent, broker_epoch=5)
         delete_clean_shutdown(disk, FOLDER.parent)
@@ -109,7 +109,7 @@ def test_a_marker_of_a_clean_stop_is_there_or_gone_as_it_was_said(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_checkpoint_has_the_old_offsets_or_the_new(seed: int) -> None:
+def test_checkpoint_after_a_power_cut_has_the_old_or_the_new_offsets(seed: int) -> None:
     path = FOLDER.parent / "recovery-point-offset-checkpoint"
 
     def work(disk: SimulatedDisk) -> None:

@@ -1,4 +1,4 @@
-"""Everything that real brokers left on disk, held against what Kafka's own tools say of it."""
+"""Log dirs of real brokers, compared with the output of Kafka's own tools."""
 
 import base64
 import gzip
@@ -73,7 +73,7 @@ def open_log(golden: Path, replica: Replica) -> LocalLog:
 
 
 def read_all(log: LocalLog, end: int, *, max_bytes: int) -> Iterator[tuple[int, RecordBatch]]:
-    """Every batch below ``end``, with the offset from which its records were asked for."""
+    """Yield every batch below ``end``, with the offset from which its records were asked for."""
     offset = log.log_start_offset
     while offset < end and (data := log.read(offset, max_bytes=max_bytes)):
         for batch in iter_batches(data, name="read"):
@@ -93,7 +93,7 @@ def uncommitted(log: LocalLog, *, max_bytes: int = 3000) -> list[Record]:
 
 
 def committed(log: LocalLog) -> list[Record]:
-    """What a read_committed consumer gives: the aborted transactions skipped, the last stable offset the end."""
+    """Return the records of a read_committed consumer: up to the last stable offset, without aborted transactions."""
     aborted = sorted(
         log.aborted_transactions(log.log_start_offset, log.last_stable_offset), key=lambda entry: entry.first_offset
     )
@@ -143,7 +143,7 @@ def expected_records(path: Path) -> list[OracleRecord]:
 
 @of_everything
 @pytest.mark.parametrize("max_bytes", [1, 100_000])
-def test_a_consumers_records_come_back(golden: Path, replica: Replica, max_bytes: int) -> None:
+def test_reads_return_the_records_of_a_consumer_of_the_broker(golden: Path, replica: Replica, max_bytes: int) -> None:
     oracle = golden / replica[0].oracle / "records.jsonl.gz"
     expected = expected_records(oracle) if oracle.exists() else None
     found = [as_oracle(record) for record in uncommitted(open_log(golden, replica), max_bytes=max_bytes)]
@@ -151,7 +151,7 @@ def test_a_consumers_records_come_back(golden: Path, replica: Replica, max_bytes
 
 
 @of_brokers
-def test_a_read_committed_consumers_records_come_back(golden: Path, replica: Replica) -> None:
+def test_committed_reads_return_the_records_of_a_read_committed_consumer(golden: Path, replica: Replica) -> None:
     oracle = golden / replica[0].oracle
     file = oracle / "committed.jsonl.gz"
     if not file.exists():  # not transactional: everything is committed
@@ -162,7 +162,7 @@ def test_a_read_committed_consumers_records_come_back(golden: Path, replica: Rep
 
 
 @of_brokers
-def test_the_offsets_are_those_that_the_broker_told(golden: Path, replica: Replica) -> None:
+def test_start_high_watermark_and_stable_offset_equal_those_of_the_broker(golden: Path, replica: Replica) -> None:
     log = open_log(golden, replica)
     found = {
         "logStartOffset": log.log_start_offset,
@@ -176,7 +176,7 @@ def test_the_offsets_are_those_that_the_broker_told(golden: Path, replica: Repli
 
 
 @of_brokers
-def test_the_stable_offset_is_the_same_from_every_snapshot(golden: Path, replica: Replica) -> None:
+def test_last_stable_offset_is_the_same_from_every_snapshot(golden: Path, replica: Replica) -> None:
     log = open_log(golden, replica)
     scan = log.scan
     for kept in range(len(scan.snapshots) + 1):
@@ -187,7 +187,7 @@ def test_the_stable_offset_is_the_same_from_every_snapshot(golden: Path, replica
 
 
 @of_everything
-def test_every_segment_is_sound(golden: Path, replica: Replica) -> None:
+def test_every_segment_of_a_broker_passes_the_check(golden: Path, replica: Replica) -> None:
     scan = open_log(golden, replica).scan
     for segment in scan.segments:
         found = check_segment(segment.log, base_offset=segment.base_offset, next_base_offset=segment.next_base_offset)
@@ -213,7 +213,7 @@ def _epochs_between(scan: PartitionScan, first: int, last: int) -> list[EpochEnt
 
 
 @of_brokers
-def test_rebuilt_indexes_answer_like_the_brokers(golden: Path, replica: Replica) -> None:
+def test_rebuilt_indexes_answer_like_those_of_the_broker(golden: Path, replica: Replica) -> None:
     case, _ = replica
     interval = case.config.get("index.interval.bytes", 4096)
     assert isinstance(interval, int)
@@ -274,7 +274,7 @@ Line = dict[str, str | None]
 
 
 def dumped(path: Path) -> dict[str, list[Line]]:
-    """What DumpLogSegments printed, by file name: the fields of every line that is not a record."""
+    """Return the dump of DumpLogSegments by file name: the fields of every line that is not a record."""
     files: dict[str, list[Line]] = {}
     name = ""
     for line in gzip.decompress(path.read_bytes()).decode("utf-8", errors="replace").split("\n"):
@@ -299,7 +299,7 @@ def _plain(value: object) -> str | None:
 
 
 @of_everything
-def test_inspect_agrees_with_kafkas_own_dump(golden: Path, replica: Replica) -> None:
+def test_inspection_agrees_with_the_dump_of_kafka(golden: Path, replica: Replica) -> None:
     case, logdir = replica
     oracle = golden / case.oracle
     if len(case.logdirs) > 1:  # one oracle for all replicas, but a dump for each
@@ -312,5 +312,5 @@ def test_inspect_agrees_with_kafkas_own_dump(golden: Path, replica: Replica) -> 
 
 
 def _like(ours: Line, theirs: Line) -> Line:
-    """Our fields under the names that the dump has for them."""
+    """Return our fields under the names of the dump."""
     return {name: ours.get(name) for name in theirs}

@@ -1,4 +1,4 @@
-"""Producer state and leader epochs of real brokers, worked out anew from the batches alone."""
+"""Producer state and leader epochs of real brokers, derived from the batches alone."""
 
 from pathlib import Path
 
@@ -44,11 +44,11 @@ def describe(manager: ProducerStateManager) -> set[ProducerStateEntry]:
 
 @pytest.mark.spec("log-format PSM-33")
 @pytest.mark.parametrize("replica", CASES, ids=replica_id)
-def test_what_the_batches_say_is_what_the_broker_wrote_down(
+def test_producers_replayed_from_batches_equal_the_snapshots_of_the_broker(
     golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
 ) -> None:
     directory, scan = scan_of(golden, replica)
-    # a log that lost its head begins with the oldest snapshot that is left, at its second segment
+    # a log whose first segments were deleted begins with the oldest snapshot, at its second segment
     first = next((s for s in scan.segments if s.base_offset in (0, *scan.snapshots)), None)
     if first is None:
         assert len(scan.segments) == 1
@@ -80,7 +80,7 @@ def test_what_the_batches_say_is_what_the_broker_wrote_down(
 
 @pytest.mark.spec("log-format DIR-23")
 @pytest.mark.parametrize("replica", CASES, ids=replica_id)
-def test_the_epochs_of_the_batches_are_the_brokers(
+def test_epochs_replayed_from_batches_equal_those_of_the_broker(
     golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
 ) -> None:
     directory, scan = scan_of(golden, replica)

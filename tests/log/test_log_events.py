@@ -1,4 +1,4 @@
-"""Every event of the log room says of which partition and log dir it is, so that one search tells a log's story."""
+"""Every event of the log room names its partition and log dir, so that one search finds all events of a log."""
 
 import ast
 from pathlib import Path
@@ -68,5 +68,5 @@ def test_list_of_events_that_are_of_no_partition_has_no_stale_names() -> None:
         ("something", "something"),
     ],
 )
-def test_partition_is_told_whatever_its_directory_is_called_by_now(directory: str, partition: str) -> None:
+def test_partition_fields_name_the_partition_of_a_renamed_directory(directory: str, partition: str) -> None:
     assert partition_fields(Path("/data") / directory) == {"partition": partition, "log_dir": "/data"}

@@ -12,8 +12,9 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.simulated_disk import Fault, SimulatedDisk
 from tests.log.cleaning.cleaners import own_log_rules
-from tierd.errors import LogClosedError, LogDirOfflineError, LogError, LogTimeoutError, UnknownPartitionError
-from tierd.log.dirs.manager import LogManager
+from tierd.errors import LogDirOfflineError, LogError, UnknownPartitionError
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -21,6 +22,7 @@ from tierd.log.files.checkpoints import (
 )
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file
+from tierd.log.log_errors import LogClosedError, LogTimeoutError
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
 from tierd.log.log_writer import WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
@@ -39,8 +41,8 @@ class NoLock:
         pass
 
 
-class House:
-    """Two log dirs on one simulated disk, and what a service on them is made of."""
+class ServiceSetup:
+    """Two log dirs on one simulated disk, and the parts of a service on them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -54,8 +56,7 @@ class House:
     def service(self) -> LogService:
         self.manager = manager = LogManager(
             [ONE, TWO],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(config_for=lambda _: self.config, clock=self.clock),
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )
@@ -71,16 +72,16 @@ class House:
             return {}
         return parse_offset_checkpoint(read_file(self.disk, log_dir / name), name=name)
 
-    async def let(self, seconds: float) -> None:
-        """Let that much time pass, in steps, so that everything that is due is done."""
+    async def pass_time(self, seconds: float) -> None:
+        """Let ``seconds`` pass in steps, so that all due work is done."""
         for _ in range(round(seconds)):
             self.clock.advance(1)
             await eventually(lambda: self.clock.sleeping > 2 * len(self.manager.live_dirs), what="the duties")
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def setup() -> ServiceSetup:
+    return ServiceSetup()
 
 
 def records(value: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
@@ -92,7 +93,7 @@ async def append(writer: PartitionWriter, value: bytes, *, durable: bool = False
 
 
 async def values(writer: PartitionWriter) -> list[int]:
-    """The base offsets that the log holds."""
+    """Return the base offsets of the batches in the log."""
     found: list[int] = []
 
     def read(log: UnifiedLog) -> None:
@@ -116,22 +117,22 @@ async def open_both(service: LogService) -> tuple[PartitionWriter, PartitionWrit
     )
 
 
-async def test_what_was_appended_is_there_after_an_orderly_stop_and_nothing_is_recovered(house: House) -> None:
-    async with house.service() as service:
+async def test_records_are_read_after_a_clean_stop_without_recovery(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         for writer in await open_both(service):
             for number in range(30):
                 await append(writer, b"%d" % number)
-    assert house.is_clean(ONE)
-    assert house.is_clean(TWO)
-    assert not house.disk.open_files
-    house.disk.crash(random.Random(1))
-    async with house.service() as service:
+    assert setup.is_clean(ONE)
+    assert setup.is_clean(TWO)
+    assert not setup.disk.open_files
+    setup.disk.crash(random.Random(1))
+    async with setup.service() as service:
         assert await values(service.writer(FIRST)) == list(range(30))
         assert service.log(SECOND).log_end_offset == 30
 
 
-async def test_many_tasks_append_to_one_log_without_a_gap(house: House) -> None:
-    async with house.service() as service:
+async def test_many_tasks_append_to_one_log_without_a_gap(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         offsets = await asyncio.gather(*(append(writer, b"x", durable=True) for _ in range(200)))
         assert sorted(offsets) == list(range(200))
@@ -139,69 +140,69 @@ async def test_many_tasks_append_to_one_log_without_a_gap(house: House) -> None:
         assert service.log(FIRST).recovery_point == 200
 
 
-async def test_rolled_segments_are_flushed_a_moment_later(house: House) -> None:
-    async with house.service() as service:
+async def test_rolled_segments_are_flushed_shortly_after_the_roll(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         for number in range(30):
             await append(writer, b"%d" % number)
         assert service.log(FIRST).recovery_point == 0
-        await house.let(1)
+        await setup.pass_time(1)
         assert service.log(FIRST).recovery_point == service.log(FIRST).segments[-1].base_offset > 0
 
 
-async def test_checkpoints_are_written_at_a_brokers_pace(house: House) -> None:
-    async with house.service() as service:
+async def test_checkpoints_are_written_at_the_intervals_of_a_broker(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x", durable=True)
         service.log(FIRST).update_high_watermark(1)
-        await house.let(5)
-        assert house.checkpointed(REPLICATION_OFFSET_CHECKPOINT) == {FIRST: 1}
-        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT) == {}
-        await house.let(56)
-        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT) == {FIRST: 1}
-        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT, TWO) == {SECOND: 0}
+        await setup.pass_time(5)
+        assert setup.checkpointed(REPLICATION_OFFSET_CHECKPOINT) == {FIRST: 1}
+        assert setup.checkpointed(RECOVERY_POINT_CHECKPOINT) == {}
+        await setup.pass_time(56)
+        assert setup.checkpointed(RECOVERY_POINT_CHECKPOINT) == {FIRST: 1}
+        assert setup.checkpointed(RECOVERY_POINT_CHECKPOINT, TWO) == {SECOND: 0}
 
 
-async def test_retention_looks_after_half_a_minute(house: House) -> None:
-    house.config = LogConfig(segment_bytes=1000, retention_bytes=1000)
-    async with house.service() as service:
+async def test_retention_runs_after_half_a_minute(setup: ServiceSetup) -> None:
+    setup.config = LogConfig(segment_bytes=1000, retention_bytes=1000)
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         for number in range(60):
             await append(writer, b"%d" % number)
         log = service.log(FIRST)
         log.update_high_watermark(60)
-        await house.let(29)
+        await setup.pass_time(29)
         assert log.log_start_offset == 0
-        await house.let(2)
+        await setup.pass_time(2)
         assert log.log_start_offset > 0
         assert log.size_bytes < 2000
 
 
-async def test_flush_ms_flushes_what_lies_around(house: House) -> None:
-    house.config = LogConfig(flush_ms=3000)
-    async with house.service() as service:
+async def test_unflushed_records_are_flushed_after_flush_ms(setup: ServiceSetup) -> None:
+    setup.config = LogConfig(flush_ms=3000)
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x")
-        await house.let(2)
+        await setup.pass_time(2)
         assert service.log(FIRST).recovery_point == 0
-        await house.let(3)
+        await setup.pass_time(3)
         assert service.log(FIRST).recovery_point == 1
 
 
-async def test_a_log_is_truncated_between_the_appends_and_its_recovery_point_with_it(house: House) -> None:
-    async with house.service() as service:
+async def test_truncation_between_appends_lowers_log_end_and_recovery_point(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         for number in range(30):
             await append(writer, b"%d" % number, durable=True)
         await service.truncate_to(FIRST, 7)
-        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT)[FIRST] == 7
+        assert setup.checkpointed(RECOVERY_POINT_CHECKPOINT)[FIRST] == 7
         assert await append(writer, b"again") == 7
         await service.truncate_fully_and_start_at(FIRST, 100)
         assert await append(writer, b"again") == 100
 
 
-async def test_a_deleted_log_takes_no_more_calls_and_its_directory_goes_later(house: House) -> None:
-    async with house.service() as service:
+async def test_deleted_log_refuses_calls_and_its_directory_is_removed_later(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x")
         await service.delete(FIRST)
@@ -209,9 +210,9 @@ async def test_a_deleted_log_takes_no_more_calls_and_its_directory_goes_later(ho
             await append(writer, b"y")
         with pytest.raises(UnknownPartitionError):
             service.writer(FIRST)
-        assert any(name.endswith("-delete") for name in house.disk.list_names(ONE))
-        await house.let(121)
-        assert not any(name.startswith("topic") for name in house.disk.list_names(ONE))
+        assert any(name.endswith("-delete") for name in setup.disk.list_names(ONE))
+        await setup.pass_time(121)
+        assert not any(name.startswith("topic") for name in setup.disk.list_names(ONE))
 
 
 FAULTS = [
@@ -230,32 +231,32 @@ FAULTS = [
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize(("operation", "name"), FAULTS)
-async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_restart_has_what_was_acknowledged(
-    house: House, operation: str, name: str, number: int
+async def test_failing_disk_takes_only_its_log_dir_offline_and_a_restart_has_acknowledged_records(
+    setup: ServiceSetup, operation: str, name: str, number: int
 ) -> None:
     acknowledged: list[int] = []
-    async with house.service() as service:
+    async with setup.service() as service:
         writer, other = await open_both(service)
         acknowledged.append(await append(writer, b"before", durable=True))
-        house.disk.faults.append(Fault(operation, (f"{ONE}/", name), number, times=None))
+        setup.disk.faults.append(Fault(operation, (f"{ONE}/", name), number, times=None))
 
         async def append_on() -> None:
             for step in range(200):
                 done = await writer.append_as_leader(records(b"x"), leader_epoch=2 + step, durable=True)
                 acknowledged.append(done.first_offset)
-                await house.let(1)
+                await setup.pass_time(1)
 
         with pytest.raises(LogDirOfflineError):
             await append_on()
         with pytest.raises(LogDirOfflineError):
             await append(writer, b"after")
         assert await append(other, b"not concerned", durable=True) == 0
-        house.clock.advance(60)
-    assert house.is_clean(TWO)
-    assert not house.is_clean(ONE)
-    house.disk.faults.clear()
-    house.disk.crash(random.Random(number))
-    async with house.service() as service:
+        setup.clock.advance(60)
+    assert setup.is_clean(TWO)
+    assert not setup.is_clean(ONE)
+    setup.disk.faults.clear()
+    setup.disk.crash(random.Random(number))
+    async with setup.service() as service:
         writer, other = await open_both(service)
         found = await values(writer)
         assert found[: len(acknowledged)] == acknowledged
@@ -264,13 +265,13 @@ async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_re
         assert await values(other) == [0]
 
 
-async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(house: House) -> None:
-    house.limits = WriterLimits(deadline_s=2.0)
+async def test_stop_with_a_hanging_disk_is_an_error_and_leaves_no_clean_marker(setup: ServiceSetup) -> None:
+    setup.limits = WriterLimits(deadline_s=2.0)
     gate = threading.Event()
     hanging: list[asyncio.Task[bool]] = []
 
     async def stop_while_it_hangs() -> None:
-        async with house.service() as service:
+        async with setup.service() as service:
             writer, _ = await open_both(service)
             await append(writer, b"x", durable=True)
             hanging.append(asyncio.ensure_future(writer.run(lambda _: gate.wait(timeout=10))))
@@ -281,50 +282,50 @@ async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(hou
     with pytest.raises(LogTimeoutError):
         await hanging[0]
     gate.set()
-    assert not house.is_clean(ONE)
-    house.limits = WriterLimits()
-    async with house.service() as service:
+    assert not setup.is_clean(ONE)
+    setup.limits = WriterLimits()
+    async with setup.service() as service:
         assert await values(service.writer(FIRST)) == [0]
 
 
-async def test_a_start_that_fails_lets_go_of_everything(house: House) -> None:
-    house.disk.faults.append(Fault("list_names", times=2))
+async def test_failed_start_releases_its_locks_and_a_later_start_succeeds(setup: ServiceSetup) -> None:
+    setup.disk.faults.append(Fault("list_names", times=2))
     with pytest.raises(LogError):
-        async with house.service():
+        async with setup.service():
             raise AssertionError("it has no log dir")
-    async with house.service() as service:
+    async with setup.service() as service:
         await open_both(service)
 
 
 @pytest.mark.parametrize("suspension", range(1, 25))
-async def test_a_cancellation_at_any_await_leaves_logs_that_load_with_all_that_was_acknowledged(
-    house: House, suspension: int
+async def test_cancellation_at_any_await_leaves_logs_with_all_acknowledged_records(
+    setup: ServiceSetup, suspension: int
 ) -> None:
     acknowledged = []
 
     async def story() -> None:
-        async with house.service() as service:
+        async with setup.service() as service:
             writer, _ = await open_both(service)
             for number in range(12):
                 offset = await append(writer, b"%d" % number, durable=number % 3 == 0)
                 acknowledged.append(offset)
-            await writer.run(lambda log: log.roll(now_ms=house.clock.now_ms()))
+            await writer.run(lambda log: log.roll(now_ms=setup.clock.now_ms()))
             await append(writer, b"last", durable=True)
 
     await cancel_at(suspension, story)
-    await eventually(lambda: not house.disk.open_files, what="the stop that goes on behind the cancellation")
-    async with house.service() as service:
+    await eventually(lambda: not setup.disk.open_files, what="the stop that goes on behind the cancellation")
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         found = await values(writer)
         assert found[: len(acknowledged)] == acknowledged
         assert await append(writer, b"goes on") == len(found)
 
 
-async def test_a_partition_that_is_wanted_again_while_it_is_deleted_gets_a_log_of_its_own(house: House) -> None:
-    async with house.service() as service:
+async def test_partition_created_again_during_its_deletion_has_a_new_log(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x")
         await asyncio.gather(service.get_or_create(FIRST), service.delete(FIRST))
         again = await service.get_or_create(FIRST)
-        assert again.log is house.manager.get(FIRST)
+        assert again.log is setup.manager.get(FIRST)
         assert await append(again, b"y") == 0

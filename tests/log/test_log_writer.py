@@ -1,4 +1,4 @@
-"""LogWriter: what waits together shares a write and a sync; no caller can tear or starve another."""
+"""LogWriter: calls that wait together share a write and a sync; no caller can tear or starve another."""
 
 import asyncio
 import threading
@@ -7,16 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
-from tierd.errors import (
-    LogBusyError,
-    LogClosedError,
-    LogDirOfflineError,
-    LogError,
-    LogTimeoutError,
-    OutOfOrderSequenceError,
-)
+from tierd.errors import LogDirOfflineError, LogError, TierErrorCode
+from tierd.log.log_errors import AppendError, LogBusyError, LogClosedError, LogTimeoutError
 from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.testing import cancel_at
@@ -25,7 +20,7 @@ REFUSED = b"refused"
 
 
 class RecordedLog:
-    """Does nothing but remember; every job waits for the gate."""
+    """A log that records its calls; every job waits for the gate."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -44,7 +39,7 @@ class RecordedLog:
 
     def _append(self, request: AppendRequest, now_ms: int) -> AppendInfo | LogError:
         if request.records == REFUSED:
-            return OutOfOrderSequenceError("a gap")
+            return AppendError("a gap", code=TierErrorCode.OUT_OF_ORDER_SEQUENCE)
         self.end_offset += 1
         offset = self.end_offset - 1
         return AppendInfo(offset, offset, now_ms, offset, -1, 0, len(request.records))
@@ -98,13 +93,15 @@ async def begun(writer: LogWriter[RecordedLog], jobs: int = 1) -> None:
     await eventually(lambda: writer.statistics().jobs == jobs and not writer.statistics().waiting_calls, what="a job")
 
 
-async def test_appends_that_come_together_share_one_write(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
+async def test_concurrent_appends_share_one_write(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
     answers = await asyncio.gather(*(writer.append_as_follower(b"%d" % number) for number in range(5)))
     assert log.events == [[b"0", b"1", b"2", b"3", b"4"]]
     assert [answer.first_offset for answer in answers] == [0, 1, 2, 3, 4]
 
 
-async def test_what_comes_while_a_job_runs_is_the_next_group(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
+async def test_appends_during_a_running_job_are_the_next_group(
+    writer: LogWriter[RecordedLog], log: RecordedLog
+) -> None:
     log.gate.clear()
     first = append(writer, b"first")
     await begun(writer)
@@ -116,17 +113,18 @@ async def test_what_comes_while_a_job_runs_is_the_next_group(writer: LogWriter[R
     assert writer.statistics().jobs == 2
 
 
-async def test_a_refused_set_does_not_disturb_its_neighbours(writer: LogWriter[RecordedLog]) -> None:
+async def test_refused_set_of_a_group_leaves_the_other_sets_written(writer: LogWriter[RecordedLog]) -> None:
     good, refused, other = await asyncio.gather(
         append(writer, b"a"), append(writer, REFUSED), append(writer, b"b"), return_exceptions=True
     )
-    assert isinstance(refused, OutOfOrderSequenceError)
+    assert isinstance(refused, AppendError)
+    assert refused.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
     assert isinstance(good, AppendInfo)
     assert isinstance(other, AppendInfo)
     assert (good.last_offset, other.last_offset) == (0, 1)
 
 
-async def test_durable_appends_share_one_sync_and_others_cost_none(
+async def test_durable_appends_share_one_sync_and_others_need_none(
     writer: LogWriter[RecordedLog], log: RecordedLog
 ) -> None:
     await writer.append_as_leader(b"a", leader_epoch=3)
@@ -137,12 +135,12 @@ async def test_durable_appends_share_one_sync_and_others_cost_none(
 
 
 async def test_a_durable_set_that_is_refused_needs_no_sync(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         await writer.append_as_follower(REFUSED, durable=True)
     assert log.events == [[REFUSED]]
 
 
-async def test_a_failed_sync_is_told_to_those_who_asked_for_it(
+async def test_failed_sync_is_an_error_for_durable_appends_only(
     writer: LogWriter[RecordedLog], log: RecordedLog
 ) -> None:
     log.flush_error = LogDirOfflineError("the disk failed")
@@ -154,10 +152,11 @@ async def test_a_failed_sync_is_told_to_those_who_asked_for_it(
     )
     assert isinstance(durable, LogDirOfflineError)
     assert isinstance(fast, AppendInfo)
-    assert isinstance(refused, OutOfOrderSequenceError)
+    assert isinstance(refused, AppendError)
+    assert refused.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
 
 
-async def test_other_calls_keep_their_place_between_the_appends(
+async def test_calls_and_appends_run_in_the_order_of_their_requests(
     writer: LogWriter[RecordedLog], log: RecordedLog
 ) -> None:
     def truncate(log: RecordedLog) -> str:
@@ -195,7 +194,7 @@ async def test_more_calls_than_may_wait_are_refused(make_writer: MakeWriter, log
     assert log.events == [[b"a"], [b"b", b"c"]]
 
 
-async def test_more_bytes_than_may_wait_are_refused_but_never_a_lonely_set(
+async def test_more_bytes_than_may_wait_are_refused_except_in_a_single_set(
     make_writer: MakeWriter, log: RecordedLog
 ) -> None:
     writer = make_writer(waiting_bytes=4)
@@ -210,7 +209,7 @@ async def test_more_bytes_than_may_wait_are_refused_but_never_a_lonely_set(
     await asyncio.gather(running, waiting)
 
 
-async def test_those_who_gave_up_make_room(make_writer: MakeWriter, log: RecordedLog) -> None:
+async def test_cancelled_waiting_append_leaves_its_place_to_another(make_writer: MakeWriter, log: RecordedLog) -> None:
     writer = make_writer(waiting_calls=1)
     log.gate.clear()
     running = append(writer, b"a")
@@ -226,7 +225,7 @@ async def test_those_who_gave_up_make_room(make_writer: MakeWriter, log: Recorde
     assert log.events == [[b"a"], [b"c"]]
 
 
-async def test_a_cancelled_caller_leaves_its_running_append_to_its_end(
+async def test_running_append_of_a_cancelled_caller_is_completed(
     writer: LogWriter[RecordedLog], log: RecordedLog
 ) -> None:
     log.gate.clear()
@@ -241,9 +240,7 @@ async def test_a_cancelled_caller_leaves_its_running_append_to_its_end(
     assert log.events == [[b"a"], [b"b"]]
 
 
-async def test_no_answer_in_time_is_an_error_for_the_running_and_the_waiting(
-    make_writer: MakeWriter, log: RecordedLog
-) -> None:
+async def test_deadline_ends_running_and_waiting_calls_with_an_error(make_writer: MakeWriter, log: RecordedLog) -> None:
     writer = make_writer(deadline_s=1.0)
     log.gate.clear()
     running = append(writer, b"a")
@@ -256,7 +253,7 @@ async def test_no_answer_in_time_is_an_error_for_the_running_and_the_waiting(
     assert log.events == [[b"a"], [b"c"]]
 
 
-async def test_a_read_does_not_wait_for_the_writer(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
+async def test_read_does_not_wait_for_a_running_append(writer: LogWriter[RecordedLog], log: RecordedLog) -> None:
     log.gate.clear()
     running = append(writer, b"a")
     await begun(writer)
@@ -265,7 +262,7 @@ async def test_a_read_does_not_wait_for_the_writer(writer: LogWriter[RecordedLog
     await running
 
 
-async def test_a_read_that_hangs_ends_in_time(make_writer: MakeWriter, log: RecordedLog) -> None:
+async def test_hanging_read_ends_at_its_deadline(make_writer: MakeWriter, log: RecordedLog) -> None:
     writer = make_writer(deadline_s=1.0)
     log.gate.clear()
     with pytest.raises(LogTimeoutError):
@@ -273,7 +270,7 @@ async def test_a_read_that_hangs_ends_in_time(make_writer: MakeWriter, log: Reco
     log.gate.set()
 
 
-async def test_what_a_call_raises_reaches_its_caller(writer: LogWriter[RecordedLog]) -> None:
+async def test_error_of_a_call_is_raised_to_its_caller(writer: LogWriter[RecordedLog]) -> None:
     def fail(log: RecordedLog) -> None:
         raise LogDirOfflineError("gone")
 
@@ -284,7 +281,7 @@ async def test_what_a_call_raises_reaches_its_caller(writer: LogWriter[RecordedL
     assert (await append(writer, b"a")).first_offset == 0
 
 
-async def test_a_bug_reaches_every_caller_of_its_group_and_the_writer_goes_on(
+async def test_bug_in_a_group_is_raised_to_each_caller_and_the_writer_goes_on(
     writer: LogWriter[RecordedLog], log: RecordedLog
 ) -> None:
     log.bug = ZeroDivisionError()
@@ -294,7 +291,7 @@ async def test_a_bug_reaches_every_caller_of_its_group_and_the_writer_goes_on(
     assert (await append(writer, b"c")).first_offset == 0
 
 
-async def test_close_ends_what_waits_and_then_nothing_more_is_taken(
+async def test_close_completes_waiting_calls_and_refuses_later_ones(
     writer: LogWriter[RecordedLog], log: RecordedLog
 ) -> None:
     log.gate.clear()
@@ -311,7 +308,7 @@ async def test_close_ends_what_waits_and_then_nothing_more_is_taken(
     assert log.events == [[b"a", b"b"]]
 
 
-async def test_close_says_when_the_log_is_still_being_written(make_writer: MakeWriter, log: RecordedLog) -> None:
+async def test_close_during_a_hanging_write_is_a_timeout_error(make_writer: MakeWriter, log: RecordedLog) -> None:
     writer = make_writer(deadline_s=1.0)
     log.gate.clear()
     running = append(writer, b"a")
@@ -325,7 +322,7 @@ async def test_close_says_when_the_log_is_still_being_written(make_writer: MakeW
 
 
 @pytest.mark.parametrize("suspension", [1, 2, 3])
-async def test_a_cancellation_at_any_await_leaves_every_set_whole_or_absent_and_the_writer_working(
+async def test_cancellation_at_any_await_leaves_each_set_whole_or_absent_and_the_writer_usable(
     writer: LogWriter[RecordedLog], log: RecordedLog, suspension: int
 ) -> None:
     async def all_calls() -> None:
@@ -339,7 +336,7 @@ async def test_a_cancellation_at_any_await_leaves_every_set_whole_or_absent_and_
     await writer.close()
 
 
-async def test_threads_that_are_gone_are_an_error_for_those_who_wait(log: RecordedLog) -> None:
+async def test_shut_down_threads_are_an_error_for_waiting_callers(log: RecordedLog) -> None:
     threads = ThreadPoolExecutor(1)
     writer = LogWriter(log, name="topic-0", writers=threads, readers=threads, clock=FakeClock())
     log.gate.clear()

@@ -1,4 +1,4 @@
-"""What the crash simulation found once, told briefly: a log whose machine loses power and all that was not synced."""
+"""Cases that the crash simulation found: a log whose machine loses power and all bytes that were not synced."""
 
 import random
 from contextlib import suppress
@@ -23,7 +23,7 @@ def host() -> Host:
 
 
 def append(host: Host, count: int = 1, *, epoch: int = 1) -> None:
-    """``count`` batches of one record, as a follower."""
+    """Append ``count`` batches of one record, as a follower."""
     for _ in range(count):
         batch = encode_batch([NewRecord(b"key", b"value" * 20, NOW_MS)], base_offset=0)
         data = stored(batch, base_offset=host.log.log_end_offset, leader_epoch=epoch).data
@@ -43,7 +43,7 @@ def roll(host: Host) -> None:
     host.log.roll(now_ms=NOW_MS)
 
 
-def test_housekeeping_after_a_truncation_claims_nothing_that_is_gone(host: Host) -> None:
+def test_housekeeping_after_a_truncation_leaves_the_recovery_point_within_the_log(host: Host) -> None:
     host.start()
     append(host, 5)
     roll(host)
@@ -53,7 +53,7 @@ def test_housekeeping_after_a_truncation_claims_nothing_that_is_gone(host: Host)
     assert host.log.recovery_point <= 3
 
 
-def test_what_a_truncation_cut_does_not_come_back_below_what_is_flushed_later(host: Host) -> None:
+def test_truncated_records_do_not_return_below_records_flushed_later(host: Host) -> None:
     host.start()
     append(host, 10)
     host.log.flush()
@@ -79,7 +79,7 @@ def test_a_segment_that_was_flushed_before_it_was_rolled_keeps_its_trimmed_index
     assert host.offset_by_timestamp(NOW_MS) == 0
 
 
-def test_a_log_start_that_a_crash_forgets_uncovers_nothing_torn(host: Host) -> None:
+def test_lost_log_start_leaves_no_torn_segment_after_a_crash(host: Host) -> None:
     host.start()
     append(host, 5)
     roll(host)
@@ -92,12 +92,12 @@ def test_a_log_start_that_a_crash_forgets_uncovers_nothing_torn(host: Host) -> N
     assert offsets(host) == list(range(10))
 
 
-def test_a_recovery_point_above_the_log_end_is_lowered_before_the_log_is_used(host: Host) -> None:
+def test_recovery_point_above_the_log_end_is_lowered_by_the_load(host: Host) -> None:
     host.start()
     append(host, 20)
     host.log.flush()
     host.checkpoint()
-    host.log.truncate_to(5, now_ms=NOW_MS)  # and before the manager can write down its recovery point:
+    host.log.truncate_to(5, now_ms=NOW_MS)  # and before the manager can write its recovery point:
     restart(host)
     append(host, 5)
     roll(host)
@@ -106,13 +106,13 @@ def test_a_recovery_point_above_the_log_end_is_lowered_before_the_log_is_used(ho
     assert offsets(host) == list(range(5))
 
 
-def test_a_segment_without_index_behind_a_torn_one_does_not_keep_the_log_from_loading(host: Host) -> None:
+def test_log_with_a_segment_without_index_behind_a_torn_one_loads(host: Host) -> None:
     host.start()
     append(host, 5)
     roll(host)
     append(host, 5)
     host.log.flush()
-    host.let_go()
+    host.kill()
     host.disk.unlink(DIRECTORY / "00000000000000000005.index")
     file = host.disk.open(DIRECTORY / "00000000000000000000.log")
     file.write(300, [bytes(200)])
@@ -121,7 +121,7 @@ def test_a_segment_without_index_behind_a_torn_one_does_not_keep_the_log_from_lo
     assert offsets(host) == [0]
 
 
-def test_a_transaction_whose_marker_was_lost_at_a_segments_end_does_not_keep_the_log_from_loading(host: Host) -> None:
+def test_log_with_a_marker_lost_at_the_end_of_a_segment_loads(host: Host) -> None:
     host.start()
     producer = Producer(7, 0, 0)
     data = encode_batch([NewRecord(b"k", b"v", NOW_MS)], base_offset=0, producer=producer, is_transactional=True)
@@ -133,7 +133,7 @@ def test_a_transaction_whose_marker_was_lost_at_a_segments_end_does_not_keep_the
         if offset == 2:
             roll(host)
         host.log.append_as_follower(stored(batch, base_offset=offset, leader_epoch=1).data, now_ms=NOW_MS)
-    host.let_go()
+    host.kill()
     file = host.disk.open(DIRECTORY / "00000000000000000000.log")
     file.truncate(file.size_bytes - len(marker))
     file.close()
@@ -148,7 +148,7 @@ def epochs(host: Host) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in host.log.leader_epochs.entries]
 
 
-def test_an_epoch_that_was_truncated_away_does_not_come_back_once_the_log_is_longer(host: Host) -> None:
+def test_truncated_epoch_does_not_return_when_the_log_is_longer_again(host: Host) -> None:
     host.start()
     append(host, 5, epoch=1)
     append(host, 5, epoch=5)
@@ -159,7 +159,7 @@ def test_an_epoch_that_was_truncated_away_does_not_come_back_once_the_log_is_lon
     assert (host.log.log_end_offset, epochs(host)) == (14, [(1, 0)])
 
 
-def test_an_epoch_whose_records_were_lost_does_not_come_back_once_the_log_is_longer(host: Host) -> None:
+def test_epoch_of_lost_records_does_not_return_when_the_log_is_longer_again(host: Host) -> None:
     host.start()
     append(host, 5, epoch=1)
     host.log.flush()
@@ -173,7 +173,7 @@ def test_an_epoch_whose_records_were_lost_does_not_come_back_once_the_log_is_lon
 
 
 @pytest.mark.parametrize("changes", range(0, 60, 2))
-def test_a_full_truncation_that_the_power_ends_leaves_no_hole(host: Host, changes: int) -> None:
+def test_full_truncation_that_a_power_cut_ends_leaves_no_hole(host: Host, changes: int) -> None:
     host.start()
     for _ in range(3):
         append(host, 4)

@@ -1,17 +1,17 @@
-"""Recovery equality: what a real broker made of 37 damaged directories, tierd makes of them too.
+"""Recovery equality: tierd recovers 37 damaged directories to the same files as a real broker.
 
 One log manager starts on a copy of the damaged log dir and stops cleanly, as the broker did. Between the two the broker
-was read by a consumer, and ran for longer than ``file.delete.delay.ms``: so the time moves on by that, and the due
-deletions are carried out. It had one replica of everything, which is why the high watermark is the log end.
+was read by a consumer, and ran for longer than ``file.delete.delay.ms``: so the clock moves by that time, and the due
+deletions run. The broker had one replica of each partition, which is why the high watermark is the log end.
 
-What is compared: every name and every byte of every file, but
+The test compares every name and every byte of every file, except
 
 - snapshots, which are sets of producers, in no order;
 - checkpoints, whose lines have no order;
 - the broker epoch in the clean marker, which the cluster gives;
-- ``crash-partition-metadata-missing``: broker and tierd set it aside for want of a topic id (``-stray``), and that
-  directory is compared; the broker, told by the cluster's metadata that the partition is its own, then began an empty
-  log in its place, which nobody tells tierd here;
+- ``crash-partition-metadata-missing``: broker and tierd rename it to ``-stray`` for want of a topic id, and the test
+  compares the renamed directory; the broker then began an empty log in its place, because the metadata of the cluster
+  assigned the partition to it; tierd has no such metadata here;
 - lines about ``__consumer_offsets`` and ``__transaction_state``, whose directories are not in the archive.
 """
 
@@ -26,8 +26,8 @@ from tests.golden.unpack import GoldenCase, golden_cases, read_lines, read_offse
 from tests.log.logs import housekeep
 from tests.log.reading import Found, read_whole_log
 from tierd.log import read_offset_checkpoint, read_producer_snapshot
-from tierd.log.dirs.manager import LogManager
-from tierd.log.loading.stray import lacks_topic_id
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings, lacks_topic_id
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
@@ -52,7 +52,10 @@ def recovered(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Recover
     shutil.copytree(golden / CASES[0].logdirs[0], log_dir)
     clock = FakeClock(now_ms=STARTED_MS)
     manager = LogManager(
-        [log_dir], config_for=config_of, clock=clock, is_stray=lacks_topic_id, new_id=lambda: STRAY_ID, broker_epoch=315
+        [log_dir],
+        LogManagerSettings(
+            config_for=config_of, clock=clock, is_stray=lacks_topic_id, new_id=lambda: STRAY_ID, broker_epoch=315
+        ),
     )
     with manager:
         logs = {str(log.topic_partition): read_whole_log(log) for log in manager.logs()}
@@ -72,7 +75,9 @@ def directory_of(case: GoldenCase) -> str:
 
 @of_each_case
 @pytest.mark.spec("log-format LOAD-13")
-def test_a_recovered_directory_is_the_brokers_to_the_byte(golden: Path, recovered: Recovered, case: GoldenCase) -> None:
+def test_recovered_directory_equals_that_of_the_broker_byte_for_byte(
+    golden: Path, recovered: Recovered, case: GoldenCase
+) -> None:
     ours = recovered.log_dir / directory_of(case)
     theirs = golden / case.logdirs[1] / directory_of(case)
     names = sorted(path.name for path in theirs.iterdir())
@@ -87,10 +92,12 @@ def test_a_recovered_directory_is_the_brokers_to_the_byte(golden: Path, recovere
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.partition != SET_ASIDE], ids=lambda case: case.partition
 )
-def test_a_recovered_log_is_read_as_the_broker_served_it(golden: Path, recovered: Recovered, case: GoldenCase) -> None:
+def test_recovered_log_has_the_records_that_the_broker_served(
+    golden: Path, recovered: Recovered, case: GoldenCase
+) -> None:
     oracle, found = golden / case.oracle, recovered.logs[case.partition]
     lines = read_lines(oracle / "records.jsonl.gz")
-    # a flipped bit in a flushed segment: the broker serves it, the client refuses it, and so does our reader here
+    # a flipped bit in a flushed segment: the broker serves the batch, the client and our reader here refuse it
     assert found.stopped_at_damage == any("error" in line for line in lines)
     assert found.offsets == read_offsets(oracle)
     assert found.records == [line for line in lines if "error" not in line]
@@ -101,7 +108,7 @@ def test_a_recovered_log_is_read_as_the_broker_served_it(golden: Path, recovered
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"]
 )
-def test_the_checkpoints_of_the_log_dir_are_the_brokers(golden: Path, recovered: Recovered, name: str) -> None:
+def test_checkpoints_after_recovery_equal_those_of_the_broker(golden: Path, recovered: Recovered, name: str) -> None:
     theirs = read_offset_checkpoint(golden / CASES[0].logdirs[1] / name)
     assert theirs.pop(TopicPartition.parse(SET_ASIDE), 0) == 0  # begun anew
     for topic in ("__consumer_offsets", "__transaction_state"):
@@ -109,7 +116,7 @@ def test_the_checkpoints_of_the_log_dir_are_the_brokers(golden: Path, recovered:
     assert read_offset_checkpoint(recovered.log_dir / name) == theirs
 
 
-def test_the_log_dir_itself_is_left_as_the_broker_left_it(golden: Path, recovered: Recovered) -> None:
+def test_files_of_the_log_dir_after_recovery_equal_those_of_the_broker(golden: Path, recovered: Recovered) -> None:
     theirs = golden / CASES[0].logdirs[1]
     expected = {path.name for path in theirs.iterdir()} - {SET_ASIDE}
     assert {path.name for path in recovered.log_dir.iterdir()} == expected
@@ -118,8 +125,10 @@ def test_the_log_dir_itself_is_left_as_the_broker_left_it(golden: Path, recovere
 
 
 @of_each_case
-def test_a_recovered_and_closed_log_is_a_fixed_point(golden: Path, recovered: Recovered, case: GoldenCase) -> None:
-    """What a second start and stop make of it, this time without recovery: nothing new."""
+def test_second_start_and_stop_of_a_recovered_log_changes_no_file(
+    golden: Path, recovered: Recovered, case: GoldenCase
+) -> None:
+    """A second start and stop, without recovery, changes no file."""
     assert golden
     log_dir = recovered.log_dir.with_name(f"again-{case.partition}")
     directory = log_dir / directory_of(case)
@@ -127,6 +136,6 @@ def test_a_recovered_and_closed_log_is_a_fixed_point(golden: Path, recovered: Re
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", ".kafka_cleanshutdown"):
         shutil.copy(recovered.log_dir / name, log_dir / name)
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
-    with LogManager([log_dir], config_for=config_of, clock=FakeClock(now_ms=STARTED_MS + 60_000)):
+    with LogManager([log_dir], LogManagerSettings(config_for=config_of, clock=FakeClock(now_ms=STARTED_MS + 60_000))):
         pass
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before

@@ -1,4 +1,4 @@
-"""Every metadata store there is, as one fixture."""
+"""Every metadata store, as one fixture."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteK
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 async def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KeyValueStore]:
-    """An empty store; the test runs once per backend."""
+    """Return an empty store; the test runs once per backend."""
     store = await _opened(request.param, request, tmp_path)
     yield store
     await store.close()

@@ -1,4 +1,4 @@
-"""Random histories of a partition, led through its manager: what any store may come to hold."""
+"""Random histories of a partition, led through its manager, as any store may hold them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

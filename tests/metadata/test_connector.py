@@ -27,7 +27,7 @@ PASSWORD = "hush"
 
 
 class HangingStore(MemoryKeyValueStore):
-    """A store that never answers a read."""
+    """Store that never answers a read."""
 
     async def get(self, key: str) -> bytes | None:
         await asyncio.get_running_loop().create_future()
@@ -51,7 +51,7 @@ async def _fail_to_open(settings: PluginSettings, opening: MetadataOpening) -> K
 
 
 class LeakyStore(MemoryKeyValueStore):
-    """A store that lets the exceptions of its client through."""
+    """Store that lets the exceptions of its client through."""
 
     async def get(self, key: str) -> bytes | None:
         raise PermissionError(f"acme://user:{PASSWORD}@db.example.com/{key}")
@@ -103,14 +103,16 @@ async def test_errors_of_a_connector_are_those_of_every_backend(tmp_path: Path) 
         assert caught.value.remedy
 
 
-async def test_error_that_a_connector_does_not_translate_is_told_without_its_text(tmp_path: Path) -> None:
+async def test_error_that_a_connector_does_not_translate_is_reported_without_its_text(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="failed to open with ConnectionRefusedError") as caught:
         await open_metadata(settings_of("connectors_of_a_test:FAILING"), sqlite_path=tmp_path, read_only=False)
     assert PASSWORD not in f"{caught.value} {caught.value.remedy}"
     assert PASSWORD not in "".join(traceback.format_exception(caught.value)), "a log shows causes too"
 
 
-async def test_error_that_a_store_of_a_package_does_not_translate_is_told_without_its_secrets(tmp_path: Path) -> None:
+async def test_error_that_a_store_of_a_package_does_not_translate_is_reported_without_its_secrets(
+    tmp_path: Path,
+) -> None:
     store = await open_metadata(settings_of("connectors_of_a_test:LEAKY"), sqlite_path=tmp_path, read_only=False)
     with pytest.raises(MaskedError) as caught:
         await store.get("a")
@@ -119,7 +121,7 @@ async def test_error_that_a_store_of_a_package_does_not_translate_is_told_withou
     await store.close()
 
 
-async def test_connector_that_hangs_while_it_opens_is_given_up(tmp_path: Path) -> None:
+async def test_connector_that_hangs_while_it_opens_ends_at_its_deadline(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailableError, match="did not open in time"):
         await open_metadata(settings_of("connectors_of_a_test:CLOSED"), sqlite_path=tmp_path, read_only=False)
 
@@ -131,7 +133,7 @@ async def test_call_of_a_store_of_a_package_has_the_deadline_of_the_settings(tmp
     await store.close()
 
 
-async def test_package_that_is_gone_since_the_file_was_read_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+async def test_package_that_is_missing_at_open_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="cannot be imported") as caught:
         await open_metadata(settings_of("nowhere_to_be_found:ROWS"), sqlite_path=tmp_path, read_only=False)
     assert "check-config" in caught.value.remedy

@@ -44,7 +44,7 @@ async def taken(store: KeyValueStore, holder: str = "one", now_ms: int = NOW_MS)
     return await acquire_lease(store, KEYS, NAME, holder, ttl_s=60.0, now_ms=now_ms)
 
 
-async def test_a_lease_is_one_holders_until_it_runs_out(any_store: KeyValueStore) -> None:
+async def test_lease_belongs_to_one_holder_until_it_expires(any_store: KeyValueStore) -> None:
     lease = await taken(any_store)
     assert lease == Lease(NAME, "one", NOW_MS + 60_000)
     with pytest.raises(
@@ -60,7 +60,7 @@ async def test_a_lease_is_one_holders_until_it_runs_out(any_store: KeyValueStore
         await taken(any_store, "three", NOW_MS + 60_000)
 
 
-async def test_a_renewed_lease_lasts_from_then_on(any_store: KeyValueStore) -> None:
+async def test_renewed_lease_lasts_from_its_renewal_on(any_store: KeyValueStore) -> None:
     lease = await renew_lease(any_store, KEYS, await taken(any_store), ttl_s=60.0, now_ms=NOW_MS + 30_000)
     assert lease.expires_at_ms == NOW_MS + 90_000
     with pytest.raises(LeaseHeldError):
@@ -69,7 +69,7 @@ async def test_a_renewed_lease_lasts_from_then_on(any_store: KeyValueStore) -> N
     assert late.expires_at_ms == NOW_MS + 560_000
 
 
-async def test_a_released_lease_is_anybodys(any_store: KeyValueStore) -> None:
+async def test_released_lease_may_be_acquired_by_another_holder(any_store: KeyValueStore) -> None:
     lease = await taken(any_store)
     await release_lease(any_store, KEYS, lease)
     await release_lease(any_store, KEYS, lease)
@@ -78,14 +78,14 @@ async def test_a_released_lease_is_anybodys(any_store: KeyValueStore) -> None:
     assert (await taken(any_store, "two")).holder == "two"
 
 
-async def test_of_many_who_ask_at_once_one_gets_it(any_store: KeyValueStore) -> None:
+async def test_one_of_many_concurrent_requests_acquires_the_lease(any_store: KeyValueStore) -> None:
     outcomes = await asyncio.gather(*(taken(any_store, f"number {n}") for n in range(20)), return_exceptions=True)
     (winner,) = (outcome for outcome in outcomes if isinstance(outcome, Lease))
     assert all(o.holder == winner.holder for o in outcomes if isinstance(o, LeaseHeldError))
     assert sum(isinstance(outcome, LeaseHeldError) for outcome in outcomes) == 19
 
 
-async def test_its_holder_may_ask_again_when_it_does_not_know_how_that_ended(store: FaultyKeyValueStore) -> None:
+async def test_holder_may_repeat_a_request_of_unknown_outcome(store: FaultyKeyValueStore) -> None:
     store.apply_faults.append(Fault.LOSE_ANSWER)
     with pytest.raises(OutcomeUnknownError):
         await taken(store)
@@ -93,7 +93,7 @@ async def test_its_holder_may_ask_again_when_it_does_not_know_how_that_ended(sto
 
 
 @pytest.mark.parametrize("change", [Put(KEY, encode_lease(Lease(NAME, "two", NOW_MS + 5))), Delete(KEY)])
-async def test_a_lease_that_changes_hands_at_this_moment_is_lost(
+async def test_renewal_of_a_lease_that_another_holder_takes_meanwhile_is_lost(
     store: FaultyKeyValueStore, change: Put | Delete
 ) -> None:
     lease = await taken(store)
@@ -109,7 +109,7 @@ async def test_a_lease_that_changes_hands_at_this_moment_is_lost(
     assert await store.get(KEY) == (change.value if isinstance(change, Put) else None)
 
 
-async def test_a_row_that_changes_all_the_time_is_given_up(store: FaultyKeyValueStore) -> None:
+async def test_renewal_of_a_lease_whose_row_changes_all_the_time_fails(store: FaultyKeyValueStore) -> None:
     turns = iter(range(1000))
 
     async def slip_in() -> None:
@@ -123,7 +123,7 @@ async def test_a_row_that_changes_all_the_time_is_given_up(store: FaultyKeyValue
         await release_lease(store, KEYS, lease)
 
 
-async def test_cancelled_at_every_await_asking_again_succeeds() -> None:
+async def test_repeated_lease_calls_succeed_after_a_cancellation_at_any_await() -> None:
     for suspension in range(1, 20):
         store = MemoryKeyValueStore()
 
@@ -161,7 +161,7 @@ def test_a_lease_is_decoded_to_what_was_encoded(lease: Lease) -> None:
         st.dictionaries(st.sampled_from(["holder", "expires_ms"]), st.none() | st.integers() | st.text()),
     )
 )
-def test_what_is_no_lease_is_an_error_that_names_the_key(value: bytes) -> None:
+def test_value_that_is_no_lease_is_an_error_that_names_the_key(value: bytes) -> None:
     try:
         decode_lease(KEY, value, NAME)
     except MetadataDecodeError as error:

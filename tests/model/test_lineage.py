@@ -11,13 +11,13 @@ assignments = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_si
 
 
 def lineage(text: str) -> Lineage:
-    """``0:10 2:13`` as a checkpoint would hold it: nothing is assigned, nothing dropped."""
+    """Parse ``0:10 2:13`` to these entries, as from a checkpoint: none is assigned, none dropped."""
     pairs = (item.split(":") for item in text.split())
     return Lineage(tuple(EpochEntry(int(epoch), int(start)) for epoch, start in pairs))
 
 
 @pytest.mark.spec("log-format EPO-01")
-def test_an_empty_lineage_knows_nothing() -> None:
+def test_empty_lineage_has_no_epochs_and_no_ends() -> None:
     empty = Lineage()
     assert not empty
     assert (empty.earliest, empty.latest, empty.epoch_for(5)) == (None, None, None)
@@ -34,7 +34,7 @@ def test_the_latest_epoch_ends_at_the_log_end() -> None:
 
 
 @pytest.mark.spec("log-format EPO-03")
-def test_an_epoch_keeps_its_first_start() -> None:
+def test_second_assignment_of_an_epoch_keeps_its_first_start() -> None:
     found = Lineage.of([(2, 11), (2, 12)])
     assert found == lineage("2:11")
     assert found.end_offset_for(2, log_end_offset=14) == (2, 14)
@@ -53,17 +53,17 @@ def test_an_epoch_keeps_its_first_start() -> None:
         ([(5, 11), (6, 12), (7, 13), (7, 12)], "5:11 7:12"),
     ],
 )
-def test_a_newer_truth_drops_what_it_contradicts(assigned: list[tuple[int, int]], expected: str) -> None:
+def test_assignment_drops_the_entries_that_it_contradicts(assigned: list[tuple[int, int]], expected: str) -> None:
     assert Lineage.of(assigned) == lineage(expected)
 
 
 @pytest.mark.spec("log-format EPO-06")
-def test_an_epoch_that_was_dropped_has_no_end() -> None:
+def test_dropped_epoch_has_no_end_offset() -> None:
     assert Lineage.of([(1, 5), (2, 6), (1, 7)]).end_offset_for(2, log_end_offset=9) == UNDEFINED_END
 
 
 @pytest.mark.spec("log-format EPO-07")
-def test_the_answer_names_the_epoch_at_or_below_the_one_asked_for() -> None:
+def test_end_offset_is_returned_with_the_epoch_at_or_below_the_asked_one() -> None:
     before = Lineage.of([(5, 11), (6, 12), (7, 13)])
     assert before.end_offset_for(4, log_end_offset=14) == (4, 11)
     after = before.assign(epoch=7, start_offset=12)
@@ -71,13 +71,13 @@ def test_the_answer_names_the_epoch_at_or_below_the_one_asked_for() -> None:
 
 
 @pytest.mark.spec("log-format EPO-08")
-def test_epochs_that_wrote_nothing_end_where_the_next_begins() -> None:
+def test_epoch_without_an_entry_ends_where_the_next_entry_begins() -> None:
     found = lineage("0:10 2:13 4:17")
     assert [found.end_offset_for(e, log_end_offset=20) for e in (1, 2, 3)] == [(0, 13), (2, 17), (2, 17)]
 
 
 @pytest.mark.spec("log-format EPO-09")
-def test_epochs_above_the_latest_have_no_end() -> None:
+def test_epoch_above_the_latest_has_no_end_offset() -> None:
     assert [lineage("2:100").end_offset_for(e, log_end_offset=200) for e in (3, -1)] == [UNDEFINED_END] * 2
 
 
@@ -101,7 +101,7 @@ def test_an_epoch_below_the_first_ends_where_the_first_begins() -> None:
 
 @pytest.mark.spec("log-format EPO-11")
 @pytest.mark.parametrize(("offset", "expected"), [(8, "2:6"), (9, "2:6 3:8"), (-1, "2:6 3:8 4:11"), (6, "")])
-def test_truncating_the_end_drops_what_starts_there(offset: int, expected: str) -> None:
+def test_truncation_of_the_end_drops_entries_that_start_at_or_above_it(offset: int, expected: str) -> None:
     assert lineage("2:6 3:8 4:11").truncated_from_end(offset) == lineage(expected)
 
 
@@ -118,23 +118,23 @@ def test_truncating_the_end_drops_what_starts_there(offset: int, expected: str) 
         (15, "4:15"),
     ],
 )
-def test_truncating_the_start_moves_up_the_entry_that_covers_it(offset: int, expected: str) -> None:
+def test_truncation_of_the_start_moves_the_covering_entry_to_it(offset: int, expected: str) -> None:
     assert lineage("2:6 3:8 4:11").truncated_from_start(offset) == lineage(expected)
 
 
 @pytest.mark.spec("remote-tiering 118")
-def test_the_covering_entry_survives_a_truncated_start() -> None:
+def test_truncation_of_the_start_keeps_the_covering_entry() -> None:
     assert lineage("0:0 1:10 2:20").truncated_from_start(15) == lineage("1:15 2:20")
     assert lineage("0:0 1:10 2:20").truncated_from_start(20) == lineage("2:20")
 
 
 @pytest.mark.spec("remote-tiering 119")
-def test_an_entry_that_starts_at_the_truncated_end_goes() -> None:
+def test_truncation_of_the_end_drops_an_entry_that_starts_there() -> None:
     assert lineage("0:0 1:10 2:20").truncated_from_end(10) == lineage("0:0")
 
 
 @pytest.mark.spec("log-format EPO-13")
-def test_the_epoch_of_an_offset_is_the_last_that_started() -> None:
+def test_epoch_of_an_offset_is_the_last_that_started_at_or_below_it() -> None:
     found = lineage("0:10 1:20 5:30")
     assert [found.epoch_for(offset) for offset in (5, 20, 25, 30, 50)] == [None, 1, 1, 5, 5]
 
@@ -145,14 +145,14 @@ def test_an_equal_start_drops_the_older_epoch() -> None:
 
 
 @pytest.mark.spec("log-format EPO-14")
-def test_neighbours_are_found_or_not() -> None:
+def test_next_and_previous_entries_of_an_epoch_are_found() -> None:
     found = lineage("2:6 4:8 7:11")
     assert [found.next_entry(e) for e in (1, 2, 5, 7)] == [(2, 6), (4, 8), (7, 11), None]
     assert [found.start_offset_of(e) for e in (4, 5)] == [8, None]
 
 
 @pytest.mark.spec("remote-tiering 111")
-def test_the_slice_of_a_segment_holds_its_epochs() -> None:
+def test_entries_in_the_offsets_of_a_segment_are_its_epochs() -> None:
     found = lineage("0:0 1:100 2:200")
     assert found.entries_in(0, 300) == found
     assert found.entries_in(100, 200) == lineage("1:100")
@@ -167,12 +167,12 @@ def test_the_slice_of_a_segment_holds_its_epochs() -> None:
         ("", ""),
     ],
 )
-def test_epochs_without_data_are_filtered(before: str, after: str) -> None:
+def test_epochs_without_data_are_left_out(before: str, after: str) -> None:
     assert lineage(before).with_data() == lineage(after)
 
 
 @pytest.mark.parametrize(("epoch", "start"), [(-1, 0), (0, -1)])
-def test_nothing_negative_is_assigned(epoch: int, start: int) -> None:
+def test_negative_epoch_or_offset_is_refused(epoch: int, start: int) -> None:
     with pytest.raises(ValueError, match="negative"):
         Lineage().assign(epoch=epoch, start_offset=start)
 
@@ -185,7 +185,7 @@ def test_entries_always_increase_in_both_fields(assigned: list[tuple[int, int]])
 
 
 @given(assignments, st.integers(-2, 70))
-def test_truncating_changes_no_epoch_of_what_is_left(assigned: list[tuple[int, int]], offset: int) -> None:
+def test_truncation_changes_no_epoch_of_the_remaining_offsets(assigned: list[tuple[int, int]], offset: int) -> None:
     found = Lineage.of(assigned)
     for kept in range(max(offset, 0), 80):
         assert found.truncated_from_start(offset).epoch_for(kept) == found.epoch_for(kept)
@@ -194,7 +194,9 @@ def test_truncating_changes_no_epoch_of_what_is_left(assigned: list[tuple[int, i
 
 
 @given(assignments, st.integers(-1, 14), st.integers(60, 90))
-def test_an_epochs_end_is_behind_all_its_offsets(assigned: list[tuple[int, int]], epoch: int, log_end: int) -> None:
+def test_end_offset_of_an_epoch_is_above_all_its_offsets(
+    assigned: list[tuple[int, int]], epoch: int, log_end: int
+) -> None:
     found = Lineage.of(assigned)
     answer = found.end_offset_for(epoch, log_end_offset=log_end)
     for offset in range(log_end):
@@ -204,7 +206,7 @@ def test_an_epochs_end_is_behind_all_its_offsets(assigned: list[tuple[int, int]]
 
 
 @given(assignments, st.integers(0, 60), st.integers(0, 60))
-def test_slice_of_any_lineage_is_sound_for_the_segment_that_it_was_cut_for(
+def test_entries_in_the_offsets_of_a_segment_are_valid_for_the_segment(
     entries: list[tuple[int, int]], one: int, other: int
 ) -> None:
     start, end = sorted((one, other))

@@ -15,14 +15,14 @@ LEGAL = {
 }
 
 
-def test_the_numbers_are_kafkas() -> None:
+def test_numbers_of_the_delete_states_are_those_of_kafka() -> None:
     assert [state.value for state in RemotePartitionDeleteState] == [0, 1, 2]
 
 
 @pytest.mark.spec("remote-tiering 110")
 @pytest.mark.parametrize("present", [None, *RemotePartitionDeleteState])
 @pytest.mark.parametrize("target", RemotePartitionDeleteState)
-def test_the_lifecycle_goes_forward_step_by_step(
+def test_partition_delete_goes_forward_one_state_at_a_time(
     present: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState
 ) -> None:
     step = RemotePartitionDeleteMetadata(partition=PARTITION, state=target, event_timestamp_ms=1, broker_id=1)

@@ -6,7 +6,7 @@ from tierd.model import ByteRange, OffsetRange
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 0), (5, 4)])
-def test_what_is_no_range_is_refused(start: int, end: int) -> None:
+def test_negative_start_or_end_before_start_is_refused(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="no range"):
         ByteRange(start, end)
     with pytest.raises(ValueError, match="no range"):
@@ -14,7 +14,7 @@ def test_what_is_no_range_is_refused(start: int, end: int) -> None:
 
 
 @given(st.integers(0, 100), st.integers(1, 100), st.integers(0, 150))
-def test_clipping_keeps_the_bytes_that_are_there(start: int, size: int, object_size: int) -> None:
+def test_clipped_range_has_the_bytes_within_the_object(start: int, size: int, object_size: int) -> None:
     asked = ByteRange.of_size(start, size)
     assert asked.size == size
     clipped = asked.clipped(object_size)

@@ -1,7 +1,7 @@
-"""Ask for known vulnerabilities of what a production install has: ``python -m tests.packaging.audit``.
+"""Search for known vulnerabilities in the packages of a production install: ``python -m tests.packaging.audit``.
 
-Exits with 1 for a vulnerability. A package that the advisory database gives no answer for is named as skipped, and so
-is the whole audit where the database is out of reach: neither is a failure.
+The exit code is 1 for a vulnerability. A package without an answer of the advisory database is named as skipped, and so
+is the whole audit if the database is unreachable: neither is a failure.
 """
 
 import json
@@ -29,7 +29,7 @@ def judged(report: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def told(found: Sequence[str], skipped: Sequence[str], *, asked: int) -> list[str]:
-    """Return what an audit of ``asked`` packages says."""
+    """Return the lines of an audit of ``asked`` packages."""
     lines = [f"vulnerable: {line}" for line in found]
     if skipped:
         lines.append(f"skipped, the advisory database has no answer for: {', '.join(skipped)}")

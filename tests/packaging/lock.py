@@ -1,6 +1,6 @@
 """Write ``requirements/``, every package of a production install with its hashes: ``python -m tests.packaging.lock``.
 
-There is a file per extra, with what the extra needs beyond ``base.txt``, and ``build.txt`` for what builds tierd. The
+There is a file per extra, with its packages beyond ``base.txt``, and ``build.txt`` with the build tools of tierd. The
 versions are those of ``constraints.txt``. Each release has the hashes of all of its files, so that a lock fits every
 platform. No file names an index.
 """
@@ -33,7 +33,7 @@ def name_of(requirement: str) -> str:
 
 
 def locks(base: str, extras: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the text of each file by its stem, from what was resolved without any extra and with each."""
+    """Return the text of each file by its stem, from the resolved packages without any extra and with each."""
     shared = requirements_in(base)
     files = {"base": _HEAD + "".join(shared.values())}
     for extra, resolved in extras:

@@ -1,4 +1,4 @@
-"""What docs/backends.md shows works as it stands there."""
+"""Examples of docs/backends.md, run as they are printed."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "backends.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
-    """Every block of ``language``, without the indent of the list that it stands in."""
+    """Return every block of ``language``, without the indent of its list."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", PAGE, re.MULTILINE | re.DOTALL)
     return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
 

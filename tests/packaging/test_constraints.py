@@ -1,4 +1,4 @@
-"""The pins of ``constraints.txt``, as they are installed."""
+"""Pins of ``constraints.txt``, as they are installed."""
 
 import warnings
 from importlib.metadata import version
@@ -15,7 +15,7 @@ def pinned(package: str) -> str:
     return line.removeprefix(f"{package}==")
 
 
-def test_pinned_pandas_is_one_that_pyspark_has_no_warning_about() -> None:
+def test_pinned_pandas_causes_no_warning_of_pyspark() -> None:
     assert (version("pandas"), version("pyspark")) == (pinned("pandas"), pinned("pyspark"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -16,7 +16,7 @@ def tasks() -> list[tuple[str, str, str]]:
     return [row for row in rows if row[0] != "task" and not row[0].startswith("---")]
 
 
-def test_section_names_ten_tasks_with_code_and_tests() -> None:
+def test_section_has_ten_tasks_with_code_and_tests() -> None:
     assert len(tasks()) == 10
     for task, code, tests in tasks():
         assert _FILE.search(code), task

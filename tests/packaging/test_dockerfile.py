@@ -11,19 +11,19 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def stages() -> list[str]:
-    """The instructions of each stage, comments left out."""
+    """Return the instructions of each stage, without comments."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     return re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
 
 
 @pytest.fixture(scope="module")
 def extras() -> dict[str, set[str]]:
-    """What each extra asks for."""
+    """Return the requirements of each extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return {name: set(wanted) for name, wanted in project["optional-dependencies"].items()}
 
 
-def test_what_builds_is_not_shipped(stages: list[str]) -> None:
+def test_build_tools_are_not_in_the_final_image(stages: list[str]) -> None:
     build, final = stages
 
     assert "pip install --require-hashes" in build
@@ -42,9 +42,7 @@ def test_both_stages_have_the_same_slim_python(stages: list[str]) -> None:
     )
 
 
-def test_it_has_every_store_and_only_when_asked_spark_with_its_java(
-    stages: list[str], extras: dict[str, set[str]]
-) -> None:
+def test_image_has_every_store_and_on_request_spark_with_java(stages: list[str], extras: dict[str, set[str]]) -> None:
     build, final = stages
     named = re.search(r'extras="([a-z ]+)"; \[ "\$SPARK" = no \] \|\| extras="\$extras spark"', build)
 
@@ -56,24 +54,24 @@ def test_it_has_every_store_and_only_when_asked_spark_with_its_java(
     assert re.search(r"^ARG SPARK=no$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
 
-def test_java_knows_who_runs_it_whatever_user_is_named(stages: list[str]) -> None:
+def test_java_has_a_user_and_a_home_for_any_user_of_the_container(stages: list[str]) -> None:
     for word in ("JAVA_TOOL_OPTIONS=-Duser.home=/", "HADOOP_USER_NAME=", "SPARK_USER="):
         assert word in stages[-1]
 
 
-def test_it_runs_without_privileges_and_stops_on_sigterm(stages: list[str]) -> None:
+def test_image_runs_without_privileges_and_stops_on_sigterm(stages: list[str]) -> None:
     assert re.search(r"^USER 1000:1000$", stages[-1], re.MULTILINE)
     assert re.search(r"^STOPSIGNAL SIGTERM$", stages[-1], re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["tierd"\]$', stages[-1], re.MULTILINE)
 
 
-def test_health_is_livez_asked_with_a_deadline(stages: list[str]) -> None:
+def test_health_check_requests_livez_with_a_deadline(stages: list[str]) -> None:
     assert "/livez" in stages[-1]
     assert re.search(r"^HEALTHCHECK .*--timeout=5s", stages[-1], re.MULTILINE)
     assert "timeout=4" in stages[-1]
 
 
-def test_everything_that_is_copied_reaches_the_builder(stages: list[str]) -> None:
+def test_dockerignore_allows_exactly_the_copied_files(stages: list[str]) -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", stages[0], re.MULTILINE)
 

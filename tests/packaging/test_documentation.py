@@ -6,7 +6,9 @@ import pytest
 from tierd import errors
 from tierd.cli.failures import exit_code_of
 from tierd.cli.main import VERBS
-from tierd.errors import TierError
+from tierd.errors import TierError, TierErrorCode
+from tierd.log import log_errors
+from tierd.pipeline import pipeline_errors
 from tierd.telemetry.metrics import DECLARATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -16,13 +18,14 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 
 
 def kinds() -> list[type[TierError]]:
-    """Every error that the project raises on purpose."""
-    classes = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TierError)]
+    """Return every error class that the project raises on purpose."""
+    known = {**vars(errors), **vars(log_errors), **vars(pipeline_errors)}.values()
+    classes = [kind for kind in known if isinstance(kind, type) and issubclass(kind, TierError)]
     return [kind for kind in classes if kind is not TierError]
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link into ``page`` may name after ``#``, by GitHub's rule."""
+    """Return the valid anchors of links into ``page``, by the rule of GitHub."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -36,6 +39,17 @@ def test_every_error_has_its_exit_code_and_remedy_in_operations(kind: type[TierE
     assert rows == [str(int(exit_code_of(kind.__new__(kind))))]
 
 
+@pytest.mark.parametrize("code", TierErrorCode)
+def test_every_error_code_has_its_class_exit_code_and_remedy_in_operations(code: TierErrorCode) -> None:
+    ((name, exit_code),) = re.findall(
+        rf"^\| `(\w+)`: `{code}` \| (\d) \| .+ \| .+ \|$", (DOCS / "operations.md").read_text(), re.MULTILINE
+    )
+    named: dict[str, type[TierError]] = {kind.__name__: kind for kind in kinds()}
+    kind = named.get(name, TierError)
+
+    assert exit_code == str(int(exit_code_of(kind.__new__(kind))))
+
+
 def test_every_metric_in_the_documentation_exists() -> None:
     for page in PAGES:
         for name in set(re.findall(r"\btierd_[a-z_]+\b", page.read_text())) - {"tierd_version"}:
@@ -43,7 +57,7 @@ def test_every_metric_in_the_documentation_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith("http"):
             continue
@@ -53,7 +67,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-def test_every_decision_is_listed() -> None:
+def test_every_decision_is_listed_in_the_index() -> None:
     index = (DOCS / "decisions" / "README.md").read_text()
 
     for page in (DOCS / "decisions").glob("0*.md"):
@@ -61,7 +75,7 @@ def test_every_decision_is_listed() -> None:
         assert all(f"**{part}" in page.read_text() for part in ("Context.", "Decision.", "What we gave up."))
 
 
-def test_the_readme_names_every_command() -> None:
+def test_readme_names_every_command() -> None:
     named = set(re.findall(r"`([a-z][a-z -]*)`", (ROOT / "README.md").read_text().partition("## Commands")[2]))
 
     assert {" ".join(verb.words) for verb in VERBS if not verb.hidden} <= named

@@ -1,4 +1,4 @@
-"""Every command that is written down can be typed: its verb is there, and so is each of its options."""
+"""Commands in the documentation: each verb exists, and so does each of its options."""
 
 import re
 from functools import cache
@@ -26,7 +26,7 @@ def options(verb: Verb) -> frozenset[str]:
 
 
 def commands(page: Path) -> list[tuple[Verb, list[str]]]:
-    """Verbs with the options behind them, up to the end of the code or of a shell's command."""
+    """Yield verbs with their options, up to the end of the code or of a shell command."""
     found = []
     for words, rest in _COMMAND.findall(page.read_text()):
         named = words.split()
@@ -39,7 +39,7 @@ def commands(page: Path) -> list[tuple[Verb, list[str]]]:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_options_of_every_written_command_are_there(page: Path) -> None:
+def test_options_of_every_documented_command_exist(page: Path) -> None:
     unknown = [
         f"tierd {' '.join(verb.words)} {each}"
         for verb, given in commands(page)
@@ -50,7 +50,7 @@ def test_options_of_every_written_command_are_there(page: Path) -> None:
     assert unknown == []
 
 
-def test_commands_are_found_where_they_are_written() -> None:
+def test_search_for_documented_commands_finds_known_ones() -> None:
     found = {verb.name for page in WRITTEN for verb, _ in commands(page)}
 
     assert {"verify", "check-config", "expire", "estimate", "recover"} <= found

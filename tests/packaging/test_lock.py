@@ -1,4 +1,4 @@
-"""The hashes of a production install: complete, of the pinned versions, and without an index."""
+"""Hashes of a production install: complete, of the pinned versions, and without an index."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires
@@ -18,7 +18,7 @@ def locked(stem: str) -> dict[str, str]:
 
 
 def needed(extras: tuple[str, ...]) -> set[str]:
-    """Every package that tierd with these extras needs here, by the metadata of what is installed."""
+    """Return every package that tierd with these extras needs here, by the metadata of installed packages."""
     found: set[str] = set()
     waiting = [Requirement(f"tierd[{','.join(extras)}]" if extras else "tierd")]
     seen: set[str] = set()
@@ -41,12 +41,12 @@ def needed(extras: tuple[str, ...]) -> set[str]:
     return found
 
 
-def test_there_is_a_lock_for_what_builds_for_the_base_and_for_each_extra() -> None:
+def test_locks_exist_for_build_tools_base_and_each_extra() -> None:
     assert {path.stem for path in LOCKS} == {"base", "build", *EXTRAS}
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
-def test_every_requirement_has_a_version_and_hashes_and_nothing_names_an_index(path: Path) -> None:
+def test_every_requirement_has_a_version_and_hashes_and_no_lock_names_an_index(path: Path) -> None:
     text = path.read_text()
     for name, block in requirements_in(text).items():
         assert re.fullmatch(r"[\w.-]+==[\w.]+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", block), name
@@ -65,12 +65,12 @@ def test_locked_versions_are_the_pinned_ones(stem: str) -> None:
 
 
 @pytest.mark.parametrize("extras", [(), *((extra,) for extra in EXTRAS)], ids=lambda extras: "".join(extras) or "base")
-def test_locks_have_everything_that_an_install_needs(extras: tuple[str, ...]) -> None:
+def test_locks_have_all_packages_that_an_install_needs(extras: tuple[str, ...]) -> None:
     have = set(locked("base")).union(*(locked(extra) for extra in extras))
     assert needed(extras) - have == set(), "run make locks"
 
 
-def test_lock_of_an_extra_has_what_the_base_does_not() -> None:
+def test_lock_of_an_extra_has_only_packages_that_the_base_lacks() -> None:
     a, b = (f"{name}==1 \\\n    --hash=sha256:{name * 64}\n" for name in "ab")
 
     files = locks(a, [("x", a + b), ("y", a)])
@@ -79,7 +79,7 @@ def test_lock_of_an_extra_has_what_the_base_does_not() -> None:
     assert requirements_in(files["y"]) == {}
 
 
-def test_audit_names_vulnerabilities_and_what_it_had_no_answer_for() -> None:
+def test_audit_names_vulnerable_and_unanswered_packages() -> None:
     report = {
         "dependencies": [
             {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2", "3"]}]},

@@ -7,7 +7,7 @@ from tests.fakes.clock import FakeClock
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
 from tierd.remote import Body, FileBody
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body

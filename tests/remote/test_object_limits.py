@@ -43,7 +43,7 @@ from tierd.remote import (
     read_whole,
 )
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.object_limits import EARLY_INDEXES, MAX_CHUNK_BYTES, MAX_CHUNKS, TIER_IDENTITY, max_index_bytes
 
 MIB = 1 << 20

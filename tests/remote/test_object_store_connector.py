@@ -12,7 +12,7 @@ from tierd.errors import ObjectVersionsUnknownError, RemoteStorageError
 from tierd.masking import MaskedError
 from tierd.model import ByteRange
 from tierd.remote import Body, ObjectStore, ObjectStoreConnector, ObjectVersion, open_object_store
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 PASSWORD = "open sesame"
 

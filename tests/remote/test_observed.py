@@ -15,7 +15,7 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange
 from tierd.remote import ObjectStoreCall, UnfinishedUpload
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.observed import ObservedObjectStore
 from tierd.testing import chunked_body
 

@@ -8,7 +8,7 @@ from tests.fakes.clock import FakeClock
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote import Body, UnfinishedUpload
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
 
 

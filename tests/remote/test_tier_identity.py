@@ -5,7 +5,7 @@ import pytest
 
 from tierd.errors import ForeignTierError, RemoteIntegrityError, RetriableRemoteStorageError
 from tierd.remote import claim_tier
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 KEY = "p/c/tierd.json"

@@ -1,4 +1,4 @@
-"""Steps that stories with a real broker share: what it has rolled, what a consumer reads, how its retention deletes."""
+"""Steps of stories with a real broker: rolled segments, reads of a consumer, retention of the broker."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ Oracle = dict[str, tuple[Sequence[Record], Sequence[Record]]]
 
 
 def rolled_through(broker: KafkaBroker, topics: Iterable[TopicPlan]) -> dict[str, int]:
-    """The last offset of the newest rolled segment of every partition."""
+    """Return the last offset of the newest rolled segment of every partition."""
     return {
         f"{topic.name}-{partition}": broker.base_offsets(topic.name, partition)[-1] - 1
         for topic in topics
@@ -22,7 +22,7 @@ def rolled_through(broker: KafkaBroker, topics: Iterable[TopicPlan]) -> dict[str
 
 
 def consume_all(broker: KafkaBroker, topics: Iterable[TopicPlan]) -> Oracle:
-    """What a real consumer reads of every partition: everything, and committed only."""
+    """Return the records that a real consumer reads of every partition: all, and committed ones."""
     partitions = [(topic.name, partition) for topic in topics for partition in range(topic.partitions)]
     everything = broker.consume_all(partitions)
     committed = broker.consume_all(partitions, committed=True)
@@ -30,7 +30,7 @@ def consume_all(broker: KafkaBroker, topics: Iterable[TopicPlan]) -> Oracle:
 
 
 def let_retention_delete(broker: KafkaBroker, topics: Iterable[TopicPlan]) -> None:
-    """Lower retention until the broker has only the active segments, and has unlinked the others."""
+    """Lower retention until the broker has only active segments, and has deleted the files of the others."""
     chosen = list(topics)
     for topic in chosen:
         broker.alter_topic(topic.name, {"retention.bytes": "1"})
@@ -45,7 +45,7 @@ def let_retention_delete(broker: KafkaBroker, topics: Iterable[TopicPlan]) -> No
 
 
 def assert_reads_back(tierd: Installation, oracle: Oracle) -> None:
-    """``tierd cat`` says what the consumer said, in both isolation levels."""
+    """Fail unless ``tierd cat`` reads the records of the consumer, in both isolation levels."""
     for partition, (everything, committed) in oracle.items():
         assert_same_records(tierd.cat(partition), everything, what=partition)
         assert_same_records(tierd.cat(partition, "--committed"), committed, what=f"{partition} --committed")

@@ -1,4 +1,4 @@
-"""What may happen to a cluster with a tierd beside each broker. Each action returns when the cluster leads again."""
+"""Faults of a cluster with a tierd beside each broker. Each action returns when the cluster leads again."""
 
 import signal
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Action = Callable[[ClusterLab, Random], None]
 
 
 def kill_broker(lab: ClusterLab, random: Random) -> None:
-    """SIGKILL one that leads, let others lead, start it again."""
+    """SIGKILL a broker that leads, let others lead, start the broker again."""
     topic, partition = random.choice(ORDERS.partitions)
     node = lab.wait_led(topic, partition, by=NODES)
     lab.cluster.kill(node)
@@ -34,7 +34,7 @@ def kill_broker(lab: ClusterLab, random: Random) -> None:
 
 
 def kill_host(lab: ClusterLab, random: Random) -> None:
-    """SIGKILL broker and daemon at once; the daemon is back first."""
+    """SIGKILL broker and daemon of a host at once; start the daemon first."""
     node = random.choice(NODES)
     lab.daemons[node].kill()
     lab.cluster.kill(node)
@@ -45,14 +45,14 @@ def kill_host(lab: ClusterLab, random: Random) -> None:
 
 
 def kill_daemon(lab: ClusterLab, random: Random) -> None:
-    """SIGKILL one, and again as soon as it is back."""
+    """SIGKILL a daemon, and again as soon as it is ready."""
     node = random.choice(NODES)
     for _ in range(2):
         lab.restart_daemon(node)
 
 
 def freeze_daemon(lab: ClusterLab, random: Random) -> None:
-    """SIGSTOP one while the broker beside it rolls on and loses its leaderships; then it goes on."""
+    """SIGSTOP a daemon while the broker beside it rolls segments and loses its leaderships; then let it continue."""
     topic, partition = random.choice(ORDERS.partitions)
     node = lab.wait_led(topic, partition, by=NODES)
     lab.daemons[node].send_signal(signal.SIGSTOP)
@@ -64,7 +64,7 @@ def freeze_daemon(lab: ClusterLab, random: Random) -> None:
 
 
 def move_leaders(lab: ClusterLab, random: Random) -> None:
-    """Let every partition be led by the first replica of a new order."""
+    """Make the first replica of a new order the leader of every partition."""
     for topic, partition in ORDERS.partitions:
         order = random.sample(NODES, len(NODES))
         lab.reassign(topic, partition, order)
@@ -72,7 +72,7 @@ def move_leaders(lab: ClusterLab, random: Random) -> None:
 
 
 def move_replicas(lab: ClusterLab, random: Random) -> None:
-    """Move a partition to two brokers, one of which has none of it, and away from one that may lead it."""
+    """Move a partition to two brokers, one of them without a replica, and away from one that may lead it."""
     here = lab.cluster.replicas(ROAMING.name, 0)
     newcomer = random.choice([node for node in NODES if node not in here])
     staying = random.choice(sorted(here))
@@ -87,7 +87,7 @@ def move_replicas(lab: ClusterLab, random: Random) -> None:
 
 
 def delete_records(lab: ClusterLab, random: Random) -> None:
-    """Delete the first third of what a partition has in the tier."""
+    """Delete the first third of the records that a partition has in the tier."""
     topic, partition = random.choice(ORDERS.partitions)
     start = lab.log_starts.get((topic, partition), 0)
     lab.wait_copied([(topic, partition)])
@@ -98,7 +98,7 @@ def delete_records(lab: ClusterLab, random: Random) -> None:
 
 
 def local_retention(lab: ClusterLab, random: Random) -> None:
-    """Let the brokers delete what they have rolled of a topic, copied or not."""
+    """Let the brokers delete the rolled segments of a topic, copied or not."""
     topic = random.choice(BUSY)
     rolled = {each: lab.cluster.leader_base_offsets(*each)[-1] for each in topic.partitions}
     lab.cluster.alter_topic(topic.name, {"retention.bytes": "1"})
@@ -125,7 +125,7 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def delete_and_recreate(lab: ClusterLab, *topics: ReplicatedTopic) -> None:
-    """Fill topics, delete each while the daemon that led it is down, and create others under their names."""
+    """Fill topics, delete each while the daemon of its leader is down, and create others under their names."""
     for topic in topics:
         lab.traffic.create(topic)
         lab.traffic.fill(topic, rolled_segments=2)
@@ -134,7 +134,9 @@ def delete_and_recreate(lab: ClusterLab, *topics: ReplicatedTopic) -> None:
         lab.old_topics[topic.name] = lab.cluster.topic_id(topic.name)
     for topic in topics:
         owner = lab.wait_led(topic.name, 0, by=NODES)
-        lab.daemons[owner].kill()  # it alone may begin to remove the tier, and does not see the topic go
+        lab.daemons[
+            owner
+        ].kill()  # only this daemon may begin to remove the tier, and it is down while the topic is deleted
         lab.cluster.delete_topic(topic.name)
         for name, partition in topic.partitions:
             wait_until(
@@ -149,10 +151,10 @@ def delete_and_recreate(lab: ClusterLab, *topics: ReplicatedTopic) -> None:
 
 
 def pause_a_copying_leader(lab: ClusterLab, topic: str, partition: int) -> None:
-    """A host is paused in the middle of a copy until another leads and has copied; then its daemon wakes up first.
+    """Pause a host in the middle of a copy until another leads and has copied; then wake its daemon first.
 
-    It still believes to lead, for the broker that it asks sleeps on. The metadata store refuses it, and nothing of the
-    partition changes by its hand.
+    The daemon still takes itself for the leader, since its broker is paused. The metadata store refuses its writes, and
+    it changes no row of the partition.
     """
     node = lab.wait_led(topic, partition, by=NODES)
     lab.restart_daemon(node)
@@ -175,7 +177,7 @@ def pause_a_copying_leader(lab: ClusterLab, topic: str, partition: int) -> None:
     lab.wait_copied([(topic, partition)])
     wait_until(lambda: not begun_here(), what="the new leader to sweep the copy", deadline_s=60, interval_s=0.2)
     claimed, written = view().claim, written_by(view(), node)
-    fenced = lab.daemons[node].metrics  # asked once it is awake
+    fenced = lab.daemons[node].metrics  # counted once the daemon is awake
 
     lab.thaw_daemon(node)
 
@@ -199,12 +201,12 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
 def written_by(view: PartitionView, node: int) -> set[tuple[str, str]]:
-    """The segments whose last step a broker took, and which."""
+    """Return the segments whose last state a broker wrote, with that state."""
     return {(str(row.segment), row.state.name) for row in view.list() if row.broker_id == node}
 
 
 def elect_unclean(lab: ClusterLab) -> None:
-    """Lose what only a dead leader had, part of which is in the tier, and go on with other records at its offsets."""
+    """Lose records that only a dead leader had, some of them in the tier, and write others at their offsets."""
     name = RISKY.name
     lab.traffic.create(RISKY)
     lab.traffic.fill(RISKY, rolled_segments=2)
@@ -218,10 +220,10 @@ def elect_unclean(lab: ClusterLab) -> None:
     lost = lab.cluster.end_offset(name, 0)
     lab.cluster.kill(1)
     lab.cluster.start(2)
-    lab.wait_led(name, 0, by=[-1])  # that its leader is dead, the new controller learns after a while
+    lab.wait_led(name, 0, by=[-1])  # the new controller needs a while to notice the death of the leader
     lab.cluster.elect_unclean(name, 0)
     lab.wait_led(name, 0, by=[2])
-    assert lab.cluster.end_offset(name, 0) < lost, "nothing was lost"
+    assert lab.cluster.end_offset(name, 0) < lost, "no record was lost"
     lab.traffic.begin_anew()
     lab.traffic.fill(RISKY, rolled_segments=2)
     lab.cluster.start(1)

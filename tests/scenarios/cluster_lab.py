@@ -21,7 +21,7 @@ SETTLE_DEADLINE_S = 90.0
 
 
 class ClusterLab:
-    """The whole of it; a context manager in which everything runs. ``traffic`` writes, the story acts."""
+    """Cluster, daemons, stores and traffic; a context manager in which all of them run."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ClusterLab:
         warm: WarmTierd,
         seed: int,
     ) -> None:
-        """``own_paths``: each host's way to the bucket."""
+        """Prepare the lab; ``own_paths`` is the way of each host to the bucket."""
         self.cluster = cluster
         self.s3 = s3
         self.paths = dict(own_paths)
@@ -90,7 +90,7 @@ class ClusterLab:
         self._stack.__exit__(kind, error, trace)
 
     def thaw_all(self) -> None:
-        """Let whatever is frozen go on."""
+        """Let all frozen processes continue."""
         for node in list(self._frozen):
             self.thaw_host(node)
 
@@ -102,36 +102,36 @@ class ClusterLab:
     # ---------------------------------------------------------------- hosts
 
     def freeze_host(self, node: int) -> None:
-        """Broker and daemon of a host stop in their tracks, as a virtual machine does that is paused."""
+        """Stop broker and daemon of a host at once, as a virtual machine that is paused."""
         self.daemons[node].send_signal(signal.SIGSTOP)
         self.cluster.freeze(node)
         self._frozen.add(node)
 
     def thaw_daemon(self, node: int) -> None:
-        """The daemon goes on; the broker beside it does not yet."""
+        """Let the daemon of a host continue, and not yet its broker."""
         self.daemons[node].send_signal(signal.SIGCONT)
 
     def thaw_host(self, node: int) -> None:
-        """Both go on."""
+        """Let broker and daemon of a host continue."""
         self._frozen.discard(node)
         self.daemons[node].send_signal(signal.SIGCONT)
         self.cluster.thaw(node)
 
     def restart_daemon(self, node: int) -> None:
-        """SIGKILL and start again."""
+        """SIGKILL the daemon and start it again."""
         self.daemons[node].kill()
         self.daemons[node].start()
         self.daemons[node].wait_ready(deadline_s=60)
 
     def restart_broker(self, node: int) -> None:
-        """SIGKILL, wait until others lead what it led, and start again."""
+        """SIGKILL the broker, wait until others lead its partitions, and start it again."""
         self.cluster.kill(node)
         self.cluster.start(node)
 
     # ---------------------------------------------------------------- waiting
 
     def wait_led(self, topic: str, partition: int, *, by: Iterable[int]) -> int:
-        """Wait until one of these nodes leads a partition; return which."""
+        """Wait until one of these nodes leads a partition; return the node."""
         nodes = frozenset(by)
         wait_until(
             lambda: self.cluster.leader(topic, partition) in nodes,
@@ -142,7 +142,7 @@ class ClusterLab:
         return self.cluster.leader(topic, partition)
 
     def wait_in_sync(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Wait until every replica of these is in sync."""
+        """Wait until all replicas of these partitions are in sync."""
         for topic, partition in partitions:
             wait_until(
                 lambda t=topic, p=partition: self.cluster.in_sync(t, p) == self.cluster.replicas(t, p),  # type: ignore[misc]  # defaults bind the loop's values
@@ -178,13 +178,13 @@ class ClusterLab:
             )
 
     def wait_copied(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Wait until the tier has what the leaders have rolled by now."""
+        """Wait until the tier has all segments that the leaders have rolled by now."""
         for topic, partition in partitions:
             rolled = self.cluster.leader_base_offsets(topic, partition)[-1] - 1
             self.wait_copied_through(topic, partition, rolled)
 
     def wait_copied_through(self, topic: str, partition: int, offset: int) -> None:
-        """Wait until whoever leads the partition says that the tier has it through ``offset``."""
+        """Wait until the leader of the partition reports the offset as copied."""
         name = f"{topic}-{partition}"
 
         def is_copied() -> bool:
@@ -201,12 +201,12 @@ class ClusterLab:
         )
 
     def entry(self, node: int, topic: str, partition: int) -> Mapping[str, object]:
-        """What a daemon says of a partition."""
+        """Return the status entry of a partition in a daemon."""
         entry = self.daemons[node].partition(f"{topic}-{partition}")
         assert entry is not None, f"host {node} does not know {topic}-{partition}"
         return entry
 
     def errors(self, node: int) -> list[str]:
-        """Lines of a daemon's log that are errors, or no lines of a log at all."""
+        """Return the lines in the log of a daemon that are errors, or no log lines at all."""
         lines = self.daemons[node].log_file.read_text(errors="replace").splitlines()
         return [line for line in lines if not line.startswith("{") or '"level": "error"' in line]

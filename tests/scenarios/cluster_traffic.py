@@ -1,4 +1,4 @@
-"""Producers that write to a cluster while things happen to it, and that note what became of every record."""
+"""Producers that write to a cluster during faults, and record the outcome of every record."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ _JOIN_DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicatedTopic:
-    """A topic and where its replicas are, the preferred leader of each partition first."""
+    """Topic with its replicas, the preferred leader of each partition first."""
 
     name: str
     replicas: tuple[tuple[int, ...], ...]
@@ -29,12 +29,12 @@ class ReplicatedTopic:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        """Name and number of each."""
+        """Return name and number of each partition."""
         return [(self.name, number) for number in range(len(self.replicas))]
 
 
 class ClusterTraffic:
-    """Sends bursts, by itself to the topics that are switched on, and to any other when asked. Knows what it sent."""
+    """Sender of bursts, in the background to active topics and to others on request, with a journal of its records."""
 
     def __init__(self, cluster: KafkaCluster, *, seed: int, pause_s: float = 0.05) -> None:
         self.journal = Journal()
@@ -62,12 +62,12 @@ class ClusterTraffic:
         )
 
     def switch_on(self, *topics: ReplicatedTopic) -> None:
-        """Send to these from now on."""
+        """Send to these topics from now on."""
         with self._lock:
             self._active += topics
 
     def fill(self, topic: ReplicatedTopic, *, rolled_segments: int) -> None:
-        """Send until every partition has rolled so many segments more, whatever the broker deleted meanwhile."""
+        """Send until every partition has rolled so many more segments, deleted ones included."""
         random = Random(f"{self._seed} fill {topic.name}")
         for name, partition in topic.partitions:
             target = self._bases(name, partition)[-1]
@@ -77,11 +77,11 @@ class ClusterTraffic:
                 target = self._bases(name, partition)[-1]
 
     def begin_anew(self) -> None:
-        """Send as another producer from now on: the cluster has lost what it knew of this one."""
+        """Send as another producer from now on: the cluster has lost the state of this one."""
         self._plain.close()
 
     def send(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
-        """Send records outside of any transaction, from the story's own thread."""
+        """Send records outside of any transaction, from the thread of the story."""
         self._note(topic, partition, self._plain, records)
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class ClusterTraffic:
         self._end.set()
 
     def stop(self) -> None:
-        """Send nothing more; return when it is known what became of everything."""
+        """Send no more; return when the outcome of every record is known."""
         self._end.set()
         for thread in self._threads:
             thread.join(_JOIN_DEADLINE_S)
@@ -114,7 +114,7 @@ class ClusterTraffic:
                     chosen = [topic for topic in self._active if topic.transactional is transactional]
                 if chosen:
                     self._burst(random, producer, random.choice(chosen))
-        except Exception as error:  # noqa: BLE001 - shown by the thread that joins us
+        except Exception as error:  # noqa: BLE001 - raised by the thread that joins this one
             self._failure = error
 
     def _burst(self, random: Random, producer: JournalledProducer, topic: ReplicatedTopic) -> None:
@@ -136,7 +136,7 @@ class ClusterTraffic:
         self.journal.doubt(topic, partition, sent.failed)
 
     def unique_records(self, random: Random, number: int) -> list[SentRecord]:
-        """Return records whose values no other record has."""
+        """Return records with unique values."""
         plain = random_records(random, number, now_ms=int(time.time() * 1000), value_bytes=200)
         return [
             SentRecord(

@@ -1,4 +1,4 @@
-"""``tierd`` as a command: how it ended and what it said."""
+"""``tierd`` as a command: its exit code and its output."""
 
 import json
 import subprocess
@@ -13,23 +13,23 @@ COMMAND_DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended and what it said."""
+    """Exit code and output of a command."""
 
     exit_code: int
     stdout: str
     stderr: str
 
-    def json(self) -> Any:  # noqa: ANN401 - JSON is what it is
-        """The whole output as one JSON value."""
+    def json(self) -> Any:  # noqa: ANN401 - JSON has any type
+        """Return the whole output as one JSON value."""
         return json.loads(self.stdout)
 
     def json_lines(self) -> list[dict[str, Any]]:
-        """The output as one JSON object a line."""
+        """Return the output as one JSON object a line."""
         return [json.loads(line) for line in self.stdout.splitlines()]
 
     @property
     def output(self) -> str:
-        """Everything it said, for messages that may come either way."""
+        """Return both outputs, for messages that may be in either."""
         return self.stdout + self.stderr
 
 

@@ -1,4 +1,4 @@
-"""A log dir of a few keys, an installation that compacts it, and what must hold of its tier whatever happened."""
+"""Log dir of a few keys, an installation that compacts it, and the invariants of its tier after any faults."""
 
 import base64
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ SETTINGS: Settings = {
 
 
 class CompactionLab:
-    """Record ``n`` of a topic has the key ``n`` modulo ``KEYS``, and its number as value.
+    """Topics with keys in turn: record ``n`` has the key ``n`` modulo ``KEYS``, and its number as value.
 
     Attributes:
-        store_dir: what it keeps the tier in.
+        store_dir: folder of the tier.
         tierd: the installation.
-        log_dir: what its broker has; of that nothing but the last segment stays.
+        log_dir: log dir of the broker, in which only the last segment of each partition stays.
     """
 
     def __init__(self, root: Path, warm: WarmTierd, *, topics: Sequence[str] = ("orders",)) -> None:
@@ -45,8 +45,8 @@ class CompactionLab:
         self.log_dir.write_checkpoints()
         self.tierd = self.installation("tierd")
 
-    def installation(self, name: str, **settings: Any) -> Installation:  # noqa: ANN401 - what YAML holds
-        """Another tierd over the same log dir and the same store."""
+    def installation(self, name: str, **settings: Any) -> Installation:  # noqa: ANN401 - any value of YAML
+        """Return another tierd over the same log dir and the same store."""
         store = {"backend": "filesystem", "filesystem": {"path": str(self.store_dir)}}
         made = Installation(self._root / name, [self.log_dir.path], remote=store, settings=SETTINGS, warm=self._warm)
         made.configure(settings)
@@ -63,7 +63,7 @@ class CompactionLab:
         self.log_dir.write_checkpoints()
 
     def let_local_go(self, daemon: Daemon) -> None:
-        """Have everything copied, and delete it as a broker's retention does."""
+        """Have all rolled segments copied, and delete them as retention of a broker does."""
         daemon.wait_copied({f"{name}-0": writer.end_offset - 1 for name, writer in self._writers.items()})
         for writer in self._writers.values():
             bases = sorted(int(log.stem) for log in writer.path.glob("*.log"))
@@ -71,49 +71,47 @@ class CompactionLab:
                 delete_segment(writer.path, base)
 
     def latest(self, topic: str) -> dict[str, str]:
-        """The latest value of every key."""
+        """Return the latest value of every key."""
         return {str(n % KEYS): f"value {n}" for n in range(self._writers[topic].end_offset)}
 
     def read(self, topic: str) -> list[tuple[str, str]]:
-        """Keys and values, as ``tierd cat`` reads them."""
+        """Return keys and values, as ``tierd cat`` reads them."""
         return [(_decoded(r["key"]), _decoded(r["value"])) for r in self.tierd.cat(f"{topic}-0")]
 
     def runs(self) -> list[RunReport]:
-        """The runs that are remembered."""
+        """Return the runs in the history."""
         return RunHistory(self.tierd.state_dir).read()
 
     def objects(self) -> set[str]:
-        """What the store holds of segments, by their ids."""
+        """Return the objects of segments in the store, by segment id."""
         return {file.name[21:43] for file in self.store_dir.rglob("*") if file.suffix in _SEGMENT_SUFFIXES}
 
     def assert_clean(self, daemon: Daemon, *topics: str, tierd: Installation | None = None) -> None:
-        """Nothing but the latest is left of topics, and in the store nothing but what is readable; it is sound.
+        """Check that only latest records are left of topics, only readable segments in the store, and verify passes.
 
         Args:
             daemon: that runs.
             topics: that were compacted.
-            tierd: whose daemon it is.
+            tierd: installation of the daemon.
         """
         for topic in topics:
             found = self.read(topic)
             assert (len(found), dict(found)) == (KEYS, self.latest(topic)), found
-        expired = (tierd or self.tierd).ask("expire", "--once")  # an idle partition is looked at once a minute
+        expired = (tierd or self.tierd).ask("expire", "--once")  # an idle partition is checked once a minute
         assert expired.exit_code == 0, expired.output
-        daemon.wait_until(
-            lambda: self.objects() == self.readable(), what="a store that holds what is readable and no more"
-        )
+        daemon.wait_until(lambda: self.objects() == self.readable(), what="a store with only readable segments")
         verified = self.tierd.ask("verify", "--deep")
         assert verified.exit_code == 0, verified.output
 
     def readable(self) -> set[str]:
-        """Ids of the finished segments of every topic; all other rows are gone."""
+        """Return the ids of the finished segments of every topic; fail if other rows exist."""
         rows = [row for topic in self._writers for row in self.tierd.segments(f"{topic}-0")]
         if any(row["state"] != "COPY_SEGMENT_FINISHED" for row in rows):
             return set()
         return {row["segment_id"] for row in rows}
 
     def assert_rebuilt_alike(self) -> None:
-        """A rebuild of lost metadata from the manifests comes to the same; no daemon may run."""
+        """Check that a rebuild of lost metadata gives the same rows; no daemon may run."""
         rebuilt = self.installation("rebuilt")
         ended = rebuilt.ask("rebuild-metadata")
         assert ended.exit_code == 0, ended.output
@@ -131,5 +129,5 @@ def _decoded(text: str) -> str:
 
 
 def _comparable(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the time at which a row was written, which no manifest can tell."""
+    """Return a row without its time of writing, which no manifest has."""
     return [{name: value for name, value in row.items() if name != "event_timestamp_ms"} for row in rows]

@@ -1,4 +1,4 @@
-"""Fixtures of the scenarios: brokers that a test may have to itself, and installations of tierd."""
+"""Fixtures of the scenarios: brokers for one test each, and installations of tierd."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ MakeInstallation = Callable[..., Installation]
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Starts brokers that end with the test; where none can be had the test skips, and with CI=true it fails."""
+    """Start brokers that end with the test; without Kafka the test skips, and with CI=true it fails."""
     with ExitStack() as running:
 
         def make(
@@ -42,14 +42,14 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
 
 @pytest.fixture(scope="session")
 def warm_tierd() -> Iterator[WarmTierd]:
-    """Answers reading commands quickly."""
+    """Answer reading commands quickly."""
     with WarmTierd() as warm:
         yield warm
 
 
 @pytest.fixture
 def make_installation(tmp_path: Path, warm_tierd: WarmTierd) -> MakeInstallation:
-    """Makes installations of tierd below ``tmp_path``."""
+    """Make installations of tierd below ``tmp_path``."""
 
     def make(
         log_dirs: Sequence[Path],
@@ -65,11 +65,11 @@ def make_installation(tmp_path: Path, warm_tierd: WarmTierd) -> MakeInstallation
 
 @pytest.fixture
 def s3_remote(s3_service: S3Service, s3_bucket: str) -> Settings:
-    """The ``remote`` section for an empty bucket of the real S3 server."""
+    """Return the ``remote`` section for an empty bucket of the real S3 server."""
     return s3_section(s3_service, s3_bucket)
 
 
 @pytest.fixture
 def spoilable_s3(s3_service: S3Service, s3_bucket: str, s3_admin: S3Admin, faulty_s3: FaultyPath) -> SpoilableS3:
-    """An empty bucket behind a path that can be spoiled."""
+    """Return an empty bucket behind a path that can be spoiled."""
     return SpoilableS3(s3_service, s3_bucket, s3_admin, faulty_s3)

@@ -1,4 +1,4 @@
-"""What disks and crashes do to files."""
+"""Damage to files, as disks and crashes cause it."""
 
 from pathlib import Path
 

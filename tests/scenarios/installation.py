@@ -1,4 +1,4 @@
-"""tierd as an operator meets it: a configuration file, the ``tierd`` command beside this Python, and its daemon."""
+"""tierd as an operator uses it: a configuration file, the ``tierd`` command beside this Python, and its daemon."""
 
 import json
 import signal
@@ -15,16 +15,16 @@ from tests.scenarios.command import COMMAND_DEADLINE_S, TIERD, CommandResult, ru
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.waiting import wait_until
 
-READY_DEADLINE_S = 120.0  # imports alone took half a minute where other suites had the two cores
+READY_DEADLINE_S = 120.0  # imports alone took half a minute while other suites used both cores
 STOP_DEADLINE_S = 40.0
 
-Settings = dict[str, Any]  # what YAML holds: nested mappings of anything
+Settings = dict[str, Any]  # values of YAML: nested mappings
 
 
 class Installation:
-    """One configuration with a state dir and a status port of its own.
+    """Configuration with a state dir and a status port of its own.
 
-    Intervals are shortened to test speed; ``settings`` is merged over them, section by section.
+    Intervals are short for tests; ``settings`` is merged over them, section by section.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class Installation:
         return run_tierd(*self._with_config(arguments), deadline_s=deadline_s)
 
     def ask(self, *arguments: str) -> CommandResult:
-        """Run a command where what is asked for is its outcome: forked from a warm process where there is one."""
+        """Run a command of which only the outcome matters: forked from a warm process, if there is one."""
         return (self._warm.run if self._warm else run_tierd)(*self._with_config(arguments))
 
     def segments(self, partition: str) -> list[dict[str, Any]]:
-        """``tierd segments --json``."""
+        """Return the output of ``tierd segments --json``."""
         result = self.ask("segments", partition, "--json")
         assert result.exit_code == 0, result.output
         listed: list[dict[str, Any]] = result.json()
         return listed
 
     def frontier(self, partition: str) -> int:
-        """Last offset of the unbroken run of finished remote segments, -1 when there is none."""
+        """Return the last offset of the unbroken run of finished remote segments, -1 for none."""
         return contiguous_end(self.segments(partition))
 
     def cat(self, partition: str, *options: str) -> list[dict[str, Any]]:
-        """``tierd cat --json`` over the whole history."""
+        """Return the output of ``tierd cat --json`` over the whole history."""
         result = self.ask("cat", partition, "--json", *options)
         assert result.exit_code == 0, result.output
         return result.json_lines()
@@ -86,12 +86,12 @@ class Installation:
         return [arguments[0], "--config", str(self.config_file), *arguments[1:]]
 
     def daemon(self, *, command: Sequence[str] = (str(TIERD),)) -> "Daemon":
-        """The daemon of this installation, not yet started; ``command`` is what to say in place of ``tierd``."""
+        """Return the daemon of this installation, not yet started; ``command`` replaces ``tierd``."""
         return Daemon(self, command)
 
 
 class Daemon:
-    """``tierd run`` as a child process; as a context manager it is ready inside and stopped cleanly after."""
+    """``tierd run`` as a child process; as a context manager it is ready inside and stopped cleanly at the end."""
 
     def __init__(self, installation: Installation, command: Sequence[str]) -> None:
         self._installation = installation
@@ -121,17 +121,17 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """The process id, for a look into /proc."""
+        """Return the process id."""
         assert self._process is not None, "the daemon is not running"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not ended by us; a frozen one runs."""
+        """Return True if the process was started and not ended by the test; a frozen one runs."""
         return self._process is not None
 
     def start(self) -> None:
-        """Start the process and return at once. Its log is appended to ``log_file``."""
+        """Start the process and return at once. The log is appended to ``log_file``."""
         self._log = self.log_file.open("ab")
         self._process = subprocess.Popen(
             [*self._command, "run", "--config", str(self._installation.config_file)],
@@ -141,23 +141,23 @@ class Daemon:
         )
 
     def wait_ready(self, *, deadline_s: float = READY_DEADLINE_S) -> None:
-        """Return when ``/readyz`` says so."""
+        """Return when ``/readyz`` answers ready."""
         self.wait_until(self.is_ready, what="the daemon to be ready", deadline_s=deadline_s)
 
     def is_ready(self) -> bool:
-        """What ``/readyz`` answers; False while nobody listens."""
+        """Return the answer of ``/readyz``; False without a listener."""
         return self._answers("/readyz")
 
     def is_alive(self) -> bool:
-        """What ``/livez`` answers; False while nobody listens."""
+        """Return the answer of ``/livez``; False without a listener."""
         return self._answers("/livez")
 
     def stop(self) -> int:
-        """SIGTERM; return the exit code."""
+        """Send SIGTERM; return the exit code."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._end(signal.SIGKILL)
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -166,23 +166,23 @@ class Daemon:
         self._process.send_signal(number)
 
     def reload(self) -> None:
-        """SIGHUP; return when the file was read and taken."""
+        """Send SIGHUP; return when the daemon has read the file and applied it."""
         taken = self._reloads()
         self.send_signal(signal.SIGHUP)
-        self.wait_until(lambda: self._reloads() > taken, what="the reload to be taken")
+        self.wait_until(lambda: self._reloads() > taken, what="the reload to be applied")
 
     def _reloads(self) -> int:
         return self.log_file.read_text(errors="replace").count('"config_reloaded"')
 
     def wait_end(self, *, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """Wait for an end that the daemon finds by itself; return the exit code."""
+        """Wait until the daemon ends by itself; return the exit code."""
         assert self._process is not None, "the daemon is not running"
         exit_code = self._process.wait(deadline_s)
         self._forget()
         return exit_code
 
     def get(self, path: str) -> str:
-        """The body of a GET of the status endpoint, whatever its status code."""
+        """Return the body of a GET of the status endpoint, for any status code."""
         try:
             with urllib.request.urlopen(f"http://{self._installation.http}{path}", timeout=5) as reply:
                 body: bytes = reply.read()
@@ -192,22 +192,22 @@ class Daemon:
         return body.decode()
 
     def status(self) -> dict[str, Any]:
-        """The body of ``/status``."""
+        """Return the body of ``/status``."""
         answer: dict[str, Any] = json.loads(self.get("/status"))
         return answer
 
     def partition(self, name: str) -> dict[str, Any] | None:
-        """What ``/status`` says of one partition, None when it is not listed."""
+        """Return the entry of one partition in ``/status``, None if it is not listed."""
         listed = self.status()["partitions"]
         return next((entry for entry in listed if entry["partition"] == name), None)
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of ``/metrics``: the name with its labels, as it stands there, to its value."""
+        """Return every sample of ``/metrics``: name with labels, as printed, and value."""
         lines = (line.rpartition(" ") for line in self.get("/metrics").splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in lines}
 
     def wait_until(self, condition: Any, *, what: str, deadline_s: float = READY_DEADLINE_S) -> None:  # noqa: ANN401
-        """Wait for a condition, giving up at once when the process ends."""
+        """Wait for a condition; fail at once when the process ends."""
 
         def holds() -> bool:
             if self._process is None or self._process.poll() is not None:
@@ -226,7 +226,7 @@ class Daemon:
         self.wait_until(copied, what=f"the tier to reach {dict(wanted)}", deadline_s=deadline_s)
 
     def log_tail(self) -> str:
-        """The end of its log."""
+        """Return the end of the log of the daemon."""
         return self.log_file.read_text(errors="replace")[-4000:] if self.log_file.exists() else ""
 
     def _last_seen(self) -> str:
@@ -264,7 +264,7 @@ class Daemon:
 
 
 def contiguous_end(segments: Sequence[Mapping[str, Any]]) -> int:
-    """Last offset of the unbroken run of finished segments from the first one on, -1 when there is none."""
+    """Return the last offset of the unbroken run of finished segments from the first one on, -1 for none."""
     finished = sorted(
         (segment for segment in segments if segment["state"] == "COPY_SEGMENT_FINISHED"),
         key=lambda s: s["start_offset"],

@@ -1,4 +1,4 @@
-"""``tierd`` whose process is killed or frozen at a step between job and leader, with a job that needs no Spark.
+"""``tierd`` that is killed or frozen at a step between job and leader, with a job that needs no Spark.
 
 ::
 
@@ -6,7 +6,6 @@
 """
 
 import functools
-import importlib
 import os
 import signal
 import sys
@@ -24,15 +23,15 @@ Step = Callable[..., Awaitable[object]]
 
 
 def command(folder: Path, step: str = NEVER, number: signal.Signals = signal.SIGKILL) -> tuple[str, ...]:
-    """The beginning of a command line; behind it goes what ``tierd`` would be told."""
+    """Return the beginning of a command line; the arguments of ``tierd`` follow it."""
     return (sys.executable, "-m", __name__, str(folder), step, number.name)
 
 
 def _main() -> None:
-    from tierd.app import pipeline  # noqa: PLC0415 - who only asks for the command needs none
+    from tierd.app.spark import build_pipeline  # noqa: PLC0415 - ``command`` needs no import
     from tierd.cli import main  # noqa: PLC0415 - the same
 
-    # Who starts the tests in the background has it ignored, and whatever they start inherits that.
+    # A shell that runs the tests in the background ignores SIGINT, and all child processes inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _, folder, step, number, *arguments = sys.argv
     spark = installed(Path(folder))
@@ -41,8 +40,7 @@ def _main() -> None:
         del java_home
         return spark
 
-    for module in (pipeline, importlib.import_module("tierd.app.compacting")):
-        setattr(module, find_spark.__name__, find_spark)
+    setattr(build_pipeline, find_spark.__name__, find_spark)
     if step != NEVER:
         _interrupt(step, functools.partial(os.kill, os.getpid(), signal.Signals[number]))
     sys.argv = ["tierd", *arguments]

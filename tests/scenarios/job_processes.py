@@ -1,4 +1,4 @@
-"""The processes of a job on Spark, as the kernel lists them."""
+"""Processes of a job on Spark, as the kernel lists them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """One that runs; a zombie runs no more."""
+    """Running process; a zombie does not run."""
 
     pid: int
     parent: int
@@ -14,7 +14,7 @@ class Process(NamedTuple):
 
 
 def job_processes(daemon_pid: int) -> list[Process]:
-    """Everything that a daemon has started, and what that has started."""
+    """Return all descendants of a daemon."""
     running = list(_running())
     found = [each for each in running if each.parent == daemon_pid]
     for each in found:  # grows while it is walked
@@ -23,12 +23,12 @@ def job_processes(daemon_pid: int) -> list[Process]:
 
 
 def driver(daemon_pid: int) -> Process | None:
-    """The Python of the driver; None while there is none."""
+    """Return the Python process of the driver; None without one."""
     return next((each for each in job_processes(daemon_pid) if _is_driver(each)), None)
 
 
 def python_workers(daemon_pid: int) -> list[Process]:
-    """The Python processes of executors, with the one that forks them."""
+    """Return the Python processes of executors, with the one that forks them."""
     found = job_processes(daemon_pid)
     java = {each.pid for each in found if "/bin/java" in each.command}
     workers = [each for each in found if each.parent in java and not _is_driver(each) and "python" in each.command]
@@ -37,12 +37,12 @@ def python_workers(daemon_pid: int) -> list[Process]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether it runs."""
+    """Return True if the process runs."""
     return any(each.pid == pid for each in _running())
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether it stands still, by SIGSTOP."""
+    """Return True if the process is stopped by SIGSTOP."""
     return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
 
 

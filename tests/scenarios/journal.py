@@ -1,4 +1,4 @@
-"""What producers know of their records, the oracle of stories with faults: acknowledged, aborted, or in doubt."""
+"""Records as their producers know them, the oracle of stories with faults: acknowledged, aborted, or in doubt."""
 
 import base64
 import threading
@@ -14,7 +14,7 @@ Record = Mapping[str, Any]
 
 @dataclass(slots=True)
 class PartitionJournal:
-    """The records of one incarnation of one partition; values are unique, so a record is known by its value."""
+    """Records of one incarnation of one partition; values are unique and identify the records."""
 
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
     aborted: set[str] = field(default_factory=set)
@@ -22,29 +22,29 @@ class PartitionJournal:
 
 
 class Journal:
-    """Filled by producers from their threads, read by the story."""
+    """Journal that producers fill from their threads, and the story reads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._partitions: defaultdict[tuple[str, int], PartitionJournal] = defaultdict(PartitionJournal)
 
     def acknowledge(self, topic: str, partition: int, records: Mapping[int, SentRecord]) -> None:
-        """The cluster holds these, each at its offset, and for good."""
+        """Note records that the cluster holds for good, each at its offset."""
         with self._lock:
             self._partitions[topic, partition].acknowledged.update(records)
 
     def abort(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
-        """Nobody who reads committed records may ever see these."""
+        """Note records that no reader of committed records may see."""
         with self._lock:
             self._partitions[topic, partition].aborted.update(map(encoded_value, records))
 
     def doubt(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
-        """Nobody knows what became of these: they may be there, once."""
+        """Note records of unknown outcome: each may exist once."""
         with self._lock:
             self._partitions[topic, partition].in_doubt.update(map(encoded_value, records))
 
     def forget(self, topic: str) -> None:
-        """The topic is gone; one that is created under its name is another."""
+        """Forget a deleted topic; a topic created under its name is another one."""
         with self._lock:
             for key in [key for key in self._partitions if key[0] == topic]:
                 del self._partitions[key]
@@ -56,22 +56,22 @@ class Journal:
             known.acknowledged = {offset: sent for offset, sent in known.acknowledged.items() if offset < from_offset}
 
     def of(self, topic: str, partition: int) -> PartitionJournal:
-        """Return a copy of what is known of a partition at this moment; producers go on meanwhile."""
+        """Return a copy of the present journal of a partition; producers continue meanwhile."""
         with self._lock:
             known = self._partitions[topic, partition]
             return PartitionJournal(dict(known.acknowledged), set(known.aborted), set(known.in_doubt))
 
 
 def encoded_value(record: SentRecord) -> str:
-    """The value as ``tierd cat --json`` prints it."""
+    """Return the value as ``tierd cat --json`` prints it."""
     assert record.value is not None, "a journalled record has a value"
     return base64.b64encode(record.value).decode()
 
 
 def assert_agrees(records: Sequence[Record], journal: PartitionJournal, *, start: int, end: int, what: str) -> None:
-    """Fail unless committed ``records`` from ``start`` to before ``end`` are what producers were told.
+    """Fail unless committed ``records`` from ``start`` to before ``end`` agree with the journal.
 
-    Every acknowledged one is there, unchanged and at its offset; what is there beyond was in doubt; nothing twice.
+    Every acknowledged record exists, unchanged and at its offset; other records were in doubt; no record exists twice.
     """
     offsets = [record["offset"] for record in records]
     assert offsets == sorted(set(offsets)), f"{what}: offsets are not ascending"
@@ -80,12 +80,12 @@ def assert_agrees(records: Sequence[Record], journal: PartitionJournal, *, start
     missing = sorted(set(wanted) - set(found))
     assert not missing, f"{what}: {len(missing)} acknowledged records are missing, first {missing[:5]}"
     values = [record["value"] for record in found.values()]
-    assert len(values) == len(set(values)), f"{what}: a record is there twice"
+    assert len(values) == len(set(values)), f"{what}: a record exists twice"
     for offset, record in found.items():
         if offset in wanted:
             assert _as_sent(record) == _as_sent(wanted[offset]), f"{what}: the record at {offset} differs"
         else:
-            assert record["value"] in journal.in_doubt, f"{what}: nobody sent the record at {offset}, or it was aborted"
+            assert record["value"] in journal.in_doubt, f"{what}: the record at {offset} was not sent, or was aborted"
 
 
 def _as_sent(record: Record | SentRecord) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""A producer that writes a few keys over and over, and what any reader of such a topic must and must not see."""
+"""Producer that repeatedly writes a few keys, and the rules for readings of such a topic."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ _PAUSE_S = 0.4
 
 
 class SeenRecord(NamedTuple):
-    """A record as some reader got it."""
+    """Record as a reader got it."""
 
     offset: int
     key: bytes | None
@@ -27,7 +27,7 @@ class SeenRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reader got, and the end of the log when it had done: nobody can have seen anything behind that."""
+    """Records of one reader, and the end of the log after the reading, which no record of it may exceed."""
 
     what: str
     records: Sequence[SeenRecord]
@@ -35,7 +35,7 @@ class Reading:
 
 
 class KeyedTraffic:
-    """Bursts to some topics of one partition until the context ends, every fifth as a transaction; it notes all."""
+    """Bursts to some topics of one partition until the context ends, every fifth as a transaction, with a journal."""
 
     def __init__(self, cluster: KafkaCluster, topics: Sequence[str], *, keys: int, value_bytes: int) -> None:
         self._cluster = cluster
@@ -62,7 +62,7 @@ class KeyedTraffic:
             raise self._failure
 
     def journal(self, topic: str) -> dict[int, SentRecord]:
-        """Every record that was acknowledged, and committed, by its offset."""
+        """Return every acknowledged and committed record by its offset."""
         with self._lock:
             return dict(self._acknowledged[topic])
 
@@ -81,7 +81,7 @@ class KeyedTraffic:
                     else:
                         commit = random.random() > 1 / 3
                         self._note(topic, transactional.transact(topic, 0, records, commit=commit))
-        except Exception as error:  # noqa: BLE001 - shown by the thread that joins us
+        except Exception as error:  # noqa: BLE001 - raised by the thread that joins this one
             self._failure = error
 
     def _note(self, topic: str, sent: Sent) -> None:
@@ -97,17 +97,17 @@ class KeyedTraffic:
 
 
 def assert_consistent(reading: Reading, journal: Mapping[int, SentRecord]) -> None:
-    """Fail unless a reading of committed records is one that a log in the middle of its compaction may give.
+    """Fail unless a reading of committed records is one that a log during its compaction may give.
 
-    Offsets ascend, every record is one that was acknowledged there, and the last one read of a key is the latest that
-    there was up to the end of the reading: it may lack only where a later one took its place meanwhile, or where it is
-    a tombstone and nothing older of its key was read.
+    Offsets ascend, every record was acknowledged at its offset, and the last record read of a key is the latest one up
+    to the end of the reading. Two exceptions are right: a later record of the key took its place during the reading, or
+    the latest one is a tombstone and the reading has no older record of the key.
     """
     offsets = [record.offset for record in reading.records]
     assert offsets == sorted(set(offsets)), f"{reading.what}: offsets are not ascending"
     for record in reading.records:
         sent = journal.get(record.offset)
-        assert sent is not None, f"{reading.what}: nobody committed a record at {record.offset}"
+        assert sent is not None, f"{reading.what}: no producer committed a record at {record.offset}"
         assert (sent.key, sent.value) == (record.key, record.value), f"{reading.what}: {record.offset} differs"
     last = offsets[-1] if offsets else -1
     seen = {record.key: record.offset for record in reading.records}
@@ -116,7 +116,7 @@ def assert_consistent(reading: Reading, journal: Mapping[int, SentRecord]) -> No
         if seen.get(key) == offset or key in later:
             continue
         is_gone = journal[offset].value is None and key not in seen
-        assert is_gone, f"{reading.what}: of {key!r} offset {offset} must be there, {seen.get(key)} was read"
+        assert is_gone, f"{reading.what}: the latest record of {key!r} is at {offset}, the reading has {seen.get(key)}"
 
 
 def _latest(journal: Mapping[int, SentRecord], offsets: range) -> dict[bytes | None, int]:

@@ -1,4 +1,4 @@
-"""Looking at log dirs behind tierd's back, and doing to them what a broker does."""
+"""Log dirs seen without tierd, and changes to them as a broker makes them."""
 
 import shutil
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What must not change on a file or directory that tierd only reads; hard links to it may come and go."""
+    """Facts of a file or directory that tierd must not change; hard links to it may appear and disappear."""
 
     inode: int
     mode: int
@@ -18,7 +18,7 @@ class FileFacts:
 
 
 def facts_below(log_dir: Path) -> dict[str, FileFacts]:
-    """Everything below a log dir, itself included, by relative name."""
+    """Return the facts of all paths below a log dir, with the log dir itself, by relative name."""
     facts = {}
     for path in [log_dir, *sorted(log_dir.rglob("*"))]:
         stat = path.lstat()
@@ -36,23 +36,23 @@ def copy_writable(source: Path, target: Path) -> None:
 
 
 def base_offsets(partition_dir: Path) -> list[int]:
-    """Base offsets of the segments, ascending; the last one is active."""
+    """Return the base offsets of the segments, ascending; the last one is active."""
     return sorted(int(log.stem) for log in partition_dir.glob("*.log"))
 
 
 def partition_dirs(log_dir: Path) -> list[Path]:
-    """Current directories of the topics that are tiered by default: those whose name has no ``__`` in front."""
+    """Return the current directories of the topics tiered by default: those whose name does not begin with ``__``."""
     found = (path for path in log_dir.iterdir() if (path / "partition.metadata").exists())
     return sorted(path for path in found if not path.name.startswith("__"))
 
 
 def delete_copied_segments(partition_dir: Path, *, copied_through: int) -> int:
-    """Delete the rolled segments that end at or below ``copied_through``, as a broker's retention does.
+    """Delete the rolled segments that end at or below ``copied_through``, as retention of a broker does.
 
-    Their producer snapshots go with them, and the epoch checkpoint forgets what lies below the first segment left.
+    Their producer snapshots are deleted too, and the epoch checkpoint forgets epochs below the first remaining segment.
 
     Returns:
-        How many segments were deleted.
+        Number of deleted segments.
     """
     deleted = [base for base, successor in pairwise(base_offsets(partition_dir)) if successor - 1 <= copied_through]
     for base in deleted:
@@ -64,7 +64,7 @@ def delete_copied_segments(partition_dir: Path, *, copied_through: int) -> int:
 
 
 def _forget_epochs_below(checkpoint: Path, offset: int) -> None:
-    """Kafka: LeaderEpochFileCache.truncateFromStart; the epoch that covers ``offset`` begins there."""
+    """Forget epochs as LeaderEpochFileCache.truncateFromStart does; the epoch of ``offset`` begins there."""
     entries = [(int(epoch), int(start)) for epoch, start in map(str.split, checkpoint.read_text().splitlines()[2:])]
     covered = [epoch for epoch, start in entries if start <= offset]
     kept = [(epoch, start) for epoch, start in entries if start > offset]

@@ -1,4 +1,4 @@
-"""What Kafka's own consumer said, and the comparison of ``tierd cat --json`` with it."""
+"""Records of Kafka's own consumer, and the comparison of ``tierd cat --json`` with them."""
 
 import gzip
 import json
@@ -10,13 +10,13 @@ Record = Mapping[str, Any]
 
 
 def read_oracle(file: Path) -> list[Record]:
-    """The records of a ``.jsonl.gz`` file."""
+    """Return the records of a ``.jsonl.gz`` file."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
 def assert_same_records(actual: Sequence[Record], expected: Sequence[Record], *, what: str) -> None:
-    """Fail unless both hold the same records in the same order; a leader epoch counts where the oracle knows one."""
+    """Fail unless both have the same records in the same order; a leader epoch counts if the oracle has one."""
     for n, (got, wanted) in enumerate(zip(actual, expected, strict=False)):
         assert _comparable(got, wanted) == wanted, f"{what}: record {n} differs:\n got {dict(got)}\nwant {dict(wanted)}"
     offsets = [record["offset"] for record in actual]

@@ -1,6 +1,6 @@
-"""What stands for ``spark-submit`` where Spark is not the point: the same arguments, the same steps, one thread.
+"""Replacement of ``spark-submit`` for tests without Spark: the same arguments, the same steps, one thread.
 
-Run as a script it is the job; imported, it puts the command into a folder where tierd takes it for Spark.
+Run as a script, this module is the job; imported, it installs the command into a folder that tierd takes for Spark.
 """
 
 import argparse
@@ -14,7 +14,7 @@ LOWEST_JAVA = 17
 
 
 def installed(folder: Path) -> SparkInstallation:
-    """A Spark whose ``bin/spark-submit`` is this file."""
+    """Install a Spark whose ``bin/spark-submit`` is this file."""
     spark = SparkInstallation(folder, None, LOWEST_JAVA)
     spark.submit.parent.mkdir(parents=True, exist_ok=True)
     spark.submit.write_text(f'#!/bin/sh\nexec {sys.executable} -m {__name__} "$@"\n')
@@ -23,7 +23,7 @@ def installed(folder: Path) -> SparkInstallation:
 
 
 async def _carry_out(socket: Path, config_file: Path) -> None:
-    from tests.pipeline.committing.plain_job import PlainJob  # noqa: PLC0415 - who only installs it needs none
+    from tests.pipeline.committing.plain_job import PlainJob  # noqa: PLC0415 - ``installed`` needs no import
     from tierd.config import load_config  # noqa: PLC0415 - the same
     from tierd.log import broker_identity, read_identities  # noqa: PLC0415 - the same
     from tierd.remote import open_object_store, open_transform, segment_storages  # noqa: PLC0415 - the same

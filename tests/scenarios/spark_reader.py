@@ -1,6 +1,6 @@
-"""A Spark session in a process of its own that reads the tier on demand, as somebody's notebook would.
+"""Spark session in a process of its own that reads the tier on demand, as the notebook of a user does.
 
-Run as a script it is that process; imported, it is how a test talks to it.
+Run as a script, this module is that process; imported, it is the client of a test.
 """
 
 import base64
@@ -17,7 +17,7 @@ from tests.services.brief_java import SPARK_CONF
 
 
 class SparkReader:
-    """Reads topics of one installation. A context manager; the session starts when it is entered."""
+    """Reader of topics of one installation; a context manager, with which the session starts."""
 
     def __init__(self, config_file: Path, scratch: Path) -> None:
         self._arguments = [str(config_file), str(scratch)]
@@ -40,13 +40,13 @@ class SparkReader:
         assert self._process is not None, "it was entered"
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
-        self._process.stdin.close()  # it ends, and its Java with it
+        self._process.stdin.close()  # the process ends with its Java
         self._process.wait(60)
         self._process.stdout.close()
         self._log.close()
 
     def read(self, topic: str) -> list[SeenRecord]:
-        """Read what is committed of a topic in the tier, as a query that begins now."""
+        """Read the committed records of a topic in the tier by a new query."""
         assert self._process is not None, "it was entered"
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
@@ -64,7 +64,7 @@ def _decoded(text: str | None) -> bytes | None:
 
 
 def _serve(config_file: str, scratch: str) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - who only talks to this process needs none
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - the client needs no import
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
 
     from tierd.pipeline import register  # noqa: PLC0415 - the same

@@ -10,21 +10,21 @@ from tests.services.s3 import S3Admin, S3Service
 
 @dataclass(frozen=True, slots=True)
 class SpoilableS3:
-    """An empty bucket of the real S3 server behind a path that a test can spoil."""
+    """Empty bucket of the real S3 server behind a path that a test can spoil."""
 
     service: S3Service
     bucket: str
     admin: S3Admin
     path: FaultyPath
 
-    def remote(self, **s3_settings: Any) -> Settings:  # noqa: ANN401 - what YAML holds
-        """The ``remote`` section that leads through the path."""
+    def remote(self, **s3_settings: Any) -> Settings:  # noqa: ANN401 - any value of YAML
+        """Return the ``remote`` section that leads through the path."""
         section = s3_section(self.service, self.bucket, endpoint_url=self.path.endpoint_url)
         return section | {"s3": section["s3"] | s3_settings}
 
 
 def s3_section(service: S3Service, bucket: str, *, endpoint_url: str | None = None) -> Settings:
-    """The ``remote`` section for a bucket of the real S3 server, through another endpoint if one is given."""
+    """Return the ``remote`` section for a bucket of the real S3 server, through another endpoint if given."""
     return {
         "backend": "s3",
         "key_prefix": "tier",

@@ -1,4 +1,4 @@
-"""A daemon with few descriptors whose ports are attacked by a local user: it goes on copying and holding."""
+"""Daemon with few descriptors whose ports a local user attacks: it continues to copy and hold."""
 
 import os
 import resource
@@ -85,7 +85,7 @@ def attacked(connect: Connect, payload: bytes) -> Iterator[None]:
 
 def _send(attacker: object, payload: bytes) -> None:
     assert isinstance(attacker, socket.socket)
-    with suppress(OSError):  # cut already
+    with suppress(OSError):  # the daemon has cut the connection
         attacker.send(payload)
 
 
@@ -129,12 +129,12 @@ def _requires_hold(tierd: Installation, daemon: Daemon, log_dir: LogDirWriter) -
 
 
 def _requires_copies(tierd: Installation, daemon: Daemon, log_dir: LogDirWriter) -> None:
-    """Roll segments, and wait until the tier has them; the daemon keeps a part of its descriptors to itself."""
+    """Roll segments, and wait until the tier has them; the daemon reserves some descriptors for itself."""
     (partition,) = log_dir.partitions.values()
     for _ in range(3):
         partition.append_batch(SHAPE.batch(), 5, times=4)
         partition.roll()
     log_dir.write_checkpoints()
     daemon.wait_until(lambda: tierd.frontier("synthetic-0") >= 5 * SEGMENT_RECORDS - 1, what="copies during the attack")
-    assert len(os.listdir(f"/proc/{daemon.pid}/fd")) < 3 * LIMIT // 4  # noqa: PTH208 - names are all that is wanted
+    assert len(os.listdir(f"/proc/{daemon.pid}/fd")) < 3 * LIMIT // 4  # noqa: PTH208 - only names are needed
     assert "Too many open files" not in daemon.log_file.read_text()

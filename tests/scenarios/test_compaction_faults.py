@@ -1,4 +1,4 @@
-"""What befalls a run on a real Spark: workers, driver and daemon killed, a corrupt input, a full disk."""
+"""Faults of a run on a real Spark: workers, driver and daemon killed, a corrupt input, a full disk."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ DEADLINE_S = 120.0
 
 
 def asked(lab: CompactionLab) -> "subprocess.Popen[str]":
-    """``tierd compact --once``, under way."""
+    """Start ``tierd compact --once``."""
     command = [str(TIERD), "compact", "--once", "--config", str(lab.tierd.config_file)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -30,7 +30,7 @@ def flip_a_byte(lab: CompactionLab, topic: str) -> None:
     log.write_bytes(content)
 
 
-def test_workers_that_are_killed_cost_nothing_and_a_corrupt_input_its_own_group(
+def test_killed_workers_fail_no_group_and_a_corrupt_input_only_its_own_group(
     tmp_path: Path, warm_tierd: WarmTierd
 ) -> None:
     lab = CompactionLab(tmp_path, warm_tierd, topics=("orders", "damaged"))
@@ -53,7 +53,7 @@ def test_workers_that_are_killed_cost_nothing_and_a_corrupt_input_its_own_group(
         assert dict(lab.read("orders")) == lab.latest("orders")
 
 
-def test_after_driver_or_daemon_was_killed_the_next_run_does_it_and_nothing_is_left(
+def test_next_run_succeeds_and_leaves_no_traces_after_a_killed_driver_or_daemon(
     tmp_path: Path, warm_tierd: WarmTierd
 ) -> None:
     lab = CompactionLab(tmp_path, warm_tierd)
@@ -86,14 +86,14 @@ def test_after_driver_or_daemon_was_killed_the_next_run_does_it_and_nothing_is_l
 
 
 def wait_for_driver(daemon: Daemon) -> int:
-    """Return the driver's pid when there is one."""
+    """Return the pid of the driver when it runs."""
     daemon.wait_until(lambda: driver(daemon.pid), what="a driver", deadline_s=DEADLINE_S)
     found = driver(daemon.pid)
-    assert found is not None, "it has only just begun"
+    assert found is not None, "the driver has just begun"
     return found.pid
 
 
-def test_a_full_local_directory_is_said_and_the_next_run_does_it_when_there_is_room(
+def test_full_local_directory_is_reported_and_the_next_run_with_room_succeeds(
     tmp_path: Path, warm_tierd: WarmTierd
 ) -> None:
     lab = CompactionLab(tmp_path, warm_tierd)

@@ -1,4 +1,4 @@
-"""A daemon that is killed or frozen at every step between job and leader; Spark is not the point of these."""
+"""Daemon that is killed or frozen at every step between job and leader, without a real Spark."""
 
 import signal
 import subprocess
@@ -34,7 +34,7 @@ def test_a_daemon_killed_at_any_step_leaves_the_inputs_or_the_output(
         assert victim.wait_end() == KILLED
     found = lab.read("orders")
     assert dict(found) == lab.latest("orders")
-    assert len(found) > KEYS, "part of it was left"
+    assert len(found) > KEYS, "part of the work was left"
     with lab.tierd.daemon(command=command(tmp_path / "spark")) as daemon:
         ended = lab.tierd.ask("compact", "--once")
         assert ended.exit_code == 0, ended.output
@@ -42,7 +42,9 @@ def test_a_daemon_killed_at_any_step_leaves_the_inputs_or_the_output(
     lab.assert_rebuilt_alike()
 
 
-def test_a_daemon_whose_leadership_moves_during_a_run_commits_nothing_more(lab: CompactionLab, tmp_path: Path) -> None:
+def test_daemon_whose_leadership_moves_during_a_run_commits_no_further_group(
+    lab: CompactionLab, tmp_path: Path
+) -> None:
     lab.fill("orders", segments=9)
     shared = {"metadata": {"sqlite": {"path": str(tmp_path / "rows" / "metadata.db")}}}
     (tmp_path / "rows").mkdir()
@@ -59,9 +61,9 @@ def test_a_daemon_whose_leadership_moves_during_a_run_commits_nothing_more(lab: 
         wait_until(lambda: is_stopped(frozen.pid), what="the daemon to stand still", deadline_s=60)
         with successor.daemon(command=command(tmp_path / "spark")) as daemon:
             lab.fill("orders", segments=1)
-            lab.let_local_go(daemon)  # by its claim: it leads by now
+            lab.let_local_go(daemon)  # its claim makes it the leader
             left = successor.ask("compact", "--once", "--json")
-            assert left.json()["outcome"] == "nothing_due", "the other still has the lease"
+            assert left.json()["outcome"] == "nothing_due", "the other daemon still has the lease"
             frozen.send_signal(signal.SIGCONT)
             said, _ = asking.communicate(timeout=60)
             assert asking.returncode == 1, said
@@ -72,7 +74,7 @@ def test_a_daemon_whose_leadership_moves_during_a_run_commits_nothing_more(lab: 
             lab.assert_clean(daemon, "orders", tierd=successor)
 
 
-def test_of_two_runs_at_once_the_second_is_refused_and_says_so(lab: CompactionLab, tmp_path: Path) -> None:
+def test_second_run_at_the_same_time_is_refused_as_under_way(lab: CompactionLab, tmp_path: Path) -> None:
     lab.fill("orders", segments=9)
     with lab.tierd.daemon(command=command(tmp_path / "spark")) as daemon:
         lab.let_local_go(daemon)

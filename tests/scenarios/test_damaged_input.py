@@ -1,4 +1,4 @@
-"""Damage in one partition: it is named and quarantined, the others go on, and it recovers when the cause goes away."""
+"""Damage in one partition: it is named and quarantined until the damage is repaired, and other partitions continue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ Repair = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """Two partitions of three rolled segments each; the first one is about to be hurt."""
+    """Two partitions of three rolled segments each; a test damages the first one."""
 
     path: Path
 
     @property
     def second_segment(self) -> Path:
-        """A rolled segment with one before and one behind it."""
+        """Return the rolled segment between two others."""
         return self.path / HURT / f"{SEGMENT_RECORDS:020d}.log"
 
     @property
     def rolled_through(self) -> int:
-        """Last offset of the newest rolled segment."""
+        """Return the last offset of the newest rolled segment."""
         return 3 * SEGMENT_RECORDS - 1
 
 
@@ -74,7 +74,7 @@ def unreadable_epochs(log_dir: LogDir) -> Repair:
         (unreadable_epochs, "leader-epoch-checkpoint", -1),
     ],
 )
-def test_a_damaged_partition_is_quarantined_alone_and_recovers(
+def test_damaged_partition_is_quarantined_without_the_others_and_recovers(
     damage: Callable[[LogDir], Repair],
     named: str,
     copied_before: int,
@@ -132,7 +132,7 @@ def test_a_missing_index_or_snapshot_is_rebuilt_from_the_batches(
     assert_everything_reads_back(tierd, log_dir)
 
 
-def test_a_missing_epoch_file_stops_its_partition_until_it_is_back(
+def test_missing_epoch_file_stops_its_partition_until_the_file_returns(
     log_dir: LogDir, make_installation: MakeInstallation
 ) -> None:
     file = log_dir.path / HURT / "leader-epoch-checkpoint"
@@ -151,7 +151,7 @@ def test_a_missing_epoch_file_stops_its_partition_until_it_is_back(
     assert_everything_reads_back(tierd, log_dir)
 
 
-def test_a_segment_of_zero_bytes_is_no_gap(tmp_path: Path, make_installation: MakeInstallation) -> None:
+def test_segment_of_zero_bytes_is_copied_without_a_gap(tmp_path: Path, make_installation: MakeInstallation) -> None:
     log_dir = LogDirWriter(tmp_path / "logdir")
     partition = log_dir.add_partition("compacted")
     partition.append([b"a", b"b"])
@@ -173,7 +173,7 @@ def test_a_segment_of_zero_bytes_is_no_gap(tmp_path: Path, make_installation: Ma
     assert [record["offset"] for record in tierd.cat("compacted-0")] == [0, 1, 4, 5, 6]
 
 
-def test_a_directory_that_is_no_partition_is_left_alone(log_dir: LogDir, make_installation: MakeInstallation) -> None:
+def test_directory_that_is_no_partition_is_ignored(log_dir: LogDir, make_installation: MakeInstallation) -> None:
     for name in ("lost+found", "remote-log-index-cache", "not a partition", "backup-x", ".hidden"):
         (log_dir.path / name).mkdir()
     tierd = make_installation([log_dir.path])
@@ -183,11 +183,9 @@ def test_a_directory_that_is_no_partition_is_left_alone(log_dir: LogDir, make_in
     assert listed == {HURT, SOUND}
 
 
-def test_a_segment_that_vanishes_while_nobody_holds_it_is_said_to_be_gone(
-    log_dir: LogDir, make_installation: MakeInstallation
-) -> None:
+def test_segment_that_vanished_without_a_hold_is_skipped(log_dir: LogDir, make_installation: MakeInstallation) -> None:
     for file in (log_dir.path / HURT).glob("00000000000000000000.*"):
-        file.unlink()  # retention won before tierd was ever started
+        file.unlink()  # retention deleted the segment before the first start of tierd
     tierd = make_installation([log_dir.path])
 
     ended = tierd.ask("copy", "--once")
@@ -197,7 +195,9 @@ def test_a_segment_that_vanishes_while_nobody_holds_it_is_said_to_be_gone(
     assert tierd.cat(HURT)[0]["offset"] == 8
 
 
-def test_a_log_dir_that_disappears_and_returns(log_dir: LogDir, make_installation: MakeInstallation) -> None:
+def test_log_dir_that_disappears_is_copied_again_when_it_returns(
+    log_dir: LogDir, make_installation: MakeInstallation
+) -> None:
     tierd = make_installation([log_dir.path])
     away = log_dir.path.with_name("unmounted")
     with tierd.daemon() as daemon:

@@ -1,12 +1,13 @@
-"""The failure matrix (remote-tiering 7.9) and what readers are told (14.6), over real stores with faults in between.
+"""Failure matrix (remote-tiering 7.9) and errors of readers (14.6), over real stores with scripted faults.
 
-Two partitions, one of which is hurt: nothing is lost, nothing is served wrong, the other partition goes on, and what
-was hurt recovers by itself once the cause is gone. ``verify`` has the last word.
+One of two partitions is hurt: no record is lost, no wrong byte is served, the other partition continues, and the hurt
+one recovers by itself once the cause is gone. ``verify`` checks the result.
 
 Elsewhere: latency, resets, black holes, lost replies, refusals and wrong credentials of a real S3 server in
 ``test_store_faults``; full disks in ``test_full_disk`` and ``remote/cache``; damaged caches in ``remote/cache`` and
-``tiering/reading/test_index_cache``; a listing from the past in ``tiering/auditing/test_verify``; full queues and
-quotas in ``tiering/reading/test_fetch_service``; unknown outcomes of every write in ``metadata/test_manager``.
+``tiering/reading/test_index_cache``; a listing from the past in ``tiering/auditing/test_tier_audit``; full queues and
+quotas in ``tiering/reading/test_fetch_service``; unknown outcomes of every write in
+``metadata/leading/test_metadata_manager``.
 """
 
 import json
@@ -65,7 +66,7 @@ DAY_S = 86_400.0
 
 
 class FaultyRows(KeyValueStore):
-    """A metadata store that fails for some batches, in one of the ways a real one does."""
+    """Metadata store that fails for some batches, in one of the ways of a real one."""
 
     def __init__(self, inner: KeyValueStore) -> None:
         self._inner = inner
@@ -105,7 +106,7 @@ class FaultyRows(KeyValueStore):
 
 
 class FaultyObjects(ForwardingObjectStore):
-    """An object store that fails for some calls: ``fault`` raises for those."""
+    """Object store that fails for some calls: ``fault`` raises for those."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -153,7 +154,7 @@ class World:
         return partition_of(self.paths[name])
 
     def is_hurt(self, text: str) -> bool:
-        """Whether a key, of either store, is of the hurt partition."""
+        """Return True if a key, of either store, belongs to the hurt partition."""
         return "/hurt-" in text or KEYS.partition_prefix(self.partition(HURT)) in text
 
     async def states(self, name: str = HURT) -> list[RemoteLogSegmentState]:
@@ -161,7 +162,7 @@ class World:
         return [row.state for row in sorted(view.list(), key=lambda row: (row.start_offset, row.event_timestamp_ms))]
 
     async def key(self, suffix: str) -> str:
-        """The object of the hurt partition's first segment."""
+        """Return the key of an object of the first segment of the hurt partition."""
         return next(
             i.key for i in await self.objects.list_objects("") if self.is_hurt(i.key) and i.key.endswith(suffix)
         )
@@ -193,13 +194,13 @@ class World:
         return [record.offset for record in await session.read_all(self.paths[name])]
 
     def lose_local(self) -> None:
-        """Retention has deleted what was copied."""
+        """Delete copied local segments, as retention does."""
         for path in self.paths.values():
             for base_offset in (0, 8):
                 delete_segment(path, base_offset)
 
     async def assert_recovers(self, session: Session) -> None:
-        """Without the fault the daemon's next passes bring everything into the tier, and leave nothing else there."""
+        """Check that the next passes without the fault copy all segments, and leave no other object."""
         self.rows.faults, self.rows.reads_fail = (lambda _: None), False
         self.objects.fault = lambda operation, key: None
         for _ in range(3):
@@ -225,9 +226,9 @@ def _written(batch: Batch) -> list[str]:
 
 
 def writes(batch: Batch, state: RemoteLogSegmentState) -> bool:
-    """Whether the batch takes a segment into that state."""
+    """Return True if the batch moves a segment into that state."""
     segments = [write for write in batch.writes if isinstance(write, Put) and "/seg/" in write.key]
-    # Behind a byte that says the version of the format, a value is JSON.
+    # A value is JSON behind a byte with the version of the format.
     return any(json.loads(write.value[1:])["state"] == state.value for write in segments)
 
 
@@ -236,7 +237,7 @@ def writes(batch: Batch, state: RemoteLogSegmentState) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the matrix: the step that fails, how, what is left in between, and what the pass ends with."""
+    """Row of the matrix: the failing step, the fault, the state in between, and the end of the pass."""
 
     step: RemoteLogSegmentState
     fault: Fault
@@ -259,7 +260,7 @@ COPYING = [
 
 
 @pytest.mark.parametrize("row", COPYING, ids=str)
-async def test_a_metadata_write_of_a_copy_that_fails(world: World, row: Row) -> None:
+async def test_failed_metadata_write_of_a_copy_is_recovered(world: World, row: Row) -> None:
     hurt = KEYS.partition_prefix(world.partition(HURT))
 
     def faults(batch: Batch) -> Fault | None:
@@ -278,7 +279,7 @@ async def test_a_metadata_write_of_a_copy_that_fails(world: World, row: Row) -> 
     await world.assert_recovers(session)
 
 
-async def test_a_claim_that_fails_copies_nothing_and_leaves_local_data_alone(world: World) -> None:
+async def test_failed_claim_copies_no_segment_and_keeps_local_data(world: World) -> None:
     row_key = KEYS.row(world.partition(HURT))
     world.rows.faults = lambda batch: Fault.FAIL if row_key in _written(batch) else None
     session = world.session()
@@ -291,7 +292,7 @@ async def test_a_claim_that_fails_copies_nothing_and_leaves_local_data_alone(wor
     await world.assert_recovers(session)
 
 
-async def test_a_metadata_store_that_is_away_stops_copies_and_nothing_else(world: World) -> None:
+async def test_unreachable_metadata_store_stops_copies_until_it_answers(world: World) -> None:
     world.rows.reads_fail = True
     world.rows.faults = lambda _: Fault.FAIL
     session = world.session()
@@ -306,7 +307,7 @@ async def test_a_metadata_store_that_is_away_stops_copies_and_nothing_else(world
 
 @pytest.mark.parametrize("step", [DELETING, DELETED], ids=lambda state: state.name.lower())
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST], ids=lambda fault: fault.name)
-async def test_a_metadata_write_of_a_deletion_that_fails(
+async def test_failed_metadata_write_of_a_deletion_is_recovered(
     world: World, step: RemoteLogSegmentState, fault: Fault
 ) -> None:
     session = world.session()
@@ -325,12 +326,12 @@ async def test_a_metadata_write_of_a_deletion_that_fails(
     world.rows.faults = lambda _: None
     assert await world.states(SOUND) == []
     if step is DELETING and fault is not Fault.LOSE_ANSWER:
-        assert await world.states() == [FINISHED, FINISHED]  # nothing is deleted before the row says so
+        assert await world.states() == [FINISHED, FINISHED]  # no object is deleted before the row is updated
         assert len([key for key in await keys_of(world) if key.endswith(".log")]) == 2
     await assert_expires(world, session)
 
 
-async def test_an_object_store_that_deletes_nothing_keeps_the_rows(world: World) -> None:
+async def test_object_store_that_refuses_deletions_keeps_the_rows(world: World) -> None:
     session = world.session()
     await session.copy_once()
     world.policy = TopicPolicy(retention_ms=1)
@@ -378,7 +379,7 @@ async def assert_expires(world: World, session: Session) -> None:
     ],
     ids=["throttled", "5xx", "unknown", "full"],
 )
-async def test_an_upload_that_fails_leaves_nothing_and_is_repeated(world: World, suffix: str, error: Exception) -> None:
+async def test_failed_upload_leaves_no_object_and_is_repeated(world: World, suffix: str, error: Exception) -> None:
     def fault(operation: str, key: str) -> None:
         if operation == "put" and world.is_hurt(key) and key.endswith(suffix):
             raise error
@@ -392,7 +393,7 @@ async def test_an_upload_that_fails_leaves_nothing_and_is_repeated(world: World,
     await world.assert_recovers(session)
 
 
-async def test_a_half_written_object_is_never_taken_for_a_whole_one(world: World) -> None:
+async def test_half_written_object_is_not_taken_for_a_whole_one(world: World) -> None:
     async def half(key: str) -> None:
         await FilesystemObjectStore(world.tier.hold_dir.parent / "store").put(key, b"half of it")
 
@@ -402,7 +403,7 @@ async def test_a_half_written_object_is_never_taken_for_a_whole_one(world: World
     async def put(key: str, body: Body) -> None:
         if world.is_hurt(key) and key.endswith(".log") and not pending:
             pending.append(key)
-            await half(key)  # somebody else's, or a store that shows what it was still writing
+            await half(key)  # of another writer, or of a store that shows unfinished writes
         await original(key, body)
 
     world.objects.put = put  # type: ignore[method-assign]  # the fault of this test alone
@@ -474,7 +475,7 @@ async def slow_down(world: World, suffix: str) -> None:
         "manifest throttled",
     ],
 )
-async def test_readers_get_the_class_of_the_cause_and_never_wrong_bytes(
+async def test_readers_get_the_error_class_of_the_cause_and_no_wrong_bytes(
     world: World, hurt: Callable[[World], "AsyncIterator[None]"], error: type[TierError]
 ) -> None:
     session = world.session()
@@ -482,7 +483,7 @@ async def test_readers_get_the_class_of_the_cause_and_never_wrong_bytes(
     world.lose_local()
     sound = await world.records(session, SOUND)
     await hurt(world)  # type: ignore[misc]  # one of the functions above
-    fresh = world.session()  # a process that remembers nothing
+    fresh = world.session()  # a process without cached state
     for name in world.paths:
         await fresh.metadata.become_leader(world.partition(name), 0)
     with pytest.raises(error) as caught:
@@ -496,14 +497,14 @@ async def test_readers_get_the_class_of_the_cause_and_never_wrong_bytes(
         assert [finding.where for finding in await world.findings()]
 
 
-async def test_an_offset_that_no_segment_holds_is_out_of_range(world: World) -> None:
+async def test_offset_without_a_segment_is_out_of_range(world: World) -> None:
     session = world.session()
     await session.copy_once()
     with pytest.raises(OffsetOutOfRangeError):
         await session.reader(world.paths[HURT]).read(99, max_bytes=1 << 20, isolation=IsolationLevel.READ_UNCOMMITTED)
 
 
-async def test_a_key_that_is_missing_from_the_ring_is_named_and_reads_go_on_when_it_is_back(tmp_path: Path) -> None:
+async def test_key_missing_from_the_ring_is_named_and_reads_succeed_when_it_is_restored(tmp_path: Path) -> None:
     rows = await SqliteKeyValueStore.open(tmp_path / "metadata.db")
     world = World(tmp_path, rows, transform_named("aes"))
     await world.session().copy_once()
@@ -524,7 +525,7 @@ async def test_a_key_that_is_missing_from_the_ring_is_named_and_reads_go_on_when
 
 
 @pytest.mark.service("postgres")
-def test_a_database_that_turns_read_only_and_then_dies_is_waited_for(
+def test_daemon_waits_for_a_database_that_is_read_only_and_then_down(
     tmp_path: Path, make_installation: MakeInstallation, postgres_service: PostgresService, postgres_dsn: str
 ) -> None:
     log_dir = LogDirWriter(tmp_path / "kafka")

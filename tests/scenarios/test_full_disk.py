@@ -1,4 +1,4 @@
-"""A disk that fills up while tierd works, the store's or that of its own files: it goes on when there is room."""
+"""Disk of the store or of the state dir that fills up while tierd works: copying continues once there is room."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ SHAPE = SegmentShape(batches=8, records_per_batch=8, value_bytes=1000)  # segmen
 
 
 @pytest.mark.parametrize(("full", "size_kib"), [("store", 600), ("state", 120)])
-def test_a_full_disk_is_said_and_copying_goes_on_when_there_is_room(
+def test_full_disk_is_reported_and_copying_continues_when_there_is_room(
     full: str, size_kib: int, tmp_path: Path, make_installation: MakeInstallation
 ) -> None:
     log_dir = write_log_dir(tmp_path / "logdir", partitions=2, rolled_segments=20, shape=SHAPE).path

@@ -1,4 +1,4 @@
-"""Log dirs of real brokers, copied, robbed of their copied segments, and read back against a real consumer's word."""
+"""Log dirs of real brokers, read without their copied local segments and compared with a real consumer."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ LOG_DIRS = {
 
 
 @pytest.mark.parametrize("source", LOG_DIRS)
-def test_a_brokers_log_dir_reads_the_same_from_local_and_remote_after_its_copied_segments_are_gone(
+def test_log_dir_of_a_broker_reads_the_same_after_its_copied_segments_are_deleted(
     source: str, golden: Path, tmp_path: Path, make_installation: MakeInstallation
 ) -> None:
     log_dir, oracle = tmp_path / "logdir", golden / LOG_DIRS[source]

@@ -1,4 +1,4 @@
-"""A broker is killed, loses what was not flushed although it was copied, and writes over the same offsets again."""
+"""Broker that is killed, loses copied records that were not flushed, and writes the same offsets again."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
 
 @pytest.mark.parametrize("is_beside", [True, False], ids=["tierd-runs", "tierd-is-down"])
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_tier_serves_what_a_consumer_reads_after_a_log_was_cut_back(
+def test_tier_serves_the_records_that_a_consumer_reads_after_a_log_was_cut_back(
     version: str, *, is_beside: bool, make_broker: MakeBroker, make_installation: MakeInstallation
 ) -> None:
     broker = make_broker(version, properties=SETTINGS)
@@ -48,11 +48,13 @@ def test_tier_serves_what_a_consumer_reads_after_a_log_was_cut_back(
         (broker.log_dirs[0] / "recovery-point-offset-checkpoint").write_text("0\n0\n")  # nothing was flushed
         broker.start(1)
         for topic in TOPICS:
-            assert broker.end_offset(topic.name, 0) <= copied[topic.name], "the loss reaches what was copied"
+            assert broker.end_offset(topic.name, 0) <= copied[topic.name], "copied records were lost"
         grown = Traffic(broker, TOPICS, seed=34)
         grown.fill(rolled_segments=9)
         if version == "3.9.2":
-            assert [read_lineage(_directory(broker, topic)) for topic in TOPICS] == epochs, "it keeps its leader epoch"
+            assert [read_lineage(_directory(broker, topic)) for topic in TOPICS] == epochs, (
+                "the broker keeps its leader epoch"
+            )
         if not is_beside:
             daemon.start()
             daemon.wait_ready()
@@ -77,7 +79,7 @@ def _directory(broker: KafkaBroker, topic: TopicPlan) -> Path:
 
 
 def _lose_unflushed(directory: Path) -> None:
-    """Cut a log in the middle of its segments, within a batch, as a lost page cache leaves it."""
+    """Cut a log in the middle of its segments, within a batch, as a lost page cache does."""
     logs = sorted(directory.glob("*.log"))
     torn, *later = logs[3:]
     batches = list(iter_batches(torn.read_bytes(), name=str(torn)))

@@ -1,4 +1,4 @@
-"""A real broker, a deletion request and a lost segment: what a rebuilt tier serves is what the broker would serve."""
+"""Real broker, a deletion request and a lost segment: a rebuilt tier serves the same records as the broker."""
 
 import pytest
 
@@ -13,7 +13,7 @@ VALUE = b"v" * 300
 SEGMENT_BYTES = 900  # two batches of one such record
 
 
-def test_rebuilt_tier_keeps_deletion_requests_and_copies_what_it_lacks(
+def test_rebuilt_tier_keeps_deletion_requests_and_copies_missing_segments(
     kafka_cluster: MakeCluster, make_installation: MakeInstallation
 ) -> None:
     cluster = kafka_cluster(nodes=1)

@@ -1,4 +1,4 @@
-"""Partitions appear, grow, are deleted, recreated, renamed and moved; tierd follows without being told."""
+"""Partitions that appear, grow, are deleted, recreated, renamed and moved while tierd follows the log dirs."""
 
 import shutil
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_a_topic_deleted_and_recreated_under_its_name_is_another_topic(
 
 
 @pytest.mark.parametrize("suffix", ["delete", "stray", "future"])
-def test_a_replica_set_aside_is_not_copied(
+def test_stray_replica_is_not_copied(
     suffix: str, tierd: Installation, broker_dirs: tuple[LogDirWriter, LogDirWriter]
 ) -> None:
     log_dir, _ = broker_dirs
@@ -94,7 +94,7 @@ def test_a_replica_set_aside_is_not_copied(
     assert list(tierd.store_dir.rglob("aside-*")) == []
 
 
-def test_a_replica_moved_between_log_dirs_goes_on_where_it_stopped(
+def test_copying_of_a_replica_moved_between_log_dirs_continues_at_its_last_offset(
     tierd: Installation, broker_dirs: tuple[LogDirWriter, LogDirWriter]
 ) -> None:
     source, target = broker_dirs
@@ -120,7 +120,7 @@ def test_a_replica_moved_between_log_dirs_goes_on_where_it_stopped(
     assert [record["offset"] for record in tierd.cat("orders-0")] == list(range(partition.end_offset))
 
 
-def test_a_new_leader_epoch_goes_on_without_a_gap(
+def test_copying_continues_without_a_gap_in_a_new_leader_epoch(
     tierd: Installation, broker_dirs: tuple[LogDirWriter, LogDirWriter]
 ) -> None:
     log_dir, _ = broker_dirs
@@ -134,7 +134,7 @@ def test_a_new_leader_epoch_goes_on_without_a_gap(
     assert tierd.tierd("verify", "--deep").exit_code == 0
 
 
-def test_paused_partitions_wait_and_resumed_ones_catch_up(
+def test_paused_partitions_wait_and_are_copied_when_resumed(
     tierd: Installation, broker_dirs: tuple[LogDirWriter, LogDirWriter]
 ) -> None:
     log_dir, _ = broker_dirs

@@ -1,4 +1,4 @@
-"""A daemon whose metadata and objects lie in the stores of another package, which is installed as pip installs one."""
+"""Daemon whose metadata and objects are in the stores of another package, installed as pip installs one."""
 
 import os
 import pickle
@@ -99,7 +99,7 @@ def test_another_process_opens_the_tier_with_the_stores_of_another_package(tierd
     assert (ended.returncode, ended.stdout) == (0, f"synthetic-0 3 {sum(sizes)}\n"), ended.stderr
 
 
-def test_package_that_is_not_installed_is_a_fault_of_check_config_and_of_the_daemon(
+def test_missing_package_of_a_backend_is_a_fault_for_check_config_and_daemon(
     tierd: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH")
@@ -111,8 +111,8 @@ def test_package_that_is_not_installed_is_a_fault_of_check_config_and_of_the_dae
         assert "remote.backend: 'acme' is not filesystem, s3, gcs or azure" in said
 
 
-def test_contract_suites_run_in_a_package_that_has_no_tests_of_tierds(tmp_path: Path) -> None:
-    """The suites are found where tierd is installed, and pytest is as strict as it can be."""
+def test_contract_suites_run_in_a_package_outside_the_tests_of_tierd(tmp_path: Path) -> None:
+    """The suites are imported from the installed tierd, and pytest runs with its strictest settings."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "create or told or prefix"]
     ended = subprocess.run(
         [*command, "-c", str(EXAMPLE_BACKEND / "pyproject.toml"), f"--rootdir={EXAMPLE_BACKEND}", "--no-header"],

@@ -1,4 +1,4 @@
-"""Topics with ``preallocate=true``: the zeros behind the data of an active segment are room, and no damage."""
+"""Topics with ``preallocate=true``: zeros behind the data of an active segment are free space, and no damage."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ HIGH_WATERMARKS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_preallocated_topics_are_copied_and_read_while_their_active_segments_have_room(
+def test_preallocated_topics_are_copied_and_read_with_zeros_behind_their_data(
     version: str, make_broker: MakeBroker, make_installation: MakeInstallation
 ) -> None:
     broker = make_broker(version, properties=HIGH_WATERMARKS)
@@ -59,7 +59,7 @@ def test_preallocated_topics_are_copied_and_read_while_their_active_segments_hav
             active = broker.partition_dir(topic.name, 0)
             assert active is not None
             newest = max(active.glob("*.log"))
-            assert newest.stat().st_size == topic.segment_bytes, "the broker makes room ahead"
+            assert newest.stat().st_size == topic.segment_bytes, "the broker preallocates space"
             read = run_tierd("log", "read", str(active), "--json")
             assert read.exit_code == 0, read.output
             assert_same_records(read.json_lines(), oracle[f"{topic.name}-0"][0], what=topic.name)
@@ -84,7 +84,7 @@ def _assert_readable(tierd: Installation, log_dir: Path) -> None:
 
 
 def _wait_checkpointed(broker: KafkaBroker, topic: str) -> None:
-    """Return when the checkpointed high watermark is the end of the log, which a late marker may move on."""
+    """Return when the checkpointed high watermark is the end of the log, which a late marker may still move."""
 
     def expected() -> str:
         return f"{topic} 0 {broker.end_offset(topic, 0)}"

@@ -1,4 +1,4 @@
-"""A real broker and a real S3 server: what the broker's retention deleted is read back, record by record."""
+"""Real broker and real S3 server: records that the retention of the broker deleted are read back from the tier."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3")]
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_every_kind_of_topic_reads_back_after_the_brokers_retention_deleted_it(
+def test_every_kind_of_topic_is_read_back_after_the_retention_of_the_broker(
     version: str, make_broker: MakeBroker, make_installation: MakeInstallation, s3_remote: Settings
 ) -> None:
     broker = make_broker(version, log_dir_count=2)
@@ -59,7 +59,7 @@ def test_segments_that_the_broker_deletes_while_the_store_is_down_are_not_lost(
     assert spoilable_s3.admin.unfinished_uploads(spoilable_s3.bucket) == []
 
 
-def test_what_a_broker_lost_about_its_producers_keeps_nothing_from_the_tier(
+def test_segments_are_copied_although_the_broker_lost_its_producer_files(
     make_broker: MakeBroker, make_installation: MakeInstallation, s3_remote: Settings
 ) -> None:
     topics = (TopicPlan(name="plain"), TopicPlan(name="transactional", transactional=True))

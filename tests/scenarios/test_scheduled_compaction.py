@@ -1,4 +1,4 @@
-"""A daemon that compacts by the clock what a broker keeps writing, and compacts itself, while others read."""
+"""Scheduled compaction by a daemon of topics that a broker writes and compacts itself, while readers read them."""
 
 import base64
 import contextlib
@@ -31,11 +31,11 @@ REFUSALS = (
     *("the broker is replacing segments", "whose grace (expire.grace) is over"),
 )
 """What readers are told of offsets that are only held yet, amidst the broker's own work, and when they are too slow."""
-WHOLE, CUT = "whole", "cut"  # the broker keeps one in its log, cleaned, and of the other only the end
+WHOLE, CUT = "whole", "cut"  # the broker keeps the first in its log, cleaned, and only the end of the second
 _CLEANED = {
     "min.cleanable.dirty.ratio": "0.5",
     "segment.ms": "1000",
-    "file.delete.delay.ms": "60000",  # Kafka's default; what goes sooner may go before anybody sees it
+    "file.delete.delay.ms": "60000",  # default of Kafka; a shorter time may delete tombstones before a reader sees them
 }
 TOPICS = {
     WHOLE: _CLEANED | {"cleanup.policy": "compact"},
@@ -43,7 +43,7 @@ TOPICS = {
     | {
         "cleanup.policy": "compact,delete",
         "retention.ms": "10000",
-        "min.cleanable.dirty.ratio": "0.99",  # what is merged into the first segment keeps all of it from retention
+        "min.cleanable.dirty.ratio": "0.99",  # records merged into the first segment keep all of it from retention
     },
 }
 BROKER = {
@@ -84,7 +84,7 @@ def tierd(make_installation: MakeInstallation, broker: KafkaCluster) -> Installa
     return make_installation(broker.log_dirs_of(1), settings=SETTINGS)
 
 
-def test_readers_of_a_topic_that_is_compacted_by_the_clock_see_it_whole_at_any_time(
+def test_readers_see_the_whole_topic_at_any_time_of_its_scheduled_compaction(
     broker: KafkaCluster, tierd: Installation, tmp_path: Path
 ) -> None:
     readings: dict[str, list[Reading]] = {topic: [] for topic in TOPICS}
@@ -115,11 +115,13 @@ def test_readers_of_a_topic_that_is_compacted_by_the_clock_see_it_whole_at_any_t
             end = broker.end_offset(topic, 0)
             assert_consistent(Reading("Spark at the end", spark.read(topic), end), journal)
             assert_consistent(Reading("tierd cat at the end", seen_by_cat(tierd, topic), end), journal)
-            assert sum(len(sent.value or b"") for sent in journal.values()) > 5 * KEYS * RECORD_BYTES, "it went on"
-            assert readable_bytes(tierd, topic) < 2 * KEYS * RECORD_BYTES, "it is bounded by the live keys"
+            assert sum(len(sent.value or b"") for sent in journal.values()) > 5 * KEYS * RECORD_BYTES, (
+                "compaction continued"
+            )
+            assert readable_bytes(tierd, topic) < 2 * KEYS * RECORD_BYTES, "the size is bounded by the live keys"
         daemon.wait_until(
             lambda: all(stored_bytes(tierd, topic) < 2 * KEYS * RECORD_BYTES for topic in TOPICS),
-            what="the end of the grace of what was replaced",
+            what="the end of the grace of replaced segments",
             deadline_s=60,
         )
     verified = tierd.tierd("verify", "--deep")
@@ -127,7 +129,7 @@ def test_readers_of_a_topic_that_is_compacted_by_the_clock_see_it_whole_at_any_t
 
 
 def good_runs(tierd: Installation) -> list[RunReport]:
-    """Those that replaced something. What the broker's cleaner merges meanwhile is copied anew, and in the way then."""
+    """Return the runs that replaced a segment. Copies of segments merged by the broker may interfere."""
     runs = RunHistory(tierd.state_dir).read()
     problems = [problem for run in runs for problem in run.problems]
     assert all("found by no reader any more" in problem for problem in problems), problems
@@ -140,10 +142,10 @@ def triggers(tierd: Installation) -> set[str]:
 
 
 def run_now(daemon: Daemon, tierd: Installation, *, at_least: int) -> None:
-    """Have a run done, unless the clock was quicker."""
+    """Request a run, unless a scheduled one was faster."""
     if len(good_runs(tierd)) >= at_least:
         return
-    tierd.tierd("compact", "--once")  # what came of it the history tells; it may be under way already
+    tierd.tierd("compact", "--once")  # the history has its outcome; a run may be active already
     daemon.wait_until(
         lambda: len(good_runs(tierd)) >= at_least and daemon.status()["pipeline"]["running"] is None,
         what=f"run {at_least}",
@@ -152,13 +154,13 @@ def run_now(daemon: Daemon, tierd: Installation, *, at_least: int) -> None:
 
 
 def is_done(tierd: Installation) -> bool:
-    """Have a run done, if none is under way; whether there was nothing left to do."""
+    """Request a run, if none is active; return True if no work was left."""
     ended = tierd.tierd("compact", "--once", "--json")
     return ended.exit_code == 0 and ended.json()["outcome"] == "nothing_due"
 
 
 def was_cleaned(broker: KafkaCluster) -> bool:
-    """Whether the cleaner has merged segments of a log: then bases are further apart than a segment has room for."""
+    """Return True if the cleaner has merged segments of a log: a distance of bases exceeds the room of a segment."""
     bases = broker.base_offsets(WHOLE, 0)
     return any(b - a > 2 * SEGMENT_BYTES / RECORD_BYTES for a, b in pairwise(bases))
 
@@ -176,7 +178,7 @@ def stored_bytes(tierd: Installation, topic: str) -> int:
     size_bytes = 0
     for log in tierd.store_dir.rglob("*.log"):
         if f"{topic}-" in str(log.parent):
-            with contextlib.suppress(FileNotFoundError):  # expiration goes on meanwhile
+            with contextlib.suppress(FileNotFoundError):  # expiration continues meanwhile
                 size_bytes += log.stat().st_size
     return size_bytes
 
@@ -194,7 +196,7 @@ def _decoded(text: str | None) -> bytes | None:
 def reading_on(
     broker: KafkaCluster, what: str, read: Callable[[str], list[SeenRecord]], into: dict[str, list[Reading]]
 ) -> Iterator[None]:
-    """Read both topics in turns until the context ends; a reader that fails fails the test."""
+    """Read both topics in turns until the context ends; a failing reader fails the test."""
     end, failures = threading.Event(), []
 
     def go_on() -> None:
@@ -208,7 +210,7 @@ def reading_on(
                             raise
                     else:
                         readings.append(Reading(what, records, broker.end_offset(topic, 0)))
-        except BaseException as error:  # noqa: BLE001 - shown by the thread that joins us
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that joins this one
             failures.append(error)
 
     thread = threading.Thread(target=go_on, name=what, daemon=True)

@@ -1,4 +1,4 @@
-"""Three real brokers, a tierd beside each, one metadata store, one bucket: whatever happens, the tier is whole."""
+"""Three real brokers with a tierd each, one metadata store, one bucket: the tier is whole after any faults."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3")]
 
 @pytest.fixture(params=["postgres", "redis"])
 def shared_metadata(request: pytest.FixtureRequest) -> Settings:
-    """The ``metadata`` section of a store that several brokers share."""
+    """Return the ``metadata`` section of a store that several brokers share."""
     if request.param == "postgres":
         return {"backend": "postgres", "postgres": {"dsn": request.getfixturevalue("postgres_dsn")}}
     return {"backend": "redis", "redis": {"url": request.getfixturevalue("redis_url")}}
@@ -47,7 +47,7 @@ def shared_metadata(request: pytest.FixtureRequest) -> Settings:
 
 @pytest.fixture
 def own_paths(spoilable_s3: SpoilableS3, faulty_path_to: Callable[[str], FaultyPath]) -> dict[int, FaultyPath]:
-    """Each host's way to the bucket."""
+    """Return the way of each host to the bucket."""
     return {node: faulty_path_to(spoilable_s3.service.endpoint_url) for node in NODES}
 
 
@@ -60,7 +60,7 @@ def lab(  # noqa: PLR0917 - fixtures
     own_paths: dict[int, FaultyPath],
     warm_tierd: WarmTierd,
 ) -> ClusterLab:
-    """The cluster runs, the daemons do not yet."""
+    """Start the cluster, and not yet the daemons."""
     return ClusterLab(
         tmp_path,
         kafka_cluster(nodes=3, version="4.3.1"),
@@ -73,7 +73,7 @@ def lab(  # noqa: PLR0917 - fixtures
 
 
 @pytest.mark.spec("remote-tiering 257")
-def test_nothing_is_lost_and_nothing_is_left_over_whatever_happens_to_brokers_and_daemons(lab: ClusterLab) -> None:
+def test_random_faults_of_brokers_and_daemons_lose_no_record_and_leave_no_orphan(lab: ClusterLab) -> None:
     random = Random(7)
     with lab:
         for topic in BUSY:
@@ -105,7 +105,7 @@ def test_nothing_is_lost_and_nothing_is_left_over_whatever_happens_to_brokers_an
 
 
 def wait_gone(lab: ClusterLab, topic: str) -> None:
-    """Wait until nothing is left of the tier of a deleted topic."""
+    """Wait until no object and no row is left of the tier of a deleted topic."""
     topic_id = lab.old_topics[topic]
 
     def is_gone() -> bool:
@@ -116,7 +116,7 @@ def wait_gone(lab: ClusterLab, topic: str) -> None:
 
 
 def assert_one_identity(lab: ClusterLab) -> None:
-    """Three daemons began on an empty bucket and an empty store; one of them made it theirs, for all."""
+    """Check that one of three daemons claimed the empty bucket and store, for all of them."""
     keys = lab.s3.admin.keys(lab.s3.bucket)
     assert len([key for key in keys if key.endswith("tierd.json")]) == 1
     assert all(daemon.is_ready() for daemon in lab.daemons.values())

@@ -1,4 +1,4 @@
-"""A stock broker and tierd take turns on one log dir; each goes on where the other stopped."""
+"""Stock broker and tierd in turn on one log dir: each continues where the other stopped."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,7 +17,8 @@ from tests.services.kafka_cluster import CODECS, KafkaBroker
 from tests.services.kafka_records import SentRecord, random_records
 from tierd.clock import SystemClock
 from tierd.log import ControlRecordType, NewRecord, Producer, encode_batch, encode_end_marker
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.compression import Compression
@@ -30,14 +31,14 @@ pytestmark = pytest.mark.service("kafka")
 VERSIONS = ("3.9.2", "4.3.1")
 SEGMENT_BYTES = 16_384
 NOW_MS = 1_780_000_000_000
-EPOCHS = (0, 1, 2)  # what tierd writes as a leader; the broker that starts afterwards leads with a later one
+EPOCHS = (0, 1, 2)  # epochs of tierd as a leader; the broker that starts afterwards leads with a later one
 COMPLAINTS = ("Recovering unflushed segment", "Corruption found", "Found a corrupted", "Could not find offset index")
 CONFIG = {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "600", "segment.index.bytes": "4096"}
 Records = dict[TopicPartition, list[OracleRecord]]
 
 
 class Topics:
-    """What both write to."""
+    """Topics that both write to."""
 
     BY_CODEC = tuple(f"plain-{codec}" for codec in CODECS)
     MANY = tuple(f"many-{n}" for n in range(10))
@@ -48,7 +49,7 @@ class Topics:
 
 
 class SharedLogDir:
-    """One log dir; ``tierd`` is whoever has it while the broker is down."""
+    """Log dir in turn of a broker and of ``tierd``."""
 
     def __init__(self, broker: KafkaBroker, seed: int) -> None:
         self.broker = broker
@@ -61,14 +62,14 @@ class SharedLogDir:
             self.broker.create_topic(topic, configs=configs, segment_bytes=SEGMENT_BYTES)
 
     def restart_broker(self, times: int) -> None:
-        """Every start is another leader epoch."""
+        """Restart the broker; every start is another leader epoch."""
         for _ in range(times):
             self.broker.stop()
             self.broker.start()
 
     @contextmanager
     def tierd(self) -> Iterator[LogManager]:
-        with LogManager([self.path], config_for=config_of) as manager:
+        with LogManager([self.path], LogManagerSettings(config_for=config_of)) as manager:
             yield manager
 
     def consumed(self, *, committed: bool) -> Records:
@@ -76,7 +77,7 @@ class SharedLogDir:
         return {TopicPartition(topic, p): list(map(as_known, found)) for (topic, p), found in records.items()}
 
     def complaints(self) -> list[str]:
-        """What the broker said about logs while it loaded them; that of its own metadata it recovers at every start."""
+        """Return the messages of the broker about logs at its start, without those about its own metadata."""
         text = (self.path.parent / "node1" / "server.log").read_text(errors="replace")
         lines = [line for line in text.splitlines() if "__cluster_metadata" not in line]
         return [line for line in lines if any(complaint in line for complaint in COMPLAINTS)]
@@ -93,7 +94,7 @@ def config_of(topic: str) -> LogConfig:
 
 
 def as_known(record: object) -> OracleRecord:
-    """A consumed record; this client says null where an epoch is not known."""
+    """Return a consumed record with null for an unknown epoch, as this client has it."""
     assert isinstance(record, dict)
     return OracleRecord(**record)  # type: ignore[typeddict-item]  # the same keys, checked by the comparison
 
@@ -119,7 +120,7 @@ def new_records(shared: SharedLogDir, count: int) -> list[NewRecord]:
 
 
 def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[int, ...]) -> None:
-    """Every codec, transactions that overlap, several leader epochs, enough for several segments; then retention."""
+    """Write with every codec, overlapping transactions and several leader epochs over several segments; then retain."""
     codecs = dict(zip(Topics.BY_CODEC, Compression, strict=True))
     for epoch in epochs:
         for topic in (*Topics.BY_CODEC, *Topics.MANY, Topics.RETAINED):
@@ -132,7 +133,7 @@ def write_everything(shared: SharedLogDir, manager: LogManager, epochs: tuple[in
 
 
 def write_transactions(shared: SharedLogDir, log: UnifiedLog, epoch: int) -> None:
-    """Three producers at once; one of three transactions is aborted. None is left open."""
+    """Write with three producers at once; one of three transactions is aborted. None is left open."""
     for round_number in range(4):
         for step in range(3):
             for producer_id in (900, 901, 902):
@@ -156,9 +157,7 @@ def make_shared(make_broker: MakeBroker) -> Callable[[str], SharedLogDir]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_goes_on_where_tierd_stopped_and_tierd_where_the_broker_stopped(
-    version: str, make_shared: Callable[[str], SharedLogDir]
-) -> None:
+def test_broker_and_tierd_continue_each_others_log(version: str, make_shared: Callable[[str], SharedLogDir]) -> None:
     shared = make_shared(version)
     shared.create_topics()
     with shared.broker.producer(idempotent=True) as producer:
@@ -195,7 +194,7 @@ def test_a_broker_goes_on_where_tierd_stopped_and_tierd_where_the_broker_stopped
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
+def test_broker_recovers_the_log_of_a_killed_tierd(
     version: str, make_shared: Callable[[str], SharedLogDir], tmp_path: Path
 ) -> None:
     shared = make_shared(version)
@@ -216,7 +215,7 @@ def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
     assert (shared.consumed(committed=False), shared.consumed(committed=True)) == expected
 
 
-def test_a_broker_goes_on_with_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
+def test_broker_continues_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
     shared, partition = make_shared("4.3.1"), TopicPartition("cleaned", 0)
     settings = CONFIG | {"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "1.0"}
     configs = {name: value for name, value in settings.items() if name != "segment.bytes"}
@@ -224,7 +223,7 @@ def test_a_broker_goes_on_with_a_log_that_tierd_has_cleaned(make_shared: Callabl
     shared.restart_broker(times=1)
     shared.broker.stop()
 
-    with LogManager([shared.path], config_for=lambda _: LogConfig.from_kafka(settings)) as manager:
+    with LogManager([shared.path], LogManagerSettings(config_for=lambda _: LogConfig.from_kafka(settings))) as manager:
         log = log_of(manager, partition.topic)
         for number in range(400):
             value = None if number % 7 == 0 else shared.random.randbytes(200)
@@ -245,6 +244,6 @@ def test_a_broker_goes_on_with_a_log_that_tierd_has_cleaned(make_shared: Callabl
         producing.send(partition.topic, 0, [record for record in shared.records(40) if record.key is not None])
         producing.flush()
     shared.broker.stop()
-    with LogManager([shared.path], config_for=lambda _: LogConfig.from_kafka(settings)) as manager:
+    with LogManager([shared.path], LogManagerSettings(config_for=lambda _: LogConfig.from_kafka(settings))) as manager:
         assert manager.cleaner_offset(partition) is not None
         assert read_whole_log(log_of(manager, partition.topic)).records[: len(written)] == written

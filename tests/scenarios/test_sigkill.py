@@ -1,4 +1,4 @@
-"""Killed again and again while a broker produces and rolls: in the end nothing is lost and nothing is left over."""
+"""Daemon killed repeatedly while a broker produces and rolls: it loses no record and leaves no orphan."""
 
 import time
 from random import Random
@@ -28,7 +28,7 @@ TOPICS = (
 )
 
 
-def test_fifty_kills_lose_nothing_and_leave_nothing_behind(
+def test_fifty_kills_lose_no_record_and_leave_no_orphan(
     make_broker: MakeBroker, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     random = Random(SEED)
@@ -44,7 +44,9 @@ def test_fifty_kills_lose_nothing_and_leave_nothing_behind(
             daemon.start()
             if random.random() < KILLED_AFTER_READY:
                 daemon.wait_ready()
-            time.sleep(random.uniform(0, LATEST_KILL_S))  # the moment is the point: nothing is waited for
+            time.sleep(
+                random.uniform(0, LATEST_KILL_S)
+            )  # the kill is at a random moment, without waiting for any state
             daemon.kill()
 
     spoilable_s3.path.remove("bandwidth", "upstream")
@@ -53,7 +55,7 @@ def test_fifty_kills_lose_nothing_and_leave_nothing_behind(
         survivor.wait_copied(rolled_through(broker, TOPICS), deadline_s=60)
         survivor.wait_until(
             lambda: not leftovers(tierd, spoilable_s3, list(oracle)),
-            what="the sweep of what the kills left behind",
+            what="the sweep of leftovers of the kills",
             deadline_s=30,
         )
         let_retention_delete(broker, TOPICS)
@@ -67,7 +69,7 @@ def test_fifty_kills_lose_nothing_and_leave_nothing_behind(
 
 
 def leftovers(tierd: Installation, store: SpoilableS3, partitions: list[str]) -> list[str]:
-    """Objects of no finished segment, segments that never finished, and multipart uploads that never ended."""
+    """Return objects of no finished segment, unfinished segments, and unfinished multipart uploads."""
     segments = [segment for partition in partitions for segment in tierd.segments(partition)]
     unfinished = [s["segment_id"] for s in segments if s["state"] != "COPY_SEGMENT_FINISHED"]
     finished = {s["segment_id"] for s in segments} - set(unfinished)
@@ -80,6 +82,6 @@ def leftovers(tierd: Installation, store: SpoilableS3, partitions: list[str]) ->
 
 
 def held_files(tierd: Installation) -> list[str]:
-    """What the hold still has on disk."""
+    """Return the files of the hold on disk."""
     hold_dir = tierd.state_dir / "hold"
     return [str(path) for path in hold_dir.rglob("*") if path.is_file()]

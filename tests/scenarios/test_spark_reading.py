@@ -1,4 +1,4 @@
-"""A tier that a real broker fills, read by the data source while it grows, and after the broker's retention."""
+"""Tier that a real broker fills, read by the data source while the tier grows, and after retention of the broker."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tests.scenarios.traffic import EVERY_KIND, Traffic
 pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3")]
 
 
-def test_batch_and_stream_read_what_a_consumer_reads_and_cat_shows(
+def test_batch_and_stream_read_the_records_of_a_consumer_and_of_cat(
     make_broker: MakeBroker, make_installation: MakeInstallation, s3_remote: Settings
 ) -> None:
     broker = make_broker("4.3.1")
@@ -47,7 +47,7 @@ def test_batch_and_stream_read_what_a_consumer_reads_and_cat_shows(
 
 
 def _go_on(queries: Queries, progress: dict[str, dict[str, int]], streamed: dict[str, list[Any]]) -> Any:  # noqa: ANN401
-    """A streaming query from where the one before stopped, until nothing is new."""
+    """Run a streaming query from the checkpoint of the one before, until no new record is left."""
     reader = queries.stream(startingOffsets="earliest", maxOffsetsPerTrigger="4000")
     try:
         at = progress or reader.initialOffset()
@@ -69,5 +69,5 @@ def _by_partition(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _plain(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Without what a row of the data source has not."""
+    """Return records without the fields that a row of the data source lacks."""
     return [{name: value for name, value in record.items() if name != "leaderEpoch"} for record in records]

@@ -1,4 +1,4 @@
-"""tierd's own files: a damaged metadata store, two daemons on one state dir, mistakes in the configuration."""
+"""Files of tierd itself: a damaged metadata store, two daemons on one state dir, errors in the configuration."""
 
 import signal
 from pathlib import Path
@@ -20,7 +20,7 @@ def tierd(tmp_path: Path, make_installation: MakeInstallation) -> Installation:
     return make_installation([log_dir])
 
 
-def test_a_damaged_metadata_file_is_refused_and_a_restored_one_goes_on(tierd: Installation) -> None:
+def test_damaged_metadata_file_is_refused_and_a_restored_one_is_used(tierd: Installation) -> None:
     assert tierd.tierd("copy", "--once").exit_code == 0
     database = tierd.state_dir / "metadata.db"
     sound = database.read_bytes()
@@ -49,7 +49,7 @@ def test_a_second_daemon_on_one_state_dir_is_refused(tierd: Installation) -> Non
         assert daemon.is_ready()
 
 
-def test_what_reads_works_beside_the_daemon_and_without_it(tierd: Installation) -> None:
+def test_reading_commands_work_with_and_without_a_daemon(tierd: Installation) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({PARTITION: ROLLED_THROUGH})
         beside = [tierd.segments(PARTITION), tierd.cat(PARTITION), tierd.tierd("explain", PARTITION, "3").exit_code]
@@ -58,7 +58,7 @@ def test_what_reads_works_beside_the_daemon_and_without_it(tierd: Installation) 
     assert tierd.tierd("status").exit_code == 3
 
 
-def test_a_daemon_killed_beside_its_lock_and_socket_starts_again(tierd: Installation) -> None:
+def test_killed_daemon_with_leftover_lock_and_socket_starts_again(tierd: Installation) -> None:
     daemon = tierd.daemon()
     daemon.start()
     daemon.wait_ready()
@@ -107,10 +107,10 @@ def test_a_bad_file_on_reload_keeps_the_old_settings(tierd: Installation) -> Non
         assert "tierd.yaml:1" in daemon.log_tail()
         tierd.config_file.write_text(good)
         daemon.send_signal(signal.SIGHUP)
-        daemon.wait_until(lambda: daemon.metrics()["tierd_config_reload_success"] == 1, what="the reload to be taken")
+        daemon.wait_until(lambda: daemon.metrics()["tierd_config_reload_success"] == 1, what="the reload to be applied")
 
 
-def test_sigterm_and_sigint_end_cleanly_and_what_was_copied_stays(tierd: Installation) -> None:
+def test_sigterm_and_sigint_end_the_daemon_cleanly_and_keep_its_copies(tierd: Installation) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         daemon = tierd.daemon()
         daemon.start()

@@ -1,4 +1,4 @@
-"""What an operator is told while a service is away: once, on top, with the time, by every surface; and its end."""
+"""Report of an outage of a service: once, first and with its time, in every output of the daemon; and its end."""
 
 import json
 from collections.abc import Callable
@@ -43,8 +43,8 @@ def events(daemon: Daemon, name: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
-def assert_told_everywhere(tierd: Installation, daemon: Daemon, service: str, headline: str) -> None:
-    """Every surface names the outage once, and the daemon is alive and not ready."""
+def assert_reported_everywhere(tierd: Installation, daemon: Daemon, service: str, headline: str) -> None:
+    """Check that every output names the outage once, and that the daemon is alive and not ready."""
     assert daemon.is_alive()
     assert not daemon.is_ready()
     ready, page, shown = daemon.get("/readyz"), daemon.get("/"), tierd.ask("status")
@@ -61,7 +61,7 @@ def assert_told_everywhere(tierd: Installation, daemon: Daemon, service: str, he
 
 
 def lose_store(daemon: Daemon, log_dir: LogDirWriter, store: SpoilableS3) -> None:
-    """Take the object store away while there is something to copy, and wait for the outage."""
+    """Disable the object store while a segment is due, and wait for the outage."""
     daemon.wait_copied({PARTITION: 7})
     store.path.disable()
     roll(log_dir)
@@ -77,13 +77,13 @@ def assert_over(daemon: Daemon, service: str) -> None:
 
 @pytest.mark.service("s3")
 @pytest.mark.service("toxiproxy")
-def test_object_store_that_goes_away_is_told_everywhere_until_it_answers(
+def test_outage_of_the_object_store_is_in_every_output_until_it_answers(
     log_dir: LogDirWriter, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     tierd = make_installation([log_dir.path], remote=spoilable_s3.remote())
     with tierd.daemon() as daemon:
         lose_store(daemon, log_dir, spoilable_s3)
-        assert_told_everywhere(tierd, daemon, "object_store", "object store unreachable since 20")
+        assert_reported_everywhere(tierd, daemon, "object_store", "object store unreachable since 20")
         spoilable_s3.path.enable()
         assert_over(daemon, "object_store")
         daemon.wait_copied({PARTITION: 11}, deadline_s=RECOVERY_DEADLINE_S)
@@ -91,7 +91,7 @@ def test_object_store_that_goes_away_is_told_everywhere_until_it_answers(
 
 @pytest.mark.service("s3")
 @pytest.mark.service("toxiproxy")
-def test_outage_ends_without_work_that_asks_the_store(
+def test_outage_ends_without_other_calls_to_the_store(
     log_dir: LogDirWriter, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     tierd = make_installation([log_dir.path], remote=spoilable_s3.remote())
@@ -106,7 +106,7 @@ def test_outage_ends_without_work_that_asks_the_store(
 
 @pytest.mark.service("redis")
 @pytest.mark.service("toxiproxy")
-def test_metadata_store_that_goes_away_is_told_everywhere_until_it_answers(
+def test_outage_of_the_metadata_store_is_in_every_output_until_it_answers(
     log_dir: LogDirWriter,
     make_installation: MakeInstallation,
     redis_url: str,
@@ -124,15 +124,13 @@ def test_metadata_store_that_goes_away_is_told_everywhere_until_it_answers(
         path.disable()
         roll(log_dir)
         daemon.wait_until(lambda: "metadata_store" in outages(daemon), what="the outage")
-        assert_told_everywhere(tierd, daemon, "metadata_store", "metadata store unreachable since 20")
+        assert_reported_everywhere(tierd, daemon, "metadata_store", "metadata store unreachable since 20")
         path.enable()
         assert_over(daemon, "metadata_store")
         daemon.wait_copied({PARTITION: 11}, deadline_s=RECOVERY_DEADLINE_S)
 
 
-def test_kafka_that_does_not_answer_is_told_everywhere(
-    log_dir: LogDirWriter, make_installation: MakeInstallation
-) -> None:
+def test_outage_of_kafka_is_in_every_output(log_dir: LogDirWriter, make_installation: MakeInstallation) -> None:
     tierd = make_installation(
         [log_dir.path],
         settings={"leadership": {"source": "kafka", "kafka": {"bootstrap_servers": ["127.0.0.1:1"]}}},
@@ -142,13 +140,13 @@ def test_kafka_that_does_not_answer_is_told_everywhere(
     try:
         daemon.wait_until(daemon.is_alive, what="the daemon to listen")
         daemon.wait_until(lambda: "kafka" in outages(daemon), what="the outage")
-        assert_told_everywhere(tierd, daemon, "kafka", "Kafka unreachable since 20")
+        assert_reported_everywhere(tierd, daemon, "kafka", "Kafka unreachable since 20")
         assert "127.0.0.1:1" in outages(daemon)["kafka"]["problem"]
     finally:
         daemon.kill()
 
 
-def test_high_watermark_of_a_quarantined_partition_goes_on(
+def test_high_watermark_of_a_quarantined_partition_is_updated(
     log_dir: LogDirWriter, make_installation: MakeInstallation
 ) -> None:
     (writer,) = log_dir.partitions.values()
@@ -166,11 +164,11 @@ def test_high_watermark_of_a_quarantined_partition_goes_on(
         assert seen is not None
         assert (seen["state"], seen["high_watermark"]) == ("quarantined", writer.end_offset)
         rows = [line.split()[0] for line in tierd.ask("status").stdout.splitlines()[2:]]
-    assert rows == [PARTITION, "fine-0"], "what needs a person comes first"
+    assert rows == [PARTITION, "fine-0"], "a partition that needs a person is listed first"
 
 
 @pytest.mark.parametrize("content", ["state_dir: {state_dir}\nlog_dirs: [", "state_dir: {state_dir}\ncopyy: 1\n"])
-def test_healthy_daemon_is_reached_while_its_file_has_faults(
+def test_daemon_is_reachable_while_its_configuration_file_has_faults(
     log_dir: LogDirWriter, make_installation: MakeInstallation, content: str
 ) -> None:
     tierd = make_installation([log_dir.path])
@@ -183,7 +181,7 @@ def test_healthy_daemon_is_reached_while_its_file_has_faults(
             assert "run tierd check-config" in ended.stderr
 
 
-def test_socket_is_enough_to_reach_a_daemon(log_dir: LogDirWriter, make_installation: MakeInstallation) -> None:
+def test_daemon_is_reachable_by_its_socket_alone(log_dir: LogDirWriter, make_installation: MakeInstallation) -> None:
     tierd = make_installation([log_dir.path])
     with tierd.daemon():
         tierd.config_file.unlink()

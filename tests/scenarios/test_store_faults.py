@@ -1,4 +1,4 @@
-"""What the object store can do to us, and what it gets: named, retried, nothing lost, nothing half visible."""
+"""Faults of the object store: they are named and retried, no record is lost, and no object is visible in part."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +49,7 @@ def frozen(s3: SpoilableS3) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("fault", [refused, reset, black_hole, lost_replies, frozen])
-def test_the_daemon_outlives_the_fault_and_recovers_by_itself(
+def test_daemon_outlives_a_store_fault_and_recovers_by_itself(
     fault: Callable[[SpoilableS3], Callable[[], None]],
     log_dir: Path,
     make_installation: MakeInstallation,
@@ -76,7 +76,7 @@ def test_the_daemon_outlives_the_fault_and_recovers_by_itself(
 
 
 @pytest.mark.parametrize("fault", [refused, black_hole])
-def test_copy_once_says_that_the_store_cannot_be_reached(
+def test_copy_once_with_an_unreachable_store_names_the_store(
     fault: Callable[[SpoilableS3], Callable[[], None]],
     log_dir: Path,
     make_installation: MakeInstallation,
@@ -110,7 +110,7 @@ def wrong_bucket(s3: SpoilableS3) -> Settings:
 
 
 @pytest.mark.parametrize("mistake", [wrong_secret, user_without_rights, wrong_bucket])
-def test_a_store_that_refuses_us_is_named_with_a_remedy(
+def test_refusal_of_the_store_is_named_with_a_remedy(
     mistake: Callable[[SpoilableS3], Settings],
     log_dir: Path,
     make_installation: MakeInstallation,
@@ -130,7 +130,7 @@ def test_a_store_that_refuses_us_is_named_with_a_remedy(
     assert_whole(tierd)
 
 
-def test_a_kill_of_the_store_in_the_middle_of_large_uploads(
+def test_kill_of_the_store_during_large_uploads_is_survived(
     tmp_path: Path, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     shape = SegmentShape(batches=700, records_per_batch=16, value_bytes=1000)  # 11 MiB: three parts
@@ -147,8 +147,8 @@ def test_a_kill_of_the_store_in_the_middle_of_large_uploads(
         spoilable_s3.path.remove("bandwidth", "upstream")
         end = 2 * 700 * 16 - 1
         daemon.wait_copied({"synthetic-0": end, "synthetic-1": end}, deadline_s=RECOVERY_DEADLINE_S)
-    # The killed store may have begun an upload whose id reached no client; here one surely is there. The sweep after a
-    # start discards it.
+    # The killed store may have begun an upload whose id reached no client; this upload surely exists. The sweep after
+    # a start aborts it.
     key = next(key for key in spoilable_s3.admin.keys(spoilable_s3.bucket) if key.endswith(".log"))
     spoilable_s3.admin.begin_upload(spoilable_s3.bucket, key)
     with tierd.daemon() as daemon:
@@ -174,7 +174,7 @@ def test_an_object_that_was_overwritten_is_found_by_verify(
     assert key.removesuffix(".log")[-22:] in verified.output  # the segment's id
 
 
-def test_two_metadata_stores_never_fill_one_prefix(
+def test_second_metadata_store_for_one_prefix_is_refused(
     log_dir: Path, make_installation: MakeInstallation, s3_service: S3Service, s3_bucket: str
 ) -> None:
     remote = s3_section(s3_service, s3_bucket)
@@ -191,7 +191,7 @@ def test_two_metadata_stores_never_fill_one_prefix(
 
 
 def says_what_is_wrong(tierd: Installation, s3: SpoilableS3) -> bool:
-    """Whether the daemon names the store or the bucket where an operator looks: the log, or the status."""
+    """Return True if the log or the status of the daemon names the store or the bucket."""
     said = (tierd.root / "tierd.log").read_text()
     return s3.path.endpoint_url in said or s3.bucket in said
 

@@ -1,6 +1,6 @@
-"""A real broker with a tierd beside it, through what happens to a tiered topic (remote-tiering 23, end to end).
+"""Real broker with a tierd beside it, and the life of a tiered topic (remote-tiering 23, end to end).
 
-In tierd's form: consumed is ``tierd cat``, local retention is the broker's own, retention of the tier is tierd's.
+In the form of tierd: ``tierd cat`` consumes, the broker applies local retention, and tierd the retention of the tier.
 """
 
 import time
@@ -28,7 +28,7 @@ TWO_BATCHES = 900  # room for two batches of one such record
 
 
 class TieredTopic:
-    """One topic, what was sent to it, and the tier beside it."""
+    """Topic with its sent records, and the tier beside it."""
 
     def __init__(self, cluster: KafkaCluster, tierd: Installation, s3: SpoilableS3, name: str) -> None:
         self.cluster = cluster
@@ -63,7 +63,7 @@ class TieredTopic:
         )
 
     def let_local_go(self, *, but: int, partition: int = 0) -> None:
-        """Lower the broker's retention until its first segment begins at ``but``, the active one."""
+        """Lower retention of the broker until its first segment begins at ``but``, the active one."""
         self.cluster.alter_topic(self.name, {"retention.bytes": "1"})
         wait_until(
             lambda: self.cluster.base_offsets(self.name, partition)[0] == but,
@@ -72,7 +72,7 @@ class TieredTopic:
         )
 
     def read(self, *options: str, partition: int = 0) -> list[int]:
-        """Read what is committed by now, once the broker has said so on disk: no reader of its files goes further."""
+        """Read the committed records, once the broker has checkpointed them: a reader of its files stops there."""
         committed, name = self.cluster.end_offset(self.name, partition), TopicPartition(self.name, partition)
 
         def written() -> int | None:
@@ -93,7 +93,7 @@ class TieredTopic:
         return [key for key in self._s3.admin.keys(self._s3.bucket) if f"/{self.name}-" in key]
 
     def wait_empty(self) -> None:
-        """Wait until no segment is left; where the log starts stays known."""
+        """Wait until no segment is left; the log start stays known."""
 
         def is_empty() -> bool:
             return [key for key in self.objects() if not key.endswith("/log-start.json")] == []
@@ -102,7 +102,7 @@ class TieredTopic:
 
 
 class Beside:
-    """A broker and a daemon that a test may give topics."""
+    """Broker and daemon that a test may give topics."""
 
     def __init__(self, cluster: KafkaCluster, tierd: Installation, daemon: Daemon, s3: SpoilableS3) -> None:
         self.cluster = cluster
@@ -114,14 +114,14 @@ class Beside:
         return TieredTopic(self.cluster, self.tierd, self._s3, name)
 
     def set_topics(self, **defaults: object) -> None:
-        """Change what the tier keeps, in the file, and have the daemon read it."""
+        """Change the topic settings in the file, and have the daemon read it."""
         self.tierd.configure({"topics": {"defaults": defaults}})
         self.daemon.reload()
 
 
 @pytest.fixture(scope="module")
 def broker(shared_kafka: MakeCluster) -> KafkaCluster:
-    """One node with two log dirs."""
+    """Start one node with two log dirs."""
     return shared_kafka(nodes=1, version="4.3.1", log_dir_count=2)
 
 
@@ -143,12 +143,12 @@ def beside(
 
 @pytest.fixture
 def topic(beside: Beside, request: pytest.FixtureRequest) -> TieredTopic:
-    """Named as the test is, so that the tests of a module share a broker and nothing else."""
+    """Return a topic named as the test, so that the tests of a module share only the broker."""
     return beside.topic(request.node.name.removeprefix("test_"))
 
 
 @pytest.mark.spec("remote-tiering 246")
-def test_one_batch_a_segment(topic: TieredTopic) -> None:
+def test_segments_of_one_batch_are_tiered_and_read_back(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(3)
     topic.wait_tiered([(0, 0), (1, 1)])
@@ -159,7 +159,7 @@ def test_one_batch_a_segment(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 247")
-def test_two_batches_a_segment(topic: TieredTopic) -> None:
+def test_segments_of_two_batches_are_tiered_and_read_back(topic: TieredTopic) -> None:
     topic.create(segment_bytes=TWO_BATCHES)
     topic.produce(5)
     topic.wait_tiered([(0, 1), (2, 3)])
@@ -168,7 +168,7 @@ def test_two_batches_a_segment(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 249")
-def test_retention_by_size(topic: TieredTopic, beside: Beside) -> None:
+def test_retention_by_size_deletes_segments_of_the_tier(topic: TieredTopic, beside: Beside) -> None:
     topic.create()
     topic.produce(4)
     topic.wait_tiered([(0, 0), (1, 1), (2, 2)])
@@ -179,7 +179,7 @@ def test_retention_by_size(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 250")
-def test_retention_by_time(topic: TieredTopic, beside: Beside) -> None:
+def test_retention_by_time_deletes_segments_of_the_tier(topic: TieredTopic, beside: Beside) -> None:
     topic.create()
     topic.produce(3, timestamp_ms=int(time.time() * 1000) - 60_000)
     topic.produce(1, timestamp_ms=int(time.time() * 1000) + 600_000)
@@ -191,7 +191,7 @@ def test_retention_by_time(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 251")
-def test_records_are_deleted(topic: TieredTopic) -> None:
+def test_deleted_records_are_removed_from_the_tier(topic: TieredTopic) -> None:
     topic.create(segment_bytes=TWO_BATCHES)
     topic.produce(5)
     topic.wait_tiered([(0, 1), (2, 3)])
@@ -208,7 +208,7 @@ def test_records_are_deleted(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 252")
-def test_the_topic_is_deleted(topic: TieredTopic, beside: Beside) -> None:
+def test_tier_is_deleted_with_its_topic(topic: TieredTopic, beside: Beside) -> None:
     beside.set_topics(delete_with_topic=True)
     topic.create(partitions=2)
     for partition in range(2):
@@ -219,7 +219,7 @@ def test_the_topic_is_deleted(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 253")
-def test_copies_are_switched_off_and_on(topic: TieredTopic, beside: Beside) -> None:
+def test_switched_off_copies_continue_when_switched_on(topic: TieredTopic, beside: Beside) -> None:
     topic.create(segment_bytes=TWO_BATCHES)
     topic.produce(5)
     topic.wait_tiered([(0, 1), (2, 3)])
@@ -229,7 +229,7 @@ def test_copies_are_switched_off_and_on(topic: TieredTopic, beside: Beside) -> N
     assert topic.segments() == [(0, 1), (2, 3)]
     beside.set_topics(copy=True)
     topic.wait_tiered([(0, 1), (2, 3), (4, 5)])
-    # Within a segment: a log start at its base is what the broker's own retention leaves, and the tier keeps that.
+    # The offset is within a segment: a log start at its base would be retention of the broker, which the tier ignores.
     topic.cluster.delete_records(topic.name, 0, 3)
     topic.wait_tiered([(2, 3), (4, 5)])
     beside.tierd.configure({"topics": {"exclude": [topic.name]}})
@@ -241,7 +241,7 @@ def test_copies_are_switched_off_and_on(topic: TieredTopic, beside: Beside) -> N
 
 
 @pytest.mark.spec("remote-tiering 254")
-def test_tiering_begins_later(topic: TieredTopic, beside: Beside) -> None:
+def test_tiering_that_is_enabled_later_copies_existing_segments(topic: TieredTopic, beside: Beside) -> None:
     beside.set_topics(copy=False)
     topic.create(partitions=2)
     for partition in range(2):
@@ -255,7 +255,7 @@ def test_tiering_begins_later(topic: TieredTopic, beside: Beside) -> None:
 
 
 @pytest.mark.spec("remote-tiering 256")
-def test_partitions_are_added(topic: TieredTopic) -> None:
+def test_added_partitions_are_tiered(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(3)
     topic.wait_tiered([(0, 0), (1, 1)])
@@ -268,7 +268,7 @@ def test_partitions_are_added(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 258")
-def test_the_active_segment_goes_too(topic: TieredTopic) -> None:
+def test_active_segment_that_retention_rolled_is_tiered(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(4)
     topic.wait_tiered([(0, 0), (1, 1), (2, 2)])
@@ -281,7 +281,7 @@ def test_the_active_segment_goes_too(topic: TieredTopic) -> None:
 
 
 @pytest.mark.spec("remote-tiering 259")
-def test_the_replica_moves_to_another_log_dir(topic: TieredTopic) -> None:
+def test_replica_that_moved_to_another_log_dir_is_tiered_further(topic: TieredTopic) -> None:
     topic.create()
     topic.produce(3)
     topic.wait_tiered([(0, 0), (1, 1)])

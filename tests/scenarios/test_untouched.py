@@ -1,4 +1,4 @@
-"""tierd writes nothing into a broker's log dir, whatever goes wrong elsewhere."""
+"""Log dirs of a broker, in which tierd changes no file even when other parts fail."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.scenarios.log_dirs import copy_writable, facts_below
 from tests.scenarios.stores import SpoilableS3
 
 
-def test_every_command_leaves_a_brokers_log_dir_as_it_was(
+def test_commands_do_not_change_the_log_dir_of_a_broker(
     golden: Path, tmp_path: Path, make_installation: MakeInstallation
 ) -> None:
     log_dir = tmp_path / "logdir"
@@ -53,7 +53,7 @@ def damaged_segment(_tierd: Installation, log_dir: Path) -> Settings:
 
 
 @pytest.mark.parametrize("fault", [unusable_hold, unusable_state_dir, unusable_store, damaged_segment])
-def test_a_fault_elsewhere_never_reaches_the_log_dir(
+def test_fault_of_another_part_does_not_change_the_log_dir(
     fault: Callable[[Installation, Path], Settings], tmp_path: Path, make_installation: MakeInstallation
 ) -> None:
     log_dir = write_log_dir(tmp_path / "logdir", partitions=2, rolled_segments=3).path
@@ -69,7 +69,7 @@ def test_a_fault_elsewhere_never_reaches_the_log_dir(
 
 
 @pytest.mark.service("s3")
-def test_an_unreachable_bucket_leaves_the_log_dir_as_it_was(
+def test_unreachable_bucket_does_not_change_the_log_dir(
     tmp_path: Path, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     log_dir = write_log_dir(tmp_path / "logdir", partitions=2, rolled_segments=3).path

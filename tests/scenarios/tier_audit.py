@@ -1,4 +1,4 @@
-"""What the tier of several brokers must be once all is quiet: complete, equal everywhere, with nothing left over."""
+"""Checks of the tier of several brokers at rest: complete, equal for all hosts, without leftovers."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from tests.scenarios.installation import Installation
 from tests.scenarios.journal import Record, assert_agrees
 from tests.scenarios.oracle import assert_same_records
 from tests.services.waiting import wait_until
-from tierd.app.stores import metadata_store
+from tierd.app import Deployment
 from tierd.config import load_config
 from tierd.metadata import MetadataKeyFactory, PartitionView, list_partitions, read_partition
 from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text
@@ -22,19 +22,19 @@ _OBJECTS_OF_NO_SEGMENT = ("tierd.json", "log-start.json")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Everything that the metadata store holds of segments, read past every daemon."""
+    """All rows of segments in the metadata store, read without a daemon."""
 
     views: dict[TopicIdPartition, PartitionView]
 
     def of(self, topic_id: UUID, partition: int) -> PartitionView | None:
-        """The rows of one partition."""
+        """Return the rows of one partition."""
         return next(
             (v for p, v in self.views.items() if p.topic_id == topic_id and p.partition == partition),
             None,
         )
 
     def unfinished(self) -> list[str]:
-        """Segments whose copy or deletion was begun and has not ended."""
+        """Return the segments whose copy or deletion was begun and has not ended."""
         return [
             f"{row.segment}: {row.state.name}"
             for view in self.views.values()
@@ -49,14 +49,14 @@ def read_rows(host: Installation) -> Rows:
 
 
 async def _read_rows(host: Installation) -> Rows:
-    config = load_config(host.config_file, {})
+    deployment = Deployment(load_config(host.config_file, {}), host.config_file)
     keys = MetadataKeyFactory(CLUSTER_ID)
-    async with metadata_store(config, read_only=True) as store:
+    async with deployment.metadata_store(read_only=True) as store:
         return Rows({each: await read_partition(store, keys, each) for each in await list_partitions(store, keys)})
 
 
 def wait_quiet(lab: ClusterLab) -> None:
-    """Wait until no copy, deletion or upload is under way."""
+    """Wait until no copy, deletion or upload is active."""
     host = next(iter(lab.hosts.values()))
     wait_until(
         lambda: not (read_rows(host).unfinished() or orphans(lab) or lab.s3.admin.unfinished_uploads(lab.s3.bucket)),
@@ -72,7 +72,7 @@ def wait_quiet(lab: ClusterLab) -> None:
 
 
 def orphans(lab: ClusterLab) -> list[str]:
-    """Objects in the bucket that belong to no row."""
+    """Return the objects in the bucket that belong to no row."""
     known = {
         uuid_to_text(row.segment.id)
         for view in read_rows(next(iter(lab.hosts.values()))).views.values()
@@ -83,12 +83,12 @@ def orphans(lab: ClusterLab) -> list[str]:
 
 
 def _segment_id(key: str) -> str:
-    """``<20 digits>-<22 characters>.log`` and the like."""
+    """Return the segment id of a name such as ``<20 digits>-<22 characters>.log``."""
     return key.rpartition("/")[2][21:43]
 
 
 def assert_whole(lab: ClusterLab, partitions: Sequence[tuple[str, int]]) -> None:
-    """Every host reads of every partition what was acknowledged, and what a real consumer still reads."""
+    """Check that every host reads the acknowledged records of every partition, and those of a real consumer."""
     consumed = lab.cluster.consume_all(partitions, committed=True)
     for topic, partition in partitions:
         for node in lab.hosts:
@@ -98,14 +98,14 @@ def assert_whole(lab: ClusterLab, partitions: Sequence[tuple[str, int]]) -> None
 def assert_host_reads(
     lab: ClusterLab, node: int, topic: str, partition: int, consumed: Sequence[Record], *, journalled: bool = True
 ) -> None:
-    """One host's ``tierd cat --committed`` against the producers' journal and the consumer's reading."""
+    """Compare ``tierd cat --committed`` of one host with the journal of the producers and with the consumer."""
     name, what = f"{topic}-{partition}", f"{topic}-{partition} on host {node}"
     is_local = lab.cluster.partition_dir(topic, partition, node=node) is not None
     rolled = lab.cluster.leader_base_offsets(topic, partition)[-1]
     end = consumed[-1]["offset"] + 1 if is_local and consumed else rolled
     found: list[Record] = []
 
-    def reaches_the_end() -> bool:  # what the broker has exposed, its checkpoint says within a second
+    def reaches_the_end() -> bool:  # the checkpoint of the broker has the exposed offset within a second
         found[:] = lab.hosts[node].cat(name, "--committed")
         return not is_local or not consumed or bool(found and found[-1]["offset"] >= consumed[-1]["offset"])
 
@@ -120,14 +120,14 @@ def assert_host_reads(
 
 
 def assert_verified(hosts: Iterable[Installation]) -> None:
-    """``tierd verify --deep`` finds nothing."""
+    """Check that ``tierd verify --deep`` has no finding."""
     for host in hosts:
         verified = host.ask("verify", "--deep")
         assert verified.exit_code == 0, f"{host.root.name}: {verified.output}"
 
 
 def assert_no_bugs(lab: ClusterLab) -> None:
-    """No daemon met what it calls an error: a fault of its own, damage, or a step that cannot be."""
+    """Check that no daemon logged an error: a fault of its own, damage, or an impossible step."""
     for node in lab.hosts:
         errors = lab.errors(node)
         assert errors == [], f"host {node}: {errors[:3]}"

@@ -1,4 +1,4 @@
-"""Producers of every kind that fill a real broker from a seed, until they are told to stop."""
+"""Producers of every kind that fill a real broker from a seed, until they are stopped."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ SMALL_SEGMENT_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """A topic and the kind of producer that writes to it."""
+    """Topic and the kind of producer that writes to it."""
 
     name: str
     codec: str = "none"
@@ -30,7 +30,7 @@ class TopicPlan:
 
     @property
     def partition_names(self) -> list[str]:
-        """As directories are named."""
+        """Return the names of the partitions, as of their directories."""
         return [f"{self.name}-{partition}" for partition in range(self.partitions)]
 
 
@@ -46,7 +46,7 @@ EVERY_KIND = (
 
 
 class Traffic:
-    """The producers of some topics. ``burst`` sends a little to one; as a context manager it goes on by itself."""
+    """Producers of some topics. ``burst`` sends a few records; as a context manager they send in the background."""
 
     def __init__(self, broker: KafkaBroker, topics: tuple[TopicPlan, ...], *, seed: int, pause_s: float = 0.02) -> None:
         self._broker = broker
@@ -67,7 +67,7 @@ class Traffic:
             )
 
     def burst(self, topic: TopicPlan, *, records: int = 50) -> None:
-        """Send records to one partition of ``topic``; where they are a transaction, a third of them aborts."""
+        """Send records to one partition of ``topic``; a third of the transactions aborts."""
         producer = self._producer(topic)
         partition = self._random.randrange(topic.partitions)
         fresh = random_records(self._random, records, now_ms=int(time.time() * 1000), value_bytes=topic.value_bytes)
@@ -88,7 +88,7 @@ class Traffic:
                 self.flush()
 
     def flush(self) -> None:
-        """Wait until the broker has everything."""
+        """Wait until the broker has acknowledged all records."""
         for producer in self._producers.values():
             producer.flush()
 
@@ -110,7 +110,7 @@ class Traffic:
         try:
             while not self._end.wait(self._pause_s):
                 self.burst(self._random.choice(self._topics), records=self._random.randrange(1, 60))
-        except Exception as error:  # noqa: BLE001 - shown by the thread that joins us
+        except Exception as error:  # noqa: BLE001 - raised by the thread that joins this one
             self._failure = error
 
     def _producer(self, topic: TopicPlan) -> RecordProducer:

@@ -1,7 +1,7 @@
-"""A process that has imported tierd already and forks for every command, for stories of hundreds of commands.
+"""Process that has imported tierd and forks for every command, for stories of hundreds of commands.
 
-Each command still is a process of its own, with its own event loop, arguments and exit code; what it is spared is
-the second of importing. Run as a script it is that process; imported, it is how a test talks to it.
+Each command is a process of its own, with its own event loop, arguments and exit code, but without the second of the
+import. Run as a script, this module is that process; imported, it is the client of a test.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from tests.scenarios.command import CommandResult
 
 
 class WarmTierd(ForkingParent):
-    """Runs ``tierd`` commands one at a time. Use as a context manager."""
+    """Runner of ``tierd`` commands, one at a time; a context manager."""
 
     def __init__(self) -> None:
         super().__init__("tests.scenarios.warm_tierd")

@@ -1,4 +1,4 @@
-"""A secret that a test plants, and a search for it in every form in which a text may hold it."""
+"""Secret that a test plants, and a search for it in every form in which a text may hold it."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 import structlog
 
-from tierd.app.supervise import _one_line
+from tierd.app.daemon.task_supervisor import _one_line
 from tierd.cli.failures import print_failure
 from tierd.errors import TierError
 from tierd.telemetry import configure_logging
@@ -45,7 +45,7 @@ def _in_base64(text: str) -> bool:
 
 
 def rendered(error: BaseException) -> str:
-    """Everything that the log, the status, the page and the command line can make of ``error``."""
+    """Return all output of log, status, page and command line for ``error``."""
     texts = [str(error), repr(error), *map(str, getattr(error, "__notes__", ()))]
     texts += traceback.format_exception(error)
     if isinstance(error, Exception):

@@ -1,4 +1,4 @@
-"""Servers that fail a client in ways that tempt it to repeat what it sent: nobody there, silence, an echo."""
+"""Servers that fail a client in ways in which it may repeat its own input: refused, silent, echoing."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ async def hostile_server(behaviour: Behaviour) -> AsyncIterator[str]:
 
 
 def _unwilling(behaviour: Behaviour, resources: contextlib.ExitStack) -> str:
-    """A port that nobody listens on, or one whose queue of connections is full."""
+    """Return a port without a server, or one whose queue of connections is full."""
     listener = resources.enter_context(socket.socket())
     listener.bind(("127.0.0.1", 0))
     address: tuple[str, int] = listener.getsockname()
@@ -72,7 +72,7 @@ def _answer(behaviour: Behaviour, received: bytes) -> bytes:
     text = received.decode(errors="replace")
     if received[:1] == b"*":  # Redis
         return f"-ERR unknown command: {text!r}\r\n".encode()
-    if received[:1] == b"p":  # a password for PostgreSQL
+    if received[:1] == b"p":  # a password request of PostgreSQL
         fields = b"".join([b"SFATAL\0", b"C28P01\0", b"Mrefused: ", received[5:], b"Dsent: ", received[5:], b"\0"])
         return b"E" + (len(fields) + 4).to_bytes(4, "big") + fields
     body = json.dumps({"error": {"message": f"<Error><Code>Refused</Code><Message>{text}</Message></Error>"}})

@@ -1,4 +1,4 @@
-"""A client's exception goes on as a MaskedError: no module of an adapter chains or prints the original."""
+"""Masked exceptions of client libraries: no module of an adapter chains or prints the original."""
 
 import ast
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def uses_in_texts(handler: ast.ExceptHandler) -> Iterator[ast.AST]:
 
 
 @pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
-def test_adapter_puts_no_exception_of_its_client_into_an_error(path: Path) -> None:
+def test_adapter_puts_no_exception_of_its_client_library_into_an_error(path: Path) -> None:
     tree = ast.parse(path.read_text())
     found = [
         f"{path.name}:{place.lineno}: {ast.unparse(place)}"

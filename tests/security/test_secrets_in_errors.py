@@ -1,4 +1,4 @@
-"""No secret of the configuration is in what becomes of a client's exception, whatever the other side does."""
+"""Secrets of the configuration in errors: none is in an error made from an exception of a client library."""
 
 import asyncio
 import io
@@ -30,7 +30,7 @@ Tree: TypeAlias = dict[str, Any]
 Failures: TypeAlias = list[BaseException]
 
 _DEADLINE_S: Final = "400ms"
-# Spark alone has it, in another process: see test_protection.py and test_attacks.py of tests/pipeline/spark.
+# Only Spark has this secret, in another process: tests/pipeline/spark has test_protection.py and test_attacks.py.
 _OF_SPARK: Final = ("pipeline", "authenticate_secret")
 
 
@@ -49,7 +49,7 @@ SECRETS: Final = _secret_settings()
 
 @pytest.fixture(autouse=True)
 def library_log() -> Iterator[io.StringIO]:
-    """What the libraries log by themselves, and tierd, at the level that shows most."""
+    """Capture the log of the libraries and of tierd, at the most verbose level."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers = []  # basicConfig closes the handlers it replaces, and pytest's are still in use
@@ -60,11 +60,11 @@ def library_log() -> Iterator[io.StringIO]:
     structlog.reset_defaults()
 
 
-# ------------------------------------------------------------------ the canary, as each setting takes it
+# ------------------------------------------------------------------ the canary in the form of each setting
 
 
 def shapes(location: tuple[str, ...], address: str) -> list[str]:
-    """The canary as text, as a key, and as a part of the addresses of servers."""
+    """Return the canary as text, as a key, and as a part of the addresses of servers."""
     escaped = quote(SECRET, safe="")
     if location[0] == "metadata":
         scheme = {"postgres": "postgresql", "redis": "redis"}[location[1]]
@@ -73,7 +73,7 @@ def shapes(location: tuple[str, ...], address: str) -> list[str]:
 
 
 def section_with(location: tuple[str, ...], secret: str, address: str) -> Tree:
-    """The section that ``location`` is in, its servers at ``address``, with ``secret`` there and the canary around."""
+    """Return the section of ``location``, servers at ``address``, with ``secret`` there and the canary around it."""
     bases: dict[str, Tree] = {
         "remote.s3": {
             "bucket": "tierd",
@@ -155,10 +155,10 @@ async def failures_of_kafka(settings: KafkaConnectionSettings) -> Failures:
 
 
 async def failures_at(location: tuple[str, ...], section: Tree, *, writes: bool) -> Failures:
-    """Use the client that ``section`` is for; return everything that it raises.
+    """Use the client of ``section``; return all errors that it raises.
 
     Raises:
-        ValidationError: the section cannot be like that.
+        ValidationError: the section is not valid.
     """
     match location[:2]:
         case "remote", "encryption":
@@ -179,7 +179,7 @@ async def failures_at(location: tuple[str, ...], section: Tree, *, writes: bool)
 
 
 def assert_safe(failures: Failures) -> None:
-    """Fail unless every error hides the canary, and is one of tierd's."""
+    """Fail unless every error hides the canary and is an error of tierd."""
     for failure in failures:
         text = rendered(failure)
         assert not reveals(text), f"{type(failure).__name__} reveals the secret:\n{text}"
@@ -213,7 +213,7 @@ async def test_errors_of_every_client_hide_every_secret_setting(
 
 @pytest.mark.parametrize("behaviour", QUICK)
 @pytest.mark.parametrize("kind", ["authorized_user", "service_account"])
-async def test_errors_of_gcs_hide_what_its_credentials_file_holds(
+async def test_errors_of_gcs_hide_the_content_of_its_credentials_file(
     kind: str, behaviour: Behaviour, tmp_path: Path, library_log: io.StringIO
 ) -> None:
     credentials = tmp_path / "key.json"
@@ -238,7 +238,7 @@ async def test_errors_of_gcs_hide_what_its_credentials_file_holds(
 
 @pytest.mark.parametrize("behaviour", QUICK)
 @pytest.mark.parametrize("backend", ["s3", "azure"])
-async def test_errors_hide_secrets_that_the_environment_gave_to_a_client(
+async def test_errors_hide_secrets_that_a_client_took_from_the_environment(
     backend: str, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch, library_log: io.StringIO
 ) -> None:
     async with hostile_server(behaviour) as address:
@@ -267,7 +267,7 @@ async def test_errors_hide_secrets_that_the_environment_gave_to_a_client(
     assert not reveals(library_log.getvalue()), library_log.getvalue()
 
 
-async def test_daemon_and_commands_hide_the_signature_of_a_store_that_repeats_it(tmp_path: Path) -> None:
+async def test_daemon_and_commands_hide_a_signature_that_the_store_repeats(tmp_path: Path) -> None:
     writer = LogDirWriter(tmp_path / "kafka")
     writer.add_partition("orders").append([b"value"])
     writer.write_checkpoints()
@@ -287,7 +287,7 @@ async def test_daemon_and_commands_hide_the_signature_of_a_store_that_repeats_it
 
 
 def _everything_shown(installation: Installation) -> str:
-    """What the log, the port and the commands of a daemon say whose store refuses everything."""
+    """Return all output of log, port and commands of a daemon whose store refuses all calls."""
     daemon = installation.daemon()
     daemon.start()
     try:
@@ -304,5 +304,5 @@ def _everything_shown(installation: Installation) -> str:
 def _page(daemon: Daemon, path: str) -> str:
     try:
         return daemon.get(path)
-    except OSError:  # it does not listen yet
+    except OSError:  # the daemon does not listen yet
         return ""

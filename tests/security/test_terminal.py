@@ -1,4 +1,4 @@
-"""Names, keys, paths and errors that strangers choose reach a terminal, the page and /readyz as plain text."""
+"""Names, keys, paths and errors chosen by strangers: shown on a terminal, the page and /readyz as plain text."""
 
 import ast
 import io
@@ -22,7 +22,7 @@ from tests.scenarios.installation import Installation
 from tierd.cli.display import plain_table, print_group, print_table
 from tierd.cli.failures import print_failure
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.records import as_text_line
+from tierd.cli.record_text import as_text_line
 from tierd.control_characters import visible
 from tierd.errors import TierError
 from tierd.log import Record
@@ -39,7 +39,7 @@ def controls(text: str) -> set[str]:
 
 
 def printed_by_python(path: Path) -> list[str]:
-    """Places of a module that write to a terminal by themselves."""
+    """Return the places of a module that write to a terminal by themselves."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
@@ -62,19 +62,19 @@ def printed_by_python(path: Path) -> list[str]:
 # ------------------------------------------------------------------ the functions
 
 
-def test_no_module_prints_around_the_functions_that_escape() -> None:
+def test_modules_print_only_by_the_functions_that_escape() -> None:
     modules = {path.relative_to(ROOT).as_posix(): path for path in ROOT.rglob("*.py")}
     found = {name: places for name, path in modules.items() if (places := printed_by_python(path))}
     assert set(found) == PRINTERS, {name: places for name, places in found.items() if name not in PRINTERS}
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_visible_text_is_printable_and_leaves_what_is_printable(text: str) -> None:
+def test_visible_text_is_printable_and_keeps_printable_text(text: str) -> None:
     assert visible(text).isprintable()
     assert visible(text) == text or not text.isprintable()
 
 
-def test_lines_failures_and_tables_show_control_characters_and_take_nothing_for_markup() -> None:
+def test_lines_failures_and_tables_show_control_characters_and_markup_as_text() -> None:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         print_line(ATTACK)
@@ -93,7 +93,7 @@ def test_lines_failures_and_tables_show_control_characters_and_take_nothing_for_
     assert "next: [/] go on" in out.getvalue()
 
 
-def test_json_is_exact_data_without_control_characters() -> None:
+def test_json_output_keeps_data_exactly_without_control_characters() -> None:
     with redirect_stdout(io.StringIO()) as out:
         print_json({"key": ATTACK, "half": "\udc80"})
     assert not controls(out.getvalue())
@@ -153,7 +153,7 @@ def assert_harmless(ended: CommandResult) -> None:
 @pytest.mark.parametrize(
     "command", [("verify",), ("repair-tier", "--dry-run"), ("rebuild-metadata", "--dry-run")], ids=" ".join
 )
-def test_command_shows_key_of_a_hostile_object_with_its_escapes(
+def test_command_shows_the_key_of_a_hostile_object_with_escapes(
     copied: Installation,  # noqa: F811
     command: tuple[str, ...],
 ) -> None:
@@ -239,7 +239,7 @@ def test_character_that_the_encoding_of_the_terminal_lacks_is_an_escape() -> Non
     ],
     ids=lambda typed: " ".join(typed).replace(ATTACK, "ATTACK"),
 )
-def test_usage_error_shows_what_was_typed_with_its_escapes(typed: tuple[str, ...]) -> None:
+def test_usage_error_shows_hostile_arguments_with_escapes(typed: tuple[str, ...]) -> None:
     """A shell makes arguments of the names of files that a stranger has put into a directory."""
     ended = run_tierd(*typed)
     assert ended.exit_code == 2, ended.output

@@ -1,4 +1,4 @@
-"""The accept loop of a port when the process has no descriptor left, over real sockets."""
+"""Accept loop of a port when the process has no descriptor left, over real sockets."""
 
 import asyncio
 import resource
@@ -16,7 +16,7 @@ from tierd.serve.connection_gate import Connection, ConnectionGate, ConnectionLi
 
 @contextmanager
 def no_descriptors_left() -> Iterator[None]:
-    """Let every new descriptor be refused: the lowest free number is beyond the limit."""
+    """Make every new descriptor fail: the lowest free number is beyond the limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as probe:
         lowest_free = probe.fileno()
@@ -27,7 +27,7 @@ def no_descriptors_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_accepting_rests_cuts_what_waits_and_goes_on_when_descriptors_are_back() -> None:
+async def test_accept_loop_without_descriptors_pauses_cuts_waiting_connections_and_continues_later() -> None:
     clock = ManualClock()
     limits = ConnectionLimits(connections=8, per_peer=8)
     gate = ConnectionGate(limits, clock=clock, is_short=lambda: False)

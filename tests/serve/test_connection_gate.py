@@ -1,4 +1,4 @@
-"""Places of a port: how many there are, of whom, and which connection is cut for another. No sockets, no time."""
+"""Places of a port: their number, their share per peer, and the connection cut for another. No sockets, no time."""
 
 import asyncio
 from typing import cast
@@ -14,7 +14,7 @@ LIMITS = ConnectionLimits(connections=6, per_peer=3, request_timeout_s=10, answe
 
 
 class Transport:
-    """As much of a transport as a gate uses."""
+    """Transport with only the methods that a gate uses."""
 
     def __init__(self) -> None:
         self.is_aborted = False
@@ -24,7 +24,7 @@ class Transport:
 
 
 class Descriptors:
-    """The state of the process that a gate asks for."""
+    """Descriptor state of the process for a gate."""
 
     def __init__(self) -> None:
         self.are_short = False
@@ -52,7 +52,7 @@ def admitted(gate: ConnectionGate, clock: FakeClock, peer: str) -> Connection:
     return connection
 
 
-def test_gate_cuts_longest_waiting_connection_of_a_peer_that_has_its_share(
+def test_gate_cuts_the_longest_waiting_connection_of_a_peer_above_its_share(
     gate: ConnectionGate, clock: FakeClock
 ) -> None:
     first, *others = (admitted(gate, clock, "a") for _ in range(4))
@@ -61,9 +61,7 @@ def test_gate_cuts_longest_waiting_connection_of_a_peer_that_has_its_share(
     assert gate.connections == 3
 
 
-def test_gate_cuts_connection_of_the_peer_that_has_most_when_the_port_is_full(
-    gate: ConnectionGate, clock: FakeClock
-) -> None:
+def test_full_gate_cuts_a_connection_of_the_peer_with_most_connections(gate: ConnectionGate, clock: FakeClock) -> None:
     lone = admitted(gate, clock, "probe")
     many = [admitted(gate, clock, "a") for _ in range(3)]
     few = [admitted(gate, clock, "b") for _ in range(2)]
@@ -72,7 +70,7 @@ def test_gate_cuts_connection_of_the_peer_that_has_most_when_the_port_is_full(
     assert not any(each.is_cut for each in (lone, *few))
 
 
-def test_gate_refuses_peer_whose_connections_are_all_being_answered(gate: ConnectionGate, clock: FakeClock) -> None:
+def test_gate_refuses_a_peer_whose_connections_are_all_being_answered(gate: ConnectionGate, clock: FakeClock) -> None:
     for _ in range(3):
         gate.begin_answer(admitted(gate, clock, "a"))
     assert gate.admit("a") is None
@@ -91,7 +89,7 @@ def test_gate_keeps_four_connections_and_cuts_waiting_ones_while_descriptors_are
     assert not connections[0].is_cut
 
 
-def test_gate_cuts_by_deadline_of_the_state_that_a_connection_is_in(gate: ConnectionGate, clock: FakeClock) -> None:
+def test_gate_cuts_a_connection_at_the_deadline_of_its_state(gate: ConnectionGate, clock: FakeClock) -> None:
     waiting, answered = gate.admit("a"), gate.admit("a")
     assert waiting is not None
     assert answered is not None
@@ -104,7 +102,7 @@ def test_gate_cuts_by_deadline_of_the_state_that_a_connection_is_in(gate: Connec
     assert answered.is_cut
 
 
-def test_connection_that_is_cut_before_it_has_a_transport_aborts_it_at_once(gate: ConnectionGate) -> None:
+def test_connection_cut_before_its_transport_is_attached_aborts_the_transport(gate: ConnectionGate) -> None:
     connection = gate.admit("a")
     assert connection is not None
     gate.cut_waiting()
@@ -116,7 +114,7 @@ def test_connection_that_is_cut_before_it_has_a_transport_aborts_it_at_once(gate
 @given(
     st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from(["admit", "answer", "leave", "short"])), max_size=60)
 )
-def test_gate_never_exceeds_its_limits_and_keeps_what_is_being_answered(actions: list[tuple[str, str]]) -> None:
+def test_gate_keeps_its_limits_and_connections_that_are_being_answered(actions: list[tuple[str, str]]) -> None:
     clock, descriptors = FakeClock(), Descriptors()
     gate = ConnectionGate(LIMITS, clock=clock, is_short=lambda: descriptors.are_short)
     present: list[Connection] = []
@@ -143,5 +141,5 @@ def test_peer_is_an_ipv4_address_or_an_ipv6_network() -> None:
     assert peer_of("fe80::1%eth0") == "fe80::/64"
 
 
-def test_users_of_this_host_are_one_peer_whatever_address_they_connect_from() -> None:
+def test_loopback_addresses_are_one_peer() -> None:
     assert peer_of("127.0.0.1") == peer_of("127.255.3.4") == peer_of("::1") != peer_of("128.0.0.1")

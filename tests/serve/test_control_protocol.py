@@ -1,4 +1,4 @@
-"""The messages of the control socket: what travels, what is refused at the door, and what ``--json`` keeps."""
+"""Messages of the control socket: encoding, refused requests, and the fields that ``--json`` keeps."""
 
 import json
 from dataclasses import asdict
@@ -9,11 +9,12 @@ from uuid import UUID
 import pytest
 from pydantic import JsonValue, TypeAdapter
 
-from tierd.errors import ControlError
+from tests.coded import coded
+from tierd.errors import TierError, TierErrorCode
 from tierd.model import TopicPartition
 from tierd.pipeline import RunReport, report_json
 from tierd.pipeline.committing import RunTally
-from tierd.pipeline.running.history import RunOutcome
+from tierd.pipeline.running.run_history import RunOutcome
 from tierd.serve import (
     ATTEST_ERASURE,
     CANCEL_ERASURE,
@@ -51,7 +52,7 @@ from tierd.tiering.local.lag import CopyLag
 ORDERS, AUDIT = TopicPartition("orders", 0), TopicPartition("audit", 3)
 ID, ID_TEXT = UUID(int=1), "AAAAAAAAAAAAAAAAAAAAAQ"
 
-# What earlier versions sent and what later ones send: the line of each verb, with every option that it has.
+# Lines of earlier and later versions: the line of each verb, with each of its options.
 LINES: list[tuple[ControlVerb[Any, Any], ControlRequest, dict[str, JsonValue]]] = [
     (STATUS, StatusRequest(), {}),
     (PAUSE, PartitionsRequest(), {}),
@@ -96,7 +97,7 @@ LINES: list[tuple[ControlVerb[Any, Any], ControlRequest, dict[str, JsonValue]]] 
 
 
 @pytest.mark.parametrize(("verb", "request_", "fields"), LINES)
-def test_request_travels_in_its_line_and_back(
+def test_request_is_parsed_from_its_own_line(
     verb: ControlVerb[Any, Any], request_: ControlRequest, fields: dict[str, JsonValue]
 ) -> None:
     line = verb.request_line(request_)
@@ -105,7 +106,7 @@ def test_request_travels_in_its_line_and_back(
     assert verb.parse_request(ControlRequestLine.model_validate_json(line.model_dump_json())) == request_
 
 
-def test_fields_that_say_the_default_are_understood() -> None:
+def test_request_with_explicit_default_values_is_parsed() -> None:
     line = {
         "command": "delete-partition",
         "partitions": ["orders-0"],
@@ -154,7 +155,7 @@ def test_fields_that_say_the_default_are_understood() -> None:
 def test_fault_of_a_request_names_its_field(
     verb: ControlVerb[Any, Any], fields: dict[str, JsonValue], fault: str
 ) -> None:
-    with pytest.raises(ControlError) as refused:
+    with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL)) as refused:
         verb.parse_request(ControlRequestLine.model_validate({"command": verb.name, **fields}))
 
     assert str(refused.value) == fault
@@ -168,17 +169,21 @@ def test_keys_are_not_shown_with_a_request() -> None:
 def test_fault_of_an_answer_names_its_field() -> None:
     answer: JsonValue = {"partition": "orders-0", "topic_id": "x"}
 
-    with pytest.raises(ControlError, match=r"the daemon's answer to delete-partition .*: at_once: Field required"):
+    with pytest.raises(
+        TierError,
+        check=coded(TierErrorCode.CONTROL),
+        match=r"the daemon's answer to delete-partition .*: at_once: Field required",
+    ):
         DELETE_PARTITION.parse_answer(answer)
 
 
-def test_one_verb_tells_a_plan_from_a_run_that_has_begun() -> None:
+def test_compact_answer_is_parsed_as_a_plan_or_as_a_started_run() -> None:
     assert COMPACT.parse_answer({"planned": [], "skipped": []}) == CompactionPlan(planned=(), skipped=())
     assert COMPACT.parse_answer({"run_id": "r"}) == RunBegun(run_id="r")
     assert COMPACT.parse_answer({"run_id": None}) == RunBegun(run_id=None)
 
 
-def test_status_passes_the_socket_as_it_is() -> None:
+def test_status_is_unchanged_by_encoding_and_parsing() -> None:
     report = RunReport(
         run_id="r", trigger="schedule", attempt=1, began_ms=1, ended_ms=2, outcome=RunOutcome.PARTLY, problems=("torn",)
     )
@@ -232,7 +237,7 @@ def test_status_passes_the_socket_as_it_is() -> None:
     assert STATUS.parse_answer(STATUS.encode_answer(answer)) == answer
 
 
-def test_fields_of_a_newer_daemon_are_kept_and_those_of_an_older_one_are_not_made_up() -> None:
+def test_status_keeps_fields_of_a_newer_daemon_and_adds_none_to_an_older_one() -> None:
     given: dict[str, JsonValue] = {
         "version": "9",
         "pid": 7,

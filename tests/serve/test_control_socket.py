@@ -12,9 +12,10 @@ import pytest
 from pydantic import JsonValue, StrictBool, TypeAdapter
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tierd.clock import SystemClock
-from tierd.errors import ControlError, DaemonUnreachableError, RefusedError, UnknownPartitionError
+from tierd.errors import DaemonUnreachableError, RefusedError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.serve import ConnectionGate, ConnectionLimits, VerbHandler
 from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer, ControlRequest, ControlVerb
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, ask, ask_or_run
@@ -124,23 +125,23 @@ async def test_a_request_is_answered(tmp_path: Path) -> None:
         assert await echoed(tmp_path, "orders-0", "orders-1") == ["orders-0", "orders-1"]
 
 
-async def test_options_go_to_a_command_that_takes_them(tmp_path: Path) -> None:
+async def test_unknown_option_of_a_command_is_refused(tmp_path: Path) -> None:
     forced = ForceRequest(partitions=("orders-0",), force=True)
     with_options = ControlVerb("echo", ForceRequest, TypeAdapter(Names))
     async with serving(tmp_path):
         assert await ask(tmp_path, OPTIONS, forced) == forced
-        with pytest.raises(ControlError, match="no such option: force"):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="no such option: force"):
             await ask(tmp_path, with_options, forced)
 
 
-async def test_a_refusal_arrives_as_one(tmp_path: Path) -> None:
+async def test_refusal_of_the_daemon_is_a_refusal_for_the_client(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with pytest.raises(RefusedError, match="it would do harm") as refused:
             await ask(tmp_path, DESTROY, ForceRequest())
         assert refused.value.remedy == "think again"
 
 
-async def test_daemon_that_answers_keeps_the_command_from_acting_itself(tmp_path: Path) -> None:
+async def test_command_does_not_act_itself_if_the_daemon_answers(tmp_path: Path) -> None:
     acted: list[str] = []
 
     async def act() -> str:
@@ -152,22 +153,20 @@ async def test_daemon_that_answers_keeps_the_command_from_acting_itself(tmp_path
         assert await ask_or_run(tmp_path, ECHO, EchoRequest(partitions=("a-0",)), act) == Names(("a-0",))
         with pytest.raises(RefusedError):
             await ask_or_run(tmp_path, DESTROY, ForceRequest(), act)
-        with pytest.raises(ControlError):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL)):
             await ask_or_run(tmp_path, ControlVerb("echo", EchoRequest, TypeAdapter(Count)), EchoRequest(), act)
     assert acted == []
     assert await ask_or_run(tmp_path, ECHO, EchoRequest(), act) == "here"
     assert acted == ["here"]
 
 
-async def test_the_socket_is_for_its_owner_alone_and_goes_with_the_server(tmp_path: Path) -> None:
+async def test_socket_is_accessible_to_its_owner_only_and_removed_with_the_server(tmp_path: Path) -> None:
     async with serving(tmp_path):
         assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
     assert not (tmp_path / SOCKET_NAME).exists()
 
 
-async def test_socket_is_made_without_a_change_of_the_umask_that_other_threads_make_files_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_socket_is_made_without_a_change_of_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"umask {mask:o}"))
     async with serving(tmp_path):
         assert await echoed(tmp_path) == []
@@ -180,14 +179,14 @@ async def test_a_socket_left_by_a_killed_daemon_is_replaced(tmp_path: Path) -> N
         assert await echoed(tmp_path) == []
 
 
-async def test_a_state_dir_with_a_long_path_works(tmp_path: Path) -> None:
+async def test_socket_in_a_state_dir_with_a_long_path_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     async with serving(deep):
         assert await echoed(deep, "a-0") == ["a-0"]
 
 
-async def test_several_requests_on_one_connection_and_several_clients(tmp_path: Path) -> None:
+async def test_several_clients_can_send_several_requests_on_one_connection(tmp_path: Path) -> None:
     line = b'{"command": "echo", "partitions": ["a-0"]}\n'
     async with serving(tmp_path):
         answers = await asyncio.gather(*(raw(tmp_path, line * 3) for _ in range(8)))
@@ -196,32 +195,35 @@ async def test_several_requests_on_one_connection_and_several_clients(tmp_path: 
 
 async def test_a_refusal_carries_cause_and_remedy(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with pytest.raises(ControlError, match="a-0 is unknown") as refused:
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="a-0 is unknown") as refused:
             await ask(tmp_path, REFUSE, EchoRequest(partitions=("a-0",)))
         assert refused.value.remedy == "see tierd status"
-        with pytest.raises(ControlError, match="no command 'dance'") as unknown:
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="no command 'dance'") as unknown:
             await ask(tmp_path, ControlVerb("dance", EchoRequest, TypeAdapter(Names)), EchoRequest())
         assert "echo" in unknown.value.remedy
 
 
-async def test_a_bug_in_a_command_is_loud_and_the_server_goes_on(tmp_path: Path) -> None:
+async def test_bug_in_a_command_is_logged_and_the_server_continues(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with capture_logs() as logs, pytest.raises(ControlError, match="internal error"):
+        with (
+            capture_logs() as logs,
+            pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="internal error"),
+        ):
             await ask(tmp_path, FAIL, EchoRequest())
         assert [entry["event"] for entry in logs] == ["control_command_failed"]
         assert await echoed(tmp_path) == []
 
 
-async def test_a_command_has_a_deadline(tmp_path: Path) -> None:
+async def test_command_that_exceeds_its_deadline_is_an_error(tmp_path: Path) -> None:
     async with serving(tmp_path, answer_timeout_s=0.01):
-        with pytest.raises(ControlError, match="took above"):
+        with pytest.raises(TierError, check=coded(TierErrorCode.CONTROL), match="took above"):
             await ask(tmp_path, HANG, EchoRequest())
 
 
 @pytest.mark.parametrize(
     "line", [b"junk\n", b"{}\n", b'{"command": 7}\n', b'{"command": "echo", "more": 1}\n', b"\xff\n"]
 )
-async def test_what_is_no_request_is_answered_and_the_connection_goes_on(tmp_path: Path, line: bytes) -> None:
+async def test_malformed_request_is_refused_and_the_connection_continues(tmp_path: Path, line: bytes) -> None:
     async with serving(tmp_path):
         first, second = await raw(tmp_path, line + b'{"command": "echo"}\n')
     assert first["ok"] is False
@@ -239,7 +241,7 @@ async def test_a_line_above_the_limit_is_refused_and_ends_the_connection(tmp_pat
         assert await echoed(tmp_path) == []
 
 
-async def test_a_silent_client_is_dropped(tmp_path: Path) -> None:
+async def test_silent_client_is_disconnected(tmp_path: Path) -> None:
     async with serving(tmp_path, idle_timeout_s=0.01):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
         assert await reader.read() == b""
@@ -255,7 +257,7 @@ async def test_the_server_ends_although_a_client_is_connected(tmp_path: Path) ->
     writer.close()
 
 
-async def test_without_a_daemon_the_client_says_so(tmp_path: Path) -> None:
+async def test_missing_daemon_is_unreachable_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(DaemonUnreachableError, match=r"control\.sock") as unreachable:
         await echoed(tmp_path)
     assert "systemctl start tierd" in unreachable.value.remedy
@@ -273,7 +275,7 @@ def as_another_user() -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-async def test_another_user_is_not_answered_even_if_the_socket_is_open_to_all(
+async def test_client_of_another_user_is_refused_although_the_socket_is_open_to_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o755)
@@ -298,7 +300,7 @@ async def test_command_is_answered_while_idle_clients_fill_the_socket(tmp_path: 
             writer.close()
 
 
-async def test_client_beyond_those_that_are_being_answered_is_told_to_try_again(tmp_path: Path) -> None:
+async def test_client_beyond_the_limit_of_answers_is_refused(tmp_path: Path) -> None:
     begun = 0
 
     async def count(_given: EchoRequest) -> Names:
@@ -320,7 +322,7 @@ async def test_client_beyond_those_that_are_being_answered_is_told_to_try_again(
             writer.close()
 
 
-async def test_client_that_does_not_read_its_answer_gives_its_place_back(tmp_path: Path) -> None:
+async def test_client_that_does_not_read_its_answer_loses_its_place(tmp_path: Path) -> None:
     async def large(_given: EchoRequest) -> Names:
         await asyncio.sleep(0)
         return Names(("x" * (8 << 20),))
@@ -340,7 +342,9 @@ async def test_client_that_does_not_read_its_answer_gives_its_place_back(tmp_pat
             assert 0 < size < 8 << 20
 
 
-async def test_socket_of_another_user_is_told_with_that_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_socket_of_another_user_is_unreachable_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse_to_open(*_: object, **__: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 

@@ -1,4 +1,4 @@
-"""The endpoints over a real socket: codes, causes, JSON, metrics and a page without anything from elsewhere."""
+"""Endpoints over a real socket: codes, causes, JSON, metrics and a self-contained page."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tierd.model import TopicPartition
 from tierd.serve import ConnectionGate, ConnectionLimits, HttpServer, Outage, StatusSnapshot
 from tierd.tiering import LogDirState, PartitionStatus
 from tierd.tiering.local.lag import CopyLag
-from tierd.tiering.status import PartitionState
+from tierd.tiering.partition_status import PartitionState
 
 NOW_MS = 1_700_000_100_000
 
@@ -48,7 +48,7 @@ def partition(name: str, state: PartitionState = "idle", **changes: object) -> P
 
 @dataclass(slots=True)
 class Scene:
-    """What the daemon behind the server is like."""
+    """State of the daemon behind the server."""
 
     not_ready: list[str] = field(default_factory=list)
     stalled: str | None = None
@@ -127,19 +127,19 @@ async def test_readiness_lists_its_causes(scene: Scene) -> None:
     assert await get(scene, "/readyz") == (503, "log dirs not looked at\nthe tier cannot be written: 403\n")
 
 
-async def test_liveness_follows_progress(scene: Scene) -> None:
+async def test_livez_fails_while_progress_is_stalled(scene: Scene) -> None:
     assert await get(scene, "/livez") == (200, "ok\n")
     scene.stalled = "copy orders-0"
     assert await get(scene, "/livez") == (503, "copy orders-0 makes no progress\n")
 
 
-async def test_metrics_are_passed_on_with_their_content_type(scene: Scene) -> None:
+async def test_metrics_are_served_with_their_content_type(scene: Scene) -> None:
     async with aiohttp.ClientSession() as session, session.get(scene.url + "/metrics") as reply:
         assert await reply.text() == "tierd_up 1\n"
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
-async def test_status_is_json_with_lag_computed_at_the_moment_it_is_asked(scene: Scene) -> None:
+async def test_status_is_json_with_the_lag_at_the_time_of_the_request(scene: Scene) -> None:
     scene.partitions = (
         partition("orders-0", lag=CopyLag(segments=2, bytes=2048, oldest_ms=NOW_MS - 90_000)),
         partition("orders-1", "quarantined", last_error="torn batch", copied_through=None),
@@ -167,7 +167,7 @@ async def test_status_has_each_outage_with_its_beginning_cause_and_remedy(scene:
     ]
 
 
-async def test_page_marks_causes_and_escapes_them(scene: Scene) -> None:
+async def test_page_shows_causes_escaped_and_marked(scene: Scene) -> None:
     assert "<p class=ready>ready." in (await get(scene, "/"))[1]
     scene.not_ready = ["object store unreachable since <noon>"]
 
@@ -186,7 +186,7 @@ async def test_line_for_systemd_begins_with_the_causes(scene: Scene) -> None:
     )
 
 
-async def test_the_page_is_self_contained_escapes_and_puts_trouble_first(scene: Scene) -> None:
+async def test_page_is_self_contained_escaped_and_lists_problems_first(scene: Scene) -> None:
     scene.partitions = (
         partition("fine-0"),
         partition("hurt-0", "quarantined", last_error="<script>alert(1)</script>"),
@@ -213,7 +213,7 @@ async def test_page_names_own_logs_that_are_not_cleaned_and_no_more_than_twenty(
     assert "<li>10 more" in page
 
 
-async def test_page_says_that_descriptors_run_short(scene: Scene) -> None:
+async def test_page_warns_of_a_shortage_of_descriptors(scene: Scene) -> None:
     assert "descriptors are open" not in (await get(scene, "/"))[1]
     scene.descriptors = {"open": 900, "limit": 1000, "near_limit": True}
 
@@ -236,7 +236,7 @@ async def test_an_address_in_use_is_named_with_a_remedy() -> None:
                     pass
 
 
-async def test_a_slow_client_does_not_hold_up_the_stop() -> None:
+async def test_slow_client_does_not_delay_the_stop_of_the_server() -> None:
     gate = gate_of(SystemClock())
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         async with server_of(Scene(), gate=gate).listening(group) as url:
@@ -250,7 +250,7 @@ async def test_a_slow_client_does_not_hold_up_the_stop() -> None:
 
 @dataclass(slots=True)
 class Attacked:
-    """A server whose clock a test moves, and a way to connect to it."""
+    """Server whose clock a test moves, and connections to it."""
 
     scene: Scene
     gate: ConnectionGate
@@ -258,7 +258,7 @@ class Attacked:
     url: str
 
     async def connect(self, payload: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect and send; the receive buffer is small, so that an answer that is not read waits at the server."""
+        """Connect and send; the receive buffer is small, so that an unread answer waits at the server."""
         channel = socket.socket()
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         channel.setblocking(False)
@@ -301,7 +301,7 @@ async def test_connection_without_whole_request_is_cut_after_ten_seconds(attacke
     await eventually(lambda: attacked.gate.connections == 0, what="its place")
 
 
-async def test_header_that_comes_byte_by_byte_does_not_move_its_deadline(attacked: Attacked) -> None:
+async def test_header_sent_in_pieces_does_not_extend_its_deadline(attacked: Attacked) -> None:
     reader, writer = await attacked.connect(b"GET / HTTP/1.1\r\n")
     for _ in range(9):
         await eventually(lambda: attacked.clock.sleeping == 1, what="the watch")
@@ -352,7 +352,7 @@ async def test_probe_is_answered_and_scrape_is_refused_while_large_answers_are_n
                 await writer.wait_closed()
 
 
-async def test_loop_turns_between_requests_that_come_together() -> None:
+async def test_event_loop_runs_other_tasks_between_requests_sent_together() -> None:
     turns, turn_of_request = 0, list[int]()
 
     def stalled() -> None:
@@ -377,7 +377,7 @@ async def test_loop_turns_between_requests_that_come_together() -> None:
     assert len(set(turn_of_request)) == 100
 
 
-async def test_large_answers_are_made_one_at_a_time_and_leave_most_of_the_loop_to_the_daemon() -> None:
+async def test_large_answers_are_made_one_at_a_time_with_pauses_for_the_daemon() -> None:
     clock = ManualClock()
     made_s: list[float] = []
 
@@ -399,7 +399,7 @@ async def test_large_answers_are_made_one_at_a_time_and_leave_most_of_the_loop_t
     assert made_s == pytest.approx([0.0, 0.8, 1.6])
 
 
-async def test_large_answer_is_not_made_for_a_client_that_went_away_while_it_waited() -> None:
+async def test_large_answer_is_not_made_for_a_waiting_client_that_disconnected() -> None:
     clock, made = ManualClock(), list[float]()
 
     def metrics() -> bytes:
@@ -423,7 +423,7 @@ async def test_large_answer_is_not_made_for_a_client_that_went_away_while_it_wai
 
 
 @pytest.mark.parametrize("ending", ["client goes away", "gate cuts it"])
-async def test_answer_that_is_not_taken_leaves_no_trace_in_the_log(
+async def test_answer_that_is_not_read_writes_no_log_line(
     attacked: Attacked, caplog: pytest.LogCaptureFixture, ending: str
 ) -> None:
     attacked.scene.metrics = b"m" * (8 << 20)
@@ -449,7 +449,7 @@ async def test_request_with_a_body_is_refused_and_its_connection_ends(scene: Sce
     await writer.wait_closed()
 
 
-async def test_request_with_too_many_headers_is_refused_without_a_trace_in_the_log(
+async def test_request_with_too_many_headers_is_refused_without_a_log_line(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(scene.url.rsplit(":", 1)[1]))
@@ -460,7 +460,7 @@ async def test_request_with_too_many_headers_is_refused_without_a_trace_in_the_l
     await writer.wait_closed()
 
 
-def test_log_dirs_and_what_is_ignored_in_them_are_in_the_status() -> None:
+def test_status_has_log_dirs_and_their_ignored_entries() -> None:
     state = LogDirState(path=Path("/data"), problem="offline", ignored=(("lost+found", "no name"),))
     snapshot = replace(Scene().status(), log_dirs=(state,))
     assert snapshot.to_json()["log_dirs"] == [

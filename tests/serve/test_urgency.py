@@ -1,7 +1,7 @@
 from tierd.serve import by_urgency
 
 
-def test_partitions_that_need_a_person_come_first_and_others_keep_their_order() -> None:
+def test_partitions_that_need_a_person_are_first_and_equal_states_keep_their_order() -> None:
     states = {
         "a": "idle",
         "b": "copying",

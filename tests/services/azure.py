@@ -1,4 +1,4 @@
-"""What tests need around an Azure emulator: its address, and containers."""
+"""Azure emulator for tests: its address, and containers."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _VERSION = "2021-12-02"
 
 @dataclass(frozen=True, slots=True)
 class AzureService:
-    """A running emulator. ``services`` can kill, freeze and restart it under the name ``azure``."""
+    """Running emulator. ``services`` can kill, freeze and restart it under the name ``azure``."""
 
     endpoint_url: str
     account: str
@@ -32,7 +32,7 @@ class AzureService:
         return container
 
     def account_sas(self, *, permissions: str = "rwdlac") -> str:
-        """A shared access signature for every container, good for an hour."""
+        """Return a shared access signature for every container, valid for an hour."""
         expiry = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
         fields = {"sp": permissions, "ss": "b", "srt": "sco", "st": "", "se": expiry, "sip": "", "spr": "https,http"}
         signed = "\n".join([self.account, *fields.values(), _VERSION, "", ""])
@@ -42,6 +42,6 @@ class AzureService:
 
     @property
     def host(self) -> str:
-        """Where it listens, without the account's path."""
+        """Return host and port, without the path of the account."""
         parts = urlsplit(self.endpoint_url)
         return f"{parts.scheme}://{parts.netloc}"

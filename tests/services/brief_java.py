@@ -1,4 +1,4 @@
-"""A Java that lives for seconds: one compiler and one collector, for the better ones cost more than they bring then."""
+"""Java for processes of some seconds: one compiler and one collector, since better ones cost more than they save."""
 
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, and the PEM files that servers and clients need."""
+"""Certificate authority of a test, and the PEM files that servers and clients need."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate and its key as PEM files; ``bundle`` is both in one."""
+    """Certificate and key as PEM files; ``bundle`` has both."""
 
     cert_file: Path
     key_file: Path
@@ -21,7 +21,7 @@ class Certificate:
 
 
 class Authority:
-    """Signs certificates; ``ca_file`` is what trusts them."""
+    """Signer of certificates; ``ca_file`` makes clients trust them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""FaultyPath: a way to a real server that can be spoiled, through Toxiproxy."""
+"""FaultyPath: a way through Toxiproxy to a real server, which a test can spoil."""
 
 import json
 import urllib.request
@@ -7,7 +7,7 @@ from uuid import uuid4
 
 
 class FaultyPath:
-    """One proxied path to a server.
+    """Proxied path to a server.
 
     Attributes:
         address: host and port that a client must be given.
@@ -15,7 +15,7 @@ class FaultyPath:
     """
 
     def __init__(self, control_url: str, upstream: str) -> None:
-        """``upstream``: an HTTP address or host:port."""
+        """Make a path to ``upstream``, an HTTP address or host:port."""
         self._control_url = control_url
         self.name = f"path-{uuid4().hex[:12]}"
         made = self._call(
@@ -42,7 +42,7 @@ class FaultyPath:
         self._call("POST", f"/proxies/{self.name}/toxics", toxic)
 
     def remove(self, kind: str, stream: Literal["upstream", "downstream"] = "downstream") -> None:
-        """Take a toxic away again."""
+        """Remove a toxic."""
         self._call("DELETE", f"/proxies/{self.name}/toxics/{kind}-{stream}")
 
     def disable(self) -> None:

@@ -1,4 +1,4 @@
-"""Pytest plugin: the real servers as fixtures. Where one cannot be had its tests skip; with CI=true they fail."""
+"""Pytest plugin: real servers as fixtures. Without a server its tests skip; with CI=true they fail."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from tests.services.services import ServiceError, Services
 
 @pytest.fixture(scope="session")
 def services() -> Iterator[Services]:
-    """Every server of this test run, ended with it."""
+    """Return the servers of this test run, which end with it."""
     with Services() as running:
         yield running
 
 
 def started(services: Services, name: str) -> dict[str, str]:
-    """Start a server and return its settings; where it cannot be had, skip, and under CI=true fail."""
+    """Start a server and return its settings; without the server, skip, and under CI=true fail."""
     try:
         return services.start(name)
     except ServiceError as error:
@@ -33,13 +33,13 @@ def started(services: Services, name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def s3_service(services: Services) -> S3Service:
-    """A real S3 server."""
+    """Return a real S3 server."""
     return S3Service.of(started(services, "s3"), services)
 
 
 @pytest.fixture(scope="session")
 def s3_admin(s3_service: S3Service) -> Iterator[S3Admin]:
-    """A plain client of that server."""
+    """Return a plain client of the S3 server."""
     admin = S3Admin(s3_service)
     yield admin
     admin.close()
@@ -47,19 +47,19 @@ def s3_admin(s3_service: S3Service) -> Iterator[S3Admin]:
 
 @pytest.fixture
 def s3_bucket(s3_admin: S3Admin) -> str:
-    """An empty bucket for this test."""
+    """Return an empty bucket for this test."""
     return s3_admin.create_bucket()
 
 
 @pytest.fixture(scope="session")
 def postgres_service(services: Services) -> PostgresService:
-    """A real PostgreSQL."""
+    """Return a real PostgreSQL."""
     return PostgresService(started(services, "postgres")["TIERD_TEST_POSTGRES_DSN"], services)
 
 
 @pytest.fixture
 def postgres_dsn(postgres_service: PostgresService) -> Iterator[str]:
-    """An empty database for this test."""
+    """Return an empty database for this test."""
     dsn = postgres_service.create_database()
     yield dsn
     postgres_service.drop_database(dsn)
@@ -67,31 +67,31 @@ def postgres_dsn(postgres_service: PostgresService) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_service(services: Services) -> RedisService:
-    """A real Redis."""
+    """Return a real Redis."""
     return RedisService(started(services, "redis")["TIERD_TEST_REDIS_URL"], services)
 
 
 @pytest.fixture
 def redis_url(redis_service: RedisService) -> str:
-    """An empty database for this test."""
+    """Return an empty database for this test."""
     return empty_database(redis_service.url)
 
 
 @pytest.fixture(scope="session")
 def gcs_service(services: Services) -> GcsService:
-    """A GCS emulator."""
+    """Return a GCS emulator."""
     return GcsService(started(services, "gcs")["TIERD_TEST_GCS_ENDPOINT"], services)
 
 
 @pytest.fixture
 def gcs_bucket(gcs_service: GcsService) -> str:
-    """An empty bucket for this test."""
+    """Return an empty bucket for this test."""
     return gcs_service.create_bucket()
 
 
 @pytest.fixture(scope="session")
 def azure_service(services: Services) -> AzureService:
-    """An Azure emulator."""
+    """Return an Azure emulator."""
     settings = started(services, "azure")
     return AzureService(
         endpoint_url=settings["TIERD_TEST_AZURE_ENDPOINT"],
@@ -103,19 +103,19 @@ def azure_service(services: Services) -> AzureService:
 
 @pytest.fixture
 def azure_container(azure_service: AzureService) -> str:
-    """An empty container for this test."""
+    """Return an empty container for this test."""
     return azure_service.create_container()
 
 
 @pytest.fixture(scope="session")
 def toxiproxy_url(services: Services) -> str:
-    """The control address of a Toxiproxy."""
+    """Return the control address of a Toxiproxy."""
     return started(services, "toxiproxy")["TIERD_TEST_TOXIPROXY_URL"]
 
 
 @pytest.fixture
 def faulty_path_to(toxiproxy_url: str) -> Iterator[Callable[[str], FaultyPath]]:
-    """Makes a path to a server that can be spoiled, for this test."""
+    """Make paths to servers that can be spoiled, for this test."""
     made: list[FaultyPath] = []
 
     def make(upstream_url: str) -> FaultyPath:
@@ -129,5 +129,5 @@ def faulty_path_to(toxiproxy_url: str) -> Iterator[Callable[[str], FaultyPath]]:
 
 @pytest.fixture
 def faulty_s3(s3_service: S3Service, faulty_path_to: Callable[[str], FaultyPath]) -> FaultyPath:
-    """A path to the S3 server that can be spoiled."""
+    """Return a path to the S3 server that can be spoiled."""
     return faulty_path_to(s3_service.endpoint_url)

@@ -1,4 +1,4 @@
-"""What tests need around a GCS emulator: its address, and buckets."""
+"""GCS emulator for tests: its address, and buckets."""
 
 import json
 import urllib.request
@@ -10,7 +10,7 @@ from tests.services.services import Services
 
 @dataclass(frozen=True, slots=True)
 class GcsService:
-    """A running emulator. ``services`` can kill, freeze and restart it under the name ``gcs``."""
+    """Running emulator. ``services`` can kill, freeze and restart it under the name ``gcs``."""
 
     endpoint_url: str
     services: Services

@@ -64,7 +64,7 @@ _REPLICATED = {
 
 
 class KafkaCluster:
-    """Nodes 1 to ``nodes``, each broker and controller, in a folder and on ports of their own. A context manager.
+    """Nodes 1 to ``nodes``, each broker and controller, in a folder and on ports of their own; a context manager.
 
     Attributes:
         bootstrap: addresses of every node, for clients.
@@ -81,7 +81,7 @@ class KafkaCluster:
         properties: Mapping[str, str] | None = None,
         extra_listeners: Mapping[str, str] | None = None,
     ) -> None:
-        """``properties``: of every broker; ``extra_listeners``: name to security protocol, such as SASL_SSL."""
+        """Prepare the cluster; ``properties`` are of every broker; ``extra_listeners`` map a name to a protocol."""
         self.version = version
         self._lab_dir = lab_dir
         first_port = free_ports(nodes)
@@ -108,7 +108,7 @@ class KafkaCluster:
         return lab_dir / f"data-{n}" if nodes == 1 else lab_dir / f"node{number}" / f"data-{n}"
 
     def _listening(self, port: int, extra: Mapping[str, str]) -> dict[str, str]:
-        """Properties of the extra listeners of the node on ``port``."""
+        """Return the properties of the extra listeners of the node on ``port``."""
         if not extra:
             return {}
         addresses = {name: f"127.0.0.1:{free_port()}" for name in extra}
@@ -135,15 +135,15 @@ class KafkaCluster:
 
     @property
     def running(self) -> list[int]:
-        """Numbers of the nodes that run, frozen ones included."""
+        """Return the numbers of the running nodes, with frozen ones."""
         return [number for number, node in self._nodes.items() if node.is_running]
 
     def address(self, node: int) -> str:
-        """Host and port of a node's plain listener."""
+        """Return host and port of the plain listener of a node."""
         return self._nodes[node].address
 
     def log_dirs_of(self, node: int) -> tuple[Path, ...]:
-        """The node's ``log.dirs``."""
+        """Return the ``log.dirs`` of the node."""
         return self._nodes[node].log_dirs
 
     def start(self, *nodes: int) -> None:
@@ -165,12 +165,12 @@ class KafkaCluster:
         self._end(signal.SIGKILL, nodes)
 
     def freeze(self, node: int) -> None:
-        """Stop a node in its tracks: connections stay open and nothing answers."""
+        """Stop a node at once: connections stay open without answers."""
         self._nodes[node].signal(signal.SIGSTOP)
         self._frozen.add(node)
 
     def thaw(self, node: int) -> None:
-        """Let a frozen node go on."""
+        """Let a frozen node continue."""
         self._nodes[node].signal(signal.SIGCONT)
         self._frozen.discard(node)
 
@@ -193,7 +193,7 @@ class KafkaCluster:
         segment_bytes: int | None = None,
         replicas: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic that keeps everything until told otherwise; ``segment_bytes`` may be tiny on any version.
+        """Create a topic with unlimited retention; ``segment_bytes`` may be tiny on any version.
 
         ``replicas``: the nodes of each partition, the preferred leader first; by default every node has every one.
         """
@@ -215,7 +215,7 @@ class KafkaCluster:
         )
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
-        """Set some of a topic's settings, keeping the others."""
+        """Set some settings of a topic, and keep the others."""
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()
         ]
@@ -235,25 +235,25 @@ class KafkaCluster:
         admin.delete_topics([name])[name].result(CLIENT_DEADLINE_S)
 
     def topic_id(self, name: str) -> UUID:
-        """The id of the topic that has this name now. Directories say it too, but only once something was flushed."""
+        """Return the id of the topic with this name. Directories have the id too, but only after a flush."""
         admin = self._admin()
         described = admin.describe_topics(TopicCollection([name]))[name].result(CLIENT_DEADLINE_S)
         return UUID(bytes=base64.urlsafe_b64decode(f"{described.topic_id}=="))
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition, -1 for none."""
+        """Return the leader of a partition, -1 for none."""
         return int(self._described(topic, partition).leader)
 
     def in_sync(self, topic: str, partition: int) -> set[int]:
-        """The nodes whose replica of a partition is in sync."""
+        """Return the nodes whose replica of a partition is in sync."""
         return set(self._described(topic, partition).isrs)
 
     def replicas(self, topic: str, partition: int) -> set[int]:
-        """The nodes that a partition is on, those included that it is moving to or from."""
+        """Return the nodes of a partition, with those that it is moving to or from."""
         return set(self._described(topic, partition).replicas)
 
     def _described(self, topic: str, partition: int) -> PartitionMetadata:
-        """What a node says of a partition, as soon as it knows of it: one that has just started may not yet."""
+        """Return the description of a partition by a node, as soon as the node knows it: a new node may not yet."""
         found: list[PartitionMetadata] = []
 
         def look() -> bool:
@@ -266,12 +266,12 @@ class KafkaCluster:
         return found[0]
 
     def elect_preferred(self, topic: str, partition: int) -> None:
-        """Let the first replica lead again."""
+        """Make the first replica the leader again."""
         admin = self._admin()
         admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)]).result(CLIENT_DEADLINE_S)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Let any replica alive lead, whatever it has not."""
+        """Make any replica alive the leader, even with missing records."""
         admin = self._admin()
         admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, partition)]).result(CLIENT_DEADLINE_S)
 
@@ -306,7 +306,7 @@ class KafkaCluster:
                 done.result(CLIENT_DEADLINE_S)
 
     def allow(self, user: str, topic: str, operations: Sequence[str]) -> None:
-        """Grant rights on a topic, named as ``AclOperation`` has them."""
+        """Grant rights on a topic, with the names of ``AclOperation``."""
         admin = self._admin()
         grants = [
             AclBinding(
@@ -324,18 +324,18 @@ class KafkaCluster:
             done.result(CLIENT_DEADLINE_S)
 
     def partition_dir(self, topic: str, partition: int, *, node: int | None = None) -> Path | None:
-        """The partition's current directory on some node, or on this one; None when no log dir has one."""
+        """Return the current directory of a partition on any node, or on the given one; None without one."""
         nodes = self._nodes.values() if node is None else [self._nodes[node]]
         found = [log_dir / f"{topic}-{partition}" for each in nodes for log_dir in each.log_dirs]
         return next((path for path in found if path.is_dir()), None)
 
     def base_offsets(self, topic: str, partition: int) -> list[int]:
-        """Base offsets of the local segments, ascending; those renamed for deletion are not counted."""
+        """Return the base offsets of the local segments, ascending, without those renamed for deletion."""
         directory = self.partition_dir(topic, partition)
         return sorted(int(log.stem) for log in directory.glob("*.log")) if directory else []
 
     def leader_base_offsets(self, topic: str, partition: int) -> list[int]:
-        """Base offsets of the leader's segments, ascending, as soon as there is a leader."""
+        """Return the base offsets of the segments of the leader, ascending, once the partition has a leader."""
         found: list[int] = []
 
         def look() -> bool:
@@ -348,8 +348,8 @@ class KafkaCluster:
         return found
 
     def _admin(self) -> AdminClient:
-        # A new one each time: one kept over a restart of the broker asks with an old leader epoch. Callers keep it in
-        # a variable until the answer is there: a dropped client cancels its calls.
+        # A new client each time: a client kept over a restart of the broker asks with an old leader epoch. Callers keep
+        # it in a variable until the answer has arrived: a dropped client cancels its calls.
         answering = [number for number in self._nodes if number in self.running and number not in self._frozen]
         servers = ",".join(self._nodes[number].address for number in answering) or self.bootstrap
         return AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": 10_000, "log_level": 2})
@@ -360,7 +360,7 @@ class KafkaCluster:
     def producer(
         self, *, codec: str = "none", idempotent: bool = False, transactional_id: str | None = None
     ) -> Iterator[RecordProducer]:
-        """A real producer; what it was given is flushed at the end."""
+        """Run a real producer; its records are flushed at the end."""
         producer = RecordProducer(self.bootstrap, codec=codec, idempotent=idempotent, transactional_id=transactional_id)
         yield producer
         producer.flush()
@@ -368,7 +368,7 @@ class KafkaCluster:
     def consume_all(
         self, partitions: Sequence[tuple[str, int]], *, committed: bool = False
     ) -> dict[tuple[str, int], list[ConsumedRecord]]:
-        """What a real consumer gets of each (topic, partition), from its start to its end.
+        """Return the records that a real consumer gets of each (topic, partition), from its start to its end.
 
         Args:
             partitions: at least one.
@@ -413,7 +413,7 @@ class KafkaCluster:
 
 
 class KafkaBroker(KafkaCluster):
-    """A cluster of one node."""
+    """Cluster of one node."""
 
     def __init__(
         self,

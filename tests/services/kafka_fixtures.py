@@ -1,4 +1,4 @@
-"""Pytest plugin: real Kafka clusters as fixtures. Where none can be had tests skip; with CI=true they fail."""
+"""Pytest plugin: real Kafka clusters as fixtures. Without Kafka tests skip; with CI=true they fail."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ MakeCluster = Callable[..., KafkaCluster]
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Callable[[str], str]:
-    """Has the jars of a version there and returns it."""
+    """Fetch the jars of a version; return the version."""
 
     def require(version: str) -> str:
         try:
@@ -31,7 +31,7 @@ def kafka_jars() -> Callable[[str], str]:
 
 
 def _clusters(folder: Callable[[], Path], kafka_jars: Callable[[str], str], running: ExitStack) -> MakeCluster:
-    def make(*, nodes: int = 3, version: str = "3.9.2", **settings: Any) -> KafkaCluster:  # noqa: ANN401 - KafkaCluster's own
+    def make(*, nodes: int = 3, version: str = "3.9.2", **settings: Any) -> KafkaCluster:  # noqa: ANN401 - arguments of KafkaCluster
         return running.enter_context(KafkaCluster(folder(), nodes=nodes, version=kafka_jars(version), **settings))
 
     return make
@@ -39,13 +39,13 @@ def _clusters(folder: Callable[[], Path], kafka_jars: Callable[[str], str], runn
 
 @pytest.fixture
 def kafka_cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[MakeCluster]:
-    """Starts clusters that end with the test."""
+    """Start clusters that end with the test."""
     with ExitStack() as running:
         yield _clusters(lambda: tmp_path_factory.mktemp("kafka"), kafka_jars, running)
 
 
 @pytest.fixture(scope="module")
 def shared_kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[MakeCluster]:
-    """Starts clusters that the tests of one module share."""
+    """Start clusters that the tests of one module share."""
     with ExitStack() as running:
         yield _clusters(lambda: tmp_path_factory.mktemp("kafka"), kafka_jars, running)

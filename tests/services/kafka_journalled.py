@@ -1,4 +1,4 @@
-"""Producers that note what became of every record, and that outlive brokers; confluent-kafka ends here."""
+"""Producers that record the outcome of every record, and outlive brokers; confluent-kafka ends here."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,14 +14,14 @@ _TRANSACTION_TIMEOUT_MS = 20_000
 
 @dataclass(slots=True)
 class Sent:
-    """What became of some records of one partition."""
+    """Outcomes of some records of one partition."""
 
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
     failed: list[SentRecord] = field(default_factory=list)
 
 
 class JournalledProducer:
-    """Sends batches with ``acks=all`` and tells what became of each record. Faults are answers, never exceptions."""
+    """Producer of batches with ``acks=all`` that returns the outcome of each record, and raises no error for faults."""
 
     def __init__(self, bootstrap: str, *, transactional_id: str | None = None) -> None:
         self._settings: dict[str, str | int | bool] = {
@@ -42,18 +42,18 @@ class JournalledProducer:
         self._producer: Producer | None = None
 
     def send(self, topic: str, partition: int, records: Sequence[SentRecord]) -> Sent:
-        """Send records outside of any transaction and wait until each is acknowledged or given up."""
+        """Send records outside of any transaction; wait until each is acknowledged or abandoned."""
         producer = self._connected()
         sent = self._enqueue(producer, topic, partition, records)
-        with suppress(KafkaException):  # it can go on no more; each record tells its own end
+        with suppress(KafkaException):  # the producer cannot continue; each record has its own outcome
             producer.flush(SEND_DEADLINE_S)
         outcome = sent()
         if outcome.failed:
-            self._producer = None  # an idempotent producer that lost a record may be unable to go on
+            self._producer = None  # an idempotent producer that lost a record may be unable to continue
         return outcome
 
     def transact(self, topic: str, partition: int, records: Sequence[SentRecord], *, commit: bool) -> Sent:
-        """Send records as one transaction; ``failed`` are those whose transaction ended nobody knows how."""
+        """Send records as one transaction; ``failed`` are those of a transaction with unknown outcome."""
         try:
             producer = self._connected()
             producer.begin_transaction()
@@ -69,12 +69,12 @@ class JournalledProducer:
                 producer.abort_transaction(SEND_DEADLINE_S)
                 return Sent()
         except KafkaException:
-            self._producer = None  # the next one with this id ends what this one left open
+            self._producer = None  # the next producer with this id ends the transaction that this one left open
             return Sent(failed=list(records))
         return sent()
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self._producer = None
 
     def _connected(self) -> Producer:

@@ -1,4 +1,4 @@
-"""One process of a real Kafka cluster: broker and controller in one.
+"""Process of a real Kafka cluster: broker and controller in one.
 
 Start nodes from the main thread: the kernel ends them together with the thread that started them.
 """
@@ -20,7 +20,7 @@ START_DEADLINE_S = 90.0
 
 
 class KafkaUnavailableError(Exception):
-    """No broker can be had on this machine; the message says what is missing."""
+    """Kafka cannot run on this machine; the message names the missing part."""
 
 
 def require_kafka(version: str) -> None:
@@ -78,15 +78,15 @@ class KafkaNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not ended; a frozen one runs."""
+        """Return True if the node was started and not ended; a frozen one runs."""
         return self._process is not None
 
     def format(self) -> "subprocess.Popen[bytes]":
-        """Begin to format the storage; harmless when it is formatted already."""
+        """Begin to format the storage; a formatted storage stays unchanged."""
         return subprocess.Popen([str(_SCRIPT), "format", str(self.number)], env=self._environment)
 
     def launch(self) -> None:
-        """Start the process; ``wait_started`` says when it serves."""
+        """Start the process; ``wait_started`` returns when the node serves."""
         with self._server_log.open("wb") as output:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", str(_SCRIPT), "run", str(self.number)],
@@ -116,7 +116,7 @@ class KafkaNode:
         self._process = None
 
     def run_tool(self, name: str, *arguments: str) -> str:
-        """Run one of Kafka's own tools against this node and return what it printed."""
+        """Run a tool of Kafka against this node and return its output."""
         command = [str(_SCRIPT), "tool", name, "--bootstrap-server", self.address, *arguments]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{name}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
@@ -133,7 +133,7 @@ class KafkaNode:
 
 
 def free_ports(nodes: int) -> int:
-    """The first of a cluster's ports; all of them are free, and the window until the nodes bind is small."""
+    """Return the first of consecutive free ports of a cluster, which the nodes bind shortly afterwards."""
     while True:
         with ExitStack() as stack, suppress(OSError, OverflowError):
             probe = stack.enter_context(socket.socket())
@@ -145,7 +145,7 @@ def free_ports(nodes: int) -> int:
 
 
 def free_port() -> int:
-    """One free port."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

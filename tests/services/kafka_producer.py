@@ -1,4 +1,4 @@
-"""A real producer with small batches, for tests; see ``KafkaCluster.producer``."""
+"""Real producer with small batches, for tests; ``KafkaCluster.producer`` makes it."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +11,7 @@ CLIENT_DEADLINE_S = 60.0
 
 
 class RecordProducer:
-    """A real producer with small batches, so that a little data has many of them."""
+    """Real producer with small batches, so that few records make many batches."""
 
     def __init__(self, bootstrap: str, *, codec: str, idempotent: bool, transactional_id: str | None) -> None:
         settings: dict[str, str | int | bool] = {
@@ -20,7 +20,7 @@ class RecordProducer:
             "enable.idempotence": idempotent or transactional_id is not None,
             "linger.ms": 5,
             "batch.num.messages": 25,
-            "log_level": 2,  # a broker that a test stops is no news
+            "log_level": 2,  # a stopped broker is expected
         }
         if transactional_id is not None:
             settings["transactional.id"] = transactional_id
@@ -36,7 +36,7 @@ class RecordProducer:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until the broker has acknowledged everything.
+        """Wait until the broker has acknowledged all records.
 
         Raises:
             KafkaException: a record was refused, or not acknowledged in time.
@@ -47,10 +47,10 @@ class RecordProducer:
 
     @contextmanager
     def transaction(self, *, commit: bool) -> Iterator[None]:
-        """Everything sent inside belongs to one transaction, which is committed or aborted at the end."""
+        """Send records of the block as one transaction, which is committed or aborted at the end."""
         self._producer.begin_transaction()
         yield
-        # Otherwise an abort would throw away what still waits in the client, and nothing aborted would reach the log.
+        # Without this an abort would drop records that wait in the client, and no aborted record would reach the log.
         self._producer.flush(CLIENT_DEADLINE_S)
         if commit:
             self._producer.commit_transaction(CLIENT_DEADLINE_S)
@@ -62,7 +62,7 @@ class RecordProducer:
         self._producer.begin_transaction()
 
     def end_transaction(self, *, commit: bool) -> None:
-        """End what ``begin_transaction`` opened."""
+        """End the transaction of ``begin_transaction``."""
         if commit:
             self._producer.commit_transaction(CLIENT_DEADLINE_S)
         else:
@@ -70,7 +70,7 @@ class RecordProducer:
 
     def _enqueue(self, topic: str, partition: int, record: SentRecord) -> None:
         while True:
-            with suppress(BufferError):  # the client's queue is full: let some leave
+            with suppress(BufferError):  # the queue of the client is full: let it send some records
                 self._producer.produce(
                     topic,
                     value=record.value,

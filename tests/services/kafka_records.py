@@ -1,4 +1,4 @@
-"""What a test sends to a real broker, and what a real consumer says it holds."""
+"""Records that a test sends to a real broker, and records as a real consumer gets them."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _TIMESTAMP_TYPES = {1: "CreateTime", 2: "LogAppendTime"}
 
 
 class ConsumedRecord(TypedDict):
-    """One record in the form of ``records.jsonl.gz`` and of ``tierd cat --json``; bytes are base64."""
+    """Record in the form of ``records.jsonl.gz`` and of ``tierd cat --json``; bytes are base64."""
 
     offset: int
     timestamp: int
@@ -26,7 +26,7 @@ class ConsumedRecord(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRecord:
-    """One record as a producer is given it."""
+    """Record as the input of a producer."""
 
     key: bytes | None
     value: bytes | None
@@ -35,7 +35,7 @@ class SentRecord:
 
 
 def random_records(random: Random, count: int, *, now_ms: int, value_bytes: int = 300) -> Iterator[SentRecord]:
-    """Records with null and empty keys and values, steps back in time, and doubled, empty and null headers."""
+    """Return records with null and empty keys and values, steps back in time, and special headers."""
     for _ in range(count):
         yield SentRecord(
             key=random.choice([None, b"", random.randbytes(8), b"key-%d" % random.randrange(50)]),
@@ -53,7 +53,7 @@ def random_records(random: Random, count: int, *, now_ms: int, value_bytes: int 
 
 
 def consumed(message: Message) -> ConsumedRecord:
-    """The oracle's form of a message that a consumer received."""
+    """Return a message of a consumer in the form of the oracle."""
     offset, (timestamp_type, timestamp_ms) = message.offset(), message.timestamp()
     assert offset is not None, "a consumed message has an offset"
     headers = message.headers() or []
@@ -76,7 +76,7 @@ def _base64(value: bytes | str | None) -> str | None:
 
 
 def _value(random: Random, size_bytes: int) -> bytes | None:
-    """Mostly text of up to ``size_bytes``, which compresses; now and then noise, nothing, or null."""
+    """Return mostly text of up to ``size_bytes``, which compresses; sometimes noise, an empty value, or null."""
     kind = random.randrange(11)
     if kind == 0:
         return None

@@ -1,4 +1,4 @@
-"""What tests need around a real PostgreSQL: empty databases, and a look behind the back of the code under test."""
+"""PostgreSQL for tests: empty databases, and direct queries beside the code under test."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tests.services.services import Services
 
 @dataclass(frozen=True, slots=True)
 class PostgresService:
-    """A running PostgreSQL. ``services`` can kill, freeze and restart it under the name ``postgres``."""
+    """Running PostgreSQL. ``services`` can kill, freeze and restart it under the name ``postgres``."""
 
     dsn: str
     services: Services
@@ -28,7 +28,7 @@ class PostgresService:
 
 
 def psql(dsn: str, statement: str) -> str:
-    """Run one statement with the product's own client; return what it prints, one row a line.
+    """Run one statement with the client of the product; return its output, one row a line.
 
     Raises:
         CalledProcessError: the server refused it.
@@ -41,6 +41,6 @@ def psql(dsn: str, statement: str) -> str:
 
 
 def through(dsn: str, address: str) -> str:
-    """The same address by another way, for example that of a ``FaultyPath``."""
+    """Return the same address over another way, for example that of a ``FaultyPath``."""
     parts = urlsplit(dsn)
     return parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@{address}").geturl()

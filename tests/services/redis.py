@@ -1,4 +1,4 @@
-"""What tests need around a real Redis: a database of their own, and a look behind the back of the code under test."""
+"""Redis for tests: a database of their own, and direct access beside the code under test."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -13,7 +13,7 @@ DATABASES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RedisService:
-    """A running Redis. ``services`` can kill, freeze and restart it under the name ``redis``."""
+    """Running Redis. ``services`` can kill, freeze and restart it under the name ``redis``."""
 
     url: str
     services: Services
@@ -23,7 +23,7 @@ _numbers = count(1)
 
 
 def empty_database(url: str) -> str:
-    """The address of a database of that server that holds nothing and that no other test uses."""
+    """Return the address of an empty database of that server that no other test uses."""
     own = urlsplit(url)._replace(path=f"/{next(_numbers) % DATABASES}").geturl()
     with redis.Redis.from_url(own) as client:
         client.flushdb()
@@ -31,6 +31,6 @@ def empty_database(url: str) -> str:
 
 
 def through(dsn: str, address: str) -> str:
-    """The same address by another way, for example that of a ``FaultyPath``."""
+    """Return the same address over another way, for example that of a ``FaultyPath``."""
     parts = urlsplit(dsn)
     return parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@{address}").geturl()

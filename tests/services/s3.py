@@ -1,4 +1,4 @@
-"""What tests need around a real S3 server: its address, and buckets."""
+"""S3 server for tests: its address, and buckets."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tests.services.services import Services
 
 @dataclass(frozen=True, slots=True)
 class S3Service:
-    """A running S3 server. ``services`` can kill, freeze and restart it under the name ``s3``."""
+    """Running S3 server. ``services`` can kill, freeze and restart it under the name ``s3``."""
 
     endpoint_url: str
     region: str
@@ -35,7 +35,7 @@ class S3Service:
 
 
 class _AnyOperation(Protocol):
-    """botocore makes its methods at run time, so the type checker knows only this one, by our word."""
+    """Method of botocore: they are made at run time, so that the type checker knows only this one."""
 
     def _make_api_call(self, operation: str, parameters: dict[str, object]) -> dict[str, Any]: ...
 
@@ -43,7 +43,7 @@ class _AnyOperation(Protocol):
 
 
 class S3Admin:
-    """A plain, blocking S3 client: makes buckets, and looks behind the back of the code under test."""
+    """Plain, blocking S3 client that makes buckets and reads them beside the code under test."""
 
     def __init__(self, service: S3Service) -> None:
         client = botocore.session.get_session().create_client(
@@ -63,7 +63,7 @@ class S3Admin:
         return bucket
 
     def keys(self, bucket: str) -> list[str]:
-        """Every visible key, ascending."""
+        """Return every visible key, ascending."""
         keys: list[str] = []
         while True:
             start = {"StartAfter": keys[-1]} if keys else {}
@@ -73,12 +73,12 @@ class S3Admin:
                 return keys
 
     def read(self, bucket: str, key: str) -> bytes:
-        """The bytes of one object."""
+        """Return the bytes of one object."""
         body: bytes = self._call("GetObject", Bucket=bucket, Key=key)["Body"].read()
         return body
 
     def overwrite(self, bucket: str, key: str, content: bytes) -> None:
-        """Put ``content`` whatever is there."""
+        """Put ``content`` in the place of any existing object."""
         self._call("PutObject", Bucket=bucket, Key=key, Body=content)
 
     def begin_upload(self, bucket: str, key: str) -> str:
@@ -87,11 +87,11 @@ class S3Admin:
         return upload_id
 
     def unfinished_uploads(self, bucket: str) -> list[str]:
-        """Keys of the multipart uploads that were begun and never ended."""
+        """Return the keys of the multipart uploads that were begun and never ended."""
         return [str(item["Key"]) for item in self._call("ListMultipartUploads", Bucket=bucket).get("Uploads", [])]
 
     def allow(self, bucket: str, access_key: str, policy: Mapping[str, object]) -> None:
-        """Give a user what an IAM policy allows, as a policy of the bucket. The server knows no conditions."""
+        """Grant a user the rights of an IAM policy, as a policy of the bucket. The server knows no conditions."""
         statements = policy["Statement"]
         assert isinstance(statements, list)
         known = [{k: v for k, v in each.items() if k != "Condition"} for each in statements]
@@ -99,7 +99,7 @@ class S3Admin:
         self._call("PutBucketPolicy", Bucket=bucket, Policy=json.dumps({**policy, "Statement": granted}))
 
     def create_locked_bucket(self) -> str:
-        """Make a bucket whose objects are retained for a day, whoever asks."""
+        """Make a bucket whose objects are retained for a day against any user."""
         bucket = f"tierd-{uuid4().hex}"
         self._call("CreateBucket", Bucket=bucket, ObjectLockEnabledForBucket=True)
         retention = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": 1}}
@@ -114,7 +114,7 @@ class S3Admin:
         return bucket
 
     def read_versions(self, bucket: str) -> dict[tuple[str, str], bytes]:
-        """The bytes of every version of every object, by key and version id."""
+        """Return the bytes of every version of every object, by key and version id."""
         listed = self._call("ListObjectVersions", Bucket=bucket).get("Versions", [])
         return {
             (each["Key"], each["VersionId"]): self._call(

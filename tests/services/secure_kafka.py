@@ -1,4 +1,4 @@
-"""One real broker with a listener for every security protocol, an authorizer, and users of every kind."""
+"""Real broker with a listener for every security protocol, an authorizer, and users of every kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _LOGIN = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True)
 class SecureKafka:
-    """The broker, the authority of its certificates, and a certificate for clients."""
+    """Broker, authority of its certificates, and a certificate for clients."""
 
     broker: KafkaBroker
     authority: Authority
     client: Certificate
-    elsewhere: Authority  # one that the broker has never heard of
+    elsewhere: Authority  # a user that the broker does not know
 
 
 def secure_kafka(folder: Path, version: str) -> SecureKafka:
@@ -39,7 +39,7 @@ def secure_kafka(folder: Path, version: str) -> SecureKafka:
 
 
 def add_users(kafka: SecureKafka, topics: Sequence[str]) -> None:
-    """Make the users, and grant ``USER`` on ``topics`` what tierd needs."""
+    """Make the users, and grant ``USER`` on ``topics`` the rights that tierd needs."""
     for name in (USER, POWERLESS):
         kafka.broker.add_scram_user(name, PASSWORD)
     for topic in topics:

@@ -1,4 +1,4 @@
-"""Start the real servers that tests talk to: free loopback ports, a folder of their own, gone with their starter.
+"""Real servers for tests, on free loopback ports and with a folder of their own, ended with their starting process.
 
 ::
 
@@ -34,7 +34,7 @@ START_TIMEOUT_S = 30.0
 
 
 class ServiceError(Exception):
-    """A server is not installed or did not become ready; the message says which and why."""
+    """Server that is not installed or did not become ready; the message names it and the reason."""
 
 
 class Services:
@@ -63,7 +63,7 @@ class Services:
         """Start ``name`` and return its settings once it answers. Starting it again reuses its data and ports.
 
         Raises:
-            ServiceError: it is unknown, running, not installed, or did not become ready.
+            ServiceError: the server is unknown, running, not installed, or did not become ready.
         """
         if name not in NAMES:
             raise ServiceError(f"unknown service {name}; known: {', '.join(NAMES)}")
@@ -73,7 +73,7 @@ class Services:
         return starter()
 
     def stop(self, name: str) -> None:
-        """Ask ``name`` to end, insist after ten seconds."""
+        """Ask ``name`` to end; kill it after ten seconds."""
         process = self._running.pop(name)
         process.send_signal(signal.SIGINT if name == "postgres" else signal.SIGTERM)  # SIGTERM would wait for clients
         try:
@@ -83,17 +83,17 @@ class Services:
             process.wait()
 
     def kill(self, name: str) -> None:
-        """End ``name`` the way a power cut does for it: no shutdown, data left as it is."""
+        """End ``name`` as a power cut does: no shutdown, data left as it is."""
         process = self._running.pop(name)
         _signal_all(process.pid, signal.SIGKILL)
         process.wait()
 
     def freeze(self, name: str) -> None:
-        """Stop ``name`` in its tracks: connections stay open and nothing answers. ``thaw`` undoes it."""
+        """Stop ``name`` at once: connections stay open without answers. ``thaw`` undoes it."""
         _signal_all(self._running[name].pid, signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
-        """Let a frozen ``name`` go on."""
+        """Let a frozen ``name`` continue."""
         _signal_all(self._running[name].pid, signal.SIGCONT)
 
     def new_s3_user(self) -> tuple[str, str]:
@@ -139,7 +139,7 @@ class Services:
 
     def _postgres(self) -> dict[str, str]:
         port, data, programs = self._port("postgres"), self._folder("postgres"), _postgres_programs()
-        owner = pwd.getpwnam("postgres").pw_uid if os.geteuid() == 0 else None  # it refuses to run as root
+        owner = pwd.getpwnam("postgres").pw_uid if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
         if owner is not None:
             os.chown(data, owner, -1)
         if not (data / "db").exists():

@@ -1,4 +1,4 @@
-"""The sockets of this process."""
+"""Sockets of this process."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ async def wait_disconnected(address: str) -> None:
     """Return when no socket of this process is connected to ``address``, an IPv4 host and port.
 
     Raises:
-        StillWaitingError: one was connected for ten seconds more.
+        StillWaitingError: a socket was still connected after ten seconds.
     """
 
     def is_disconnected() -> bool:

@@ -1,4 +1,4 @@
-"""Waiting for real processes: the one place in the tests where real time passes, always with a deadline."""
+"""Wait for real processes: the one place in the tests where real time passes, always with a deadline."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ POLL_INTERVAL_S = 0.02
 
 
 class StillWaitingError(AssertionError):
-    """A condition did not come true before its deadline; the message says which and what was seen last."""
+    """Condition that did not hold before its deadline; the message names it and the last state seen."""
 
 
 def wait_until(

@@ -1,4 +1,4 @@
-"""Random things happen to a broker, its tierd and the store, for as long as one likes; a real consumer is the oracle.
+"""Random faults of a broker, its tierd and the store, for any time; a real consumer is the oracle.
 
 ::
 
@@ -7,9 +7,9 @@
     python -m tests.soak --minutes 5 --only delete_records --only kill_daemon
 
 Records are deleted inside segments, topics are deleted and created anew, logs are preallocated, cleaned, cut back and
-moved between log dirs, broker and daemon are killed, and the store fails. Every few actions, and at the end, all that
-can be read is compared with what producers were told and what a real consumer read: live, from the tier alone, and
-from the tier alone after a rebuild of its metadata. The exit code is 0 if nothing was lost and nothing was wrong.
+moved between log dirs, broker and daemon are killed, and the store fails. Every few actions, and at the end, all
+readable records are compared with the journal of the producers and with a real consumer: live, from the tier alone,
+and from the tier alone after a rebuild of its metadata. The exit code is 0 if no record is lost or wrong.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _soak_each_version() -> int:
-    """Run one process a version with the same arguments; return 0 if all of them did."""
+    """Run one process a version with the same arguments; return 0 if all of them succeeded."""
     command = [sys.executable, "-m", "tests.soak", *sys.argv[1:]]
     running = [subprocess.Popen([*command, "--kafka", version]) for version in VERSIONS]
     return max(abs(process.wait()) for process in running)

@@ -1,4 +1,4 @@
-"""The actions of a soak: what happens to the broker, to the daemon and to the store. Each returns when both serve."""
+"""Actions of a soak: faults of the broker, of the daemon and of the store. Each returns when both serve."""
 
 import time
 from collections.abc import Callable
@@ -89,7 +89,7 @@ def move_between_log_dirs(lab: SoakLab, random: Random) -> None:
 
 
 def recreate_topic(lab: SoakLab, random: Random) -> None:
-    """Delete a filled topic and create another one under its name, now and then while the daemon is down."""
+    """Delete a filled topic and create another one under its name, sometimes while the daemon is down."""
     lab.traffic.fill(RECREATED, rolled_segments=2)
     is_down = random.random() < 0.5
     if is_down:

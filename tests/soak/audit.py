@@ -1,4 +1,4 @@
-"""The audits of a soak: every reading against the producers' journal and against a real consumer."""
+"""Audits of a soak: every reading is compared with the journal of the producers and with a real consumer."""
 
 import shutil
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PASSING_REFUSALS = (
 
 
 def audit_live(lab: SoakLab, tierd: Installation) -> None:
-    """Fail unless both tiers together read, up to the end of the log, as the consumer and the journal say."""
+    """Fail unless both tiers together give, up to the end of the log, the records of consumer and journal."""
     consumed = lab.oracle.observe(ALL_PARTITIONS)
     for each in ALL_PARTITIONS:
         end = consumed[each][-1]["offset"] + 1 if consumed[each] else 0
@@ -30,10 +30,10 @@ def audit_live(lab: SoakLab, tierd: Installation) -> None:
 
 
 def audit_remote_only(lab: SoakLab, tierd: Installation, *, what: str) -> None:
-    """Fail unless a host without any log dir reads from the tier what the consumer and the journal say.
+    """Fail unless a host without any log dir reads the records of consumer and journal from the tier.
 
     Args:
-        lab: nothing is written to its topics any more.
+        lab: its topics are no longer written.
         tierd: the installation whose metadata store is read.
         what: the name of the audit in messages.
     """
@@ -41,7 +41,7 @@ def audit_remote_only(lab: SoakLab, tierd: Installation, *, what: str) -> None:
     for topic, partition in ALL_PARTITIONS:
         rolled = lab.broker.base_offsets(topic, partition)[-1]
         if not rolled:
-            continue  # the tier has never got anything of this partition
+            continue  # the tier has no segment of this partition
         found = reader.cat(_name((topic, partition)), "--committed")
         end = _stable_end(found, rolled) if topic in WITH_TRANSACTIONS else rolled
         _assert_reading(lab, (topic, partition), found, end=end, what=f"{topic}-{partition} {what}")
@@ -56,13 +56,13 @@ def rebuilt(lab: SoakLab) -> Installation:
 
 
 def audit_deep(tierd: Installation) -> None:
-    """Fail unless ``tierd verify --deep`` finds nothing."""
+    """Fail if ``tierd verify --deep`` has a finding."""
     verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, f"{tierd.root.name}: {verified.output}"
 
 
 def assert_no_errors(lab: SoakLab) -> None:
-    """Fail if the daemon logged an error, or a line that is no line of a log."""
+    """Fail if the daemon logged an error, or a malformed line."""
     lines = lab.daemon.log_file.read_text(errors="replace").splitlines()
     errors = [line for line in lines if not line.startswith("{") or '"level": "error"' in line]
     assert errors == [], f"the daemon logged {len(errors)} errors, first {errors[:3]}"

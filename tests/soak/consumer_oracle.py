@@ -1,4 +1,4 @@
-"""Everything that a real consumer has read during a soak, kept after the broker deleted it."""
+"""Records that a real consumer has read during a soak, kept after the broker deleted them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class ConsumerOracle:
         )
 
     def assert_agrees(self, found: Sequence[Record], partition: Partition, *, start: int, end: int, what: str) -> None:
-        """Fail unless ``found`` equals what the consumer read of the offsets from ``start`` to before ``end``."""
+        """Fail unless ``found`` equals the records of the consumer from ``start`` to before ``end``."""
         seen = self._seen.get(partition, _Seen())
         wanted: list[dict[str, Any]] = [
             dict(seen.records[offset]) for offset in sorted(seen.records) if start <= offset < end

@@ -1,10 +1,10 @@
-"""Cutting a stopped broker's log back, as a lost page cache does: the end of the log was never on the disk."""
+"""Cut of the log of a stopped broker, as a lost page cache does: the end of the log was never on the disk."""
 
 import struct
 from pathlib import Path
 
 _SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-_BATCH_PREFIX = struct.Struct(">qi")  # base offset, length of what follows
+_BATCH_PREFIX = struct.Struct(">qi")  # base offset, length of the rest
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT = 23
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -1,4 +1,4 @@
-"""The oracle of a compacted topic: which records a reader must find at any stage of a compaction."""
+"""Oracle of a compacted topic: the records that a reader must find at any stage of a compaction."""
 
 import base64
 import threading

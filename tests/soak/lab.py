@@ -1,4 +1,4 @@
-"""One broker with two log dirs, a tierd beside it, a bucket behind a path that can be spoiled."""
+"""Broker with two log dirs, a tierd beside it, a bucket behind a path that can be spoiled."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ ALL_PARTITIONS: Sequence[Partition] = [*(each for topic in DELETED_ONLY for each
 
 
 class SoakLab:
-    """Everything that a soak runs and knows. A context manager: everything runs inside.
+    """Broker, daemon, stores and journals of a soak; a context manager in which all of them run.
 
     Attributes:
         log_starts: the offset of the last DeleteRecords request of each partition.
@@ -65,7 +65,7 @@ class SoakLab:
 
     @property
     def has_kafka_connection(self) -> bool:
-        """Return True where the daemon asks the broker for leaders: with Kafka 4; beside 3.9 it reads files only."""
+        """Return True if the daemon asks the broker for leaders: with Kafka 4; beside 3.9 it reads files only."""
         return not self.broker.version.startswith("3.")
 
     def __enter__(self) -> Self:
@@ -112,7 +112,7 @@ class SoakLab:
             self.daemon.wait_copied({f"{topic}-{partition}": rolled}, deadline_s=SETTLE_DEADLINE_S)
 
     def wait_log_start_checkpointed(self, partition: Partition, offset: int) -> None:
-        """Wait until the broker has a log start on disk: one that is killed before has forgotten the request."""
+        """Wait until the broker has a log start on disk: a broker killed before loses the request."""
         directory = self.broker.partition_dir(*partition)
         assert directory is not None, f"{partition} has no directory"
         checkpoint = directory.parent / LOG_START_OFFSET_CHECKPOINT

@@ -1,4 +1,4 @@
-"""Random things happen to three brokers and their daemons, for as long as one likes; then the tier is audited.
+"""Random faults of three brokers and their daemons, for any time; then the tier is audited.
 
 ::
 

@@ -31,6 +31,6 @@ def test_cut_log_ends_in_the_middle_of_the_chosen_segment(directory: Path, segme
     assert points == ["0", "2", f"orders 0 {base}", "other 0 7"]
 
 
-def test_cut_log_keeps_everything_below_the_given_offset(directory: Path) -> None:
+def test_cut_log_keeps_all_records_below_the_given_offset(directory: Path) -> None:
     at_least = 3 * PER_SEGMENT
     assert cut_log_back(directory, segments=3, at_least=at_least) > at_least

@@ -1,4 +1,4 @@
-"""The topics of a soak and the producers that write to them."""
+"""Topics of a soak and the producers that write to them."""
 
 import threading
 import time
@@ -68,7 +68,7 @@ class SoakTraffic:
         self.records.__exit__(kind, error, trace)
 
     def stop(self) -> None:
-        """Send nothing more; return when the outcome of every record is known."""
+        """Send no more; return when the outcome of every record is known."""
         self._end.set()
         self.records.stop()
         self._thread.join(_JOIN_DEADLINE_S)

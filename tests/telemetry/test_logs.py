@@ -26,7 +26,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_an_event_is_one_json_object_with_time_level_and_words_first() -> None:
+def test_event_is_one_json_object_with_time_level_and_event_first() -> None:
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
 
@@ -38,7 +38,7 @@ def test_an_event_is_one_json_object_with_time_level_and_words_first() -> None:
     assert str(line["timestamp"]).endswith("Z")
 
 
-def test_what_json_does_not_know_is_written_as_text() -> None:
+def test_value_without_a_json_form_is_written_as_text() -> None:
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
 
@@ -58,7 +58,7 @@ def test_events_below_the_level_are_not_written() -> None:
     assert [line["event"] for line in lines(stream)] == ["loud"]
 
 
-def test_a_second_call_changes_loggers_that_exist() -> None:
+def test_second_configuration_applies_to_existing_loggers() -> None:
     log = structlog.get_logger()
     first, second = io.StringIO(), io.StringIO()
 
@@ -71,7 +71,7 @@ def test_a_second_call_changes_loggers_that_exist() -> None:
     assert [line["event"] for line in lines(second)] == ["kept"]
 
 
-def test_libraries_are_heard_from_warning_on() -> None:
+def test_events_of_libraries_are_written_from_warning_on() -> None:
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
 
@@ -97,7 +97,7 @@ def test_an_exception_is_one_line_of_json_and_its_secrets_are_masked() -> None:
     assert "hush" not in stream.getvalue()
 
 
-def test_the_console_is_for_people_and_has_no_colours_in_a_file() -> None:
+def test_console_format_is_text_without_colours_in_a_file() -> None:
     stream = io.StringIO()
     configure_logging(format="console", level="info", stream=stream)
 
@@ -121,11 +121,11 @@ def test_the_console_is_for_people_and_has_no_colours_in_a_file() -> None:
         {"event": "password: hush"},
     ],
 )
-def test_secrets_are_masked_wherever_they_hide(event: dict[str, object]) -> None:
+def test_secrets_are_masked_in_any_place_of_an_event(event: dict[str, object]) -> None:
     assert "hush" not in repr(mask_secrets(None, "info", event))
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_values_that_are_no_secrets_are_not_masked() -> None:
     event = {
         "event": "segment_copied",
         "key": "prod/a.log",
@@ -138,7 +138,7 @@ def test_what_is_no_secret_stays() -> None:
 
 
 class FailingStream(io.StringIO):
-    """A stream on a disk that is full, or to a reader that has left."""
+    """Stream on a full disk, or to a reader that has closed."""
 
     failure: OSError | None = None
 
@@ -153,7 +153,7 @@ class FailingStream(io.StringIO):
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), BrokenPipeError()])
-def test_log_that_cannot_be_written_ends_no_work_and_goes_on_when_it_can(failure: OSError) -> None:
+def test_failed_write_of_a_log_line_raises_no_error_and_later_lines_are_written(failure: OSError) -> None:
     stream = FailingStream()
     configure_logging(format="json", level="info", stream=stream)
     stream.failure = failure

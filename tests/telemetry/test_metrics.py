@@ -33,7 +33,7 @@ def lag(**changes: int | str | None) -> PartitionLag:
         "lag_bytes": 200,
         "oldest_ms": None,
     }
-    return PartitionLag(**(given | changes))  # type: ignore[arg-type]  # each test gives the types that it means
+    return PartitionLag(**(given | changes))  # type: ignore[arg-type]  # each test passes the right types
 
 
 ORDERS_3 = (("partition", "3"), ("topic", "orders"))
@@ -52,7 +52,7 @@ def test_a_finished_copy_counts_its_bytes_and_its_time() -> None:
     assert samples["tierd_remote_copy_seconds_sum", ()] == 3
 
 
-def test_the_last_success_of_a_task_is_a_time() -> None:
+def test_last_success_of_a_task_is_exported_as_a_time() -> None:
     it = metrics(FakeClock(now_ms=50_000))
 
     it.task_succeeded("copy")
@@ -60,7 +60,7 @@ def test_the_last_success_of_a_task_is_a_time() -> None:
     assert scrape(it)["tierd_last_success_timestamp_seconds", (("task", "copy"),)] == 50
 
 
-def test_what_is_recorded_is_counted_by_topic() -> None:
+def test_events_are_counted_by_topic() -> None:
     it = metrics()
 
     it.copy_failed("orders")
@@ -93,7 +93,7 @@ def test_attempts_at_the_store_are_counted_by_outcome() -> None:
     assert scrape(it)["tierd_object_store_attempts_total", labels] == 2
 
 
-def test_a_call_to_the_store_is_counted_timed_and_weighed() -> None:
+def test_call_to_the_store_is_counted_with_its_duration_and_size() -> None:
     it = metrics()
 
     it.object_store_called("put", outcome="ok", duration_s=0.3, size_bytes=9)
@@ -108,7 +108,7 @@ def test_a_call_to_the_store_is_counted_timed_and_weighed() -> None:
     assert samples["tierd_object_store_seconds_bucket", (("le", "0.5"), ("operation", "put"))] == 1
 
 
-def test_the_age_of_the_oldest_byte_grows_while_everything_stalls() -> None:
+def test_age_of_the_oldest_byte_grows_while_copying_stalls() -> None:
     clock = FakeClock(now_ms=100_000)
     it = metrics(clock)
     it.watch_partitions(lambda: [lag(oldest_ms=90_000), lag(partition=4, oldest_ms=70_000)])
@@ -121,7 +121,7 @@ def test_the_age_of_the_oldest_byte_grows_while_everything_stalls() -> None:
     assert samples["tierd_remote_copy_lag_max_seconds", ()] == 35
 
 
-def test_an_age_is_never_negative_when_the_clock_steps_back() -> None:
+def test_age_is_zero_when_the_clock_steps_back() -> None:
     clock = FakeClock(now_ms=100_000)
     it = metrics(clock)
     it.watch_partitions(lambda: [lag(oldest_ms=100_000)])
@@ -131,7 +131,7 @@ def test_an_age_is_never_negative_when_the_clock_steps_back() -> None:
 
 
 @pytest.mark.spec("remote-tiering 21")
-def test_gauges_of_a_partition_vanish_with_it() -> None:
+def test_gauges_of_a_removed_partition_are_removed() -> None:
     it = metrics()
     partitions = [lag(metadata_count=4, remote_size_bytes=1000)]
     it.watch_partitions(lambda: partitions)
@@ -148,7 +148,7 @@ def test_gauges_of_a_partition_vanish_with_it() -> None:
 
 
 @pytest.mark.spec("remote-tiering 21")
-def test_counters_of_a_forgotten_topic_vanish_and_those_of_others_stay() -> None:
+def test_counters_of_a_forgotten_topic_are_removed_and_those_of_others_are_kept() -> None:
     it = metrics()
     it.segment_copied("orders", size_bytes=1, seconds=1)
     it.segment_copied("payments", size_bytes=2, seconds=1)
@@ -171,7 +171,7 @@ def test_partitions_are_counted_by_state_and_absent_states_are_zero() -> None:
     assert samples["tierd_quarantined_partitions", ()] == 1
 
 
-def test_holds_and_metadata_are_asked_for_at_each_scrape() -> None:
+def test_holds_and_metadata_are_read_at_each_scrape() -> None:
     it = metrics()
     it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10))
     it.watch_metadata(
@@ -200,7 +200,7 @@ def test_holds_and_metadata_are_asked_for_at_each_scrape() -> None:
     assert samples["tierd_metadata_backend_seconds_sum", (("operation", "commit"),)] == 0.5
 
 
-def test_a_failed_reload_shows_until_one_succeeds() -> None:
+def test_failed_reload_is_shown_until_a_reload_succeeds() -> None:
     it = metrics()
 
     assert scrape(it)["tierd_config_reload_success", ()] == 1
@@ -210,18 +210,18 @@ def test_a_failed_reload_shows_until_one_succeeds() -> None:
     assert scrape(it)["tierd_config_reload_success", ()] == 1
 
 
-def test_the_version_is_a_label() -> None:
+def test_version_is_a_label() -> None:
     assert [dict(labels)["version"] for name, labels in scrape(metrics()) if name == "tierd_build_info"] == ["9.8.7"]
 
 
-def test_two_registries_do_not_share_anything() -> None:
+def test_two_registries_have_separate_metrics() -> None:
     first, second = metrics(), metrics()
     first.uploads_aborted(3)
 
     assert scrape(second)["tierd_uploads_aborted_total", ()] == 0
 
 
-def test_every_exposed_metric_of_ours_is_declared_once() -> None:
+def test_every_exposed_metric_of_tierd_is_declared_once() -> None:
     names = [declaration.name for declaration in DECLARATIONS]
     body = metrics().render()[0].decode()
 
@@ -231,14 +231,14 @@ def test_every_exposed_metric_of_ours_is_declared_once() -> None:
     )
 
 
-def test_names_end_in_their_unit_and_counters_in_total() -> None:
+def test_metric_names_end_in_their_unit_and_counters_in_total() -> None:
     for declaration in DECLARATIONS:
         assert declaration.name.startswith("tierd_")
         assert declaration.name.endswith("_total") == (declaration.kind is Kind.COUNTER), declaration.name
         assert declaration.help.endswith("."), declaration.name
 
 
-def test_labels_come_from_a_small_set() -> None:
+def test_metric_labels_are_of_a_fixed_set() -> None:
     allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
     allowed |= {"cache", "count", "result", "service", "reason"}
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
@@ -246,7 +246,7 @@ def test_labels_come_from_a_small_set() -> None:
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed
 
 
-def test_throttles_have_series_only_after_the_first_of_their_quota() -> None:
+def test_throttle_series_exist_only_after_a_throttle_of_their_quota() -> None:
     metrics = Metrics(version="1", clock=FakeClock())
     assert "tierd_remote_throttle_seconds_" not in metrics.render()[0].decode()
     metrics.copy_throttled(3000)
@@ -258,7 +258,7 @@ def test_throttles_have_series_only_after_the_first_of_their_quota() -> None:
     assert 'quota="fetch"' not in body
 
 
-def test_how_busy_the_engine_is_is_asked_at_each_scrape() -> None:
+def test_use_of_the_engine_is_read_at_each_scrape() -> None:
     metrics = Metrics(version="1", clock=FakeClock())
     metrics.watch_engine(lambda: EngineUse(idle_ratio={"copy": 0.25}, bytes_per_second={"copy": 7.0}))
     body = metrics.render()[0].decode()
@@ -266,7 +266,7 @@ def test_how_busy_the_engine_is_is_asked_at_each_scrape() -> None:
     assert 'tierd_remote_quota_bytes_per_second{quota="copy"} 7.0' in body
 
 
-def test_reads_and_their_caches_are_asked_for_at_each_scrape() -> None:
+def test_reads_and_their_caches_are_read_at_each_scrape() -> None:
     it = metrics()
     chunks = CacheUse(hits=3, misses=2, hit_bytes=30, miss_bytes=20, evictions=1, damaged=4, entries=5, size_bytes=50)
     it.watch_reading(
@@ -284,7 +284,7 @@ def test_reads_and_their_caches_are_asked_for_at_each_scrape() -> None:
     assert samples["tierd_cache_size_bytes", (("cache", "chunks"),)] == 50
 
 
-def test_services_are_shown_by_how_long_they_have_been_unreachable() -> None:
+def test_services_have_the_duration_of_their_outage() -> None:
     it = metrics()
     it.watch_services(lambda: {"object_store": 12.5, "metadata_store": 0.0})
 

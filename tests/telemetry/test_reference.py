@@ -6,11 +6,11 @@ from tierd.telemetry.reference import main, render_markdown
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_in_the_repository_is_what_the_declarations_say() -> None:
+def test_page_in_the_repository_agrees_with_the_declarations() -> None:
     assert (ROOT / "docs/metrics.md").read_text() == render_markdown(), "docs/metrics.md is stale: run make docs"
 
 
-def test_every_metric_is_on_the_page(tmp_path: Path) -> None:
+def test_page_lists_every_declared_metric(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     main(tmp_path)
     page = (tmp_path / "docs/metrics.md").read_text()

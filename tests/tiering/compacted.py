@@ -1,4 +1,4 @@
-"""Compacted segments made by hand: the batches of finished segments, but for those that a test wants gone."""
+"""Compacted segments made by hand: the batches of finished segments, without those that a test removes."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -27,7 +27,7 @@ _GRACE_MS = 3_600_000
 
 
 class Compaction:
-    """Replaces finished segments of one partition, as the pipeline and the leader do together."""
+    """Replacement of finished segments of one partition, as the pipeline and the leader do it together."""
 
     def __init__(self, session: Session, partition: TopicIdPartition, folder: Path) -> None:
         self._session = session
@@ -49,7 +49,7 @@ class Compaction:
         Args:
             start_offset: where the first of them begins.
             end_offset: of the last of them, inclusive.
-            keep: base offsets of the batches that stay, or what says so.
+            keep: base offsets of the kept batches, or a predicate over base offsets.
             transaction_index: of the output; None leaves it without.
             compacted_to: up to where the partition is clean then, exclusive.
             is_grace_over: the objects of the inputs are gone afterwards.
@@ -112,7 +112,7 @@ class Compaction:
 async def segment_data(
     log: Path, batches: list[RecordBatch], inputs: list[RemoteLogSegmentMetadata], storage: SegmentStorage
 ) -> LogSegmentData:
-    """Write these batches to ``log``, as what the inputs become; without a transaction index."""
+    """Write these batches to ``log`` as the output of their inputs, without a transaction index."""
     content = b"".join(batch.data for batch in batches)
     log.write_bytes(content)
     offset_index, time_index = build_indexes(log, base_offset=inputs[0].start_offset)

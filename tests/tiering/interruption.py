@@ -1,4 +1,4 @@
-"""Stores that end the process, or cancel its task, at the n-th call: before it has any effect, or right after."""
+"""Stores that end the process, or cancel its task, at the n-th call: before the call has an effect, or right after."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,14 +11,14 @@ Answer = TypeVar("Answer")
 
 
 class CrashError(BaseException):
-    """The process is gone: nothing catches this."""
+    """Death of the process: no code catches it."""
 
 
 class Interruption:
-    """Counts the calls of both stores and strikes at one of them."""
+    """Counter of the calls of both stores, which interrupts one of them."""
 
     def __init__(self, *, at: int | None, after: bool = False, cancels: bool = False) -> None:
-        """``at``: which call, from 1; None never strikes. ``cancels``: cancel the current task instead of dying."""
+        """Interrupt call number ``at``, from 1; None for no interruption. ``cancels``: cancel the task, do not die."""
         self._at = at
         self._after = after
         self._cancels = cancels
@@ -29,7 +29,7 @@ class Interruption:
     async def during(self, call: Callable[[], Awaitable[Answer]]) -> Answer:
         self.calls += 1
         if self.struck and not self._cancels:
-            raise CrashError  # whatever else still runs in the dead process has no effect
+            raise CrashError  # other work of the dead process has no effect
         mine = self.calls == self._at
         if mine and not self._after:
             await self._strike()
@@ -48,7 +48,7 @@ class Interruption:
 
 
 class InterruptedKeyValueStore(KeyValueStore):
-    """A KeyValueStore with an interruption in it."""
+    """KeyValueStore with an interruption."""
 
     def __init__(self, inner: KeyValueStore, interruption: Interruption) -> None:
         self._inner = inner
@@ -71,7 +71,7 @@ class InterruptedKeyValueStore(KeyValueStore):
 
 
 class InterruptedObjectStore(ForwardingObjectStore):
-    """An ObjectStore with an interruption in it."""
+    """ObjectStore with an interruption."""
 
     def __init__(self, inner: ObjectStore, interruption: Interruption) -> None:
         super().__init__(inner)

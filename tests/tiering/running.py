@@ -1,4 +1,4 @@
-"""A running manager: a clock that stands still for long waits, and a supervisor that does the least."""
+"""Running manager: a clock that stands still for long waits, and a minimal supervisor."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ SHORT_S = 1.0
 
 
 class StandingClock(FakeClock):
-    """Short sleeps pass at once; longer ones last until the test moves time beyond them."""
+    """Clock with which short sleeps end at once; longer ones last until the test moves time beyond them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class StandingClock(FakeClock):
 
 
 class PlainSupervisor:
-    """One asyncio task per partition task; a failed pass waits for ``retry``."""
+    """Supervisor with one asyncio task per partition task; a failed pass waits for ``retry``."""
 
     def __init__(self, group: asyncio.TaskGroup, clock: StandingClock) -> None:
         self._group = group

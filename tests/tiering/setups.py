@@ -1,4 +1,4 @@
-"""A small but complete tierd over memory stores and real log dirs. A test may replace each part."""
+"""Small but complete tierd over memory stores and real log dirs. A test may replace each part."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from tierd.model import (
     TopicPartition,
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import (
     AuditLimits,
     BrokerLogOffsets,
@@ -49,7 +49,7 @@ from tierd.tiering import (
     Writer,
     assemble,
 )
-from tierd.tiering.policy import TopicPolicies
+from tierd.tiering.topic_policy import TopicPolicies
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1
@@ -59,7 +59,7 @@ HoldModeName = Literal["auto", "link", "descriptor", "none"]
 
 @dataclass
 class Recorded:
-    """TieringRecorder that remembers every outcome."""
+    """TieringRecorder that keeps every outcome."""
 
     requests: int = 0
     copied: list[int] = field(default_factory=list)
@@ -233,7 +233,7 @@ class Session:
         self.manager = self.tiering.manager
 
     async def copy_once(self, *names: str) -> dict[str, CopyOutcome]:
-        """Run one pass over all partitions, or over those of that name; return the outcomes by name."""
+        """Run one pass over all partitions, or over those with the names; return the outcomes by name."""
         chosen = [TopicPartition.parse(name) for name in names] or None
         return {str(outcome.partition): outcome for outcome in await self.manager.copy_once(chosen)}
 
@@ -260,7 +260,7 @@ class Session:
         )
 
     async def findings(self, path: Path) -> list[Finding]:
-        """Return the findings of a deep audit of the partition in ``path``; a copy under way counts as dangling."""
+        """Return the findings of a deep audit of the partition in ``path``; an unfinished copy counts as dangling."""
 
         async def nothing() -> tuple[()]:
             return ()
@@ -290,18 +290,18 @@ class Session:
         )
 
     async def read_all(self, path: Path, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> list[Record]:
-        """Every record from the log start to the end."""
+        """Return every record from the log start to the end."""
         return [record async for record in self.reader(path).records(None, None, isolation)]
 
 
 def partition_of(path: Path) -> TopicIdPartition:
-    """The identity of the replica in ``path``."""
+    """Return the identity of the replica in ``path``."""
     directory = identify_directory(path)
     assert directory is not None
     return directory.partition
 
 
 def delete_segment(path: Path, base_offset: int) -> None:
-    """Remove the files of a segment, as the broker's retention ends up doing; its snapshot too."""
+    """Remove the files of a segment and its snapshot, as retention of the broker does."""
     for file in path.glob(f"{base_offset:020d}.*"):
         file.unlink()

@@ -1,4 +1,4 @@
-"""The assembly of the tiering: no part is replaced after its construction."""
+"""Assembly of the tiering: no part is replaced after its construction."""
 
 import asyncio
 from pathlib import Path

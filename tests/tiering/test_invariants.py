@@ -1,4 +1,4 @@
-"""The invariants of remote-tiering 10.8, whatever is copied, expired, led anew and interrupted, in whatever order."""
+"""Invariants of remote-tiering 10.8 over copies, expirations, new leaderships and interruptions in any order."""
 
 import asyncio
 import tempfile
@@ -16,7 +16,7 @@ from tierd.config import CopySettings, ExpireSettings
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -25,7 +25,7 @@ VALUE = b"v" * 100
 
 
 class WatchedStorage(SegmentStorage):
-    """Remembers what was uploaded, in which order, and that nothing was uploaded beside it."""
+    """Storage that records uploads, their order, and any concurrent uploads of a partition."""
 
     def __init__(self, tier: Tier, machine: "Tiering") -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -34,7 +34,7 @@ class WatchedStorage(SegmentStorage):
         self._newest = -1
 
     async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
-        # Noted, not raised: whatever a storage raises counts as its failure, and would be forgiven.
+        # Recorded, not raised: an exception of a storage counts as its failure, and would be retried.
         if self._under_way:
             self._machine.violations.append("I3: one at a time")
         if metadata.start_offset < self._newest:
@@ -51,7 +51,7 @@ class WatchedStorage(SegmentStorage):
 
 
 class Tiering(RuleBasedStateMachine):
-    """One partition of a broker, and processes of tierd that come and go over two stores that stay."""
+    """Partition of a broker, and successive processes of tierd over two stores that stay."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Tiering(RuleBasedStateMachine):
         self.session = self._new_session(self.interruption)
 
     def teardown(self) -> None:
-        """I5: given enough undisturbed passes, every id is finished or gone, and nothing is left behind."""
+        """Check I5: after enough undisturbed passes every id is finished or deleted, and no orphan is left."""
         try:
             self._settle()
         finally:
@@ -93,7 +93,7 @@ class Tiering(RuleBasedStateMachine):
 
     @rule(part=st.sampled_from([1.0, 0.5]))
     def commit(self, part: float) -> None:
-        """The broker writes down a high watermark, somewhere up to the log end."""
+        """Let the broker checkpoint a high watermark, up to the log end."""
         behind = self.writer.end_offset - self.high_watermark
         self.high_watermark += round(behind * part)
         (self.log_dir.path / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {self.high_watermark}\n")
@@ -104,7 +104,7 @@ class Tiering(RuleBasedStateMachine):
 
     @rule(at=st.integers(1, 25), after=st.booleans(), cancels=st.booleans())
     def copy_interrupted(self, at: int, *, after: bool, cancels: bool) -> None:
-        """The process dies, or the pass is cancelled, at one call of a store; another process takes over."""
+        """Kill the process, or cancel the pass, at one call of a store; another process takes over."""
         interruption = Interruption(at=at, after=after, cancels=cancels)
         self._restart(interruption)
         self.runner.run(self._until_struck(interruption))
@@ -112,7 +112,7 @@ class Tiering(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 3))
     def expire(self, keep: int) -> None:
-        """Keep about that many segments of the tier, then none is limited again."""
+        """Keep about that many segments of the tier, then remove the limit."""
         self.policy = TopicPolicy(retention_bytes=keep * 400)
         self.runner.run(self._expire())
         self.policy = TopicPolicy()
@@ -131,15 +131,15 @@ class Tiering(RuleBasedStateMachine):
     @precondition(lambda self: len(list(self.path.glob("*.log"))) > 1)
     @rule()
     def the_broker_deletes_its_oldest_segment(self) -> None:
-        """Its retention asks nobody; what was queued is held."""
+        """Delete a segment without notice, as retention of the broker does; queued segments are held."""
         self.runner.run(self.session.copy_once())
         bases = sorted(int(file.stem) for file in self.path.glob("*.log"))
         if len(bases) > 1 and bases[1] <= self.high_watermark:
             delete_segment(self.path, bases[0])
 
     @invariant()
-    def what_is_readable_is_there(self) -> None:
-        """I1 and I2, and what the storage noted of I3 and I4."""
+    def readable_segments_are_whole(self) -> None:
+        """Check I1 and I2, and the records of the storage about I3 and I4."""
         assert not self.violations
         if not self.session.metadata.is_ready(self.partition):
             return
@@ -157,7 +157,7 @@ class Tiering(RuleBasedStateMachine):
                 h for e in range(self.writer.leader_epoch + 1) if (h := view.highest_offset_for_epoch(e)) is not None
             ]
             assert status.copied_through <= max([*ever, self.highest_finished, -1]), (
-                "I2: never beyond what was finished"
+                "I2: not beyond the finished segments"
             )
 
     def _new_session(self, interruption: Interruption) -> Session:
@@ -184,7 +184,7 @@ class Tiering(RuleBasedStateMachine):
         interruption.victim = copying
         await asyncio.wait([copying])
         if not copying.cancelled():
-            copying.exception()  # a crash, or nothing: the pass had fewer calls
+            copying.exception()  # a crash, or none: the pass had fewer calls
 
     async def _expire(self) -> None:
         await self.session.copy_once()

@@ -1,4 +1,4 @@
-"""The log start of both tiers, over copies, deletion requests, retention and rebuilds, with real segment files."""
+"""Log start of both tiers, over copies, deletion requests, retention and rebuilds, with real segment files."""
 
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -11,14 +11,14 @@ from tierd.config import ExpireSettings
 from tierd.metadata import MemoryKeyValueStore, MetadataKeyFactory, RebuildSeverity
 from tierd.remote import ObjectKeyFactory, SegmentStorage
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier, TopicPolicy
-from tierd.tiering.auditing.explain import OffsetPlace, explain
+from tierd.tiering.auditing.explanation import OffsetPlace, explain
 
 SHAPE = SegmentShape()  # 8 records a segment
 OFFSETS = list(range(28))
 
 
 class Setup:
-    """A partition of three rolled segments and an active one, a tier, and sessions of tierd."""
+    """Partition of three rolled segments and an active one, a tier, and sessions of tierd."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.log_dir = LogDirWriter(tmp_path / "kafka")
@@ -32,7 +32,7 @@ class Setup:
         self.session = self.begin()
 
     def begin(self) -> Session:
-        """A new process of tierd."""
+        """Start a new process of tierd."""
         self.session = self.tier.session(policies=lambda _: self.policy, expire=ExpireSettings(grace_s=0))
         return self.session
 
@@ -45,7 +45,7 @@ class Setup:
         assert outcome.error is None, outcome.error
 
     async def rebuild(self) -> RebuildReport:
-        """Lose the metadata and make it anew from the bucket; another process goes on."""
+        """Lose the metadata and rebuild it from the bucket; another process continues."""
         self.tier.rows = MemoryKeyValueStore()
         report = await MetadataRebuild(
             StoredTier(
@@ -57,7 +57,7 @@ class Setup:
             ),
             session_id=uuid4(),
             grace_ends_ms=0,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         ).run()
         self.begin()
         return report
@@ -72,7 +72,7 @@ class Setup:
         (self.log_dir.path / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {before}\n")
 
     def lead_anew(self) -> None:
-        """The broker restarts and leads under the next epoch."""
+        """Restart the broker, which then leads under the next epoch."""
         self.writer.begin_epoch(self.writer.leader_epoch + 1)
         self.writer.append([b"after"])
         self.log_dir.write_checkpoints()
@@ -105,7 +105,7 @@ async def test_local_segments_whose_manifests_are_lost_are_read_and_copied_again
     assert setup.log_start == 0
     assert await setup.offsets() == OFFSETS
     assert setup.session.finished(setup.partition) == [(0, 7), (8, 15), (16, 23)]
-    assert len(setup.session.recorder.copied) == len(lost), "and nothing else"
+    assert len(setup.session.recorder.copied) == len(lost), "and no other segment"
     assert {await setup.place_of(offset) for offset in range(24)} == {OffsetPlace.BOTH}
     await setup.copy()
     setup.begin()
@@ -160,7 +160,7 @@ async def test_checkpoint_is_obeyed_after_a_rebuild_without_a_record_under_a_lat
     assert await setup.offsets() == [*range(10, 29)]
 
 
-async def test_log_start_of_retention_survives_a_rebuild_and_nothing_is_copied_again(setup: Setup) -> None:
+async def test_log_start_of_retention_survives_a_rebuild_and_no_segment_is_copied_again(setup: Setup) -> None:
     await setup.copy()
     setup.policy = TopicPolicy(retention_bytes=0)
     await setup.expire()
@@ -186,7 +186,7 @@ async def test_log_start_that_is_lowered_is_lowered_in_the_bucket(setup: Setup) 
     assert setup.log_start == 0
 
 
-async def test_damaged_record_is_reported_by_a_rebuild_and_written_anew_by_the_leader(setup: Setup) -> None:
+async def test_damaged_record_is_reported_by_a_rebuild_and_written_again_by_the_leader(setup: Setup) -> None:
     await setup.copy()
     setup.request_deletion(10)
     await setup.copy()
@@ -196,11 +196,11 @@ async def test_damaged_record_is_reported_by_a_rebuild_and_written_anew_by_the_l
     report = await setup.rebuild()
     assert [(problem.severity, problem.where) for problem in report.problems] == [(RebuildSeverity.DAMAGE, key)]
     await setup.copy()
-    assert setup.log_start == 10, "the broker's checkpoint says so"
+    assert setup.log_start == 10, "the checkpoint of the broker has that log start"
     assert (await setup.rebuild()).problems == []
 
 
-async def test_audit_finds_nothing_wrong_with_a_log_start_record(setup: Setup) -> None:
+async def test_audit_of_a_log_start_record_has_no_finding(setup: Setup) -> None:
     await setup.copy()
     setup.request_deletion(10)
     await setup.copy()

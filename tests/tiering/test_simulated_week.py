@@ -1,7 +1,7 @@
-"""A week of two brokers, one of them with ten thousand partitions, most of them idle: nothing piles up.
+"""Week of two brokers, one of them with ten thousand partitions, most of them idle: no resource grows.
 
-The large broker runs all week, so that whatever it leaves behind at each event shows in the end; the small one, which
-shares some partitions with it, is started anew every day, and so is the large one once the week is over.
+The large broker runs all week, so that a leak at any event is found in the end; the small one, which shares some
+partitions with it, is restarted every day, and so is the large one once the week is over.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, make_batch
 from tests.tiering.running import StandingClock
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tests.tiering.usage import Usage, assert_steady
-from tierd.app.supervise import TaskSupervisor
+from tierd.app.daemon.task_supervisor import TaskSupervisor
 from tierd.config import ExpireSettings
 from tierd.control import Leadership, Role
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import TopicIdPartition
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
 PARTITIONS = 10_000
@@ -38,12 +38,12 @@ MOVED = 30  # leaderships that move every day, half of them of busy partitions
 STEPS = 3  # a day
 STEP_S = 86_400.0 / STEPS
 GRACE_S = 3_600.0
-KEPT = 2  # segments of each busy partition in both tiers
+KEPT = 2  # segments of each busy partition in both tiers together
 KEPT_LOCAL = 1  # and in the local one
 BATCH = make_batch([b"x" * 100] * 4)
 RECORDS = 4
 
-SETTLED_DAY = 3  # at its end there is what any day leaves: tombstones are kept for one, and for what came before
+SETTLED_DAY = 3  # its end has the leftovers of any day: tombstones are kept for one day, and for the days before
 DAYS = SETTLED_DAY + 7
 # Of every epoch that anything was copied in, the highest offset stays for good (remote-tiering 6.6): one row, which
 # both brokers' views have.
@@ -60,22 +60,22 @@ KEPT_MANIFESTS = 2 * 64 + 8
 MANIFEST_PARTS = frozenset(
     {"OpenSegment", "ChunkLayout", "SegmentManifest", "ManifestCompression", "LogArtefact", "IndexArtefact", "LogChunk"}
 )
-MEMORY_ALLOWED_ANEW = 1.4  # of what a session leaves, the allocator cannot give every page to the next one
+MEMORY_ALLOWED_ANEW = 1.4  # the allocator cannot reuse every page of an ended session for the next one
 
 
 class Cluster:
-    """Who leads what, and who is to know of it. What nobody moved belongs to broker 1, in epoch 0."""
+    """Leaders of all partitions. A partition that was never moved belongs to broker 1, epoch 0."""
 
     def __init__(self) -> None:
         self._leaders: dict[TopicIdPartition, tuple[int, int]] = {}
         self.views: dict[int, ClusterView] = {}
 
     def leader(self, partition: TopicIdPartition) -> tuple[int, int]:
-        """Broker and epoch."""
+        """Return broker and epoch of the leader."""
         return self._leaders.get(partition, (1, 0))
 
     def move(self, partition: TopicIdPartition) -> int:
-        """To the other of the two brokers; return the new epoch."""
+        """Move the leadership to the other of the two brokers; return the new epoch."""
         broker_id, epoch = self.leader(partition)
         self._leaders[partition] = (3 - broker_id, epoch + 1)
         self._tell(partition)
@@ -96,7 +96,7 @@ class Cluster:
 
 
 class ClusterView:
-    """A LeadershipSource: what one process of one broker hears."""
+    """LeadershipSource of one process of one broker."""
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self._cluster = cluster
@@ -155,7 +155,7 @@ class Broker:
     @property
     def is_busy(self) -> bool:
         manager = self.session.manager
-        is_looking = manager._upkeep._news._arrived.is_set() or manager._log_dirs._lock.locked()
+        is_looking = manager._upkeep._events._arrived.is_set() or manager._log_dirs._lock.locked()
         return is_looking or self.supervisor.running_passes > 0
 
     def copied_through(self, partition: TopicIdPartition) -> int:
@@ -205,7 +205,7 @@ class World:
             self.move(number)
 
     def roll(self) -> None:
-        """Every busy partition gets another segment, and its brokers delete those that are old."""
+        """Give every busy partition another segment, and let its brokers delete old ones."""
         for replicas in self.shared[:BUSY]:
             for writer in replicas:
                 writer.append_batch(BATCH, RECORDS)
@@ -213,7 +213,7 @@ class World:
         self.write_checkpoints()
 
     def retain(self) -> None:
-        """The brokers delete local segments that are old; their epochs go with them."""
+        """Let the brokers delete old local segments with their epochs."""
         for writer in (writer for replicas in self.shared[:BUSY] for writer in replicas):
             bases = sorted(int(file.stem) for file in writer.path.glob("*.log"))
             for base in bases[: -KEPT_LOCAL - 1]:
@@ -249,7 +249,7 @@ class World:
             broker.log_dir.write_checkpoints()
 
     def all_copied(self) -> bool:
-        """Whatever has rolled is in the tier, by the broker that leads it."""
+        """Return True if the leaders have copied all rolled segments."""
         return all(
             self.brokers[self.cluster.leader(partition)[0] - 1].copied_through(partition) == writer.end_offset - 1
             for writer in [*(replicas[0] for replicas in self.shared[:BUSY]), *self.passing]
@@ -270,7 +270,7 @@ class World:
         await _eventually(lambda: not broker.supervisor.running_passes, "every first pass to end")
 
     async def step(self) -> None:
-        """Eight hours pass, and all that they bring about is done."""
+        """Let eight hours pass, and wait for all work that they cause."""
         self.write_checkpoints()  # a broker does so every minute
         seen = [broker.reconciles for broker in self.brokers]
         self.clock.advance(STEP_S)
@@ -316,7 +316,7 @@ def policy_of(topic: str) -> TopicPolicy:
 
 
 def _link_many(log_dir: LogDirWriter, topic: str, count: int) -> None:
-    """Partitions in which nothing ever happens, quickly: all of them share their files, and lack the empty ones."""
+    """Make many idle partitions quickly: all of them share their files, and lack the empty ones."""
     made = log_dir.add_partition(topic, 0, topic_id=uuid4()).path
     files = [file for file in made.iterdir() if not file.name.endswith("index")]
     for number in range(1, count):
@@ -327,13 +327,13 @@ def _link_many(log_dir: LogDirWriter, topic: str, count: int) -> None:
 
 
 async def _eventually(condition: Callable[[], bool], what: str) -> None:
-    """As ``eventually``, asked rarely: to ask costs more than what is waited for."""
+    """Wait like ``eventually``, with rare checks: a check costs more than the awaited work."""
     await eventually(condition, what=what, deadline_s=120, interval_s=0.02)
 
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """A heap that only grows is looked through again and again for nothing."""
+    """Switch the garbage collector off: it would scan a growing heap again and again in vain."""
     gc.disable()
     try:
         yield
@@ -341,7 +341,7 @@ def _nothing_collected() -> Iterator[None]:
         gc.enable()
 
 
-async def test_a_week_leaves_no_task_no_descriptor_and_no_memory_behind(tmp_path: Path) -> None:
+async def test_simulated_week_leaks_no_task_no_descriptor_and_no_memory(tmp_path: Path) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     asyncio.get_running_loop().set_debug(False)  # which keeps a traceback for each of thousands of tasks
     async with asyncio.TaskGroup() as group:
@@ -353,7 +353,7 @@ async def test_a_week_leaves_no_task_no_descriptor_and_no_memory_behind(tmp_path
                 await world.started(broker, partitions=partitions)
         for day in range(1, SETTLED_DAY + 1):
             await world.live_a_day(day)
-        Usage()  # to look at an object for the first time gives it a dictionary of its own
+        Usage()  # the first access to an object gives it a dictionary of its own
         settled = Usage()
         print(f"settled: {settled}, {time.process_time():.1f} s of CPU")  # shown when it fails
         days = [settled]

@@ -1,4 +1,4 @@
-"""Usage: a leak shows, garbage and chance do not. Every leak here is on purpose."""
+"""Usage: leaks are found, garbage and chance are not taken for leaks. Every leak in this file is on purpose."""
 
 import asyncio
 import os
@@ -19,14 +19,14 @@ from tests.tiering.usage import (
     assert_steady,
     median_slope,
 )
-from tierd.tiering.pass_waiters import PassWaiters
+from tierd.tiering.supervision import PassWaiters
 
 DAYS = 8
-EVENTS = 15  # a day; the least that the simulated week has of any kind
+EVENTS = 15  # events a day; the lowest count of any kind in the simulated week
 
 
 def days_of(live: Callable[[int], object]) -> list[Usage]:
-    """The usage at the end of each day, after two days that are no part of it."""
+    """Return the usage at the end of each day, after two days that are no part of it."""
     live(0)
     Usage()
     days = []
@@ -38,14 +38,14 @@ def days_of(live: Callable[[int], object]) -> list[Usage]:
 
 @pytest.fixture
 def leaked() -> Iterator[list[object]]:
-    """What is never let go of while the test lasts."""
+    """Return a list that keeps its objects while the test lasts."""
     kept: list[object] = []
     yield kept
     kept.clear()
 
 
 def garbage(_day: int) -> None:
-    """Use a lot and let all of it go, more on some days than on others."""
+    """Use much memory and release all of it, more on some days than on others."""
     amount = random.Random(_day).randrange(1, 8)
     large = [bytes(2_000_000) for _ in range(amount)]
     small = [[number] for number in range(2_000 * amount)]
@@ -53,7 +53,7 @@ def garbage(_day: int) -> None:
     cycle.append(cycle)
 
 
-async def test_days_that_only_leave_garbage_are_steady() -> None:
+async def test_usage_of_days_that_leave_only_garbage_is_steady() -> None:
     days = days_of(garbage)
     assert_steady(days)
     for day in days[1:]:
@@ -68,7 +68,7 @@ async def test_days_that_only_leave_garbage_are_steady() -> None:
         pytest.param(lambda: bytearray(1_000_000), "allocated_bytes", id="pages-that-are-mapped"),
     ],
 )
-async def test_leak_at_each_event_shows_beside_garbage(
+async def test_leak_at_each_event_is_found_beside_garbage(
     leaked: list[object], leak: Callable[[], object], name: str
 ) -> None:
     def live(day: int) -> None:
@@ -79,14 +79,14 @@ async def test_leak_at_each_event_shows_beside_garbage(
         assert_steady(days_of(live))
 
 
-async def test_leak_of_objects_of_tierd_shows_by_their_name(leaked: list[object]) -> None:
+async def test_leak_of_objects_of_tierd_is_found_with_their_name(leaked: list[object]) -> None:
     settled = Usage()
     leaked.extend(PassWaiters() for _ in range(PARTS_ALLOWED + 1))
     with pytest.raises(AssertionError, match="PassWaiters"):
         Usage().assert_no_more_than(settled, marks=Counter())
 
 
-async def test_leak_of_tasks_shows() -> None:
+async def test_leak_of_tasks_is_found() -> None:
     settled, never = Usage(), asyncio.Event()
     tasks = [asyncio.create_task(never.wait()) for _ in range(TASKS_ALLOWED + 1)]
     with pytest.raises(AssertionError, match="tasks"):
@@ -95,7 +95,7 @@ async def test_leak_of_tasks_shows() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_leak_of_descriptors_shows() -> None:
+async def test_leak_of_descriptors_is_found() -> None:
     settled = Usage()
     opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(DESCRIPTORS_ALLOWED + 1)]
     try:
@@ -119,7 +119,7 @@ def test_slope_is_found_below_noise_and_one_peak(slope: int, noise: list[int], p
 
 
 def test_step_between_two_days_is_no_slope() -> None:
-    """An arena more, of which the process makes use from then on: it is as large on each day after that."""
+    """The process uses one arena more from one day on: its size is the same on each later day."""
     settled, step = 320_000_000, 4 * BYTES_A_DAY
     for at in range(1, DAYS):
         assert median_slope([settled] * at + [settled + step] * (DAYS - at)) <= BYTES_A_DAY

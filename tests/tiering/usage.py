@@ -1,4 +1,4 @@
-"""What a process has, and whether that grows from day to day."""
+"""Resources of a process, and their growth from day to day."""
 
 import asyncio
 import ctypes
@@ -11,9 +11,9 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-from tierd.app.supervise import REST
+from tierd.app.daemon.task_supervisor import REST
 
-# More of a kind than on the settled day: what each busy partition may keep of the last look or not, by chance. A leak
+# More of a kind than on the settled day: leftovers of the last scan of each busy partition, by chance. A leak
 # at each event of a day leaves more than ten more every day.
 PARTS_ALLOWED = 45
 TASKS_ALLOWED = 5
@@ -22,10 +22,10 @@ DESCRIPTORS_ALLOWED = 3
 OBJECTS_ALLOWED = 1.03  # times as many
 
 # Growth of a day. Two readings compare the garbage and the steps of two days; the median slope over all pairs of days
-# tells what every day leaves. Allocated memory tells it best: resident memory has freed pages, too.
+# shows the growth of every day. Allocated memory shows it best: resident memory has freed pages, too.
 BLOCKS_A_DAY = 1_000
 BYTES_A_DAY = 300_000
-RESIDENT_A_DAY = 0.0075  # of what is resident on the settled day
+RESIDENT_A_DAY = 0.0075  # of the resident memory on the settled day
 
 _ALLOWED = {"tasks": TASKS_ALLOWED, "rests": RESTS_ALLOWED, "descriptors": DESCRIPTORS_ALLOWED}
 _COLLECTIONS = frozenset({dict, list, set, deque, tuple, frozenset, OrderedDict, defaultdict, Counter})
@@ -52,14 +52,14 @@ class _MallocInfo(ctypes.Structure):
 
 
 class Usage:
-    """What the process has at this moment, once everything is collected that cannot be reached.
+    """Resources of the process at this moment, after a collection of unreachable objects.
 
     Attributes:
         tasks: all but rests.
-        rests: waits of partition tasks that a time ends. How many there are at one moment is chance.
-        allocated_blocks: of Python's allocator, which has all that is small.
-        allocated_bytes: of the allocator of C, which has all that is large, and what libraries keep.
-        parts: instances of each class of tierd, and how much each kind of their collections holds.
+        rests: timed waits of partition tasks. Their number at one moment is chance.
+        allocated_blocks: blocks of the allocator of Python, for small objects.
+        allocated_bytes: bytes of the allocator of C, for large objects and libraries.
+        parts: instances of each class of tierd, and the sizes of each kind of their collections.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Usage:
         )
 
     def assert_no_more_than(self, settled: "Usage", *, marks: Counter[str]) -> None:
-        """Compare with the settled day; ``marks`` are parts that stay for good, by their names."""
+        """Fail if this usage exceeds the settled day; ``marks`` are parts that may stay for good, by their names."""
         for name, allowed in _ALLOWED.items():
             value, before = getattr(self, name), getattr(settled, name)
             assert value <= before + allowed, f"{value} {name}, {before} on the settled day, {allowed} more are allowed"
@@ -98,7 +98,7 @@ class Usage:
 
 
 def assert_steady(days: Sequence[Usage]) -> None:
-    """Fail where every day leaves memory behind; ``days`` are in order, the settled one first."""
+    """Fail if memory grows every day; ``days`` are in order, the settled one first."""
     settled = days[0]
     allowed = {
         "allocated_blocks": BLOCKS_A_DAY,
@@ -125,7 +125,7 @@ def _allocated_bytes() -> int:
 
 
 def _parts(objects: list[object]) -> Counter[str]:
-    """Instances of each class of tierd, and how much each kind of their collections holds, all of them together."""
+    """Return the instances of each class of tierd, and the total size of each kind of their collections."""
     kinds = Counter(map(type, objects))
     ours = {kind for kind in kinds if str(kind.__module__).startswith("tierd.")}
     counts = Counter({kind.__qualname__: kinds[kind] for kind in ours})
@@ -142,7 +142,7 @@ def _parts(objects: list[object]) -> Counter[str]:
 
 
 def _is_frozen(kind: type) -> bool:
-    """Whether its instances never grow: then their number says everything."""
+    """Return True if instances of the class never grow: then their number is sufficient."""
     parameters = getattr(kind, "__dataclass_params__", None)
     return issubclass(kind, tuple) or (parameters is not None and parameters.frozen)
 

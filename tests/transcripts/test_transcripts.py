@@ -1,4 +1,4 @@
-"""Every transcript says what its core decides; and the runner finds what is wrong with a transcript."""
+"""Transcripts show the decisions of their cores; and the runner refuses a malformed transcript."""
 
 import difflib
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ def played(text: str) -> str:
     return play(text, Echo(), name="echo.txt")
 
 
-def test_decisions_replace_those_of_before_and_all_else_stays() -> None:
+def test_new_decisions_replace_the_old_ones_and_other_lines_stay() -> None:
     text = "# comment\nsay a\nsay b also=c\n----\nold\nolder\n\n# more\nmute\n----\n"
     assert played(text) == "# comment\nsay a\nsay b also=c\n----\na\nb c\n\n# more\nmute\n----\nnothing\n"
 
 
-def test_transcript_that_is_played_again_stays_the_same() -> None:
+def test_transcript_that_is_played_twice_is_the_same() -> None:
     once = played("say a\n----\n\nrefuse\n----\n")
     assert once == played(once)
     assert "refused: it is too late" in once

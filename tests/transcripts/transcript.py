@@ -5,11 +5,11 @@ and runs in milliseconds. The folder of a transcript names the core:
 
 ==============  ===============================================================================================
 ``leadership``  roles of the partitions on this broker (``control/partition_roles.py``)
-``copying``     segments to copy, frontier, holes (``tiering/plan.py``, ``tiering/copying/frontier.py``)
-``expiration``  segments that leave the tier, undelete (``tiering/removing/expiration_plan.py``)
+``copying``     segments to copy, frontier, holes (``tiering/copy_plan.py``, ``tiering/copying/frontier.py``)
+``expiration``  segments that leave the tier, undelete (``tiering/removing/expiring/expiration_plan.py``)
 ``planning``    partitions to compact or merge, groups, work orders (``pipeline/planning/``)
 ``cleaning``    records that a compaction keeps (``pipeline/rewriting/``)
-``rebuild``     metadata from the objects in the bucket (``metadata/rebuild.py``)
+``rebuild``     metadata from the objects in the bucket (``metadata/whole_store/partition_rebuild.py``)
 ==============  ===============================================================================================
 
 The form is that of the datadriven tests of etcd's raft::
@@ -48,11 +48,11 @@ NO_DECISION: Final = "nothing"
 
 
 class TranscriptError(Exception):
-    """A transcript that cannot be played: a command that its driver does not know, or a block without an end."""
+    """Error of a transcript that cannot be played: an unknown command, or a block without an end."""
 
 
 class Command:
-    """One command line: a name, words and options. A driver takes each word and option exactly once."""
+    """Command line: a name, words and options. A driver takes each word and option exactly once."""
 
     def __init__(self, line: str) -> None:
         """Parse ``line``."""
@@ -67,7 +67,7 @@ class Command:
         return self._words.pop(0)
 
     def words(self) -> list[str]:
-        """Take all words that are left."""
+        """Take all remaining words."""
         taken, self._words = self._words, []
         return taken
 
@@ -83,7 +83,7 @@ class Command:
         return TranscriptError(f"no such command: {self.name}")
 
     def require_all_taken(self) -> None:
-        """Raise for what the driver did not take: a word too many, or a misspelt option.
+        """Raise for words and options that the driver did not take: one too many, or a misspelt option.
 
         Raises:
             TranscriptError: names it.
@@ -97,7 +97,7 @@ class Driver(Protocol):
     """Translator between words and one core, for the length of one transcript."""
 
     def run(self, command: Command) -> Iterable[str]:
-        """Do what a command says, and yield the decisions of the core, one a line."""
+        """Carry out a command, and yield the decisions of the core, one a line."""
 
 
 def play(text: str, driver: Driver, *, name: str) -> str:
@@ -116,7 +116,7 @@ def play(text: str, driver: Driver, *, name: str) -> str:
     is_open, is_output = False, False
     for number, line in enumerate(text.splitlines(), 1):
         if is_output and line.strip():
-            continue  # a decision of before
+            continue  # an old decision
         is_output = False
         if line == SEPARATOR:
             if not is_open:
@@ -151,7 +151,7 @@ def transcripts(cores: Iterable[str]) -> Sequence[Path]:
 
 
 def replay(path: Path, drivers: dict[str, Callable[[], Driver]]) -> tuple[str, str]:
-    """Return what the transcript at ``path`` says, and what it says when it is played now."""
+    """Return the text of the transcript at ``path``, and the text when it is played now."""
     text = path.read_text()
     name = f"{path.parent.name}/{path.name}"
     return text, play(text, drivers[path.parent.name](), name=name)

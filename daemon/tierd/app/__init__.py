@@ -1,7 +1,21 @@
 """Composition and supervision: builds every object from the configuration, runs it, and stops it in order."""
 
-from tierd.app.compacting import compact, past_runs, plan_compaction
-from tierd.app.erasing import (
+from tierd.app.checks.access_policy import access_policy
+from tierd.app.checks.check_online import check_online
+from tierd.app.commands.copy_once import copy_once
+from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
+from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
+from tierd.app.commands.rebuild_metadata import rebuild_metadata
+from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
+from tierd.app.commands.repair_tier import RepairRequest, repair_tier
+from tierd.app.commands.rewrap_keys import rewrap_keys
+from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.tier_reader import tier_reader
+from tierd.app.run import run_daemon, run_in_loop
+from tierd.app.services.usage_keeper import broker_cost
+from tierd.app.spark.build_pipeline import require_spark
+from tierd.app.spark.compaction_verbs import compact, past_runs, plan_compaction
+from tierd.app.spark.erasure_verbs import (
     attest_erasure,
     cancel_erasure,
     file_erasure,
@@ -9,20 +23,11 @@ from tierd.app.erasing import (
     read_erasure,
     step_erasures,
 )
-from tierd.app.loop import run_in_loop
-from tierd.app.metadata_commands import export_metadata, follow_segments, import_metadata, rebuild_metadata
-from tierd.app.once import copy_once
-from tierd.app.online_check import check_online, known_cluster_id
-from tierd.app.pipeline import require_spark
-from tierd.app.reading import explain_offset, found_offset, list_offsets, tier_reader
-from tierd.app.removing import delete_partition, expire, require_confirmed, undelete
-from tierd.app.repairing import RepairRequest, repair_tier
-from tierd.app.rewrapping import rewrap_keys
-from tierd.app.run import run_daemon
-from tierd.app.usage import broker_cost
 
 __all__ = [
+    "Deployment",
     "RepairRequest",
+    "access_policy",
     "attest_erasure",
     "broker_cost",
     "cancel_erasure",
@@ -37,7 +42,6 @@ __all__ = [
     "follow_segments",
     "found_offset",
     "import_metadata",
-    "known_cluster_id",
     "list_erasures",
     "list_offsets",
     "past_runs",

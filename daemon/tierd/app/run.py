@@ -1,18 +1,39 @@
-"""Entry to the daemon, which imports the daemon only when it runs: other commands share the importing module."""
+"""Entry to the process: the event loop of every command, and the daemon."""
 
-from collections.abc import Mapping
-from pathlib import Path
+import asyncio
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
 
-from tierd.config import TierdConfig
+import uvloop
+
+from tierd.app.engine.deployment import Deployment
+
+T = TypeVar("T")
+
+# Made when needed. Python's default, processors + 4, lets a few reads of a hung disk block every other log dir.
+_THREADS: Final = 64
 
 
-async def run_daemon(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
+def run_in_loop(main: Coroutine[object, object, T]) -> T:
+    """Run ``main`` to its end in uvloop and return its result; Ctrl-C cancels it and raises ``KeyboardInterrupt``."""
+    with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def run_daemon(deployment: Deployment, env: Mapping[str, str]) -> int:
     """Run the daemon until a signal or a fault ends it, and return the exit code.
 
     Raises:
         TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
     """
     # Its HTTP server takes longer to import than most commands take to run.
-    from tierd.app.daemon import run_until_stopped  # noqa: PLC0415
+    from tierd.app.daemon.daemon import run_until_stopped  # noqa: PLC0415
 
-    return await run_until_stopped(config, config_file, env)
+    return await run_until_stopped(deployment, env)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    loop = uvloop.new_event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="tierd"))
+    return loop

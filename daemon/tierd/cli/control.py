@@ -25,7 +25,7 @@ def ask_about_partitions(
     Raises:
         PartitionNameError: a name that is no partition's.
         DaemonUnreachableError: no daemon answers.
-        ControlError: the daemon knows no such partition.
+        TierError: the daemon knows no such partition.
     """
     request = PartitionsRequest(partitions=tuple(map(TopicPartition.parse, partitions or ())))
     answer = run_in_loop(ask(daemon_state_dir(config, socket), verb, request))

@@ -27,7 +27,9 @@ SocketOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 JsonObjectOption = Annotated[
     bool,
-    typer.Option("--json-object", help="Print one JSON object with the list in its items, for every list the same."),
+    typer.Option(
+        "--json-object", help="Print one JSON object with the list in items; all commands with a list have this form."
+    ),
 ]
 AcceptUnauthenticatedOption = Annotated[
     bool,
@@ -37,13 +39,13 @@ AcceptUnauthenticatedOption = Annotated[
     ),
 ]
 PartitionArgument = Annotated[
-    str, typer.Argument(metavar="TP", help="A partition, named as its directory is: topic-partition.")
+    str, typer.Argument(metavar="TP", help="A partition, with the name of its directory: topic-partition.")
 ]
 PartitionsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TP", help="Partitions, topic-partition each; none means all.")
 ]
 ErasureArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="A request to erase keys, as tierd erase list names it.")
+    str, typer.Argument(metavar="ID", help="Id of a request to erase keys, from tierd erase list.")
 ]
 PartitionDirectory = Annotated[
     Path,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tierd.cli.printing import print_error
 from tierd.config import TierdConfig, load_config, load_state_dir
-from tierd.errors import ControlError
+from tierd.errors import TierError, TierErrorCode
 from tierd.serve import SOCKET_NAME
 from tierd.telemetry import configure_logging
 
@@ -32,12 +32,16 @@ def daemon_state_dir(config: Path, socket: Path | None) -> Path:
 
     Raises:
         ConfigError: the file cannot be read, or its ``state_dir`` cannot be used.
-        ControlError: ``socket`` is not a control socket of tierd.
+        TierError: ``socket`` is not a control socket of tierd.
     """
     log_to_stderr()
     if socket is not None:
         if socket.name != SOCKET_NAME:
-            raise ControlError(f"{socket} is no control socket", remedy=f"name the file {SOCKET_NAME} in state_dir")
+            raise TierError(
+                f"{socket} is no control socket",
+                remedy=f"name the file {SOCKET_NAME} in state_dir",
+                code=TierErrorCode.CONTROL,
+            )
         return socket.absolute().parent
     state_dir, faults = load_state_dir(config, os.environ)
     if faults is not None:

@@ -1,4 +1,4 @@
-"""A partition directory that is opened for writing, unless the recovery would give up records."""
+"""A partition directory that is opened for writing, unless the recovery would cut off sound records."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ def writable_partition(
 ) -> Iterator[UnifiedLog]:
     """Open a partition as ``opened_partition`` does, but refuse a recovery that would cut more than a torn tail.
 
-    A broker that recovers gives up everything behind a damaged batch, because it can fetch the records from replicas.
+    A broker that recovers cuts off everything behind a damaged batch, because it can fetch the records from replicas.
 
     Raises:
         DamagedLogError: the log is damaged in its middle; nothing was changed.

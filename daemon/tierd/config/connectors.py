@@ -19,7 +19,7 @@ _DOTTED: Final = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*)[.:](?P<name>
 
 
 class PluginSettings(Settings):
-    """Settings of a backend of another package; their keys are that package's (docs/backends.md)."""
+    """Settings of a backend of another package, which defines the keys (docs/backends.md)."""
 
 
 class Connector(Protocol):

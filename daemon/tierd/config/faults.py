@@ -23,7 +23,7 @@ _BOUNDS = {
 def explain_all(
     model: type[BaseModel], error: ValidationError, tree: Mapping[str, object], spoilt: Mapping[Location, object]
 ) -> list[tuple[Location, str]]:
-    """Turn the findings of pydantic in ``tree`` into faults, and add faults of rules that pydantic did not reach.
+    """Translate the findings of pydantic in ``tree`` into faults, and add faults of rules that pydantic did not reach.
 
     Args:
         model: the whole file.
@@ -37,7 +37,7 @@ def explain_all(
 
 
 def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Location, str]]:
-    """Turn one finding into faults: location, message, and remedy."""
+    """Yield the faults of one finding: location, message, and remedy."""
     location: Location = error["loc"]
     context: Mapping[str, object] = error.get("ctx", {})
     match error["type"]:

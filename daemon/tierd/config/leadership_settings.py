@@ -13,27 +13,35 @@ class KafkaConnectionSettings(Settings):
     """Connection to the cluster for leaders and topic settings."""
 
     bootstrap_servers: tuple[BrokerAddress, ...] = Field(
-        min_length=1, description="brokers to ask first, host:port each", examples=['["127.0.0.1:9092"]']
+        min_length=1, description="first brokers to ask, each as host:port", examples=['["127.0.0.1:9092"]']
     )
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
-        "plaintext", description="as the listener of the brokers has it"
+        "plaintext", description="security protocol of the brokers' listener"
     )
-    ca_file: AbsolutePath | None = Field(None, description="PEM certificates to trust; default: the system's")
-    cert_file: AbsolutePath | None = Field(None, description="PEM certificate that tierd shows, for mutual TLS")
+    ca_file: AbsolutePath | None = Field(
+        None, description="PEM certificates that tierd trusts; default: those of the system"
+    )
+    cert_file: AbsolutePath | None = Field(None, description="PEM certificate of tierd, for mutual TLS")
     key_file: AbsolutePath | None = Field(None, description="PEM key of cert_file")
     key_password: SecretStr | None = Field(None, description="password of key_file")
-    key_password_file: AbsolutePath | None = Field(None, description="file that holds the password, instead")
-    verify_hostname: Switch = Field(True, description="false: accept a certificate of another host name")
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "SCRAM-SHA-512", description="how tierd proves who it is"
+    key_password_file: AbsolutePath | None = Field(
+        None, description="file with the password, in place of the key above"
     )
-    sasl_username: Text | None = Field(None, description="user; needs Describe on topics and DescribeConfigs")
+    verify_hostname: Switch = Field(True, description="false: tierd accepts a certificate of another host name")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="mechanism of the login"
+    )
+    sasl_username: Text | None = Field(
+        None, description="user; needs the rights Describe and DescribeConfigs on the tiered topics"
+    )
     sasl_password: SecretStr | None = Field(None, description="password of the user")
-    sasl_password_file: AbsolutePath | None = Field(None, description="file that holds the password, instead")
-    refresh_s: Duration = Field(5.0, alias="refresh", gt=0, description="how often leaders are asked for")
+    sasl_password_file: AbsolutePath | None = Field(
+        None, description="file with the password, in place of the key above"
+    )
+    refresh_s: Duration = Field(5.0, alias="refresh", gt=0, description="time between two requests for the leaders")
     request_timeout_s: Duration = Field(10.0, alias="request_timeout", gt=0, description="longest wait for an answer")
     connect_timeout_s: Duration = Field(
-        5.0, alias="connect_timeout", gt=0, description="longest wait for a connection, its TLS and its login"
+        5.0, alias="connect_timeout", gt=0, description="longest wait for a connection, with its TLS and login"
     )
 
     @model_validator(mode="after")
@@ -59,13 +67,16 @@ class LeadershipSettings(Settings):
 
     source: Literal["static", "kafka"] = Field(
         "static",
-        description="static: replicas named below are led by this broker, at their latest local leader epoch; "
-        "kafka: the cluster is asked",
+        description="static: this broker leads the replicas in partitions, at their latest local leader epoch; "
+        "kafka: tierd asks the cluster",
     )
     partitions: tuple[Pattern, ...] = Field(
-        (".*",), description="for static: partitions led by this broker, full-match expressions over topic-partition"
+        (".*",),
+        description="for static: partitions that this broker leads, full-match expressions over topic-partition",
     )
-    kafka: KafkaConnectionSettings | None = Field(None, description="connection to the cluster, for source kafka")
+    kafka: KafkaConnectionSettings | None = Field(
+        None, description="connection to the cluster, for source kafka and for from-broker"
+    )
 
     @model_validator(mode="after")
     def _kafka_has_its_section(self) -> "LeadershipSettings":

@@ -73,10 +73,10 @@ def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigErro
         if not document.values:
             raise faults
     _anchor_paths(document, schema, path.absolute().parent)
-    said = document.tree.get("state_dir", str(default_state_dir()))
-    if ("state_dir",) in document.spoilt or not isinstance(said, str) or not said.startswith("/"):
+    state_dir = document.tree.get("state_dir", str(default_state_dir()))
+    if ("state_dir",) in document.spoilt or not isinstance(state_dir, str) or not state_dir.startswith("/"):
         raise faults
-    return Path(said), faults
+    return Path(state_dir), faults
 
 
 def _read_text(path: Path) -> str:

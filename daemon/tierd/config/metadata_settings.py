@@ -1,4 +1,4 @@
-"""The store that remembers what was copied."""
+"""Metadata store: a row for each copied segment."""
 
 from pydantic import Field, SecretStr, SerializeAsAny, model_validator
 
@@ -11,45 +11,50 @@ from tierd.config.values import AbsolutePath, Duration, OwnPath, Switch, Text, W
 class SqliteSettings(Settings):
     """The embedded metadata store."""
 
-    path: OwnPath | None = Field(None, description="the database file; default: metadata.db in state_dir")
+    path: OwnPath | None = Field(None, description="path of the database file; default: metadata.db in state_dir")
 
 
 class PostgresSettings(Settings):
     """A PostgreSQL database that several brokers share."""
 
     dsn: SecretStr | None = Field(None, description="address of the database, with user and password")
-    dsn_file: AbsolutePath | None = Field(None, description="file that holds the address, instead")
+    dsn_file: AbsolutePath | None = Field(None, description="file with the address, in place of the key above")
     schema_name: Text = Field(
-        "tierd", alias="schema", pattern=r"^[a-z_][a-z0-9_]{0,62}$", description="schema of the tables; made if missing"
+        "tierd",
+        alias="schema",
+        pattern=r"^[a-z_][a-z0-9_]{0,62}$",
+        description="schema of the table; tierd creates it if it is missing",
     )
-    pool_size: WholeNumber = Field(4, ge=1, le=64, description="connections of this daemon")
+    pool_size: WholeNumber = Field(4, ge=1, le=64, description="number of connections of this daemon")
 
 
 class RedisSettings(Settings):
-    """A Redis server that several brokers share; it must be set to ``appendfsync always``."""
+    """A Redis server that several brokers share. It needs ``appendonly yes`` and ``appendfsync always``."""
 
     url: SecretStr | None = Field(None, description="address of the server, redis:// or rediss://")
-    url_file: AbsolutePath | None = Field(None, description="file that holds the address, instead")
+    url_file: AbsolutePath | None = Field(None, description="file with the address, in place of the key above")
     replicas: WholeNumber = Field(
-        0, ge=0, le=16, description="replicas that must have a write before it counts as durable"
+        0, ge=0, le=16, description="number of replicas that must have a write before the write counts as durable"
     )
-    pool_size: WholeNumber = Field(8, ge=1, le=256, description="connections of this daemon")
+    pool_size: WholeNumber = Field(8, ge=1, le=256, description="number of connections of this daemon")
 
 
 class MetadataSettings(Settings):
-    """The store that remembers what was copied."""
+    """Metadata store: a row for each copied segment."""
 
     backend: Text = Field(
         "sqlite",
-        description="sqlite: a file on this host, for one broker; postgres or redis: for several; or a plug-in's name",
+        description="sqlite: a file on this host, for one broker; postgres or redis: for several; or a plug-in",
     )
-    timeout_s: Duration = Field(5.0, alias="timeout", gt=0, description="longest wait for one call to the store")
-    load_concurrency: WholeNumber = Field(8, ge=1, le=256, description="partitions read from the store at once")
+    timeout_s: Duration = Field(5.0, alias="timeout", gt=0, description="time limit of one call to the store")
+    load_concurrency: WholeNumber = Field(
+        8, ge=1, le=256, description="number of partitions that tierd reads from the store at the same time"
+    )
     tombstone_retention_s: Duration = Field(
-        86_400.0, alias="tombstone_retention", ge=3600, description="how long a deleted segment is remembered"
+        86_400.0, alias="tombstone_retention", ge=3600, description="time that the row of a deleted segment stays"
     )
     strict_kafka_compat: Switch = Field(
-        False, description="true: lookups leave the holes that Kafka's own algorithm leaves"
+        False, description="true: lookups use Kafka's algorithm, which misses some offsets of overlapping segments"
     )
     sqlite: SqliteSettings = Field(default_factory=SqliteSettings, description="settings of the sqlite backend")
     postgres: PostgresSettings | None = Field(None, description="settings of the postgres backend")

@@ -14,54 +14,70 @@ from tierd.schedule import PauseWindow, Schedule, parse_time_zone
 
 
 class PipelineSettings(Settings):
-    """Timetable of the job, its Spark installation and its limits."""
+    """Schedule of the Spark job, its Spark installation and its limits."""
 
-    enabled: Switch = Field(False, description="true: tierd run starts the job by the schedule; needs the extra spark")
-    schedule: Text = Field("0 3 * * *", description="cron expression of five fields: when a run begins")
-    time_zone: Text = Field("UTC", description="of schedule and pause_windows, such as Europe/Berlin")
+    enabled: Switch = Field(False, description="true: the daemon starts the job by the schedule; needs the extra spark")
+    schedule: Text = Field("0 3 * * *", description="begin of the runs, as a cron expression of five fields")
+    time_zone: Text = Field("UTC", description="time zone of schedule and pause_windows, such as Europe/Berlin")
     jitter_s: Duration = Field(
-        0.0, alias="jitter", ge=0, description="a run begins up to that much later, so that hosts do not begin together"
+        0.0, alias="jitter", ge=0, description="longest random delay of a run, so that hosts do not begin together"
     )
     pause_windows: tuple[Text, ...] = Field(
-        (), description='times of day, such as "08:00-18:00", in which no run begins and none goes on'
+        (), description='times of day, such as "08:00-18:00"; no run begins in them, and a running one is ended'
     )
     master: Text = Field(
         "local[2]", description="Spark master: local[N], spark://host:7077, yarn or k8s://https://host:443"
     )
     spark_conf: dict[str, str] = Field({}, description="further settings of Spark, name: value")
     authenticate_secret: SecretStr | None = Field(
-        None, description="secret that a standalone Spark cluster shares; with any other master Spark makes one a run"
+        None, description="secret of a standalone Spark cluster; with another master, Spark makes a secret for each run"
     )
-    authenticate_secret_file: AbsolutePath | None = Field(None, description="file that holds the secret, instead")
-    java_home: AbsolutePath | None = Field(None, description="the Java that Spark runs on; default: JAVA_HOME, or java")
+    authenticate_secret_file: AbsolutePath | None = Field(
+        None, description="file with the secret, in place of the key above"
+    )
+    java_home: AbsolutePath | None = Field(
+        None, description="directory of the Java for Spark; default: JAVA_HOME, or java in PATH"
+    )
     local_dir: OwnPath | None = Field(
-        None, description="where the driver keeps its log and Spark its scratch files; default: pipeline in state_dir"
+        None, description="directory of the job's logs and Spark's scratch files; default: pipeline in state_dir"
     )
     driver_memory_bytes: ByteSize = Field(
-        1024 * MIB, alias="driver_memory", ge=512 * MIB, description="heap of the driver, which is all with local"
+        1024 * MIB,
+        alias="driver_memory",
+        ge=512 * MIB,
+        description="heap of the driver; with local[N] it is the only heap",
     )
     executor_memory_bytes: ByteSize = Field(
-        1024 * MIB, alias="executor_memory", ge=512 * MIB, description="heap of each executor, elsewhere than local"
+        1024 * MIB,
+        alias="executor_memory",
+        ge=512 * MIB,
+        description="heap of each executor, with another master than local[N]",
     )
     nice: WholeNumber = Field(
-        10, ge=0, le=19, description="how far the job stands back for the broker's processor time"
+        10, ge=0, le=19, description="nice value of the job; a higher value leaves more processor time to the broker"
     )
     io_class: Literal["none", "best-effort", "idle"] = Field(
-        "idle", description="how far it stands back for the broker's disks, as ionice says it"
+        "idle", description="ionice class of the job; idle uses a disk only when no other process does"
     )
-    max_bytes_per_run: ByteLimit = Field(None, gt=0, description="segments that one run rewrites, in bytes")
-    timeout_s: Duration = Field(6 * 3600.0, alias="timeout", gt=0, description="deadline of a run; then it is killed")
+    max_bytes_per_run: ByteLimit = Field(None, gt=0, description="limit of the bytes of segments that one run rewrites")
+    timeout_s: Duration = Field(
+        6 * 3600.0, alias="timeout", gt=0, description="time limit of a run; tierd ends a run that takes longer"
+    )
     stop_timeout_s: Duration = Field(
-        15.0, alias="stop_timeout", gt=0, description="how long a run may take to stop when it is asked to"
+        15.0, alias="stop_timeout", gt=0, description="time that a run has to end after a request; then tierd kills it"
     )
-    retries: WholeNumber = Field(2, ge=0, le=10, description="how often a run that failed is begun again, with backoff")
-    compact: Switch = Field(True, description="compact topics whose cleanup policy says so")
-    merge: Switch = Field(True, description="merge neighbouring small segments of all topics")
+    retries: WholeNumber = Field(
+        2, ge=0, le=10, description="number of times that tierd repeats a failed run, with backoff"
+    )
+    compact: Switch = Field(True, description="true: compact topics whose cleanup policy has compact")
+    merge: Switch = Field(True, description="true: merge neighbouring small segments of all topics")
     merge_below_bytes: ByteSize = Field(
-        64 * MIB, alias="merge_below", gt=0, description="segments smaller than this are small"
+        64 * MIB, alias="merge_below", gt=0, description="size below which a segment counts as small"
     )
     audit_bytes: ByteSize = Field(
-        256 * MIB, ge=0, description="segments whose checksums a run verifies, in bytes, chosen anew each time; 0: none"
+        256 * MIB,
+        ge=0,
+        description="bytes of segments that a run verifies, a different sample in each run; 0: no audit",
     )
 
     def timetable(self) -> Schedule:

@@ -37,87 +37,107 @@ class LogDirSettings(Settings):
 
     path: AbsolutePath = Field(description="a directory of the broker's log.dirs", examples=["/var/lib/kafka/data"])
     owner: Literal["kafka", "tierd"] = Field(
-        "kafka", description="who appends there; kafka: a broker, and tierd writes nothing into it; tierd: tierd alone"
+        "kafka", description="kafka: a broker writes the logs, and tierd only reads; tierd: tierd writes the logs"
     )
 
 
 class CopySettings(Settings):
-    """Copying finished segments to the tier."""
+    """Copies of finished segments to the tier."""
 
     interval_s: Duration = Field(
         30.0,
         alias="interval",
         gt=0,
-        description="longest wait before a partition that waits for the broker is looked at again",
+        description="longest time between two checks of a partition that waits for the broker",
     )
-    concurrency: WholeNumber = Field(4, ge=1, le=256, description="segments copied at once, one per partition at most")
-    max_bytes_per_second: Rate = Field(None, gt=0, description="upload rate of all copies together")
-    quota_windows: WholeNumber = Field(11, ge=2, le=3600, description="windows that the upload rate is measured over")
+    concurrency: WholeNumber = Field(
+        4, ge=1, le=256, description="number of segments copied at the same time; at most one for each partition"
+    )
+    max_bytes_per_second: Rate = Field(None, gt=0, description="limit of the upload rate of all copies together")
+    quota_windows: WholeNumber = Field(
+        11, ge=2, le=3600, description="number of windows over which the upload rate is measured"
+    )
     quota_window_s: Duration = Field(1.0, alias="quota_window", gt=0, description="length of one window")
     attempt_timeout_s: Duration = Field(
         900.0, alias="attempt_timeout", gt=0, description="deadline for copying one segment"
     )
     dangling_grace_s: Duration = Field(
-        600.0, alias="dangling_grace", ge=0, description="age at which an unfinished copy of a dead process is removed"
+        600.0,
+        alias="dangling_grace",
+        ge=0,
+        description="age at which tierd removes an unfinished copy of a dead process",
     )
     dangling_max_per_run: WholeNumber = Field(
-        16, ge=1, description="unfinished copies removed in one pass over a partition"
+        16, ge=1, description="largest number of unfinished copies that one pass over a partition removes"
     )
     reconcile_interval_s: Duration = Field(
         300.0,
         alias="reconcile_interval",
         gt=0,
-        description="how often every log dir is listed again, with jitter, in case an event was lost",
+        description="time between two scans of all log dirs, with jitter; a scan finds changes whose event was lost",
     )
 
 
 class ExpireSettings(Settings):
-    """Removing from the tier what retention does not keep."""
+    """Deletion of expired segments from the tier."""
 
     interval_s: Duration = Field(
-        30.0, alias="interval", gt=0, description="longest wait before a partition that has something due is looked at"
+        30.0,
+        alias="interval",
+        gt=0,
+        description="longest time between two checks of a partition that has expired segments",
     )
-    concurrency: WholeNumber = Field(4, ge=1, le=256, description="segments deleted at once, over all partitions")
+    concurrency: WholeNumber = Field(
+        4, ge=1, le=256, description="number of segments deleted at the same time, over all partitions"
+    )
     grace_s: Duration = Field(
         3600.0,
         alias="grace",
         ge=0,
-        description="how long an expired segment can still be taken back with tierd undelete",
+        description="time during which tierd undelete can take back an expired segment",
     )
 
 
 class HoldSettings(Settings):
-    """Keeping a queued segment although the broker deletes it."""
+    """Protection of waiting segments: tierd keeps their bytes on disk although the broker deletes them."""
 
     mode: Literal["auto", "link", "descriptor", "none"] = Field(
-        "auto", description="auto: hard links where the file system allows, else open files; none: the broker may win"
+        "auto", description="auto: hard links if possible, else open files; none: a segment may be lost before its copy"
     )
     dir: OwnPath | None = Field(
         None,
-        description="directory of the links, on the log dirs' file system but outside them; default: hold in state_dir",
+        description="directory of the links, outside the log dirs on their file system; default: hold in state_dir",
     )
     max_bytes: ByteLimit = Field(
-        50 * 1024 * MIB, ge=0, description="segments held at once, in bytes; beyond it segments are copied unheld"
+        50 * 1024 * MIB,
+        ge=0,
+        description="limit of the bytes of held segments; segments above the limit are copied without a hold",
     )
 
 
 class FetchSettings(Settings):
-    """Reading records back."""
+    """Reads of records from the tier."""
 
     cache_dir: OwnPath | None = Field(None, description="directory of cached chunks; default: cache in state_dir")
-    cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the chunk cache on disk; 0: none")
-    index_cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the index cache on disk")
+    cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the chunk cache on disk; 0: no cache")
+    index_cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the index cache on disk; 0: no cache")
     prefetch_bytes: ByteSize = Field(
-        32 * MIB, alias="prefetch", ge=0, description="how far a sequential reader reads ahead in the tier"
+        32 * MIB, alias="prefetch", ge=0, description="bytes that a sequential reader of the tier requests in advance"
     )
-    concurrency: WholeNumber = Field(10, ge=1, le=256, description="remote reads at once")
-    max_pending: WholeNumber = Field(100, ge=1, le=100_000, description="remote reads that may wait for their turn")
-    max_wait_s: Duration = Field(0.5, alias="max_wait", gt=0, description="longest wait of one fetch for remote bytes")
+    concurrency: WholeNumber = Field(10, ge=1, le=256, description="number of reads from the tier at the same time")
+    max_pending: WholeNumber = Field(
+        100, ge=1, le=100_000, description="number of reads from the tier that may wait; further reads are refused"
+    )
+    max_wait_s: Duration = Field(
+        0.5, alias="max_wait", gt=0, description="longest time that one fetch waits for bytes from the tier"
+    )
     timestamp_timeout_s: Duration = Field(
-        30.0, alias="timestamp_timeout", gt=0, description="longest search for an offset by timestamp"
+        30.0, alias="timestamp_timeout", gt=0, description="time limit of a search for an offset by timestamp"
     )
-    max_bytes_per_second: Rate = Field(None, gt=0, description="rate of all remote reads together")
-    quota_windows: WholeNumber = Field(11, ge=2, le=3600, description="windows that the read rate is measured over")
+    max_bytes_per_second: Rate = Field(None, gt=0, description="limit of the rate of all reads from the tier together")
+    quota_windows: WholeNumber = Field(
+        11, ge=2, le=3600, description="number of windows over which the read rate is measured"
+    )
     quota_window_s: Duration = Field(1.0, alias="quota_window", gt=0, description="length of one window")
 
 
@@ -130,7 +150,7 @@ class CostSettings(Settings):
 
 
 class HttpSettings(Settings):
-    """The status endpoint."""
+    """The HTTP port for status and metrics."""
 
     listen: Address = Field("127.0.0.1:9405", description="address of /metrics, /livez, /readyz and /status")
 
@@ -148,8 +168,12 @@ class HttpSettings(Settings):
 class LoggingSettings(Settings):
     """The log of the daemon, on standard error."""
 
-    format: Literal["json", "console"] = Field("json", description="json: an object a line; console: for people")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least severe event to write")
+    format: Literal["json", "console"] = Field(
+        "json", description="json: one object on each line; console: text for people"
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest severity of the events that tierd logs"
+    )
 
 
 def default_state_dir() -> Path:
@@ -162,37 +186,43 @@ class TierdConfig(Settings):
     """The whole file."""
 
     cluster_id: Text | None = Field(
-        None, min_length=1, description="Kafka's cluster id; default: from meta.properties of the log dirs"
+        None, min_length=1, description="Kafka's cluster id; default: the id in meta.properties of the log dirs"
     )
     node_id: WholeNumber | None = Field(
-        None, ge=0, description="this broker's id; default: from meta.properties of the log dirs"
+        None, ge=0, description="id of this broker; default: the id in meta.properties of the log dirs"
     )
     state_dir: OwnPath = Field(
-        Path("/var/lib/tierd"), description="tierd's own files: metadata, holds, the control socket, the lock"
+        Path("/var/lib/tierd"),
+        description="directory of tierd's own files: metadata, holds, caches, the control socket, the lock",
     )
     log_dirs: tuple[LogDirSettings, ...] = Field(min_length=1, description="the broker's log.dirs, each with its owner")
     topics: TopicsSettings = Field(
-        default_factory=TopicsSettings, description="topics to tier: included and not excluded"
+        default_factory=TopicsSettings, description="topics to tier, and the settings of each topic"
     )
     leadership: LeadershipSettings = Field(
-        default_factory=LeadershipSettings, description="which partitions this broker leads"
+        default_factory=LeadershipSettings,
+        description="source of leadership: how tierd learns which partitions this broker leads",
     )
-    metadata: MetadataSettings = Field(default_factory=MetadataSettings, description="what was copied")
+    metadata: MetadataSettings = Field(
+        default_factory=MetadataSettings, description="the metadata store, which has a row for each copied segment"
+    )
     remote: RemoteSettings = Field(description="the object store")
-    copying: CopySettings = Field(default_factory=CopySettings, alias="copy", description="copying to the tier")
-    expire: ExpireSettings = Field(default_factory=ExpireSettings, description="removing what retention does not keep")
-    hold: HoldSettings = Field(default_factory=HoldSettings, description="protection from the broker's retention")
-    fetch: FetchSettings = Field(default_factory=FetchSettings, description="reading back")
+    copying: CopySettings = Field(default_factory=CopySettings, alias="copy", description="copies to the tier")
+    expire: ExpireSettings = Field(default_factory=ExpireSettings, description="deletion of expired segments")
+    hold: HoldSettings = Field(
+        default_factory=HoldSettings, description="protection of waiting segments from the broker's retention"
+    )
+    fetch: FetchSettings = Field(default_factory=FetchSettings, description="reads from the tier")
     log_cleaner: LogCleanerSettings = Field(
-        default_factory=LogCleanerSettings, description="cleaning in log dirs with owner: tierd"
+        default_factory=LogCleanerSettings, description="the cleaner of compacted logs in log dirs with owner: tierd"
     )
     pipeline: PipelineSettings = Field(
-        default_factory=PipelineSettings, description="compaction, merging and audit by Spark"
+        default_factory=PipelineSettings, description="compaction, merging, erasure and audit by Spark"
     )
-    cost: CostSettings = Field(default_factory=CostSettings, description="what the tier costs")
-    http: HttpSettings = Field(default_factory=HttpSettings, description="the status endpoint")
+    cost: CostSettings = Field(default_factory=CostSettings, description="prices of the tier")
+    http: HttpSettings = Field(default_factory=HttpSettings, description="the HTTP port for status and metrics")
     shutdown_timeout_s: Duration = Field(
-        30.0, alias="shutdown_timeout", ge=0, description="how long running copies may go on after SIGTERM"
+        30.0, alias="shutdown_timeout", ge=0, description="time that running copies have to end after SIGTERM"
     )
     logging: LoggingSettings = Field(default_factory=LoggingSettings, description="the daemon's log")
 

@@ -32,25 +32,30 @@ class TopicDefaults(Settings):
     retention_ms: RetentionMs = Field(
         -1,
         alias="retention",
-        description="how long the tier keeps records; -1: for ever; from-broker: no longer than Kafka",
+        description="time that the tier keeps records; -1: for ever; from-broker: no longer than Kafka",
     )
     retention_bytes: RetentionBytes = Field(
-        -1, description="how much of a partition both tiers keep; -1: no limit; from-broker: no more than Kafka"
+        -1, description="size that the total log of a partition keeps; -1: no limit; from-broker: no more than Kafka"
     )
     local_retention_ms: LocalRetentionMs = Field(
-        -2, alias="local_retention", description="how long tierd's own log dirs keep records; -2: as retention"
+        -2,
+        alias="local_retention",
+        description="time that tierd's own log dirs keep records; -2: the value of retention",
     )
     local_retention_bytes: LocalRetentionBytes = Field(
-        -2, description="how much of a partition tierd's own log dirs keep; -2: as retention_bytes"
+        -2, description="size that tierd's own log dirs keep of a partition; -2: the value of retention_bytes"
     )
     cleanup_policy: CleanupPolicy = Field(
         "from-broker", description="delete, compact or both; from-broker without a connection to Kafka means delete"
     )
     delete_retention_s: Duration = Field(
-        86_400.0, alias="delete_retention", ge=0, description="how long compaction keeps tombstones of deleted keys"
+        86_400.0,
+        alias="delete_retention",
+        ge=0,
+        description="time that compaction keeps the tombstones of deleted keys",
     )
     min_cleanable_dirty_ratio: Ratio = Field(
-        0.5, description="share of a partition that must be new since its last compaction before the next one"
+        0.5, description="share of a partition that must be new since its last compaction, before the next compaction"
     )
     min_compaction_lag_s: Duration = Field(
         0.0, alias="min_compaction_lag", ge=0, description="age that a segment must have before it is compacted"
@@ -59,45 +64,58 @@ class TopicDefaults(Settings):
         None,
         alias="max_compaction_lag",
         gt=0,
-        description="age at which it is compacted whatever the ratio; none: never",
+        description="age of a new record at which its partition is compacted at any ratio; none: no such age",
     )
     segment_bytes: SegmentBytes = Field(
-        1 << 30, description="size that small segments are merged to, and at which own log dirs roll"
+        1 << 30, description="size of a merged segment, and size at which a segment in tierd's own log dirs rolls"
     )
-    copy_enabled: Switch = Field(True, alias="copy", description="false: copy nothing new; what is there still expires")
+    copy_enabled: Switch = Field(
+        True, alias="copy", description="false: no new copies; segments in the tier still expire"
+    )
     copy_lag_ms: LagMs = Field(
-        0, alias="copy_lag", description="age at which a segment may be copied; 0: at once; -1: local_retention"
+        0,
+        alias="copy_lag",
+        description="age at which a segment is copied; 0: at once; -1: the value of local_retention",
     )
     copy_lag_bytes: LagBytes = Field(
-        -1, description="bytes behind a segment at which it may be copied anyway; -1: local_retention_bytes"
+        -1, description="bytes of the log behind a segment at which it is copied earlier; -1: local_retention_bytes"
     )
     delete_with_topic: Switch = Field(
-        False, description="true: when Kafka deletes the topic, the tier does too; false: the tier keeps it"
+        False, description="true: tierd deletes the tier of a topic that Kafka deletes; false: the tier stays"
     )
     log: OwnLogSettings = Field(
-        default_factory=OwnLogSettings, description="tierd's own logs, those in log dirs with owner: tierd"
+        default_factory=OwnLogSettings,
+        description="settings of tierd's own logs, which are in log dirs with owner: tierd",
     )
 
 
 class TopicOverride(Settings):
-    """Settings of topics whose whole name matches; of several overrides the last one that sets a key wins."""
+    """Settings of topics whose whole name matches. If several overrides set a key, the last one is used."""
 
     match: Pattern = Field(description="full-match regular expression over the topic name", examples=["orders"])
-    retention_ms: RetentionMs | None = Field(None, alias="retention", description="as in defaults")
-    retention_bytes: RetentionBytes | None = Field(None, description="as in defaults")
-    local_retention_ms: LocalRetentionMs | None = Field(None, alias="local_retention", description="as in defaults")
-    local_retention_bytes: LocalRetentionBytes | None = Field(None, description="as in defaults")
-    cleanup_policy: CleanupPolicy | None = Field(None, description="as in defaults")
-    delete_retention_s: Duration | None = Field(None, alias="delete_retention", ge=0, description="as in defaults")
-    min_cleanable_dirty_ratio: Ratio | None = Field(None, description="as in defaults")
-    min_compaction_lag_s: Duration | None = Field(None, alias="min_compaction_lag", ge=0, description="as in defaults")
-    max_compaction_lag_s: Duration | None = Field(None, alias="max_compaction_lag", gt=0, description="as in defaults")
-    segment_bytes: SegmentBytes | None = Field(None, description="as in defaults")
-    copy_enabled: Switch | None = Field(None, alias="copy", description="as in defaults")
-    copy_lag_ms: LagMs | None = Field(None, alias="copy_lag", description="as in defaults")
-    copy_lag_bytes: LagBytes | None = Field(None, description="as in defaults")
-    delete_with_topic: Switch | None = Field(None, description="as in defaults")
-    log: OwnLogOverride = Field(default_factory=OwnLogOverride, description="as in defaults")
+    retention_ms: RetentionMs | None = Field(None, alias="retention", description="as in topics.defaults")
+    retention_bytes: RetentionBytes | None = Field(None, description="as in topics.defaults")
+    local_retention_ms: LocalRetentionMs | None = Field(
+        None, alias="local_retention", description="as in topics.defaults"
+    )
+    local_retention_bytes: LocalRetentionBytes | None = Field(None, description="as in topics.defaults")
+    cleanup_policy: CleanupPolicy | None = Field(None, description="as in topics.defaults")
+    delete_retention_s: Duration | None = Field(
+        None, alias="delete_retention", ge=0, description="as in topics.defaults"
+    )
+    min_cleanable_dirty_ratio: Ratio | None = Field(None, description="as in topics.defaults")
+    min_compaction_lag_s: Duration | None = Field(
+        None, alias="min_compaction_lag", ge=0, description="as in topics.defaults"
+    )
+    max_compaction_lag_s: Duration | None = Field(
+        None, alias="max_compaction_lag", gt=0, description="as in topics.defaults"
+    )
+    segment_bytes: SegmentBytes | None = Field(None, description="as in topics.defaults")
+    copy_enabled: Switch | None = Field(None, alias="copy", description="as in topics.defaults")
+    copy_lag_ms: LagMs | None = Field(None, alias="copy_lag", description="as in topics.defaults")
+    copy_lag_bytes: LagBytes | None = Field(None, description="as in topics.defaults")
+    delete_with_topic: Switch | None = Field(None, description="as in topics.defaults")
+    log: OwnLogOverride = Field(default_factory=OwnLogOverride, description="as in topics.defaults")
 
 
 def left_to_brokers(topics: "TopicsSettings") -> list[Location]:
@@ -113,9 +131,13 @@ class TopicsSettings(Settings):
     """Selection of tiered topics: included and not excluded, by full-match regular expressions over the name."""
 
     include: tuple[Pattern, ...] = Field((".*",), description="topics to tier: full-match regular expressions")
-    exclude: tuple[Pattern, ...] = Field(("__.*",), description="topics to leave alone, even when included")
-    defaults: TopicDefaults = Field(default_factory=TopicDefaults, description="what every topic keeps")
-    overrides: tuple[TopicOverride, ...] = Field((), description="what differs for some topics; the last match wins")
+    exclude: tuple[Pattern, ...] = Field(
+        ("__.*",), description="topics that are not tiered, although they are included: full-match regular expressions"
+    )
+    defaults: TopicDefaults = Field(default_factory=TopicDefaults, description="settings of every topic")
+    overrides: tuple[TopicOverride, ...] = Field(
+        (), description="other settings for some topics; the last matching override wins"
+    )
 
     def wants(self, topic: str) -> bool:
         """Return True if ``topic`` is tiered."""

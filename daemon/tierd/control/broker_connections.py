@@ -108,7 +108,7 @@ class BrokerConnections:
             else:
                 log.info("kafka_connected", broker=str(self._connection.address))
                 return self._connection
-        raise _most_telling(failures)
+        raise _most_informative(failures)
 
     async def _open(self, address: BrokerAddress) -> KafkaConnection:
         """Connect, check that the cluster is the right one, and learn its brokers."""
@@ -148,7 +148,7 @@ class BrokerConnections:
         )
 
     def _candidates(self) -> list[BrokerAddress]:
-        """Return the next few addresses to try, in turn."""
+        """Return the next few addresses to try, in their order."""
         known = {(each.host, each.port) for each in self._bootstrap}
         every = [*self._bootstrap, *(each for each in self._learned if (each.host, each.port) not in known)]
         return [every[(self._next + turn) % len(every)] for turn in range(min(len(every), _ATTEMPTS))]
@@ -164,6 +164,6 @@ def _address(server: str) -> BrokerAddress:
     return BrokerAddress(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def _most_telling(failures: Sequence[KafkaError]) -> KafkaError:
+def _most_informative(failures: Sequence[KafkaError]) -> KafkaError:
     """Return the first error that is not retriable, else the last one: a refused login explains more than silence."""
     return next((error for error in failures if not error.retriable), failures[-1])

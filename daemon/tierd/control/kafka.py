@@ -90,7 +90,7 @@ class KafkaLeadership:
         self._clock = clock
         self._random = random
         self._on_outcome = on_outcome
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._last_refresh_ms: int | None = None
         self._errors = 0
         self._failures = 0  # in a row
@@ -100,12 +100,12 @@ class KafkaLeadership:
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
         """Take note of a replica; a new replica, or an epoch that no answer has had, is asked for at once."""
         if self._roles.observe(partition, leader_epoch):
-            self._news.set()
+            self._changed.set()
 
     def forget(self, partition: TopicIdPartition) -> None:
         """Note that the replica left this host; its topic is asked for ten minutes longer, in case it was deleted."""
         self._roles.forget(partition, self._clock.monotonic_s())
-        self._news.set()
+        self._changed.set()
 
     async def changes(self) -> AsyncIterator[Leadership]:
         """Yield every role as it begins or changes; ends never. One consumer; a cancellation closes the connection."""
@@ -119,7 +119,7 @@ class KafkaLeadership:
                         yield event
                 if is_round or self._failure is not None:
                     next_round_s = self._clock.monotonic_s() + self._pause_s()
-                await self._rest(next_round_s)
+                await self._wait_for_round(next_round_s)
         finally:
             self.close()
 
@@ -169,7 +169,7 @@ class KafkaLeadership:
 
     async def _ask(self, *, everything: bool) -> list[Leadership]:
         """Ask for all topics, or only for those that are due; note a failure, which leaves other roles as they are."""
-        self._news.clear()
+        self._changed.clear()
         now_s = self._clock.monotonic_s()
         due = self._roles.due()
         events: list[Leadership] = []
@@ -244,16 +244,16 @@ class KafkaLeadership:
             return BACKOFF.delay_s(self._failures, random=self._random)
         return self._refresh_s * (1 - _JITTER + 2 * _JITTER * self._random())
 
-    async def _rest(self, until_s: float) -> None:
+    async def _wait_for_round(self, until_s: float) -> None:
         """Wait for the next round, or for a topic that is due; after a failure only for the round, as a backoff."""
         timer = asyncio.ensure_future(self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s())))
-        news = asyncio.ensure_future(self._news.wait())
-        waits = {timer} if self._failures else {timer, news}
+        changed = asyncio.ensure_future(self._changed.wait())
+        waits = {timer} if self._failures else {timer, changed}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
-            news.cancel()
+            changed.cancel()
 
 
 def _knowledge(answer: ClusterMetadata, topic_id: UUID) -> TopicKnowledge:

@@ -27,7 +27,7 @@ from tierd.control.kafka_messages import (
 )
 from tierd.control.kafka_tls import certificate_refused, handshake_error, tls_context
 from tierd.control.sasl import ScramClient, is_scram, plain_message
-from tierd.errors import KafkaAuthenticationError, KafkaError, KafkaProtocolError, KafkaTlsError, KafkaUnreachableError
+from tierd.errors import KafkaError, KafkaUnreachableError, TierErrorCode
 from tierd.masking import Masking
 
 A = TypeVar("A")
@@ -62,9 +62,7 @@ class KafkaConnection:
 
         Raises:
             KafkaUnreachableError: no connection, or no answer in time.
-            KafkaTlsError: certificates, or TLS on one side only.
-            KafkaAuthenticationError: the login was refused.
-            KafkaProtocolError: not a broker, or too old a one.
+            KafkaError: a certificate, or TLS on one side only; a refused login; not a broker, or too old a one.
         """
         context = await asyncio.to_thread(tls_context, settings)
         try:
@@ -87,7 +85,7 @@ class KafkaConnection:
 
         Raises:
             KafkaUnreachableError: the connection broke, or no answer within ``request_timeout_s``.
-            KafkaProtocolError: the answer cannot be understood.
+            KafkaError: the answer cannot be understood.
         """
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
@@ -151,9 +149,10 @@ class KafkaConnection:
 
     def _strange_answer(self, head: bytes) -> KafkaError:
         if head[0] in _TLS_RECORD and head[1] == 3 and not self._answered:
-            return KafkaTlsError(
+            return KafkaError(
                 f"{self.address}: the listener speaks TLS, and we do not",
                 remedy="set security_protocol to ssl or sasl_ssl, or name the port of a listener without TLS",
+                code=TierErrorCode.KAFKA_TLS,
             )
         return _not_kafka(self.address, f"it answered {head!r}")
 
@@ -182,9 +181,10 @@ class KafkaConnection:
         if not self._logged_in:
             await self._log_in()
         if missing := missing_versions(offered):
-            raise KafkaProtocolError(
+            raise KafkaError(
                 f"{self.address}: the broker does not speak {missing}",
                 remedy="upgrade the brokers to Kafka 3.1 or newer, or set leadership.source to static",
+                code=TierErrorCode.KAFKA_PROTOCOL,
             )
 
     async def _log_in(self) -> None:
@@ -214,21 +214,24 @@ class KafkaConnection:
         step = await self.call(sasl_authenticate(content))
         if step.error:
             reason = Masking(_secret(self._settings.sasl_password)).text(step.message or step.error)
-            raise KafkaAuthenticationError(
+            raise KafkaError(
                 f"{self.address}: login of {self._settings.sasl_username} refused: {reason}",
                 remedy="compare sasl_mechanism, sasl_username and sasl_password with what the brokers have",
+                code=TierErrorCode.KAFKA_AUTHENTICATION,
             )
         return step
 
-    def _mechanism_refused(self, error: str, enabled: tuple[str, ...]) -> KafkaAuthenticationError:
+    def _mechanism_refused(self, error: str, enabled: tuple[str, ...]) -> KafkaError:
         if not enabled:
-            return KafkaAuthenticationError(
+            return KafkaError(
                 f"{self.address}: the listener does not ask for a login ({error})",
                 remedy="name the port of a SASL listener, or set security_protocol to plaintext or ssl",
+                code=TierErrorCode.KAFKA_AUTHENTICATION,
             )
-        return KafkaAuthenticationError(
+        return KafkaError(
             f"{self.address}: {self._settings.sasl_mechanism} is not enabled; enabled: {', '.join(enabled)}",
             remedy="set sasl_mechanism to one of these, or add it to sasl.enabled.mechanisms of the brokers",
+            code=TierErrorCode.KAFKA_AUTHENTICATION,
         )
 
 
@@ -251,10 +254,11 @@ def _refused(address: BrokerAddress, error: Exception) -> KafkaUnreachableError:
     )
 
 
-def _not_kafka(address: BrokerAddress, problem: str) -> KafkaProtocolError:
-    return KafkaProtocolError(
+def _not_kafka(address: BrokerAddress, problem: str) -> KafkaError:
+    return KafkaError(
         f"{address}: this is not a Kafka broker: {problem}",
         remedy="let bootstrap_servers name the client ports of the brokers",
+        code=TierErrorCode.KAFKA_PROTOCOL,
     )
 
 

@@ -38,7 +38,7 @@ from tierd.control.cluster_metadata import (
     TopicLeaders,
 )
 from tierd.control.message_guard import require_sound
-from tierd.errors import KafkaProtocolError
+from tierd.errors import KafkaError, TierErrorCode
 
 A_co = TypeVar("A_co", covariant=True)
 P = TypeVar("P", bound=ResponsePayload)
@@ -65,7 +65,7 @@ class Request(Generic[A_co]):
     frame: Callable[[int], bytes]
     """Maps a correlation id to the bytes to send, size first."""
     answer: Callable[[bytes], A_co]
-    """Maps the bytes behind the correlation id to the answer; raises KafkaProtocolError."""
+    """Maps the bytes behind the correlation id to the answer; raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def broker_software(*, version: str) -> Request[BrokerSoftware]:
 
 
 def quorum_leader() -> Request[QuorumLeader]:
-    """Ask for the active controller, which the broker asks in turn; needs a broker with ``speaks_quorum``."""
+    """Return the request for the active controller, which a broker with ``speaks_quorum`` forwards."""
     partition = quorum_request.PartitionData(partition_index=i32(0))
     topic = quorum_request.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
     return _request(DescribeQuorumRequest(topics=(topic,)), DescribeQuorumResponse, _quorum_leader)
@@ -195,18 +195,20 @@ def _decoded(response: type[P], content: bytes) -> P:
     try:
         return entity_reader(response)(sound, start)[0]
     except (SerialError, ValueError, OverflowError, LookupError) as error:
-        raise KafkaProtocolError(
+        raise KafkaError(
             f"{response.__name__} of {len(content)} bytes cannot be decoded: {error}",
             remedy="check that bootstrap_servers name brokers of Apache Kafka 3.1 or newer",
+            code=TierErrorCode.KAFKA_PROTOCOL,
         ) from error
 
 
 def _header_end(content: bytes) -> int:
     """Return the position at which the header's tagged fields end; brokers send none."""
     if content[:1] != b"\0":
-        raise KafkaProtocolError(
+        raise KafkaError(
             "an answer begins with a header that no broker sends",
             remedy="check that bootstrap_servers name brokers of Apache Kafka",
+            code=TierErrorCode.KAFKA_PROTOCOL,
         )
     return 1
 

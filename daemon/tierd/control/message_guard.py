@@ -12,7 +12,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, ClassVar, Final, Protocol, get_args, get_origin
 
-from tierd.errors import KafkaProtocolError
+from tierd.errors import KafkaError, TierErrorCode
 
 Skip = Callable[["_Walked", int], int]
 """Maps the position of a value to the position behind it, which may be behind the end. Always returns."""
@@ -48,7 +48,7 @@ def require_sound(message: type[MessageType], content: bytes, start: int) -> byt
     """Return ``content`` without unknown tagged fields, when every length of a ``message`` at ``start`` fits into it.
 
     Raises:
-        KafkaProtocolError: a length does not fit; these bytes must not be decoded.
+        KafkaError: a length does not fit; these bytes must not be decoded.
     """
     walked = _Walked(content)
     walked.edits = []
@@ -57,9 +57,10 @@ def require_sound(message: type[MessageType], content: bytes, start: int) -> byt
     except IndexError:
         end = len(content) + 1
     if end > len(content):
-        raise KafkaProtocolError(
+        raise KafkaError(
             f"{message.__name__} of {len(content) - start} bytes is damaged: its lengths do not fit",
             remedy="check that bootstrap_servers name brokers of Apache Kafka, with nothing in between",
+            code=TierErrorCode.KAFKA_PROTOCOL,
         )
     return _edited(content, walked.edits) if walked.edits else content
 

@@ -31,7 +31,7 @@ class _Observed:
 
     partition: TopicIdPartition
     floor: int = -1  # highest leader epoch of any answer and of the local checkpoint
-    told: Leadership | None = None  # invariant: told.leader_epoch <= floor
+    reported: Leadership | None = None  # invariant: reported.leader_epoch <= floor
     problem: str = ""
     departed_at_s: float | None = None
 
@@ -78,15 +78,15 @@ class PartitionRoles:
         """
         topic = self._topics.setdefault(partition.topic_id, _Topic())
         observed = topic.partitions.get(partition.partition)
-        is_news = observed is None or observed.departed_at_s is not None
+        is_change = observed is None or observed.departed_at_s is not None
         if observed is None or observed.departed_at_s is not None:
             observed = topic.partitions[partition.partition] = _Observed(partition)
             topic.is_deleted = False  # the role of a replica that returns is reported again
         if leader_epoch is not None and leader_epoch > observed.floor:
-            observed.floor, is_news = leader_epoch, True
-        if is_news:
+            observed.floor, is_change = leader_epoch, True
+        if is_change:
             self._due.add(partition.topic_id)
-        return is_news
+        return is_change
 
     def forget(self, partition: TopicIdPartition, now_s: float) -> None:
         """Note that the replica is gone; its topic is asked for a while longer: perhaps the topic was deleted."""
@@ -156,9 +156,9 @@ class PartitionRoles:
             return []
         topic.is_deleted = True
         events = [
-            self._told(each, max(each.floor, 0), Role.DELETED)
+            self._report(each, max(each.floor, 0), Role.DELETED)
             for each in topic.partitions.values()
-            if each.told is None or each.told.role is not Role.DELETED
+            if each.reported is None or each.reported.role is not Role.DELETED
         ]
         for observed in list(topic.partitions.values()):
             if observed.departed_at_s is not None:
@@ -171,18 +171,18 @@ class PartitionRoles:
         observed = topic.partitions.get(event.partition.partition) if topic else None
         if event.role is Role.DELETED:
             return True
-        return observed is not None and observed.departed_at_s is None and observed.told == event
+        return observed is not None and observed.departed_at_s is None and observed.reported == event
 
     # ---------------------------------------------------------------- what is known
 
     def counts(self) -> RoleCounts:
         """Return the numbers of observed partitions by role."""
-        told = [observed.told.role if observed.told else None for observed in self._observed()]
+        reported = [observed.reported.role if observed.reported else None for observed in self._observed()]
         return RoleCounts(
-            leaders=told.count(Role.LEADER),
-            followers=told.count(Role.FOLLOWER),
-            deleted=told.count(Role.DELETED),
-            unknown=told.count(None),
+            leaders=reported.count(Role.LEADER),
+            followers=reported.count(Role.FOLLOWER),
+            deleted=reported.count(Role.DELETED),
+            unknown=reported.count(None),
             without_leader=sum(observed.problem == _NO_LEADER for observed in self._observed()),
         )
 
@@ -222,7 +222,7 @@ class PartitionRoles:
                 observed.problem = "the cluster does not have this partition"
             elif (role := self._role(observed, leader)) is not None:
                 is_sole_replica = leader.replica_ids == (self._node_id,)
-                yield self._told(observed, leader.leader_epoch, role, is_sole_replica=is_sole_replica)
+                yield self._report(observed, leader.leader_epoch, role, is_sole_replica=is_sole_replica)
 
     def _role(self, observed: _Observed, leader: PartitionLeader) -> Role | None:
         """Return the role that begins with this answer, None when none does."""
@@ -235,16 +235,18 @@ class PartitionRoles:
             observed.problem = _NO_LEADER
             return None
         observed.problem = ""
-        told = observed.told
-        if told is not None and told.leader_epoch == leader.leader_epoch and told.role is not Role.DELETED:
-            return None  # an epoch has one leader; a broker that says otherwise is not believed
+        reported = observed.reported
+        if reported is not None and reported.leader_epoch == leader.leader_epoch and reported.role is not Role.DELETED:
+            return None  # an epoch has one leader; a broker that contradicts that is ignored
         return Role.LEADER if leader.leader_id == self._node_id else Role.FOLLOWER
 
-    def _told(self, observed: _Observed, leader_epoch: int, role: Role, *, is_sole_replica: bool = False) -> Leadership:
-        observed.told = Leadership(observed.partition, leader_epoch, role, is_sole_replica)
+    def _report(
+        self, observed: _Observed, leader_epoch: int, role: Role, *, is_sole_replica: bool = False
+    ) -> Leadership:
+        observed.reported = Leadership(observed.partition, leader_epoch, role, is_sole_replica)
         if role is Role.DELETED:
             observed.problem = "the topic was deleted"
-        return observed.told
+        return observed.reported
 
     def _observed(self) -> Iterator[_Observed]:
         for topic in self._topics.values():

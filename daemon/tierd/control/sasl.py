@@ -17,7 +17,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
-from tierd.errors import KafkaAuthenticationError
+from tierd.errors import KafkaError, TierErrorCode
 from tierd.masking import Masking
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -66,7 +66,7 @@ class ScramClient:
         """Return the client-final message. Takes as long as its iterations do: some milliseconds, in a thread.
 
         Raises:
-            KafkaAuthenticationError: the server's message breaks the protocol, or asks too little or too much.
+            KafkaError: the server's message breaks the protocol, or asks too little or too much.
         """
         challenge = self._challenge(server_first)
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, challenge.salt, challenge.iterations)
@@ -81,16 +81,17 @@ class ScramClient:
         """Check the proof of the server that it knows the password, too.
 
         Raises:
-            KafkaAuthenticationError: the proof is wrong, or the server refused ours.
+            KafkaError: the proof is wrong, or the server refused ours.
         """
         assert self._signature is not None, "final comes before verify"
         fields = _fields(server_final)
         if "e" in fields:
             raise _refused(f"it says {self._masking.text(fields['e'])}")
         if not hmac.compare_digest(_decoded(fields.get("v", "")), self._signature):
-            raise KafkaAuthenticationError(
+            raise KafkaError(
                 "the server cannot prove that it knows the password: it is not the broker that it claims to be",
                 remedy="find out who answers at this address; change the password if it was sent by PLAIN before",
+                code=TierErrorCode.KAFKA_AUTHENTICATION,
             )
 
     def _challenge(self, server_first: bytes) -> _Challenge:
@@ -132,8 +133,9 @@ def _xor(left: bytes, right: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
-def _refused(problem: str) -> KafkaAuthenticationError:
-    return KafkaAuthenticationError(
+def _refused(problem: str) -> KafkaError:
+    return KafkaError(
         f"the SCRAM login failed: {problem}",
         remedy="compare sasl_mechanism, sasl_username and sasl_password with what the brokers have",
+        code=TierErrorCode.KAFKA_AUTHENTICATION,
     )

@@ -102,7 +102,7 @@ class BrokerTopicConfigs:
                 await self._clock.sleep(BACKOFF.delay_s(failures, random=self._random))
             else:
                 failures = 0
-                await self._rest()
+                await self._wait_for_round()
 
     async def refresh(self) -> frozenset[str]:
         """Ask for every topic that is read, and return those whose settings changed.
@@ -129,7 +129,7 @@ class BrokerTopicConfigs:
                 self._on_outcome(None)
         finally:
             self._connections.close()
-            self._tell(changed)
+            self._notify(changed)
         return frozenset(changed)
 
     def _still_wanted(self) -> Sequence[str]:
@@ -156,12 +156,12 @@ class BrokerTopicConfigs:
                 self._refused.pop(answer.topic, None)
         return changed
 
-    def _tell(self, changed: set[str]) -> None:
+    def _notify(self, changed: set[str]) -> None:
         if changed:
             for listener in self._listeners:
                 listener(frozenset(changed))
 
-    async def _rest(self) -> None:
+    async def _wait_for_round(self) -> None:
         timer = asyncio.ensure_future(self._clock.sleep(_REFRESH_S * (1 - _JITTER + 2 * _JITTER * self._random())))
         new = asyncio.ensure_future(self._new.wait())
         try:

@@ -1,11 +1,11 @@
 """Costs of the tier: usage hour by hour, priced; and an estimate before anything is switched on."""
 
-from tierd.cost.estimate import Bound, Plan, TopicEstimate
-from tierd.cost.log_dirs import estimate_log_dirs
+from tierd.cost.billed_requests import IN_A_PUT, RequestClass
+from tierd.cost.cost_estimate import Bound, Plan, TopicEstimate
+from tierd.cost.log_dir_estimate import estimate_log_dirs
 from tierd.cost.prices import FREE, PriceList, load_prices
 from tierd.cost.report import Cost, CostReport, TopicCost, cost_report
-from tierd.cost.requests import IN_A_PUT, RequestClass
-from tierd.cost.usage import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger
+from tierd.cost.usage_ledger import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger
 
 __all__ = [
     "FREE",

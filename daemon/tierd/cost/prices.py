@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from tierd.config import load_side_file
-from tierd.cost.requests import RequestClass
+from tierd.cost.billed_requests import RequestClass
 
 Price = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 

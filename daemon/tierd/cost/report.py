@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tierd.cost.billed_requests import RequestClass
 from tierd.cost.prices import PriceList
-from tierd.cost.requests import RequestClass
-from tierd.cost.usage import HOUR_MS, UsageLine, is_request
+from tierd.cost.usage_ledger import HOUR_MS, UsageLine, is_request
 
 GIB = 1 << 30
 HOURS_PER_MONTH = 730.0

@@ -5,8 +5,8 @@ Names, text files, batches, indexes and snapshots; what is stable; and where to 
 
 from tierd.log.broker.batch_lookup import batch_at
 from tierd.log.broker.check import SegmentCheckResult, check_segment
-from tierd.log.broker.history import compare_with_local
 from tierd.log.broker.live_segment import data_bytes
+from tierd.log.broker.local_comparison import compare_with_local
 from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
 from tierd.log.broker.stable_offset import last_stable_offset
 from tierd.log.broker.timestamp_lookup import first_since, max_timestamp
@@ -20,8 +20,9 @@ from tierd.log.broker.watcher import (
 )
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
-from tierd.log.dirs.identity import BrokerIdentity, FoundIdentity, broker_identity, read_identities
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.broker_identity import BrokerIdentity, FoundIdentity, broker_identity, read_identities
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.dirs.partition_access import opened_partition
 from tierd.log.files.checkpoints import (
@@ -89,8 +90,8 @@ from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
 from tierd.log.records.record_columns import BatchRun, PieceBatches, RecordColumns, columns_of
 from tierd.log.repair import (
     CutTail,
+    LogRepairResult,
     LowerCheckpoint,
-    Mended,
     MoveAside,
     RepairPlan,
     Step,
@@ -137,9 +138,10 @@ __all__ = [
     "LogDirLock",
     "LogDirWatcher",
     "LogManager",
+    "LogManagerSettings",
+    "LogRepairResult",
     "LogService",
     "LowerCheckpoint",
-    "Mended",
     "MetaProperties",
     "MoveAside",
     "NewRecord",

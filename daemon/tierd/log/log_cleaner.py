@@ -7,8 +7,8 @@
       rounds in a thread of their own; their first step and each replacement by the log's writer
       all groups replaced ─► cleaner-offset-checkpoint
 
-A log whose round fails is left alone until the next start, and shown: ``uncleanable``. Its retention goes on. A log
-whose output finds no room on the disk waits five minutes, and others are cleaned meanwhile.
+A log whose round fails stays uncleaned until the next start, and ``uncleanable`` has its error; its retention goes on.
+A log whose output finds no room on the disk waits five minutes, and other logs are cleaned meanwhile.
 """
 
 import asyncio
@@ -21,21 +21,20 @@ from typing import Final, TypeVar
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import (
-    CleaningAbortedError,
-    CleaningNoSpaceError,
-    LogBusyError,
-    LogClosedError,
-    LogDirOfflineError,
-    LogTimeoutError,
-    TierError,
-)
+from tierd.errors import LogDirOfflineError, TierError
 from tierd.log.cleaning.cleaning_control import CleaningControl
 from tierd.log.cleaning.cleaning_round import CleaningRound, MeasuredLog, measure_log
 from tierd.log.cleaning.round_rewriter import StartRewriting
 from tierd.log.cleaning.segment_groups import SegmentGroup
 from tierd.log.cleaning.throttle import Throttle
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.log_errors import (
+    CleaningAbortedError,
+    CleaningNoSpaceError,
+    LogBusyError,
+    LogClosedError,
+    LogTimeoutError,
+)
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
@@ -53,7 +52,7 @@ class CleanerStatistics:
     Attributes:
         rounds: rounds that ended with a checkpoint.
         aborted: rounds that ended early, and begin again.
-        failed: rounds that ended with an error, after which the log is left alone.
+        failed: rounds that ended with an error; such a log is not cleaned again before the next start.
         bytes_read: bytes of the segments that were rewritten.
         bytes_written: bytes of the segments that rounds wrote.
         max_dirty_ratio: largest dirty ratio of a log at the last measurement.
@@ -72,7 +71,7 @@ class LogCleaner:
 
     Attributes:
         statistics: since the start.
-        uncleanable: the logs that are left alone, and why.
+        uncleanable: the logs that are not cleaned before the next start, with the error.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class LogCleaner:
             ) from error
 
     def forget(self, partition: TopicPartition) -> None:
-        """Take note that a log was deleted; one that is made in its place is cleaned again."""
+        """Note that a log was deleted; a new log of the same partition is cleaned again."""
         self.uncleanable.pop(partition, None)
         self._paused_until_s.pop(partition, None)
 
@@ -175,14 +174,14 @@ class LogCleaner:
                 lambda log: log.apply(lambda state: measure_log(state, checkpointed_offset=known, now_ms=now_ms))
             )
             if measured.cleanable.is_checkpoint_wrong:
-                await self._remember(partition, measured.cleanable.first_dirty_offset)
+                await self._store_cleaner_offset(partition, measured.cleanable.first_dirty_offset)
         except LogDirOfflineError:
             return None
         except _PASSING as error:
             _LOG.warning("log_not_measured", **self._where(partition), error=str(error))
             return None
         except TierError as error:
-            self._give_up(partition, error)
+            self._mark_uncleanable(partition, error)
             return None
         return measured
 
@@ -206,7 +205,7 @@ class LogCleaner:
             _LOG.info("log_cleaning_aborted", **self._where(partition), error=str(error))
             return False
         except Exception as error:  # noqa: BLE001  one log that cannot be cleaned must not keep the others from it
-            self._give_up(partition, error)
+            self._mark_uncleanable(partition, error)
             return True
         finally:
             self._running = None
@@ -221,7 +220,7 @@ class LogCleaner:
         for group in begun.groups():
             await self._clean_group(writer, begun, group)
         if self._manager.cleaner_offset(partition) == known:  # or a truncation lowered it, and it stays low
-            await self._remember(partition, begun.end_offset)
+            await self._store_cleaner_offset(partition, begun.end_offset)
         self.statistics.rounds += 1
         _LOG.info(
             "log_cleaned",
@@ -251,7 +250,7 @@ class LogCleaner:
         self.statistics.bytes_read += begun.bytes_read - read
         self.statistics.bytes_written += begun.bytes_written - written
 
-    async def _remember(self, partition: TopicPartition, offset: int) -> None:
+    async def _store_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
         await self._in_thread(lambda: self._manager.set_cleaner_offset(partition, offset))
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
@@ -268,7 +267,7 @@ class LogCleaner:
     def _where(self, partition: TopicPartition) -> dict[str, str]:
         return {"partition": str(partition), "log_dir": str(self._log_dir)}
 
-    def _give_up(self, partition: TopicPartition, error: Exception) -> None:
+    def _mark_uncleanable(self, partition: TopicPartition, error: Exception) -> None:
         self.statistics.failed += 1
         self.uncleanable[partition] = str(error)
         _LOG.error(

@@ -23,12 +23,13 @@ from uuid import UUID
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
+from tierd.errors import LogError, UnknownPartitionError
 from tierd.log.cleaning.round_rewriter import StartRewriting
 from tierd.log.cleaning.throttle import Throttle
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.log_cleaner import CleanerStatistics, LogCleaner
+from tierd.log.log_errors import LogTimeoutError
 from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import MAX_LONG, LogConfig
@@ -48,7 +49,7 @@ class ServiceSettings:
         tick_s: interval at which a log dir's task looks for due housekeeping and due flushes (``flush.ms``).
         retention_delay_s: time from the start until the first run of retention.
         cleaner_interval_s: pause of the cleaner after it found no log that is due.
-        cleaner_bytes_per_s: limit on what all cleaners together read and write; None for no limit.
+        cleaner_bytes_per_s: limit on the bytes that all cleaners together read and write; None for no limit.
         limits: limits of each writer.
         threads_per_dir: number of writing threads of a log dir, and number of its reading threads.
         start_timeout_s: limit for loading and recovering all logs.
@@ -69,10 +70,10 @@ class ServiceSettings:
 
 
 class LogService:
-    """Starts its manager when it is entered and shuts it down when it is left.
+    """Service that starts its manager when it is entered and shuts the manager down when it is left.
 
-    Left in good order, every log dir that has not failed has been stopped cleanly. A cancellation while it starts or
-    stops does not keep it from stopping so.
+    After the exit every log dir that has not failed was stopped cleanly, even if a cancellation came during the start
+    or the stop.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class LogService:
         """Load every log, and begin to tend them.
 
         Raises:
-            LogError: what ``LogManager.start`` raises.
+            LogError: an error of ``LogManager.start``.
             LogTimeoutError: it took too long.
         """
         loop = asyncio.get_running_loop()
@@ -108,13 +109,13 @@ class LogService:
             await self._tasks.__aenter__()
         except BaseException as error:
             self._lifecycle.submit(self._manager.shutdown)  # when the start has ended, however it does
-            self._let_threads_go()
+            self._release_threads()
             if isinstance(error, TimeoutError):
                 raise LogTimeoutError("the logs were not loaded in time", remedy="look at the disks") from error
             raise
         for log_dir in self._manager.live_dirs:
             self._cleaners[log_dir] = cleaner = self._cleaner_for(log_dir)
-            self._tending.append(self._tasks.create_task(self._tend(log_dir, cleaner), name=f"tend {log_dir}"))
+            self._tending.append(self._tasks.create_task(self._maintain(log_dir, cleaner), name=f"tend {log_dir}"))
             self._tending.append(self._tasks.create_task(self._clean(log_dir, cleaner), name=f"clean {log_dir}"))
         self._tending.append(self._tasks.create_task(self._checkpoint(), name="checkpoint logs"))
         return self
@@ -122,7 +123,7 @@ class LogService:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop tending, finish what waits, close every log.
+        """Stop the periodic duties, finish the waiting calls, and close every log.
 
         Raises:
             LogTimeoutError: a disk hangs. Nothing more is written to any log; the next start recovers.
@@ -151,7 +152,7 @@ class LogService:
         return found
 
     def log(self, partition: TopicPartition) -> UnifiedLog:
-        """The log, for what any thread may ask of it and move without the disk.
+        """Return the log, for the calls that are safe in any thread and read no disk.
 
         Raises:
             UnknownPartitionError: there is no such log.
@@ -166,24 +167,24 @@ class LogService:
     async def get_or_create(
         self, partition: TopicPartition, *, topic_id: UUID | None = None, preferred_dir: Path | None = None
     ) -> PartitionWriter:
-        """The writer of a partition's log, which is made if it is not there; see ``LogManager.get_or_create``.
+        """Return the writer of a partition's log; make a missing log, as ``LogManager.get_or_create`` does.
 
         Raises:
-            LogError: what ``LogManager.get_or_create`` raises.
+            LogError: an error of ``LogManager.get_or_create``.
             LogTimeoutError: no answer in time.
         """
         async with self._changing:
-            log = await self._in_time(
+            log = await self._within_deadline(
                 lambda: self._manager.get_or_create(partition, topic_id=topic_id, preferred_dir=preferred_dir)
             )
             return self._writers.get(partition) or self._add_writer(log)
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Delete a log: what waits for its writer is done before, its directory goes later.
+        """Delete a log. The calls that wait for its writer are done before; the directory is removed later.
 
         Raises:
             UnknownPartitionError: there is no such log.
-            LogError: what ``LogManager.delete`` raises.
+            LogError: an error of ``LogManager.delete``.
             LogTimeoutError: no answer in time.
         """
         await self.writer(partition).close()
@@ -192,7 +193,7 @@ class LogService:
             self._writers.pop(partition, None)
             for cleaner in self._cleaners.values():
                 cleaner.forget(partition)
-            await self._in_time(lambda: self._manager.delete(partition))
+            await self._within_deadline(lambda: self._manager.delete(partition))
 
     async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""
@@ -232,12 +233,12 @@ class LogService:
         return total
 
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The compacted logs whose cleaning failed, and why; they are left alone until the next start."""
+        """Return the logs whose cleaning failed, each with the error; they stay uncleaned until the next start."""
         return {of: why for cleaner in self._cleaners.values() for of, why in cleaner.uncleanable.items()}
 
     # Duties
 
-    async def _tend(self, log_dir: Path, cleaner: LogCleaner) -> None:
+    async def _maintain(self, log_dir: Path, cleaner: LogCleaner) -> None:
         """Everything that is due on one log dir, for as long as it is online."""
         settings, clock = self._settings, self._clock
         retention_due_s = clock.monotonic_s() + settings.retention_delay_s
@@ -256,16 +257,16 @@ class LogService:
                 if log.directory.parent != log_dir:
                     continue
                 if log.is_housekeeping_due(now_ms):
-                    await self._do(writer, lambda log: log.housekeep(clock.now_ms()))
+                    await self._run_duty(writer, lambda log: log.housekeep(clock.now_ms()))
                 if partition in retains and partition != cleaner.cleaned_now:
                     retains.discard(partition)
-                    await self._do(writer, lambda log: log.delete_old_segments(clock.now_ms()))
+                    await self._run_duty(writer, lambda log: log.delete_old_segments(clock.now_ms()))
                 if log.config.flush_ms < MAX_LONG:
                     since_s = flushed_s.setdefault(partition, now_s)
                     if (now_s - since_s) * 1000 >= log.config.flush_ms:
                         flushed_s[partition] = now_s
                         if log.recovery_point < log.log_end_offset:
-                            await self._do(writer, lambda log: log.flush(now_ms=clock.now_ms()))
+                            await self._run_duty(writer, lambda log: log.flush(now_ms=clock.now_ms()))
 
     async def _clean(self, log_dir: Path, cleaner: LogCleaner) -> None:
         """Clean what is due on one log dir, for as long as it is online."""
@@ -277,7 +278,7 @@ class LogService:
         for cleaner in self._cleaners.values():
             await cleaner.end_round(partition, within_s=self._settings.limits.deadline_s)
 
-    async def _do(self, writer: PartitionWriter, duty: Callable[[UnifiedLog], object]) -> None:
+    async def _run_duty(self, writer: PartitionWriter, duty: Callable[[UnifiedLog], object]) -> None:
         try:
             await writer.run(duty)
         except LogError as error:  # a failing disk takes its log dir offline and ends the task; the rest is tried again
@@ -300,7 +301,7 @@ class LogService:
                 ]
             for duty in duties:
                 try:
-                    await self._in_time(duty)
+                    await self._within_deadline(duty)
                 except LogError as error:
                     _LOG.warning("log_dirs_duty_failed", error=str(error))
 
@@ -330,7 +331,7 @@ class LogService:
             log_dir, self._manager, self._writers, self._rewriting, clock=self._clock, throttle=self._throttle
         )
 
-    async def _in_time(self, call: Callable[[], _T]) -> _T:
+    async def _within_deadline(self, call: Callable[[], _T]) -> _T:
         calling = asyncio.get_running_loop().run_in_executor(self._lifecycle, call)
         try:
             async with asyncio.timeout(self._settings.limits.deadline_s):
@@ -352,9 +353,9 @@ class LogService:
         except TimeoutError as error:
             raise LogTimeoutError("the logs were not closed in time", remedy="look at the disks") from error
         finally:
-            self._let_threads_go()
+            self._release_threads()
 
-    def _let_threads_go(self) -> None:
+    def _release_threads(self) -> None:
         for pool in (self._lifecycle, *(pool for pools in self._threads.values() for pool in pools)):
             pool.shutdown(wait=False)
         for cleaner in self._cleaners.values():

@@ -1,4 +1,4 @@
-"""LogWriter: one log, many callers; appends that wait together are written together, with one sync if any asks for it.
+"""LogWriter: one log, many callers; calls that wait together share one write, and one sync if any of them asks for it.
 
 ::
 
@@ -6,8 +6,8 @@
     append ─┼─► waiting ─► one job at a time ─┼─► answer       reads run beside it, in threads of their own
     flush  ─┘   (in order)  in a thread    └─► answer
 
-A caller that is cancelled, or out of patience, only drops its answer: a job that has begun goes on to its end, so that
-no cancellation can tear a log. What has not begun is not begun.
+A caller that is cancelled, or whose deadline passes, only drops its answer: a job that has begun goes on to its end, so
+that no cancellation can tear a log. A call that has not begun is dropped.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
 from tierd.clock import Clock
-from tierd.errors import LogBusyError, LogClosedError, LogError, LogTimeoutError, TierError
+from tierd.errors import LogError, TierError
 from tierd.log.files.disk import Piece
+from tierd.log.log_errors import LogBusyError, LogClosedError, LogTimeoutError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 
@@ -70,7 +71,7 @@ class WriterStatistics:
 
 
 class _Waiting(Generic[_L]):
-    """A call that waits for its turn, or for its answer."""
+    """A call that waits for its job, or for its answer."""
 
     __slots__ = ("answer", "call", "durable", "expires_at_s", "request", "size_bytes")
 
@@ -121,7 +122,7 @@ class LogWriter(Generic[_L]):
 
     @property
     def log(self) -> _L:
-        """The log: whatever any thread may ask of it. What changes it goes through here."""
+        """The log, for the calls that are safe in any thread. Changes go through this writer."""
         return self._log
 
     def statistics(self) -> WriterStatistics:
@@ -174,7 +175,7 @@ class LogWriter(Generic[_L]):
         """Do anything else that changes the log, between the appends before and after it.
 
         Raises:
-            TierError: what ``call`` raises.
+            TierError: an error of ``call``.
             LogBusyError, LogTimeoutError, LogClosedError: as for ``append``.
         """
         answer = asyncio.get_running_loop().create_future()
@@ -182,14 +183,14 @@ class LogWriter(Generic[_L]):
         return cast("_T", await answer)
 
     async def flush(self) -> None:
-        """Return when everything appended before is on stable storage; see ``run`` for what it raises."""
+        """Return when everything appended before is on stable storage; raises the errors of ``run``."""
         await self.run(lambda log: log.flush(including_active=True, now_ms=self._clock.now_ms()))
 
     async def read(self, call: Callable[[_L], _T]) -> _T:
-        """Do something that only reads the log, at once, whatever is being written. It never waits for the writer.
+        """Run a call that only reads the log, at once; it does not wait for the writer.
 
         Raises:
-            TierError: what ``call`` raises.
+            TierError: an error of ``call``.
             LogTimeoutError: no answer in time.
         """
         reading = asyncio.get_running_loop().run_in_executor(self._readers, call, self._log)
@@ -230,7 +231,7 @@ class LogWriter(Generic[_L]):
             self._set_alarm(waiting.expires_at_s)
         if self._idle.is_set():
             self._idle.clear()
-            # Not at once: calls in the same turn of the loop share one write.
+            # Not at once: calls in the same iteration of the event loop share one write.
             asyncio.get_running_loop().call_soon(self._begin_job)
 
     def _is_full(self, more_bytes: int) -> bool:
@@ -240,7 +241,7 @@ class LogWriter(Generic[_L]):
         )
 
     def _drop_unwanted(self) -> None:
-        """Drop the waiting calls whose callers gave up, so that they keep no new calls out while a disk hangs."""
+        """Drop the waiting calls whose callers are gone, so that they keep no new calls out while a disk hangs."""
         self._waiting = deque(waiting for waiting in self._waiting if not waiting.answer.done())
         self._waiting_bytes = sum(waiting.size_bytes for waiting in self._waiting)
 
@@ -253,7 +254,7 @@ class LogWriter(Generic[_L]):
                 self._alarm = None
             return
         try:
-            job = asyncio.get_running_loop().run_in_executor(self._writers, self._do, self._running)
+            job = asyncio.get_running_loop().run_in_executor(self._writers, self._run_job, self._running)
         except RuntimeError:  # the threads were let go while a job hung
             self._is_closed = True
             self._end_group([self._closed()] * len(self._running))
@@ -278,8 +279,8 @@ class LogWriter(Generic[_L]):
                 break
         return group
 
-    def _do(self, group: list[_Waiting[_L]]) -> Sequence[object]:
-        """In a writer's thread. Errors that callers are to see are values; anything that is raised is a bug."""
+    def _run_job(self, group: list[_Waiting[_L]]) -> Sequence[object]:
+        """Carry out the calls in a thread of the writer. Errors for callers are values; an exception is a bug."""
         if (call := group[0].call) is not None:
             try:
                 return [call(self._log)]
@@ -319,10 +320,10 @@ class LogWriter(Generic[_L]):
         return asyncio.get_running_loop().time() + self._limits.deadline_s
 
     def _set_alarm(self, at_s: float) -> None:
-        self._alarm = asyncio.get_running_loop().call_at(at_s, self._ring)
+        self._alarm = asyncio.get_running_loop().call_at(at_s, self._expire)
 
-    def _ring(self) -> None:
-        """Answer those who waited too long; calls expire in their order, so that one alarm serves all."""
+    def _expire(self) -> None:
+        """Answer the calls that waited too long. Calls expire in their order, so one alarm serves all."""
         now_s = asyncio.get_running_loop().time()
         self._alarm = None
         for waiting in (*self._running, *self._waiting):

@@ -4,14 +4,7 @@ First durable, then visible; every batch carries the leader epoch and session of
 fences a stale one (remote-tiering 2 to 7).
 """
 
-from tierd.metadata.branch import OwnBranch, ReadableRange
-from tierd.metadata.cache import PartitionView
-from tierd.metadata.changes import SegmentChange, changes
 from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
-from tierd.metadata.filling import FillingSource, StoreFilling, holds_segments
-from tierd.metadata.identity import is_tier_known, read_store_identity, remember_tier, store_identity
-from tierd.metadata.incarnations import copied_last_ms
-from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
     Batch,
     Delete,
@@ -22,28 +15,56 @@ from tierd.metadata.kv import (
     MemoryKeyValueStore,
     Put,
 )
+from tierd.metadata.leading import MetadataManagerSettings, MetadataStatistics, RemoteLogMetadataManager
 from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
-from tierd.metadata.led_partitions import MetadataManagerSettings
-from tierd.metadata.lineage import effective_lineage
-from tierd.metadata.manager import RemoteLogMetadataManager
-from tierd.metadata.newest_epochs import TierEpochs
 from tierd.metadata.opening import open_metadata
-from tierd.metadata.overlaps import covered_copies, overlaps
-from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
-from tierd.metadata.reader import list_partitions, read_claims, read_partition, read_segment
-from tierd.metadata.rebuild import (
+from tierd.metadata.rows import (
+    RECORD_IN_DOUBT,
+    Claim,
+    MetadataKeyFactory,
+    PartitionRow,
+    TierEpochs,
+    decode_segment,
+    encode_segment,
+)
+from tierd.metadata.stored import (
+    PartitionBeingDeleted,
+    SegmentChange,
+    changes,
+    list_partitions,
+    partitions_being_deleted,
+    read_claims,
+    read_partition,
+    read_segment,
+)
+from tierd.metadata.views import (
+    OwnBranch,
+    PartitionView,
+    ReadableRange,
+    copied_last_ms,
+    covered_copies,
+    effective_lineage,
+    overlaps,
+    rows_of,
+)
+from tierd.metadata.whole_store import (
     BucketLogStart,
     BucketSegment,
+    FillingSource,
     RebuildProblem,
     RebuildSeverity,
+    StoreFilling,
+    TransferCounts,
     differences,
+    export_lines,
+    holds_segments,
+    import_lines,
+    is_tier_known,
+    read_store_identity,
     rebuild_partition,
+    remember_tier,
+    store_identity,
 )
-from tierd.metadata.row import RECORD_IN_DOUBT, Claim, PartitionRow
-from tierd.metadata.rows import rows_of
-from tierd.metadata.serde import decode_segment, encode_segment
-from tierd.metadata.statistics import MetadataStatistics
-from tierd.metadata.transfer import TransferCounts, export_lines, import_lines
 
 __all__ = [
     "RECORD_IN_DOUBT",

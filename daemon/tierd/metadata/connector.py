@@ -9,8 +9,8 @@ from tierd.clock import SystemClock
 from tierd.config import METADATA, MetadataSettings, PluginSettings, find_connector, secrets_of
 from tierd.errors import BackendUnavailableError, MetadataError, TierError
 from tierd.masking import Masking
-from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import DeadlineKeyValueStore, KeyValueStore
+from tierd.metadata.rows import MetadataKeyFactory
 
 SettingsT = TypeVar("SettingsT", bound=PluginSettings)
 _OPENING_TIMEOUTS: Final = 4  # connecting and making a table are several calls

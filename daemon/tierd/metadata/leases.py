@@ -19,9 +19,8 @@ from tierd.errors import (
     LeaseLostError,
     PreconditionFailedError,
 )
-from tierd.metadata.keys import MetadataKeyFactory
-from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
-from tierd.metadata.value_fields import decoded_value, encode_value, int_field, text_field
+from tierd.metadata.kv import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata.rows import MetadataKeyFactory, decoded_value, encode_value, int_field, text_field
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,96}")
 _ATTEMPTS: Final = 5  # each time another process has changed the row in between
@@ -101,7 +100,7 @@ async def release_lease(store: KeyValueStore, keys: MetadataKeyFactory, lease: L
 
     Raises:
         BackendUnavailableError: the store did not answer; the lease runs out by itself.
-        OutcomeUnknownError: the same, or it is given back.
+        OutcomeUnknownError: the same, or the lease is released.
         MetadataDecodeError: a row that cannot be understood.
     """
     key = _key(keys, lease)

@@ -1,7 +1,7 @@
 """Values that all rooms share: identities, ranges, lineage, timestamps, and a remote segment with its states."""
 
-from tierd.model.checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
-from tierd.model.identity import (
+from tierd.model.block_checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
+from tierd.model.identifiers import (
     RemoteLogSegmentId,
     TopicIdPartition,
     TopicPartition,
@@ -12,7 +12,7 @@ from tierd.model.isolation_level import IsolationLevel
 from tierd.model.lineage import EpochEndOffset, EpochEntry, Lineage, segment_epochs_problem
 from tierd.model.partition_delete import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierd.model.ranges import ByteRange, OffsetRange
-from tierd.model.segment import (
+from tierd.model.remote_log_segment import (
     IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
@@ -20,7 +20,7 @@ from tierd.model.segment import (
     RemoteLogSegmentState,
     SoftDelete,
 )
-from tierd.model.timestamps import BlockTimestamps, TimestampOffset, TimestampRange
+from tierd.model.timestamp_ranges import BlockTimestamps, TimestampOffset, TimestampRange
 
 __all__ = [
     "CHECKSUM_BLOCK_BYTES",

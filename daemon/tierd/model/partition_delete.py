@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tierd.errors import InvalidSegmentTransitionError
-from tierd.model.identity import TopicIdPartition
+from tierd.model.identifiers import TopicIdPartition
 
 
 class RemotePartitionDeleteState(IntEnum):

@@ -51,7 +51,7 @@ class TierAccess:
         metadata: None for a task, which reads and stages segments and asks no metadata.
         sqlite_path: of the sqlite metadata backend; only a host that has the file sees what is in it.
         log_dirs: of the host that the settings are for.
-        broker_id: recorded in what is staged.
+        broker_id: recorded in staged segments.
     """
 
     remote: RemoteSettings
@@ -63,7 +63,7 @@ class TierAccess:
 
     @classmethod
     def from_config(cls, config: TierdConfig, config_file: Path) -> Self:
-        """Take what is needed; the log dirs are read only if the configuration lacks cluster or node id. Blocking.
+        """Take the settings; the log dirs are read only if the configuration lacks cluster or node id. Blocking.
 
         Raises:
             ConfigError: cluster or node are not known.
@@ -71,12 +71,12 @@ class TierAccess:
             LogDirOfflineError: no log dir can be read, and the configuration lacks cluster or node id.
         """
         log_dirs = tuple(log_dir.path for log_dir in config.log_dirs)
-        is_said = config.cluster_id is not None and config.node_id is not None
+        is_configured = config.cluster_id is not None and config.node_id is not None
         identity = broker_identity(
             config_file,
             cluster_id=config.cluster_id,
             node_id=config.node_id,
-            found={} if is_said else read_identities(log_dirs),
+            found={} if is_configured else read_identities(log_dirs),
         )
         return cls(
             remote=config.remote,
@@ -150,7 +150,7 @@ class OpenTier:
 
         Raises:
             RemoteResourceNotFoundError: the segment's objects are not there.
-            RemoteIntegrityError: stored bytes are not what was stored.
+            RemoteIntegrityError: the stored bytes have changed.
             RemoteStorageError: the store failed.
         """
         return self._call(self._storage.fetch_log_segment(metadata, byte_range))

@@ -33,7 +33,7 @@ class LoopThread:
         self.close()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Begin ``work``; cancelling what is returned cancels it."""
+        """Begin ``work``; a cancellation of the returned future cancels ``work``."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
@@ -59,7 +59,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel what is still running and end the thread. Closing again does nothing."""
+        """Cancel the running work and end the thread. A second call does nothing."""
         if self._loop.is_closed():
             return
         self.begin(_cancel_others()).result(_STOP_TIMEOUT_S)

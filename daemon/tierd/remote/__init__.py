@@ -46,7 +46,7 @@ from tierd.remote.segments.segment_storage import SegmentStorage
 from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.tier_identity import claim_tier, read_tier_identity
 from tierd.remote.transform.binding import erasure_report_binding
-from tierd.remote.transform.compression import compress
+from tierd.remote.transform.chunk_compression import compress
 from tierd.remote.transform.content_key import KEY_SEED_BYTES
 from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
 from tierd.remote.transform.object_tag import require_tag, with_tag

@@ -151,7 +151,7 @@ class LogStartStorage:
         """Store ``record`` durably if the object is ``previous``; unknown fields of ``previous`` are kept.
 
         Raises:
-            RemoteConflictError: something else is there.
+            RemoteConflictError: the object has other content.
             RemoteResourceNotFoundError: ``previous`` is gone.
             RemoteObjectRetainedError: the store keeps the present object.
             RemoteStorageError: the store failed; the record may or may not be there.

@@ -54,7 +54,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a file name that is not UT
 
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
-    """Identity of a segment as its object key tells it.
+    """Identity of a segment, parsed from its object key.
 
     Attributes:
         topic_id: in Kafka's 22-character form.

@@ -15,7 +15,7 @@ class FileBody:
 
     Attributes:
         path: read with ordinary reads; may be ``/proc/self/fd/N``.
-        byte_range: what to send; None for an empty file.
+        byte_range: the bytes to send; None for an empty file.
         checksums: of the whole file; ``kernels.crc32c_of_range`` gives that of ``byte_range``.
         pace: the sender awaits it with the size of each step before the step leaves; None: no limit of the rate.
     """
@@ -51,7 +51,7 @@ Body: TypeAlias = bytes | FileBody | ChunkedBody
 
 
 def range_beyond(*contents: bytes) -> ByteRange:
-    """Return the bytes of an object that tell whether it is one of ``contents``: one more than the longest has."""
+    """Return the range that suffices to compare an object with ``contents``: one byte more than the longest of them."""
     return ByteRange.of_size(0, max(map(len, contents)) + 1)
 
 
@@ -67,8 +67,8 @@ class ObjectInfo:
     """One stored object.
 
     Attributes:
-        crc32c: of the whole; None where the store does not tell.
-        modified_ms: when it was stored, by the store's clock and as exactly as it tells; None where it does not.
+        crc32c: checksum of the whole object; None where the store reports none.
+        modified_ms: time of storing, by the clock and with the precision of the store; None where it reports none.
     """
 
     key: str
@@ -111,7 +111,7 @@ class ObjectStore(Protocol):
 
     Backends classify errors (see ``errors.RemoteStorageError`` and its kinds), and a wrapper repeats calls that may
     succeed later. Writes are durable when the call returns, and an object is visible whole or not at all. A store that
-    cannot tell of versions inherits from this class, and with it the two calls that say so.
+    cannot list versions inherits from this class, whose two calls for versions raise ``ObjectVersionsUnknownError``.
     """
 
     async def put(self, key: str, body: Body) -> None:
@@ -182,8 +182,8 @@ class ObjectStore(Protocol):
         """Return every version of every object whose key begins with ``prefix``, by key; markers too.
 
         Raises:
-            ObjectVersionsUnknownError: the store cannot tell.
-            RemoteAccessError: the store does not tell these credentials.
+            ObjectVersionsUnknownError: the store cannot list versions.
+            RemoteAccessError: the credentials have no right to list versions.
         """
         del prefix
         raise _versions_unknown()

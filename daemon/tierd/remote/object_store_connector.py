@@ -56,7 +56,7 @@ def open_plugged(settings: RemoteSettings) -> ObjectStore:
 
 
 class _UnversionedObjectStore(ForwardingObjectStore):
-    """A store of a package that neither tells of versions nor inherits from ``ObjectStore``."""
+    """Wrapper of a package's store that has no calls for versions and does not inherit from ``ObjectStore``."""
 
     list_versions = ObjectStore.list_versions
     delete_version = ObjectStore.delete_version

@@ -170,7 +170,7 @@ def _open_azure(settings: AzureSettings, retry: Retry) -> ObjectStore:
 
 @contextmanager
 def _extra_installed(extra: str) -> Iterator[None]:
-    """Turn the absence of a backend's library into the command that installs it."""
+    """Translate the absence of a backend's library into the command that installs it."""
     try:
         yield
     except ModuleNotFoundError as error:

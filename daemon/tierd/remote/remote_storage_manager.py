@@ -36,7 +36,7 @@ class RemoteStorageManager(Protocol):
         """Return the bytes of the log in ``byte_range``, clipped at the end of the log; empty past the end.
 
         Raises:
-            RemoteResourceNotFoundError: the object is not there, whatever the range.
+            RemoteResourceNotFoundError: the object is not there.
         """
 
     def stream_log_segment(
@@ -52,7 +52,7 @@ class RemoteStorageManager(Protocol):
             end_position: of the last byte, clipped at the end of the log; None: all the rest.
 
         Raises:
-            RemoteResourceNotFoundError: the object is not there, whatever the range.
+            RemoteResourceNotFoundError: the object is not there.
             ValueError: a negative start, or an end before it.
         """
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class _RepeatedRequest(NamedTuple):
-    """Name of what is sent again when it fails: a call, or a single request inside one."""
+    """Name of a repeated call, or of a repeated single request inside a call."""
 
     operation: str
     key: str

@@ -58,7 +58,7 @@ from tierd.serve.control_requests import (
 from tierd.serve.control_socket import SOCKET_NAME, ControlServer, ask, ask_or_run
 from tierd.serve.http_server import HttpServer
 from tierd.serve.outage import Outage, Service
-from tierd.serve.status import StatusSnapshot
+from tierd.serve.status_snapshot import StatusSnapshot
 from tierd.serve.urgency import by_urgency
 
 __all__ = [

@@ -41,7 +41,7 @@ class PartitionSummary(ControlAnswer):
 
 
 class RunningRun(ControlAnswer):
-    """The run of the pipeline that is under way, and what came of it so far."""
+    """The run of the pipeline that is under way, with its results so far."""
 
     run_id: str = ""
     trigger: str = ""
@@ -162,7 +162,7 @@ class UndeletedSegment(SegmentAnswer):
     Attributes:
         reason: why it went.
         log_start_offset: where the log begins with it; None where that stays.
-        problem: what speaks against it, or empty.
+        problem: the reason against it, or empty.
     """
 
     reason: str

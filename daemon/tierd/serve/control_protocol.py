@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, RootModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tierd.errors import ControlError
+from tierd.errors import TierError, TierErrorCode
 
 _SAME_VERSION: Final = "use the tierd command of the daemon's version"
 _ONE, _SEVERAL = "partition", "partitions"
@@ -106,7 +106,7 @@ class ControlVerb(Generic[RequestT, AnswerT]):
         """Return the request of ``line``.
 
         Raises:
-            ControlError: a field is unknown, missing or wrong; the message names it.
+            TierError: a field is unknown, missing or wrong; the message names it.
         """
         given: dict[str, object] = dict(line.options)
         known = self.request_type.model_fields
@@ -129,14 +129,16 @@ class ControlVerb(Generic[RequestT, AnswerT]):
         """Return the answer that a line carried.
 
         Raises:
-            ControlError: a field is missing or wrong; the message names it.
+            TierError: a field is missing or wrong; the message names it.
         """
         try:
             return self.answer_type.validate_python(answer)
         except ValidationError as error:
             problem = "; ".join(map(_named_fault, _details(error)[:3]))
-            raise ControlError(
-                f"the daemon's answer to {self.name} cannot be understood: {problem}", remedy=_SAME_VERSION
+            raise TierError(
+                f"the daemon's answer to {self.name} cannot be understood: {problem}",
+                remedy=_SAME_VERSION,
+                code=TierErrorCode.CONTROL,
             ) from error
 
     def handled_by(self, carry_out: Callable[[RequestT], Awaitable[AnswerT]]) -> VerbHandler:
@@ -152,8 +154,8 @@ class ControlVerb(Generic[RequestT, AnswerT]):
         encoded: JsonValue = self.answer_type.dump_python(answer, mode="json", exclude_unset=True)
         return encoded
 
-    def _fault(self, problem: str) -> ControlError:
-        return ControlError(f"{self.name}: {problem}", remedy=_SAME_VERSION)
+    def _fault(self, problem: str) -> TierError:
+        return TierError(f"{self.name}: {problem}", remedy=_SAME_VERSION, code=TierErrorCode.CONTROL)
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:

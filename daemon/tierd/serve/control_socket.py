@@ -15,14 +15,7 @@ import structlog
 from pydantic import ValidationError
 
 from tierd.clock import Clock
-from tierd.errors import (
-    ControlError,
-    DaemonUnreachableError,
-    ListenError,
-    NotConfirmedError,
-    RefusedError,
-    TierError,
-)
+from tierd.errors import DaemonUnreachableError, ListenError, NotConfirmedError, RefusedError, TierError, TierErrorCode
 from tierd.files import bind_privately
 from tierd.masking import Masking
 from tierd.peers import is_own_peer
@@ -172,7 +165,7 @@ async def ask(
     Raises:
         DaemonUnreachableError: no daemon listens there, or the daemon does not answer in time.
         RefusedError: the request would do harm; message and remedy are the daemon's own.
-        ControlError: the daemon could not carry the request out; message and remedy are the daemon's own.
+        TierError: the daemon could not carry the request out; message and remedy are the daemon's own.
     """
     sent = verb.request_line(request).model_dump_json(exclude_defaults=True)
     try:
@@ -189,7 +182,7 @@ async def ask(
     if not answer.ok and answer.refused:
         raise RefusedError(answer.error, remedy=answer.remedy)
     if not answer.ok:
-        raise ControlError(answer.error, remedy=answer.remedy)
+        raise TierError(answer.error, remedy=answer.remedy, code=TierErrorCode.CONTROL)
     return verb.parse_answer(answer.answer)
 
 
@@ -205,7 +198,7 @@ async def ask_or_run(
 
     Raises:
         RefusedError: the request would do harm.
-        ControlError: the daemon could not carry the request out.
+        TierError: the daemon could not carry the request out.
         TierError: as ``run_here``.
     """
     with contextlib.suppress(DaemonUnreachableError):

@@ -16,7 +16,7 @@ from tierd.errors import ListenError
 from tierd.serve.accepting import accept_connections, listening_sockets
 from tierd.serve.connection_gate import Connection, ConnectionGate, peer_of
 from tierd.serve.page import render_page
-from tierd.serve.status import StatusSnapshot
+from tierd.serve.status_snapshot import StatusSnapshot
 
 _MAX_HEADERS = 64
 _STOP_TIMEOUT_S = 1.0
@@ -57,8 +57,8 @@ class HttpServer:
         self._gate = gate
         self._clock = clock
         self._large_answers = 0
-        self._metrics_turns = _Turns(clock)
-        self._status_turns = _Turns(clock)  # of their own: a status may wait for a disk that hangs
+        self._metrics_pace = _PacedAnswers(clock)
+        self._status_pace = _PacedAnswers(clock)  # of their own: a status may wait for a disk that hangs
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[str]:
@@ -121,7 +121,7 @@ class HttpServer:
         protocol = request.protocol
         assert isinstance(protocol, _Protocol)
         self._gate.begin_answer(protocol.connection)
-        await asyncio.sleep(0)  # requests that came together would all be answered before the loop turns again
+        await asyncio.sleep(0)  # otherwise requests that came together are all answered in one iteration of the loop
         is_large = request.path not in _SMALL_ANSWERS
         self._large_answers += is_large
         try:
@@ -143,7 +143,7 @@ class HttpServer:
             return await handler(request)
         if self._large_answers > _MAX_LARGE_ANSWERS:
             return web.Response(status=503, text="too many answers at a time\n", headers={"Retry-After": "1"})
-        async with (self._metrics_turns if request.path == "/metrics" else self._status_turns).one():
+        async with (self._metrics_pace if request.path == "/metrics" else self._status_pace).one():
             return await handler(request) if request.transport is not None else _nothing()
 
     def _shown_host(self) -> str:
@@ -168,7 +168,7 @@ class HttpServer:
 
 
 def _nothing() -> web.Response:
-    """Return the answer to a peer that went away while it waited for its turn."""
+    """Return the answer to a peer that went away while it waited."""
     return web.Response(status=503)
 
 
@@ -178,21 +178,21 @@ def _verdict(causes: Sequence[str]) -> web.Response:
     return web.Response(text="ok\n")
 
 
-class _Turns:
-    """Turns at making large answers: one at a time, and then the loop has three times as long for the daemon's work.
+class _PacedAnswers:
+    """Large answers at a limited pace: one at a time, and then three times as long for the other work of the loop.
 
-    Clients that ask without a pause would otherwise keep the loop from copies and holds.
+    Clients that ask without a pause would otherwise delay copies and holds.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._next_s = clock.monotonic_s()
 
     @contextlib.asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """Wait for a turn, and have it while the context lasts."""
-        async with self._turn:
+        """Wait until the next answer may be made; the context is the time in which it is made."""
+        async with self._lock:
             rest_s = self._next_s - self._clock.monotonic_s()
             if rest_s > 0:
                 await self._clock.sleep(rest_s)

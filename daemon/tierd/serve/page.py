@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape as escape_html
 
 from tierd.control_characters import visible
-from tierd.serve.status import StatusSnapshot, lag_seconds
+from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
 from tierd.serve.urgency import by_urgency
 from tierd.tiering import LogDirState, PartitionStatus
 

@@ -13,61 +13,62 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from tierd.clock import Clock
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.log_cleaner import LogCleanerUse
-from tierd.telemetry.own_logs import OwnLogUse
-from tierd.telemetry.pipeline import PipelineUse
-from tierd.telemetry.reading import ReadingUse
+from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
+from tierd.telemetry.own_log_metrics import OwnLogUse
+from tierd.telemetry.pipeline_metrics import PipelineUse
+from tierd.telemetry.reading_metrics import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 
-COPY_BYTES = Declaration(
-    "tierd_remote_copy_bytes_total", Kind.COUNTER, "Log bytes of finished copies; what the tier grew by.", ("topic",)
-)
+COPY_BYTES = Declaration("tierd_remote_copy_bytes_total", Kind.COUNTER, "Log bytes of finished copies.", ("topic",))
 COPY_REQUESTS = Declaration(
-    "tierd_remote_copy_requests_total", Kind.COUNTER, "Copies of a segment that were begun.", ("topic",)
+    "tierd_remote_copy_requests_total", Kind.COUNTER, "Copies of segments that tierd began.", ("topic",)
 )
-COPY_ERRORS = Declaration(
-    "tierd_remote_copy_errors_total", Kind.COUNTER, "Copies of a segment that failed.", ("topic",)
-)
+COPY_ERRORS = Declaration("tierd_remote_copy_errors_total", Kind.COUNTER, "Copies of segments that failed.", ("topic",))
 COPY_SECONDS = Declaration(
-    "tierd_remote_copy_seconds", Kind.HISTOGRAM, "Time of one finished copy, from its check to its last durable row."
+    "tierd_remote_copy_seconds",
+    Kind.HISTOGRAM,
+    "Time of a finished copy, from the check of the segment to its last durable row.",
 )
 GAP_OFFSETS = Declaration(
     "tierd_gap_offsets_total",
     Kind.COUNTER,
-    "Offsets that the broker deleted before tierd ever saw them; they are in no tier.",
+    "Offsets that the broker deleted before tierd copied or held them; the tier does not have them.",
     ("topic",),
 )
 FETCH_BYTES = Declaration(
-    "tierd_remote_fetch_bytes_total", Kind.COUNTER, "Bytes read from the tier and handed to a reader.", ("topic",)
+    "tierd_remote_fetch_bytes_total", Kind.COUNTER, "Bytes that readers got from the tier.", ("topic",)
 )
 FETCH_REQUESTS = Declaration("tierd_remote_fetch_requests_total", Kind.COUNTER, "Reads from the tier.", ("topic",))
 FETCH_ERRORS = Declaration(
-    "tierd_remote_fetch_errors_total", Kind.COUNTER, "Failed reads from the tier, except out of range.", ("topic",)
+    "tierd_remote_fetch_errors_total",
+    Kind.COUNTER,
+    "Failed reads from the tier, without reads of offsets out of range.",
+    ("topic",),
 )
 DELETE_REQUESTS = Declaration(
-    "tierd_remote_delete_requests_total", Kind.COUNTER, "Deletions of a remote segment that were begun.", ("topic",)
+    "tierd_remote_delete_requests_total", Kind.COUNTER, "Deletions of remote segments that tierd began.", ("topic",)
 )
 DELETE_ERRORS = Declaration(
-    "tierd_remote_delete_errors_total", Kind.COUNTER, "Deletions of a remote segment that failed.", ("topic",)
+    "tierd_remote_delete_errors_total", Kind.COUNTER, "Deletions of remote segments that failed.", ("topic",)
 )
 DANGLING_SWEPT = Declaration(
     "tierd_dangling_segments_swept_total",
     Kind.COUNTER,
-    "Unfinished copies of dead processes that were removed.",
+    "Unfinished copies of dead processes that tierd removed.",
     ("topic",),
 )
 UPLOADS_ABORTED = Declaration(
-    "tierd_uploads_aborted_total", Kind.COUNTER, "Unfinished multipart uploads of dead processes that were discarded."
+    "tierd_uploads_aborted_total", Kind.COUNTER, "Unfinished multipart uploads of dead processes that tierd aborted."
 )
 SIZE_COMPUTATION_SECONDS = Declaration(
     "tierd_remote_log_size_computation_seconds",
     Kind.HISTOGRAM,
-    "Time of one look at a partition for what of it expires, its size included.",
+    "Time to find the expired segments of a partition, with the computation of its size.",
 )
 STORE_SECONDS = Declaration(
-    "tierd_object_store_seconds", Kind.HISTOGRAM, "Time of one call to the object store.", ("operation",)
+    "tierd_object_store_seconds", Kind.HISTOGRAM, "Time of calls to the object store.", ("operation",)
 )
 STORE_REQUESTS = Declaration(
     "tierd_object_store_requests_total",
@@ -78,7 +79,7 @@ STORE_REQUESTS = Declaration(
 STORE_ATTEMPTS = Declaration(
     "tierd_object_store_attempts_total",
     Kind.COUNTER,
-    "Attempts at calls to the object store and at the parts of uploads, repetitions included, by outcome.",
+    "Attempts of calls to the object store and of parts of uploads, with repetitions, by outcome.",
     ("operation", "outcome"),
 )
 STORE_BYTES = Declaration(
@@ -87,31 +88,41 @@ STORE_BYTES = Declaration(
 BILLED_REQUESTS = Declaration(
     "tierd_billed_requests_total",
     Kind.COUNTER,
-    "Requests that the store bills, attempts that failed too; computed from the calls. tierd cost prices them.",
+    "Requests that the store bills, with failed attempts, computed from the calls; tierd cost uses them.",
     ("topic", "request_class"),
 )
 BILLED_BYTES = Declaration(
-    "tierd_billed_bytes_total", Kind.COUNTER, "Bytes that those requests moved.", ("topic", "request_class")
+    "tierd_billed_bytes_total", Kind.COUNTER, "Bytes that the billed requests moved.", ("topic", "request_class")
 )
 LAST_SUCCESS = Declaration(
-    "tierd_last_success_timestamp_seconds", Kind.GAUGE, "When a task of this kind last succeeded, Unix time.", ("task",)
+    "tierd_last_success_timestamp_seconds",
+    Kind.GAUGE,
+    "Unix time of the last success of a task of this kind.",
+    ("task",),
 )
 THROTTLE_SECONDS = Declaration(
     "tierd_remote_throttle_seconds",
     Kind.HISTOGRAM,
-    "Waits that a quota asked for, copy or fetch, each time that it did; there is no series before the first.",
+    "Waits because of a quota, copy or fetch; there is no series before the first wait.",
     ("quota",),
 )
 THROTTLE_MAX_SECONDS = Declaration(
     "tierd_remote_throttle_max_seconds",
     Kind.GAUGE,
-    "The longest of them since the start; there is no series before the first.",
+    "Longest wait because of a quota since the start; there is no series before the first wait.",
     ("quota",),
 )
 RELOAD_SUCCESS = Declaration(
-    "tierd_config_reload_success", Kind.GAUGE, "1 after the file was read, 0 after a reload kept the old settings."
+    "tierd_config_reload_success",
+    Kind.GAUGE,
+    "1 if the last read of the configuration file succeeded, 0 if a reload kept the old settings.",
 )
-BUILD_INFO = Declaration("tierd_build_info", Kind.GAUGE, "Always 1; the labels say what runs.", ("version", "python"))
+BUILD_INFO = Declaration(
+    "tierd_build_info",
+    Kind.GAUGE,
+    "Always 1; the labels have the version of tierd and of Python.",
+    ("version", "python"),
+)
 
 RECORDED = (
     COPY_BYTES,

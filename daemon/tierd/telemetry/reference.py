@@ -8,14 +8,14 @@ from tierd.telemetry.metrics import DECLARATIONS
 _HEAD = """\
 # Metrics
 
-`GET /metrics` on `http.listen`, in Prometheus' text format. This page is generated from the declarations by
-`make docs`; alerts over these names are in [operations.md](operations.md).
+`GET /metrics` on `http.listen` answers in Prometheus' text format. `make docs` generates this page from the
+declarations. [operations.md](operations.md) has alerts over these metrics.
 
-Names are Kafka's in snake case with `tierd_` before them; the unit comes last. Lags, ages and sizes are computed at
-each scrape, so that they stay right while everything stalls. Series of a partition vanish with it. Beside these are
-`process_*` (CPU, memory, open files).
+The names are Kafka's names in snake case with the prefix `tierd_`; the unit comes last. tierd computes lags, ages and
+sizes at each scrape, so they are right while all work stalls. The series of a partition end when the broker loses
+it. There are also `process_*` metrics (CPU, memory, open files).
 
-| metric | kind | labels | what it says |
+| metric | kind | labels | meaning |
 |---|---|---|---|
 """
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.log_cleaner import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
-from tierd.telemetry.own_logs import OWN_LOGS, OwnLogUse, own_log_samples
-from tierd.telemetry.pipeline import PIPELINE, PipelineUse, pipeline_samples
-from tierd.telemetry.reading import READING, ReadingUse, Sample, reading_samples
+from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
+from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
+from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
+from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
 
@@ -107,12 +107,14 @@ class MetadataCounts:
 _PARTITION = ("topic", "partition")
 
 SCRAPED = (
-    Declaration("tierd_remote_copy_lag_bytes", Kind.GAUGE, "Bytes of rolled segments not in the tier yet.", _PARTITION),
-    Declaration("tierd_remote_copy_lag_segments", Kind.GAUGE, "Rolled segments not in the tier yet.", _PARTITION),
+    Declaration(
+        "tierd_remote_copy_lag_bytes", Kind.GAUGE, "Bytes of rolled segments that are not in the tier.", _PARTITION
+    ),
+    Declaration("tierd_remote_copy_lag_segments", Kind.GAUGE, "Rolled segments that are not in the tier.", _PARTITION),
     Declaration(
         "tierd_remote_copy_lag_seconds",
         Kind.GAUGE,
-        "Seconds since the oldest byte that is due and not in the tier; 0 when nothing is; grows while work stalls.",
+        "Age of the oldest byte that is due and not in the tier; 0 if none is due; grows while work stalls.",
         _PARTITION,
     ),
     Declaration("tierd_remote_copy_lag_max_bytes", Kind.GAUGE, "The largest tierd_remote_copy_lag_bytes."),
@@ -121,70 +123,90 @@ SCRAPED = (
     Declaration("tierd_remote_log_metadata_count", Kind.GAUGE, "Metadata rows of the partition.", _PARTITION),
     Declaration("tierd_remote_log_size_bytes", Kind.GAUGE, "Log bytes of the partition in the tier.", _PARTITION),
     Declaration(
-        "tierd_remote_delete_lag_bytes", Kind.GAUGE, "Bytes of remote segments chosen to go and not gone.", _PARTITION
+        "tierd_remote_delete_lag_bytes", Kind.GAUGE, "Bytes of remote segments that tierd is to delete.", _PARTITION
     ),
-    Declaration(
-        "tierd_remote_delete_lag_segments", Kind.GAUGE, "Remote segments chosen to go and not gone.", _PARTITION
-    ),
+    Declaration("tierd_remote_delete_lag_segments", Kind.GAUGE, "Remote segments that tierd is to delete.", _PARTITION),
     Declaration(
         "tierd_remote_grace_segments", Kind.GAUGE, "Expired remote segments that can still be taken back.", _PARTITION
     ),
     Declaration(
         "tierd_remote_retained_segments",
         Kind.GAUGE,
-        "Remote segments that were to go and that the store keeps by Object Lock, retention or legal hold.",
+        "Remote segments that the store refuses to delete: Object Lock, retention or legal hold.",
         _PARTITION,
     ),
     Declaration(
         "tierd_remote_log_manager_tasks_idle_ratio",
         Kind.GAUGE,
-        "Part of the copy or delete slots that is not in use, from 0 to 1.",
+        "Share of the copy or delete slots that is not in use, from 0 to 1.",
         ("pool",),
     ),
     Declaration(
         "tierd_leadership_last_refresh_timestamp_seconds",
         Kind.GAUGE,
-        "When the cluster last said who leads every partition, Unix time; only with leadership.source kafka.",
+        "Unix time of the last answer with the leaders of all partitions; only with leadership.source kafka.",
     ),
-    Declaration("tierd_leadership_errors_total", Kind.COUNTER, "Times that the cluster could not be asked who leads."),
+    Declaration("tierd_leadership_errors_total", Kind.COUNTER, "Failed requests to the cluster for the leaders."),
     Declaration(
-        "tierd_leadership_stale_answers_total", Kind.COUNTER, "Answers about leaders older than what was known."
+        "tierd_leadership_stale_answers_total",
+        Kind.COUNTER,
+        "Answers about leaders that were older than an earlier answer.",
     ),
-    Declaration("tierd_leadership_leaderless_partitions", Kind.GAUGE, "Partitions without a leader at present."),
+    Declaration("tierd_leadership_leaderless_partitions", Kind.GAUGE, "Partitions that have no leader now."),
     Declaration(
-        "tierd_remote_quota_bytes_per_second", Kind.GAUGE, "Rate that a quota sees over its windows.", ("quota",)
+        "tierd_remote_quota_bytes_per_second", Kind.GAUGE, "Rate that a quota measures over its windows.", ("quota",)
     ),
-    Declaration("tierd_partitions", Kind.GAUGE, "Partitions of this broker by what they are doing.", ("state",)),
+    Declaration("tierd_partitions", Kind.GAUGE, "Partitions of this broker, by state.", ("state",)),
     Declaration(
-        "tierd_quarantined_partitions", Kind.GAUGE, "Partitions set aside after a failure; tierd status says why."
+        "tierd_quarantined_partitions",
+        Kind.GAUGE,
+        "Partitions that are quarantined after a failure; tierd status has the errors.",
     ),
-    Declaration("tierd_hold_bytes", Kind.GAUGE, "Bytes of segments kept from the broker's deletion until copied."),
-    Declaration("tierd_hold_segments", Kind.GAUGE, "Segments kept from the broker's deletion until copied."),
+    Declaration("tierd_hold_bytes", Kind.GAUGE, "Bytes of segments that tierd holds until they are copied."),
+    Declaration("tierd_hold_segments", Kind.GAUGE, "Segments that tierd holds until they are copied."),
     Declaration(
         "tierd_metadata_backend_seconds", Kind.SUMMARY, "Calls to the metadata store, and their time.", ("operation",)
     ),
     Declaration(
         "tierd_metadata_backend_errors_total", Kind.COUNTER, "Failed calls to the metadata store.", ("operation",)
     ),
-    Declaration("tierd_metadata_reloads_total", Kind.COUNTER, "Partitions loaded again after an unknown outcome."),
     Declaration(
-        "tierd_metadata_fenced_writes_total", Kind.COUNTER, "Writes refused because a newer leader owns the row."
-    ),
-    Declaration("tierd_metadata_unknown_outcomes_total", Kind.COUNTER, "Writes that may or may not have happened."),
-    Declaration(
-        "tierd_metadata_dirty_partitions", Kind.GAUGE, "Partitions that must be loaded again before their next use."
+        "tierd_metadata_reloads_total",
+        Kind.COUNTER,
+        "Partitions whose metadata was loaded again after a write with an unknown outcome.",
     ),
     Declaration(
-        "tierd_metadata_follower_reads_total", Kind.COUNTER, "Looks at followed partitions in the metadata store."
+        "tierd_metadata_fenced_writes_total",
+        Kind.COUNTER,
+        "Writes that the metadata store refused because a newer leader owns the row.",
+    ),
+    Declaration(
+        "tierd_metadata_unknown_outcomes_total",
+        Kind.COUNTER,
+        "Writes to the metadata store that may or may not have happened.",
+    ),
+    Declaration(
+        "tierd_metadata_dirty_partitions",
+        Kind.GAUGE,
+        "Partitions whose metadata must be loaded again before the next use.",
+    ),
+    Declaration(
+        "tierd_metadata_follower_reads_total", Kind.COUNTER, "Reads of followed partitions in the metadata store."
     ),
     Declaration(
         "tierd_metadata_follower_loads_total",
         Kind.COUNTER,
-        "Of those, partitions that had to be read because something had changed.",
+        "Loads of followed partitions whose metadata had changed.",
     ),
-    Declaration("tierd_metadata_tombstones", Kind.GAUGE, "Rows of deleted segments that are kept for a while."),
     Declaration(
-        "tierd_invalid_transitions_total", Kind.COUNTER, "Steps that the segment lifecycle does not have; a bug."
+        "tierd_metadata_tombstones",
+        Kind.GAUGE,
+        "Rows of deleted segments, which stay for metadata.tombstone_retention.",
+    ),
+    Declaration(
+        "tierd_invalid_transitions_total",
+        Kind.COUNTER,
+        "Refused steps that the segment lifecycle does not have; each is a bug.",
     ),
     *READING,
     *PIPELINE,
@@ -193,7 +215,7 @@ SCRAPED = (
     Declaration(
         "tierd_service_unreachable_seconds",
         Kind.GAUGE,
-        "Seconds since the service (object_store, metadata_store, kafka) does not answer; 0 while it does.",
+        "Seconds since the service (object_store, metadata_store, kafka) stopped answering; 0 while it answers.",
         ("service",),
     ),
 )
@@ -213,7 +235,7 @@ def scrape(
     own_logs: Iterable[OwnLogUse],
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
-    """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
+    """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
     yield from _partition_samples(now_ms, tuple(partitions))
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments

@@ -7,13 +7,13 @@ A package with a backend of its own subclasses a contract and provides its fixtu
 import pytest
 
 pytest.register_assert_rewrite(
-    "tierd.testing.key_value_store", "tierd.testing.object_store", "tierd.testing.object_versions"
+    "tierd.testing.key_value_store", "tierd.testing.object_store_contract", "tierd.testing.object_versions"
 )
 
 from tierd.testing.bodies import checksums_of, chunked_body, chunks_of, content_of, file_body
 from tierd.testing.cancellation import cancel_at
 from tierd.testing.key_value_store import KeyValueStoreContract
-from tierd.testing.object_store import LARGE_BYTES, ObjectStoreContract
+from tierd.testing.object_store_contract import LARGE_BYTES, ObjectStoreContract
 from tierd.testing.object_versions import (
     KeptVersionsContract,
     ObjectVersionsContract,

@@ -298,7 +298,7 @@ class KeyValueStoreContract:
                 assert len(set((await store.get_many(keys)).values())) == 1
 
     @pytest.mark.parametrize("rows", [20, 2500])
-    async def test_a_scan_and_a_look_at_many_keys_see_one_moment(
+    async def test_scan_and_read_of_many_keys_see_one_moment(
         self, store: KeyValueStore, other: KeyValueStore, rows: int
     ) -> None:
         first, last = f"k{0:05}", f"k{rows:05}"

@@ -31,7 +31,7 @@ class ObjectVersionsContract:
 class KeptVersionsContract(ObjectVersionsContract):
     """Contract of a store that keeps versions."""
 
-    async def test_what_was_deleted_is_told_of_until_its_versions_are_deleted(self, store: ObjectStore) -> None:
+    async def test_deleted_object_is_listed_until_its_versions_are_deleted(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"secret")
         await store.put("a/2.log", b"kept")
         await store.delete("a/1.log")
@@ -44,7 +44,7 @@ class KeptVersionsContract(ObjectVersionsContract):
         assert [version.key for version in await store.list_versions("a/")] == ["a/2.log"]
         assert await store.get("a/2.log") == b"kept"
 
-    async def test_many_versions_of_one_key_are_all_told(self, store: ObjectStore) -> None:
+    async def test_versions_of_one_key_are_all_listed(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"1")
         await store.replace("a/1.log", b"22", previous=b"1")
         await store.replace("a/1.log", b"333", previous=b"22")

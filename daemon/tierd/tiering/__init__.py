@@ -4,49 +4,48 @@ Decisions are plain functions over values; the tasks that act on them are run by
 """
 
 from tierd.tiering.assembly import FollowedLogDirs, Tiering, assemble
-from tierd.tiering.auditing.explain import Explanation, OffsetPlace, explain
-from tierd.tiering.auditing.findings import AuditLimits, Finding
+from tierd.tiering.auditing.explanation import Explanation, OffsetPlace, explain
 from tierd.tiering.auditing.orphan_inspector import OrphanInspector
 from tierd.tiering.auditing.recopy import RemoteLogCopy
-from tierd.tiering.auditing.repair import RepairOutcome, RepairResult, RepairTools, TierRepair
 from tierd.tiering.auditing.repair_plan import RepairKind
 from tierd.tiering.auditing.repair_planner import LEAST_AGE_S, RepairPlanner
 from tierd.tiering.auditing.segment_check import SegmentCheck
-from tierd.tiering.auditing.verify import TierAudit
-from tierd.tiering.capacity import Capacity, ManagerStatistics
+from tierd.tiering.auditing.tier_audit import TierAudit
+from tierd.tiering.auditing.tier_findings import AuditLimits, Finding
+from tierd.tiering.auditing.tier_repair import RepairOutcome, RepairResult, RepairTools, TierRepair
+from tierd.tiering.capacity.capacity import Capacity, ManagerStatistics
+from tierd.tiering.capacity.slots import Slots
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
 from tierd.tiering.local.held_files import linked_offsets
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
-from tierd.tiering.manager import RemoteLogManager
-from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.partition_status import PartitionStatus
 from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
 from tierd.tiering.reading.fetch_task import FetchTask
+from tierd.tiering.reading.list_offsets import OffsetSpec
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
-from tierd.tiering.reading.timestamps import OffsetSpec
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
-from tierd.tiering.rebuilding.rebuild import MetadataRebuild, RebuildReport
+from tierd.tiering.rebuilding.metadata_rebuild import MetadataRebuild, RebuildReport
 from tierd.tiering.recorder import SilentRecorder
+from tierd.tiering.remote_log_manager import CopyOutcome, RemoteLogManager
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.local_view import facts_of
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
 from tierd.tiering.removing.left_deletions import partitions_left
-from tierd.tiering.removing.local_view import facts_of
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
 from tierd.tiering.removing.undelete_plan import TakenBack
-from tierd.tiering.replica import LogDirState
+from tierd.tiering.replicas.replica import LogDirState
+from tierd.tiering.roles.task_factory import TieringContext, TieringSettings
 from tierd.tiering.segment_writes import SegmentWrites
-from tierd.tiering.single_pass import CopyOutcome
-from tierd.tiering.slots import Slots
-from tierd.tiering.status import PartitionStatus
 from tierd.tiering.stored_tier import StoredTier
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
-from tierd.tiering.task_factory import TieringContext, TieringSettings
+from tierd.tiering.topic_policy import TopicPolicy
 
 __all__ = [
     "LEAST_AGE_S",
@@ -118,7 +117,7 @@ __all__ = [
     "facts_of",
     "linked_offsets",
     "open_fetch_service",
-    "partition_plan",
+    "partition_expiration",
     "partitions_left",
     "read_ledger",
 ]

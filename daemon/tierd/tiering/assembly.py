@@ -4,7 +4,8 @@
 
     SegmentDeletion ─► AbandonedCopies ─► SegmentWrites ─► TaskFactory ─┐
            ├─► PartitionRemover ────────────────────────────────────────┤
-           └─► LeftDeletions ──► ReplicaTable ◄─────────────────────────┴─► RoleKeeper ─► Replicas ─► RemoteLogManager
+           └─► LeftDeletions ──► ReplicaTable ◄─────────────────────────┴─► RoleKeeper ─► ReplicaScanner ─┐
+                                                                                        RemoteLogManager ◄┘
 
 Each part receives the parts that it uses. No part is replaced after its construction.
 """
@@ -14,38 +15,37 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tierd.clock import Clock
 from tierd.control import LeadershipSource
 from tierd.log import LogDirWatcher
 from tierd.metadata import KeyValueStore, read_partition
 from tierd.model import TopicIdPartition
-from tierd.tiering.absent import AbsentPartitions
-from tierd.tiering.broker_tasks import BrokerTasks
-from tierd.tiering.capacity import Capacity
+from tierd.tiering.capacity.capacity import Capacity
 from tierd.tiering.copying.intake import Intake
-from tierd.tiering.leadership_follower import LeadershipFollower
 from tierd.tiering.local.hold import SegmentHold
-from tierd.tiering.local.news import LogDirNews
-from tierd.tiering.manager import RemoteLogManager
+from tierd.tiering.partition_status import StatusBoard
+from tierd.tiering.remote_log_manager import RemoteLogManager
 from tierd.tiering.removing.abandoned import AbandonedCopies
-from tierd.tiering.removing.believed_clock import BelievedClock
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.ledger import Ledger
 from tierd.tiering.removing.left_deletions import LeftDeletions
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
+from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.partition_contents import PartitionContents
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import Removals
 from tierd.tiering.removing.sweep import UploadSweep
-from tierd.tiering.removing.undelete import Undeletion
-from tierd.tiering.replica import ReplicaTable
-from tierd.tiering.replicas import Replicas
-from tierd.tiering.roles import RoleKeeper
+from tierd.tiering.removing.undeletion import Undeletion
+from tierd.tiering.replicas.directory_events import DirectoryEventQueue
+from tierd.tiering.replicas.replica import ReplicaTable
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
+from tierd.tiering.roles.absent_partitions import AbsentPartitions
+from tierd.tiering.roles.broker_tasks import BrokerTasks
+from tierd.tiering.roles.leadership_follower import LeadershipFollower
+from tierd.tiering.roles.role_keeper import RoleKeeper
+from tierd.tiering.roles.task_factory import TaskFactory, TieringContext
 from tierd.tiering.segment_writes import SegmentWrites
-from tierd.tiering.status_board import StatusBoard
 from tierd.tiering.supervision import Supervisor
-from tierd.tiering.task_factory import TaskFactory, TieringContext
 from tierd.tiering.upkeep import Upkeep, WatermarkWaker
 
 
@@ -86,7 +86,7 @@ class Tiering:
     deletion: SegmentDeletion
     writes: SegmentWrites
     capacity: Capacity
-    removal_clock: Clock
+    removal_clock: MonotonicGuard
 
 
 def assemble(
@@ -113,7 +113,7 @@ def assemble(
         random: returns a number in [0, 1), for jitter.
     """
     metadata, clock, settings = context.metadata, context.clock, context.settings
-    broker_id, removal_clock = context.writer.broker_id, BelievedClock(context.clock)
+    broker_id, removal_clock = context.writer.broker_id, MonotonicGuard(context.clock)
     deletion = SegmentDeletion(
         metadata=metadata,
         remote=context.remote,
@@ -203,7 +203,7 @@ def assemble(
         remover=remover,
         on_vanished=vanished,
     )
-    scanned = Replicas(
+    scanned = ReplicaScanner(
         log_dirs.paths,
         table=replicas,
         hold=log_dirs.hold,
@@ -217,7 +217,7 @@ def assemble(
         follower=LeadershipFollower(leadership, replicas=replicas, roles=roles),
         upkeep=Upkeep(
             scanned,
-            news=LogDirNews(
+            events=DirectoryEventQueue(
                 log_dirs.paths, new_watcher=LogDirWatcher, clock=clock, retry_s=settings.copying.interval_s
             ),
             watermarks=WatermarkWaker(replicas, context.log_offsets),

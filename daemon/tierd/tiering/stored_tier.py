@@ -12,7 +12,7 @@ class StoredTier:
 
     Attributes:
         objects: the object store.
-        segments: the same objects as segments, read without a cache.
+        segments: access to the same objects as segments, without a cache.
         object_keys: the keys of objects, as the tier is configured now.
         rows: the key-value store of the metadata.
         row_keys: the keys of the cluster's rows.

@@ -6,12 +6,12 @@ from pathlib import Path
 from tierd.clock import Clock
 from tierd.config import CopySettings
 from tierd.errors import TierError
-from tierd.tiering.broker_tasks import BrokerTasks
 from tierd.tiering.local.log_offsets import LogOffsets
-from tierd.tiering.local.news import LogDirNews, News
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.replica import ReplicaTable
-from tierd.tiering.replicas import Replicas
+from tierd.tiering.replicas.directory_events import DirectoryEventQueue, DirectoryEvents
+from tierd.tiering.replicas.replica import ReplicaTable
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
+from tierd.tiering.roles.broker_tasks import BrokerTasks
 
 _JITTER = 0.2
 
@@ -43,9 +43,9 @@ class Upkeep:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaScanner,
         *,
-        news: LogDirNews,
+        events: DirectoryEventQueue,
         watermarks: WatermarkWaker,
         tasks: BrokerTasks,
         recorder: TieringRecorder,
@@ -57,7 +57,7 @@ class Upkeep:
 
         Args:
             replicas: lists and scans the log dirs.
-            news: gathers the events of the log dirs.
+            events: gathers the events of the log dirs.
             watermarks: wakes the tasks that wait for a high watermark.
             tasks: take note of every complete reconcile.
             recorder: counts reconciles.
@@ -66,7 +66,7 @@ class Upkeep:
             random: returns a number in [0, 1), for jitter.
         """
         self._replicas = replicas
-        self._news = news
+        self._events = events
         self._watermarks = watermarks
         self._tasks = tasks
         self._recorder = recorder
@@ -77,39 +77,39 @@ class Upkeep:
 
     async def watch(self) -> None:
         """Gather the events of the log dirs until cancelled."""
-        await self._news.follow(self._replicas)
+        await self._events.follow(self._replicas)
 
     async def maintain(self) -> None:
         """Scan what changed, whenever an event arrives, until cancelled."""
         while True:
-            await self._maintain(await self._news.next(settled=self._is_settled))
+            await self._maintain(await self._events.next(settled=self._is_settled))
 
     async def ask_regularly(self) -> None:
         """Ask for a reconcile at intervals until cancelled; the interval is short while something is not watched."""
         while True:
-            broken = self._news.is_incomplete or self._replicas.has_problem
+            broken = self._events.is_incomplete or self._replicas.has_problem
             interval_s = self._settings.interval_s if broken else self._settings.reconcile_interval_s
             await self._clock.sleep(interval_s * (1 - _JITTER + 2 * _JITTER * self._random()))
-            self._news.tell(everything=True)
+            self._events.report(everything=True)
 
     @property
     def _is_settled(self) -> bool:
         return self._tasks.first_reconcile_done.is_set()
 
-    async def _maintain(self, news: News) -> None:
-        everything = news.everything
-        for path in () if everything else news.changed:
-            everything = not await self._replicas.look(path) or everything
+    async def _maintain(self, events: DirectoryEvents) -> None:
+        everything = events.everything
+        for path in () if everything else events.changed:
+            everything = not await self._replicas.scan(path) or everything
         if everything:
             await self._reconcile()
-        for log_dir in news.watermarks:
+        for log_dir in events.watermarks:
             await self._watermarks.wake_waiting(log_dir)
 
     async def _reconcile(self) -> None:
         await self._replicas.reconcile()
         online = frozenset(self._replicas.online)
         if online - self._online and self._is_settled:
-            self._news.watch_anew()
+            self._events.watch_anew()
         self._online = online
         for log_dir in online:
             await self._watermarks.wake_waiting(log_dir)

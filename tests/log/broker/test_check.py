@@ -21,7 +21,7 @@ def check(folder: Path, data: bytes, *, base: int = 0, end: int | None = None) -
     return check_segment(path, base_offset=base, next_base_offset=end)
 
 
-def test_a_sound_segment_is_summed_up(tmp_path: Path) -> None:
+def test_check_of_a_sound_segment_returns_its_sizes_counts_and_epochs(tmp_path: Path) -> None:
     data = (
         plain(10, 5, timestamp_ms=500)
         + plain(15, 1, timestamp_ms=400, epoch=2)
@@ -35,7 +35,7 @@ def test_a_sound_segment_is_summed_up(tmp_path: Path) -> None:
     assert crc32c_of_file(found.checksums) == crc32c(data)
 
 
-def test_the_earliest_batch_with_the_largest_timestamp_counts(tmp_path: Path) -> None:
+def test_largest_timestamp_belongs_to_the_earliest_batch_that_has_it(tmp_path: Path) -> None:
     found = check(tmp_path, plain(0, 2, timestamp_ms=100) + plain(2, 2, timestamp_ms=100))
     assert (found.max_timestamp_ms, found.shallow_offset_of_max_timestamp) == (101, 1)
 
@@ -51,7 +51,7 @@ def test_batches_that_compaction_emptied_are_sound_and_their_last_offset_counts(
     assert (found.batch_count, found.record_count, found.last_offset) == (2, 1, 9)
 
 
-def test_transactions_and_aborts_are_noticed(tmp_path: Path) -> None:
+def test_check_reports_transactions_and_abort_markers(tmp_path: Path) -> None:
     assert not check(tmp_path, plain(0)).has_transactions
     committed = check(tmp_path, transactional(0, 7) + marker(1, 7, commit=True))
     assert (committed.has_transactions, committed.has_abort_markers) == (True, False)
@@ -91,7 +91,7 @@ def test_an_offset_that_no_index_can_express_is_damage(tmp_path: Path) -> None:
     assert check(tmp_path, plain(2**31 - 1)).last_offset == 2**31 - 1
 
 
-def test_batches_that_blocks_cut_in_two_are_walked_like_any_other(tmp_path: Path) -> None:
+def test_batches_across_the_bounds_of_blocks_are_checked(tmp_path: Path) -> None:
     sizes = (100, 4000, 5000, 70_000, CHECKSUM_BLOCK_BYTES - 10, 3 * CHECKSUM_BLOCK_BYTES, 61)
     data, offset = bytearray(), 0
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_batches_that_blocks_cut_in_two_are_walked_like_any_other(tmp_path: Path
     st.integers(CHECKSUM_BLOCK_BYTES - 400, CHECKSUM_BLOCK_BYTES), st.lists(st.integers(1, 300), min_size=2, max_size=6)
 )
 @settings(max_examples=60, deadline=None)
-def test_every_cut_by_a_block_gives_the_same_answer(
+def test_batches_of_any_size_are_counted_and_summed_across_blocks(
     tmp_path_factory: pytest.TempPathFactory, first: int, others: list[int]
 ) -> None:
     data = b"".join(batch(i, [(i, None, bytes(size))]) for i, size in enumerate([first, *others]))
@@ -137,7 +137,7 @@ def test_memory_does_not_grow_with_the_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_walked_and_wrappers_counted(tmp_path: Path, magic: int) -> None:
+def test_entries_of_old_formats_and_their_wrappers_are_checked(tmp_path: Path, magic: int) -> None:
     inner = b"".join(legacy(magic, 1 + i if magic == 0 else i, b"k", b"v") for i in range(3))
     data = legacy(magic, 0, b"k", None) + wrapper(magic, 3, inner) + plain(4, 2) + legacy(magic, 6, None, b"")
     found = check(tmp_path, data, end=7)
@@ -150,14 +150,14 @@ def test_old_formats_are_walked_and_wrappers_counted(tmp_path: Path, magic: int)
             check(tmp_path, bytes(damaged), end=7)
 
 
-def test_old_entries_are_walked_across_blocks(tmp_path: Path) -> None:
+def test_entries_of_old_formats_are_checked_across_blocks(tmp_path: Path) -> None:
     inner = b"".join(legacy(1, i, None, os.urandom(1000)) for i in range(3000))
     data = b"".join(wrapper(1, 3000 * (i + 1) - 1, inner, codec=Compression.SNAPPY) for i in range(2)) + plain(6000)
     found = check(tmp_path, data)
     assert (found.batch_count, found.record_count, found.last_offset) == (3, 6001, 6000)
 
 
-def test_a_segment_is_found_under_any_name(tmp_path: Path) -> None:
+def test_segment_is_checked_by_a_link_or_descriptor_with_another_name(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000005.log"
     path.write_bytes(plain(5))
     linked = tmp_path / "held-by-link"
@@ -171,12 +171,14 @@ def test_a_segment_is_found_under_any_name(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_a_segment_that_vanished_has_changed(tmp_path: Path) -> None:
+def test_missing_segment_is_reported_as_changed(tmp_path: Path) -> None:
     with pytest.raises(SegmentChangedError):
         check_segment(tmp_path / "gone.log", base_offset=0, next_base_offset=None)
 
 
-def test_a_segment_that_shrinks_while_it_is_read_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_that_shrinks_during_the_check_is_reported_as_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(batch(0, [(0, None, bytes(3 << 20))]))
     read = os.preadv
@@ -190,7 +192,9 @@ def test_a_segment_that_shrinks_while_it_is_read_has_changed(tmp_path: Path, mon
         check_segment(path, base_offset=0, next_base_offset=None)
 
 
-def test_a_segment_that_grows_while_it_is_read_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_that_grows_during_the_check_is_reported_as_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(plain(0))
     read = os.preadv
@@ -205,7 +209,7 @@ def test_a_segment_that_grows_while_it_is_read_has_changed(tmp_path: Path, monke
         check_segment(path, base_offset=0, next_base_offset=None)
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_path_that_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.log")
     (tmp_path / "link.log").symlink_to(tmp_path / "elsewhere.log")
     (tmp_path / "elsewhere.log").write_bytes(plain(0))
@@ -239,7 +243,9 @@ SOUND = plain(0, 2) + marker(2, 5, commit=False) + legacy(1, 3, b"k", b"v") + wr
     )
 )
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_are_sound_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_check_of_any_bytes_succeeds_or_raises_corrupt_record(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     try:
         found = check(tmp_path_factory.getbasetemp(), data)
     except CorruptRecordError:

@@ -1,4 +1,4 @@
-"""A live segment of a topic with ``preallocate=true``: what ends at its zeros, and what is damage."""
+"""A live segment of a topic with ``preallocate=true``: its end at the zeros, and its damage."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.log.batches import make_partition, marker, plain, transactional
 from tests.log.logs import open_log
-from tierd.cost.segments import find_partitions
+from tierd.cost.local_segments import find_partitions
 from tierd.errors import CorruptRecordError
 from tierd.log import (
     Damage,
@@ -39,7 +39,7 @@ TAILS = st.one_of(st.integers(0, 200), st.sampled_from([4095, 4096, 4097, STEP, 
 
 
 def write(folder: Path, content: bytes, room: int = 0, *, indexed: bool = True, base: int = 0) -> Path:
-    """A partition whose active segment has ``content`` and then room, as a broker makes it: a file with a hole."""
+    """Write a partition whose active segment has ``content`` and then a hole of ``room`` bytes, as a broker does."""
     directory = make_partition(folder, {0: b""} if base == 0 else {0: plain(0), base: b""})
     path = directory.path / file_name(base, ".log")
     path.write_bytes(content)
@@ -98,10 +98,10 @@ def test_live_segment_ends_at_zeros_of_any_length(
 
 @settings(max_examples=80, deadline=None)
 @given(cut=st.integers(0, len(LAST) - 1), room=TAILS)
-def test_batch_that_is_still_being_written_is_not_there_yet(
+def test_batch_that_is_still_being_written_is_not_returned(
     tmp_path_factory: pytest.TempPathFactory, cut: int, room: int
 ) -> None:
-    """The file has the size of the whole segment from the start, so that no size tells that a batch is incomplete."""
+    """The file has the size of the whole segment from the start: no size shows that a batch is incomplete."""
     path = write(tmp_path_factory.mktemp("log"), SEGMENT + LAST[:cut], len(LAST) - cut + room, indexed=False)
     is_whole = not any(LAST[cut:])
     assert find_log_end_offset(make_scan(path)) == (42 if is_whole else 40)
@@ -126,14 +126,14 @@ def test_used_bytes_end_behind_the_last_byte_that_is_not_zero(
         assert used_bytes(source) == len(path.read_bytes().rstrip(b"\0"))
 
 
-def test_zeros_that_are_written_count_as_room_like_a_hole(tmp_path: Path) -> None:
+def test_written_zeros_at_the_end_are_unused_like_a_hole(tmp_path: Path) -> None:
     path = write(tmp_path, SEGMENT)
     with path.open("ab") as file:
         file.write(bytes(3 * STEP))
     assert data_bytes(active(path)) == len(SEGMENT)
 
 
-def test_segment_that_has_only_room_is_empty(tmp_path: Path) -> None:
+def test_preallocated_segment_without_data_is_empty(tmp_path: Path) -> None:
     path = write(tmp_path, b"", STEP)
     assert find_log_end_offset(make_scan(path)) == 0
     assert data_bytes(active(path)) == 0
@@ -152,7 +152,7 @@ def test_zeros_before_further_batches_are_damage(tmp_path: Path, hole: int) -> N
 
 
 def test_zeros_at_the_end_of_a_rolled_segment_are_damage(tmp_path: Path) -> None:
-    """A broker cuts them off before the segment that follows exists, and at its start after a crash."""
+    """A broker cuts the zeros off before it begins the next segment, and at its start after a crash."""
     directory = make_partition(tmp_path, {0: SEGMENT + bytes(100), 40: LAST})
     with pytest.raises(CorruptRecordError):
         last_stable_offset(scan_partition(directory), high_watermark=42)
@@ -178,7 +178,7 @@ def test_open_transaction_in_a_preallocated_segment_holds_the_stable_offset(tmp_
     assert last_stable_offset(make_scan(path), high_watermark=100) == 7
 
 
-def test_inspection_names_the_room_and_still_compares_the_indexes(tmp_path: Path) -> None:
+def test_inspection_notes_unused_bytes_and_still_compares_the_indexes(tmp_path: Path) -> None:
     path = write(tmp_path, SEGMENT, STEP)
     index = bytearray(path.with_suffix(".index").read_bytes())
     index[7] ^= 4
@@ -191,7 +191,7 @@ def test_inspection_names_the_room_and_still_compares_the_indexes(tmp_path: Path
     assert [each for each in inspect_path(path.parent, deep=True) if isinstance(each, Damage) and each.position] == []
 
 
-def test_estimate_counts_data_and_not_the_room_behind_it(tmp_path: Path) -> None:
+def test_estimate_counts_data_without_the_unused_bytes_behind_it(tmp_path: Path) -> None:
     write(tmp_path, SEGMENT, 50 * STEP)
     (partition,) = find_partitions(tmp_path, lambda _: True)
     assert [segment.size_bytes for segment in partition.segments] == [len(SEGMENT)]

@@ -37,7 +37,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> N
 
 @pytest.mark.spec("log-format READ-01")
 @pytest.mark.spec("log-format READ-07")
-def test_an_offset_outside_is_out_of_range(tmp_path: Path) -> None:
+def test_read_at_an_offset_outside_of_the_log_is_out_of_range(tmp_path: Path) -> None:
     log = log_of(tmp_path, {1000: plain(1000, 25)}, 1025, log_start_offset=1024)
     assert log.log_start_offset == 1024
     assert log.read(1025, max_bytes=10) == b""
@@ -47,7 +47,7 @@ def test_an_offset_outside_is_out_of_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-05")
-def test_whole_batches_are_returned_and_at_least_one(tmp_path: Path) -> None:
+def test_read_returns_whole_batches_and_at_least_one(tmp_path: Path) -> None:
     one = len(plain(0))
     log = log_of(tmp_path, {0: b"".join(plain(i) for i in range(5))}, 5)
     assert [offsets(log.read(1, max_bytes=n)) for n in (0, 1, one, 2 * one - 1, 2 * one, 100_000)] == [
@@ -61,13 +61,13 @@ def test_whole_batches_are_returned_and_at_least_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-03")
-def test_gaps_and_emptied_segments_are_stepped_over(tmp_path: Path) -> None:
+def test_read_skips_gaps_and_empty_segments(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0), 10: b"", 20: plain(25, 2)}, 27)
     assert offsets(log.read(1, max_bytes=1000)) == [25, 26]
     assert offsets(log.read(12, max_bytes=1000)) == [25, 26]
 
 
-def test_nothing_above_the_high_watermark_is_returned(tmp_path: Path) -> None:
+def test_read_ends_at_the_high_watermark(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0, 2) + plain(2, 2), 4: plain(4)}, 3)
     assert offsets(log.read(0, max_bytes=1000)) == [0, 1]
     assert log.read(2, max_bytes=1000) == b""
@@ -88,7 +88,7 @@ def indexed(folder: Path, index: bytes | None = None) -> LocalLog:
 
 
 @pytest.mark.parametrize("tail", [0, 800])
-def test_reads_through_the_index_equal_reads_without(tmp_path: Path, tail: int) -> None:
+def test_reads_with_an_index_equal_reads_without_one(tmp_path: Path, tail: int) -> None:
     log = indexed(tmp_path / "indexed")
     index = log.scan.segments[0].offset_index
     index.write_bytes(index.read_bytes() + bytes(tail))
@@ -105,13 +105,15 @@ def test_reads_through_the_index_equal_reads_without(tmp_path: Path, tail: int) 
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_a_lying_index_changes_no_answer(tmp_path_factory: pytest.TempPathFactory, index: bytes) -> None:
+def test_reads_with_an_index_of_any_bytes_return_the_asked_offset(
+    tmp_path_factory: pytest.TempPathFactory, index: bytes
+) -> None:
     log = indexed(tmp_path_factory.mktemp("lying"), index)
     for offset in (100, 250, 399, 699):
         assert offset in offsets(log.read(offset, max_bytes=1))
 
 
-def test_reading_on_needs_no_lookup_and_gives_every_record(tmp_path: Path) -> None:
+def test_reads_one_after_the_other_return_every_record(tmp_path: Path) -> None:
     log, found, offset = indexed(tmp_path), list[int](), 100
     while data := log.read(offset, max_bytes=700):
         found += offsets(data)
@@ -119,7 +121,7 @@ def test_reading_on_needs_no_lookup_and_gives_every_record(tmp_path: Path) -> No
     assert found == list(range(100, 700))
 
 
-def test_a_damaged_length_in_a_rolled_segment_hides_nothing(tmp_path: Path) -> None:
+def test_damaged_length_in_a_rolled_segment_is_an_error_of_the_read(tmp_path: Path) -> None:
     second = bytearray(plain(1))
     second[8:12] = (1 << 20).to_bytes(4, "big")
     log = log_of(tmp_path, {0: plain(0) + bytes(second) + plain(2), 3: plain(3)}, 4)
@@ -128,7 +130,7 @@ def test_a_damaged_length_in_a_rolled_segment_hides_nothing(tmp_path: Path) -> N
         log.read(1, max_bytes=1000)
 
 
-def test_reading_on_in_a_file_that_compaction_put_there_looks_anew(tmp_path: Path) -> None:
+def test_next_read_after_compaction_replaced_the_file_searches_anew(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0, size=500) + plain(1, size=40) + plain(2), 3: plain(3)}, 4)
     assert offsets(log.read(0, max_bytes=1)) == [0]
     swap = tmp_path / "swap"
@@ -137,7 +139,7 @@ def test_reading_on_in_a_file_that_compaction_put_there_looks_anew(tmp_path: Pat
     assert offsets(log.read(1, max_bytes=1)) == [1]
 
 
-def test_what_was_aborted_is_known_while_its_segment_is_being_deleted(tmp_path: Path) -> None:
+def test_aborted_transactions_are_found_until_their_segment_is_unlinked(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0, 10), 10: plain(10, 10)}, 20)
     segment = log.scan.segments[0]
     segment.transaction_index.write_bytes(struct.pack(">hqqqq", 0, 7, 2, 5, 20))
@@ -151,20 +153,20 @@ def test_what_was_aborted_is_known_while_its_segment_is_being_deleted(tmp_path: 
         log.aborted_transactions(0, 20)
 
 
-def test_a_file_that_vanished_has_changed(tmp_path: Path) -> None:
+def test_missing_file_is_reported_as_changed_segment(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0)}, 1)
     log.scan.segments[0].log.unlink()
     with pytest.raises(SegmentChangedError):
         log.read(0, max_bytes=1)
 
 
-def test_a_damaged_header_on_the_way_is_named(tmp_path: Path) -> None:
+def test_damaged_header_before_the_offset_is_named_with_its_position(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0) + bytes(100) + plain(1)}, 5)
     with pytest.raises(CorruptRecordError, match=f"position {len(plain(0))}"):
         log.read(1, max_bytes=1)
 
 
-def test_an_empty_partition_has_nothing_to_read(tmp_path: Path) -> None:
+def test_read_of_an_empty_partition_returns_no_bytes(tmp_path: Path) -> None:
     log = log_of(tmp_path, {}, 5)
     assert (log.log_start_offset, log.read(5, max_bytes=1)) == (5, b"")
     assert log.aborted_transactions(5, 6) == ()
@@ -182,13 +184,13 @@ def test_aborted_transactions_are_collected_across_segments(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("log-format SEG-12")
-def test_the_log_end_is_behind_the_last_whole_batch(tmp_path: Path) -> None:
+def test_log_end_offset_follows_the_last_whole_batch(tmp_path: Path) -> None:
     assert find_log_end_offset(scan_of(tmp_path / "a", {0: plain(0), 5: b""})) == 5
     assert find_log_end_offset(scan_of(tmp_path / "b", {0: plain(0, 3) + plain(3)[:-1]})) == 3
     assert find_log_end_offset(scan_of(tmp_path / "c", {0: batch(0, [], last_offset_delta=9)})) == 10
     assert find_log_end_offset(scan_of(tmp_path / "d", {})) == 0
 
 
-def test_the_end_of_a_segment_is_behind_its_last_batch_wherever_the_next_one_begins(tmp_path: Path) -> None:
+def test_end_offset_of_a_segment_follows_its_last_batch_and_ignores_the_next_base_offset(tmp_path: Path) -> None:
     segments = scan_of(tmp_path, {0: plain(0, 5), 3: plain(3, 2), 9: b"", 12: plain(12)}).segments
     assert [find_segment_end_offset(segment) for segment in segments] == [5, 5, 9, 13]

@@ -1,4 +1,4 @@
-"""Timestamp searches in a broker's log, against a look at every record."""
+"""Timestamp searches in a broker's log, compared with a search through every record."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -30,7 +30,7 @@ def scan(tmp_path: Path, request: pytest.FixtureRequest) -> PartitionScan:
 
 @pytest.mark.parametrize("start", [0, 4, 8, 11])
 @pytest.mark.parametrize("end", [0, 5, 10, 12])
-def test_the_first_record_no_older_is_found(scan: PartitionScan, start: int, end: int) -> None:
+def test_lookup_finds_the_first_record_at_or_after_a_timestamp(scan: PartitionScan, start: int, end: int) -> None:
     for timestamp_ms in range(0, 110, 5):
         fitting = [offset for offset in range(start, end) if TIMES[offset] >= timestamp_ms]
         expected = TimestampOffset(TIMES[fitting[0]], fitting[0], 3) if fitting else None
@@ -38,7 +38,7 @@ def test_the_first_record_no_older_is_found(scan: PartitionScan, start: int, end
 
 
 @pytest.mark.parametrize("end", range(13))
-def test_the_largest_timestamp_is_found_where_it_came_first(scan: PartitionScan, end: int) -> None:
+def test_largest_timestamp_is_found_at_its_first_record(scan: PartitionScan, end: int) -> None:
     largest = max(TIMES[:end], default=None)
     expected = None if largest is None else TimestampOffset(largest, TIMES.index(largest), 3)
     assert max_timestamp(scan, end=end) == expected

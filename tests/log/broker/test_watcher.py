@@ -28,7 +28,7 @@ async def watcher(log_dir: Path) -> AsyncIterator[LogDirWatcher]:
 
 
 async def next_events(watcher: LogDirWatcher, count: int) -> list[LogDirEvent]:
-    """The next ``count`` hints; the stream is closed afterwards."""
+    """Return the next ``count`` events; the stream is closed afterwards."""
     found: list[LogDirEvent] = []
     stream = watcher.events()
     try:
@@ -40,13 +40,13 @@ async def next_events(watcher: LogDirWatcher, count: int) -> list[LogDirEvent]:
     return found
 
 
-async def test_a_roll_is_a_hint_about_the_partition(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_roll_of_a_segment_is_an_event_of_the_partition(watcher: LogDirWatcher, log_dir: Path) -> None:
     assert watcher.watch_partition(log_dir / "orders-0")
     (log_dir / "orders-0" / "00000000000000000010.log").touch()
     assert await next_events(watcher, 1) == [PartitionChanged(log_dir / "orders-0")]
 
 
-async def test_many_changes_that_wait_are_one_hint(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_changes_of_one_partition_that_wait_are_one_event(watcher: LogDirWatcher, log_dir: Path) -> None:
     watcher.watch_partition(log_dir / "orders-0")
     for base in range(300):
         (log_dir / "orders-0" / f"{base:020d}.log").touch()
@@ -54,7 +54,7 @@ async def test_many_changes_that_wait_are_one_hint(watcher: LogDirWatcher, log_d
     assert await next_events(watcher, 2) == [PartitionChanged(log_dir / "orders-0"), LogDirChanged(log_dir)]
 
 
-async def test_an_append_and_temporary_files_are_no_hint(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_append_and_temporary_files_are_no_event(watcher: LogDirWatcher, log_dir: Path) -> None:
     log = log_dir / "orders-0" / "00000000000000000000.log"
     log.touch()
     watcher.watch_partition(log_dir / "orders-0")
@@ -65,7 +65,7 @@ async def test_an_append_and_temporary_files_are_no_hint(watcher: LogDirWatcher,
     assert await next_events(watcher, 1) == [LogDirChanged(log_dir)]
 
 
-async def test_a_rename_and_a_deletion_are_hints(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_rename_and_deletion_of_a_segment_are_events(watcher: LogDirWatcher, log_dir: Path) -> None:
     log = log_dir / "orders-0" / "00000000000000000000.log"
     log.touch()
     watcher.watch_partition(log_dir / "orders-0")
@@ -75,14 +75,14 @@ async def test_a_rename_and_a_deletion_are_hints(watcher: LogDirWatcher, log_dir
     assert await next_events(watcher, 1) == [PartitionChanged(log_dir / "orders-0")]
 
 
-async def test_a_new_high_watermark_checkpoint_is_a_hint(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_new_high_watermark_checkpoint_is_an_event(watcher: LogDirWatcher, log_dir: Path) -> None:
     temporary = log_dir / "replication-offset-checkpoint.tmp"
     temporary.write_text("0\n0\n")
     temporary.rename(log_dir / "replication-offset-checkpoint")
     assert await next_events(watcher, 1) == [CheckpointChanged(log_dir)]
 
 
-async def test_a_partition_that_is_renamed_is_watched_under_its_new_name(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_renamed_partition_is_watched_under_its_new_name(watcher: LogDirWatcher, log_dir: Path) -> None:
     old, new = log_dir / "orders-0", log_dir / "orders-0.abc-delete"
     watcher.watch_partition(old)
     old.rename(new)
@@ -93,7 +93,7 @@ async def test_a_partition_that_is_renamed_is_watched_under_its_new_name(watcher
     assert await next_events(watcher, 1) == [PartitionChanged(new)]
 
 
-async def test_a_partition_that_is_deleted_is_a_hint_about_the_log_dir(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_deleted_partition_is_an_event_of_the_log_dir(watcher: LogDirWatcher, log_dir: Path) -> None:
     watcher.watch_partition(log_dir / "orders-0")
     shutil.rmtree(log_dir / "orders-0")
     assert await next_events(watcher, 1) == [LogDirChanged(log_dir)]
@@ -102,7 +102,7 @@ async def test_a_partition_that_is_deleted_is_a_hint_about_the_log_dir(watcher: 
     assert watcher.watch_partition(log_dir / "orders-0")
 
 
-async def test_what_is_not_watched_any_more_is_silent(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_partition_that_is_no_longer_watched_has_no_events(watcher: LogDirWatcher, log_dir: Path) -> None:
     watcher.watch_partition(log_dir / "orders-0")
     watcher.unwatch_partition(log_dir / "orders-0")
     watcher.unwatch_partition(log_dir / "orders-7")
@@ -111,11 +111,11 @@ async def test_what_is_not_watched_any_more_is_silent(watcher: LogDirWatcher, lo
     assert await next_events(watcher, 1) == [LogDirChanged(log_dir)]
 
 
-async def test_a_partition_that_is_gone_is_not_watched(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_missing_partition_is_not_watched(watcher: LogDirWatcher, log_dir: Path) -> None:
     assert not watcher.watch_partition(log_dir / "orders-9")
 
 
-async def test_the_limit_of_watches_is_said_once(
+async def test_limit_of_watches_is_reported_once(
     watcher: LogDirWatcher, log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Inotify, path: Path, mask: Mask) -> Watch:
@@ -132,7 +132,7 @@ def queue_limit() -> int:
     return int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 
-async def test_lost_hints_are_said(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_lost_events_are_reported_as_overflow(watcher: LogDirWatcher, log_dir: Path) -> None:
     watcher.watch_partition(log_dir / "orders-0")
     one, other = log_dir / "orders-0" / "a", log_dir / "orders-0" / "b"
     one.touch()
@@ -148,7 +148,7 @@ async def test_lost_hints_are_said(watcher: LogDirWatcher, log_dir: Path) -> Non
     await stream.aclose()  # type: ignore[attr-defined]  # as above
 
 
-async def test_a_waiting_reader_is_woken(watcher: LogDirWatcher, log_dir: Path) -> None:
+async def test_waiting_reader_receives_the_next_event(watcher: LogDirWatcher, log_dir: Path) -> None:
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(next_events(watcher, 1))
         await asyncio.sleep(0)
@@ -172,7 +172,7 @@ async def test_a_log_dir_that_cannot_be_watched_is_offline(tmp_path: Path) -> No
             pass
 
 
-async def test_a_closed_watcher_refuses_work(log_dir: Path) -> None:
+async def test_watcher_that_is_not_open_refuses_to_watch(log_dir: Path) -> None:
     watcher = LogDirWatcher([log_dir])
     with pytest.raises(RuntimeError, match="async with"):
         watcher.watch_partition(log_dir / "orders-0")

@@ -1,4 +1,4 @@
-"""The rules of the log cleaner as the daemon hands them in, and rounds of it without a service."""
+"""The rules of the log cleaner as the daemon passes them, and rounds of the cleaner without a service."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ SECRET = bytes(range(16))
 
 
 def own_log_rules(*, max_keys: int = 10_000) -> StartRewriting:
-    """The rules, with room for so many keys."""
+    """Return the rules with room for ``max_keys`` keys."""
     return own_log_rewriting(memory_bytes=max_keys * BYTES_PER_KEY, new_secret=lambda: SECRET)
 
 
@@ -47,7 +47,7 @@ def clean(
     rules: StartRewriting | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> int:
-    """Clean a log whose only user is the caller; return up to where. ``between`` is called before each replacement."""
+    """Clean a log whose only user is the caller; return the end offset. ``between`` runs before each replacement."""
     begun = begin_round(log, cleaned_to=cleaned_to, now_ms=now_ms, rules=rules)
     begun.map_keys()
     for group in begun.groups():

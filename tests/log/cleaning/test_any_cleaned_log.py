@@ -1,4 +1,4 @@
-"""Any compacted log, cleaned at any times with room for any number of keys, answers as a model of the latest values."""
+"""Any compacted log, cleaned at any times with room for any number of keys, agrees with a model of latest values."""
 
 import random
 
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 class OwnLog:
-    """A log, and what it must answer."""
+    """A log, and the latest values that reads must return."""
 
     def __init__(self, segment_bytes: int) -> None:
         config = LogConfig(

@@ -1,4 +1,4 @@
-"""The golden partitions that a broker has cleaned, twice: LogService writes what the broker wrote, group by group."""
+"""The golden partitions that a broker cleaned twice: LogService writes the segments of the broker, group by group."""
 
 import shutil
 from collections.abc import Callable
@@ -21,20 +21,20 @@ from tests.pipeline.rewriting.test_real_cleaner import (
     stage_dir,
     time_of_pass,
 )
-from tierd.log import LogConfig, LogManager, LogService, read_offset_checkpoint
+from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService, read_offset_checkpoint
 from tierd.model import TopicPartition
 
-INTERVAL_S = 15  # of the cleaner
+INTERVAL_S = 15  # interval of the cleaner
 of_every_partition = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.broker}-{case.partition}")
 
 
 async def clean(
     case: GoldenCase, log_dir: Path, *, now_ms: int, wait_until: Callable[[LogService], bool]
 ) -> LogService:
-    """Open the log dir with the topic's settings, and let the cleaner look at ``now_ms``; no retention meanwhile."""
+    """Open the log dir with the topic's settings and run the cleaner at ``now_ms``; no retention runs meanwhile."""
     config = LogConfig.from_kafka({name: str(value) for name, value in case.config.items()})
     clock = ManualClock(now_ms=now_ms - INTERVAL_S * 1000)
-    manager = LogManager([log_dir], config_for=lambda _: config, clock=clock)
+    manager = LogManager([log_dir], LogManagerSettings(config_for=lambda _: config, clock=clock))
     async with LogService(manager, clock=clock, rewriting=own_log_rules()) as service:
         await eventually(lambda: clock.sleeping == 3, what="the first look")
         log = service.log(TopicPartition.parse(case.partition))
@@ -49,7 +49,7 @@ def has_cleaned(service: LogService) -> bool:
 
 
 async def clean_as_the_broker(golden: Path, case: GoldenCase, directory: Path, before: str, after: str) -> list[int]:
-    """Clean when the broker did; return the base offsets of the broker's outputs."""
+    """Clean at the times of the broker; return the base offsets of the broker's outputs."""
     active = bases_of(directory)[-1]
     now_ms = time_of_pass(golden, case, before, after)
     service = await clean(case, directory.parent, now_ms=now_ms, wait_until=has_cleaned)
@@ -74,14 +74,14 @@ async def test_service_writes_the_segments_that_the_broker_wrote_in_two_passes(
 
 
 def expire(directory: Path, first_base: int) -> None:
-    """Remove what the broker's retention, which has other moments, has removed by then."""
+    """Remove the segments that the broker's retention, which runs at other times, has removed by then."""
     for path in directory.glob("[0-9]*.*"):
         if int(path.stem) < first_base and path.suffix != ".snapshot":
             path.unlink()
 
 
 def check(golden: Path, case: GoldenCase, directory: Path, stage: str, groups: list[int]) -> None:
-    """The same segments, empty ones too, but for the oldest, which only the broker's retention took."""
+    """Compare the segments, empty ones too, except the oldest ones, which only the broker's retention removed."""
     real = stage_dir(golden, case, stage)
     ours = [base for base in bases_of(directory)[:-1] if base >= groups[0]]
     assert ours[ours[0] != groups[0] :] == groups

@@ -6,8 +6,9 @@ from tests.fakes.clock import FakeClock
 from tests.log.batches import plain
 from tests.log.cleaning.cleaners import begin_round, clean, own_log_rules
 from tests.log.logs import NOW_MS, open_log, read_all
-from tierd.errors import CleaningAbortedError, CorruptRecordError
+from tierd.errors import CorruptRecordError
 from tierd.log.cleaning.cleaning_control import CleaningControl
+from tierd.log.log_errors import CleaningAbortedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.log_config import MAX_INT, LogConfig
@@ -17,7 +18,7 @@ COMPACT = frozenset({"compact"})
 
 
 def log_of(tmp_path: Path, *keys: bytes, config: LogConfig | None = None) -> UnifiedLog:
-    """A log with a segment for each key, and an empty active one."""
+    """Write a log with a segment for each key and an empty active segment."""
     log = open_log(tmp_path, config=config or LogConfig(cleanup_policy=COMPACT))
     for key in keys:
         data = encode_batch([NewRecord(key, b"value", NOW_MS)], base_offset=0)
@@ -49,7 +50,7 @@ def test_aborted_round_leaves_no_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format CLN-02")
-def test_segments_that_retention_took_end_the_round_without_their_output(tmp_path: Path) -> None:
+def test_retention_of_a_source_segment_ends_the_round_without_output(tmp_path: Path) -> None:
     log = log_of(tmp_path, b"a", b"a", b"b")
     begun = begin_round(log, cleaned_to=None, now_ms=NOW_MS)
     begun.map_keys()
@@ -92,7 +93,7 @@ def test_output_of_a_preallocated_log_is_as_long_as_its_content(tmp_path: Path) 
     assert offsets(log) == [1, 2]
 
 
-def test_output_has_the_time_of_its_last_source_and_the_snapshots_between_go(tmp_path: Path) -> None:
+def test_output_has_the_mtime_of_its_last_source_and_snapshots_between_are_deleted(tmp_path: Path) -> None:
     log = log_of(tmp_path, b"a", b"a", b"b")
     mtime_ns = log.segments[2].path.stat().st_mtime_ns
     clean(log, cleaned_to=None, now_ms=NOW_MS)

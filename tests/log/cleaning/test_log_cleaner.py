@@ -1,4 +1,4 @@
-"""Compacted logs in a LogService: what is cleaned, what stays, what expires, and what ends a round early."""
+"""Compacted logs in a LogService: cleaned, kept and expired records, and events that end a round early."""
 
 import asyncio
 import errno
@@ -16,7 +16,8 @@ from tests.log.cleaning.cleaners import own_log_rules
 from tierd.errors import LogDirOfflineError
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, parse_offset_checkpoint, write_offset_checkpoint
 from tierd.log.files.disk import read_file
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
@@ -41,8 +42,8 @@ class NoLock:
         pass
 
 
-class House:
-    """One log dir on a simulated disk; its service; a clock that is turned."""
+class ServiceSetup:
+    """One log dir on a simulated disk with its service and a clock that the test moves."""
 
     def __init__(
         self, config: LogConfig, rules: StartRewriting | None = None, limits: WriterLimits | None = None
@@ -58,15 +59,14 @@ class House:
     def service(self) -> LogService:
         self.manager = LogManager(
             [LOG_DIR],
-            config_for=lambda _: self.config,
-            clock=self.clock,
+            LogManagerSettings(config_for=lambda _: self.config, clock=self.clock),
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )
         return LogService(self.manager, clock=self.clock, rewriting=self.rules, settings=self.settings)
 
-    async def let(self, seconds: int) -> None:
-        """Let that much time pass, so that everything that is due is done."""
+    async def pass_time(self, seconds: int) -> None:
+        """Let ``seconds`` pass, so that all due work is done."""
         for _ in range(seconds):
             self.clock.advance(1)
             await eventually(lambda: self.clock.sleeping > 2 * len(self.manager.live_dirs), what="the duties")
@@ -86,33 +86,35 @@ def compacted(**settings: object) -> LogConfig:
     return LogConfig(**given)  # type: ignore[arg-type]
 
 
-async def append(writer: PartitionWriter, house: House, key: bytes | None, value: bytes | None, **batch: object) -> int:
-    data = encode_batch([NewRecord(key, value, house.clock.now_ms())], base_offset=0, **batch)  # type: ignore[arg-type]
+async def append(
+    writer: PartitionWriter, setup: ServiceSetup, key: bytes | None, value: bytes | None, **batch: object
+) -> int:
+    data = encode_batch([NewRecord(key, value, setup.clock.now_ms())], base_offset=0, **batch)  # type: ignore[arg-type]
     appended = await writer.append_as_leader(data, leader_epoch=1)
     writer.log.update_high_watermark(appended.last_offset + 1)
     return appended.first_offset
 
 
-async def end_transaction(writer: PartitionWriter, house: House, producer: Producer, *, commits: bool) -> int:
+async def end_transaction(writer: PartitionWriter, setup: ServiceSetup, producer: Producer, *, commits: bool) -> int:
     kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
     data = encode_end_marker(
         kind=kind,
         producer_id=producer.id,
         producer_epoch=producer.epoch,
         coordinator_epoch=0,
-        timestamp_ms=house.clock.now_ms(),
+        timestamp_ms=setup.clock.now_ms(),
     )
     appended = await writer.append_as_leader(data, leader_epoch=1, origin=AppendOrigin.COORDINATOR)
     writer.log.update_high_watermark(appended.last_offset + 1)
     return appended.first_offset
 
 
-async def fill(writer: PartitionWriter, house: House, count: int, *, keys: int = 3) -> dict[bytes, bytes]:
-    """Append records over few keys; return what is the latest of each."""
+async def fill(writer: PartitionWriter, setup: ServiceSetup, count: int, *, keys: int = 3) -> dict[bytes, bytes]:
+    """Append records over few keys; return the latest value of each key."""
     latest: dict[bytes, bytes] = {}
     for number in range(count):
         latest[b"key-%d" % (number % keys)] = b"value-%d" % number
-        await append(writer, house, b"key-%d" % (number % keys), b"value-%d" % number)
+        await append(writer, setup, b"key-%d" % (number % keys), b"value-%d" % number)
     return latest
 
 
@@ -137,107 +139,107 @@ async def contents(writer: PartitionWriter) -> list[tuple[int, bytes | None, byt
 
 
 async def test_compacted_log_keeps_the_latest_record_of_every_key() -> None:
-    house = House(compacted())
-    async with house.service() as service:
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
+        await fill(writer, setup, 60)
         size_bytes, active = writer.log.size_bytes, writer.log.segments[-1].base_offset
-        await house.let(16)
+        await setup.pass_time(16)
         rolled = [line for line in await contents(writer) if line[0] < active]
         assert [line[0] for line in rolled] == [active - 3, active - 2, active - 1]
         assert writer.log.size_bytes < size_bytes // 4
-        assert house.cleaned_to() == active
+        assert setup.cleaned_to() == active
         assert (service.cleaner_statistics().rounds, service.uncleanable()) == (1, {})
-        await house.let(62)
-        assert not house.names(".deleted")
-        assert not house.names(".cleaned")
+        await setup.pass_time(62)
+        assert not setup.names(".deleted")
+        assert not setup.names(".cleaned")
 
 
 async def test_readers_find_the_same_records_while_and_after_segments_are_replaced() -> None:
-    house = House(compacted())
-    async with house.service() as service:
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        latest = await fill(writer, house, 200, keys=17)
-        await house.let(16)
+        latest = await fill(writer, setup, 200, keys=17)
+        await setup.pass_time(16)
         assert {key: value for _, key, value in await contents(writer)} == latest
         for offset in range(200):
             found = writer.log.read(offset, max_bytes=1 << 20, isolation=None).records
             expected = [line[0] for line in await contents(writer) if line[0] >= offset]
             assert next(iter(iter_batches(bytes(found), name="log"))).last_offset == expected[0]
-    async with house.service() as service:
+    async with setup.service() as service:
         assert {key: value for _, key, value in await contents(service.writer(TOPIC))} == latest
 
 
-async def test_active_segment_and_what_is_not_stable_are_never_cleaned() -> None:
-    house = House(compacted())
-    async with house.service() as service:
+async def test_active_segment_and_unstable_records_are_not_cleaned() -> None:
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 20)
-        open_at = await append(writer, house, b"key-0", b"open", producer=Producer(7, 0, 0), is_transactional=True)
-        await fill(writer, house, 40)
-        await house.let(16)
+        await fill(writer, setup, 20)
+        open_at = await append(writer, setup, b"key-0", b"open", producer=Producer(7, 0, 0), is_transactional=True)
+        await fill(writer, setup, 40)
+        await setup.pass_time(16)
         left = [line[0] for line in await contents(writer)]
         held = max(segment.base_offset for segment in writer.log.segments if segment.base_offset <= open_at)
-        assert house.cleaned_to() == held
+        assert setup.cleaned_to() == held
         assert left[-(61 - held) :] == list(range(held, 61))
         assert len(left) < 61
 
 
 async def test_log_below_the_dirty_ratio_waits_and_an_overdue_one_does_not() -> None:
-    house = House(compacted(min_cleanable_dirty_ratio=1.0))
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(min_cleanable_dirty_ratio=1.0))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(31)
-        assert house.cleaned_to() is None
+        await fill(writer, setup, 60)
+        await setup.pass_time(31)
+        assert setup.cleaned_to() is None
         await service.reconfigure(lambda _: compacted(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000))
-        await house.let(16)
-        assert house.cleaned_to() is None
-        await house.let(30)
-        assert house.cleaned_to() == writer.log.segments[-1].base_offset
+        await setup.pass_time(16)
+        assert setup.cleaned_to() is None
+        await setup.pass_time(30)
+        assert setup.cleaned_to() == writer.log.segments[-1].base_offset
 
 
 async def test_young_segments_wait_for_the_min_compaction_lag() -> None:
-    house = House(compacted(min_compaction_lag_ms=60_000))
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(min_compaction_lag_ms=60_000))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(31)
+        await fill(writer, setup, 60)
+        await setup.pass_time(31)
         assert len(await contents(writer)) == 60
-        await house.let(45)
+        await setup.pass_time(45)
         assert len(await contents(writer)) < 20
 
 
 async def test_tombstones_stay_until_delete_retention_and_hide_what_they_deleted() -> None:
-    house = House(compacted(min_cleanable_dirty_ratio=0.0, delete_retention_ms=60_000))
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(min_cleanable_dirty_ratio=0.0, delete_retention_ms=60_000))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await append(writer, house, b"gone", b"old")
-        deleted_at = await append(writer, house, b"gone", None)
-        await fill(writer, house, 20)
-        await house.let(16)
+        await append(writer, setup, b"gone", b"old")
+        deleted_at = await append(writer, setup, b"gone", None)
+        await fill(writer, setup, 20)
+        await setup.pass_time(16)
         assert [line for line in await contents(writer) if line[1] == b"gone"] == [(deleted_at, b"gone", None)]
         horizon_ms = next(b.delete_horizon_ms for b in await batches(writer) if b.base_offset == deleted_at)
         assert horizon_ms is not None
-        assert abs(horizon_ms - house.clock.now_ms() - 60_000) < 20_000
-        await house.let(70)
-        await fill(writer, house, 20)
-        await house.let(16)
+        assert abs(horizon_ms - setup.clock.now_ms() - 60_000) < 20_000
+        await setup.pass_time(70)
+        await fill(writer, setup, 20)
+        await setup.pass_time(16)
         assert [line for line in await contents(writer) if line[1] == b"gone"] == []
 
 
-async def test_aborted_records_go_and_committed_ones_stay_across_two_rounds() -> None:
-    house = House(compacted(min_cleanable_dirty_ratio=0.0))
-    async with house.service() as service:
+async def test_two_rounds_drop_aborted_records_and_keep_committed_ones() -> None:
+    setup = ServiceSetup(compacted(min_cleanable_dirty_ratio=0.0))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await append(writer, house, b"a", b"committed", producer=Producer(1, 0, 0), is_transactional=True)
-        await end_transaction(writer, house, Producer(1, 0), commits=True)
-        await append(writer, house, b"a", b"aborted", producer=Producer(2, 0, 0), is_transactional=True)
-        await append(writer, house, b"b", b"aborted", producer=Producer(2, 0, 1), is_transactional=True)
-        await end_transaction(writer, house, Producer(2, 0), commits=False)
+        await append(writer, setup, b"a", b"committed", producer=Producer(1, 0, 0), is_transactional=True)
+        await end_transaction(writer, setup, Producer(1, 0), commits=True)
+        await append(writer, setup, b"a", b"aborted", producer=Producer(2, 0, 0), is_transactional=True)
+        await append(writer, setup, b"b", b"aborted", producer=Producer(2, 0, 1), is_transactional=True)
+        await end_transaction(writer, setup, Producer(2, 0), commits=False)
         for _ in range(2):
-            await fill(writer, house, 20)
-            await house.let(16)
+            await fill(writer, setup, 20)
+            await setup.pass_time(16)
             assert [line[2] for line in await contents(writer) if line[1] == b"a"] == [b"committed"]
             assert [line for line in await contents(writer) if line[1] == b"b"] == []
         committed = writer.log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
@@ -245,138 +247,136 @@ async def test_aborted_records_go_and_committed_ones_stay_across_two_rounds() ->
 
 
 async def test_last_sequence_of_a_producer_outlives_its_records_and_a_restart() -> None:
-    house = House(compacted())
-    async with house.service() as service:
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        own = await append(writer, house, b"key-0", b"mine", producer=Producer(9, 0, 0))
-        await fill(writer, house, 60)
-        await house.let(16)
+        own = await append(writer, setup, b"key-0", b"mine", producer=Producer(9, 0, 0))
+        await fill(writer, setup, 60)
+        await setup.pass_time(16)
         assert [b.record_count for b in await batches(writer) if b.base_offset == own] == [0]
-    house.disk.unlink(LOG_DIR / ".kafka_cleanshutdown")
-    async with house.service() as service:
+    setup.disk.unlink(LOG_DIR / ".kafka_cleanshutdown")
+    async with setup.service() as service:
         writer = service.writer(TOPIC)
         before = writer.log.log_end_offset
-        assert await append(writer, house, b"key-0", b"mine", producer=Producer(9, 0, 0)) == own
+        assert await append(writer, setup, b"key-0", b"mine", producer=Producer(9, 0, 0)) == own
         assert writer.log.log_end_offset == before
 
 
 async def test_keys_that_do_not_fit_the_map_are_cleaned_in_later_rounds() -> None:
-    house = House(compacted(min_cleanable_dirty_ratio=0.0), own_log_rules(max_keys=4))
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(min_cleanable_dirty_ratio=0.0), own_log_rules(max_keys=4))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        latest = await fill(writer, house, 120, keys=11)
-        await house.let(16)
+        latest = await fill(writer, setup, 120, keys=11)
+        await setup.pass_time(16)
         assert service.cleaner_statistics().rounds > 5
         assert {key: value for _, key, value in await contents(writer)} == latest
         active = writer.log.segments[-1].base_offset
-        assert house.cleaned_to() == active
+        assert setup.cleaned_to() == active
         assert len([line for line in await contents(writer) if line[0] < active]) < 60
 
 
 @pytest.mark.spec("log-format CLM-05")
 @pytest.mark.parametrize("policy", [COMPACT, BOTH], ids=lambda policy: ",".join(sorted(policy)))
-async def test_segments_below_the_log_start_go_also_of_compacted_logs(policy: frozenset[str]) -> None:
-    house = House(compacted(cleanup_policy=policy, min_cleanable_dirty_ratio=1.0))
-    async with house.service() as service:
+async def test_segments_of_a_compacted_log_below_the_log_start_are_deleted(policy: frozenset[str]) -> None:
+    setup = ServiceSetup(compacted(cleanup_policy=policy, min_cleanable_dirty_ratio=1.0))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
+        await fill(writer, setup, 60)
         await writer.run(lambda log: log.increment_log_start_offset(30, reason="test"))
-        await house.let(31)
+        await setup.pass_time(31)
         assert writer.log.segments[0].base_offset <= 30 < writer.log.segments[1].base_offset
 
 
 @pytest.mark.parametrize("rule", [{"retention_ms": 20_000}, {"retention_bytes": 800}], ids=["time", "size"])
-async def test_logs_of_both_policies_expire_as_well(rule: dict[str, int]) -> None:
-    house = House(compacted(cleanup_policy=BOTH, min_cleanable_dirty_ratio=1.0, **rule))
-    async with house.service() as service:
+async def test_log_with_both_policies_expires(rule: dict[str, int]) -> None:
+    setup = ServiceSetup(compacted(cleanup_policy=BOTH, min_cleanable_dirty_ratio=1.0, **rule))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(32)
+        await fill(writer, setup, 60)
+        await setup.pass_time(32)
         assert writer.log.log_start_offset > 0
         assert writer.log.size_bytes < 1300
 
 
 async def test_log_that_is_only_compacted_does_not_expire() -> None:
-    house = House(compacted(min_cleanable_dirty_ratio=1.0, retention_ms=1, retention_bytes=1))
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(min_cleanable_dirty_ratio=1.0, retention_ms=1, retention_bytes=1))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(40)
+        await fill(writer, setup, 60)
+        await setup.pass_time(40)
         assert len(await contents(writer)) == 60
 
 
-async def test_damaged_log_is_given_up_and_shown_while_others_are_cleaned() -> None:
-    house = House(compacted())
+async def test_damaged_log_is_counted_as_failed_while_others_are_cleaned() -> None:
+    setup = ServiceSetup(compacted())
     other = TopicPartition("other", 0)
-    async with house.service() as service:
+    async with setup.service() as service:
         writer, healthy = await service.get_or_create(TOPIC), await service.get_or_create(other)
-        await fill(writer, house, 60)
-        await fill(healthy, house, 30)
-        await house.let(2)
-        file = house.disk.open(writer.log.segments[0].path)
+        await fill(writer, setup, 60)
+        await fill(healthy, setup, 30)
+        await setup.pass_time(2)
+        file = setup.disk.open(writer.log.segments[0].path)
         file.write(80, [b"\xff"])
         file.close()
-        await house.let(31)
+        await setup.pass_time(31)
         assert list(service.uncleanable()) == [TOPIC]
         assert writer.log.segments[0].path.name in service.uncleanable()[TOPIC]
-        assert house.cleaned_to(other) is not None
-        assert house.cleaned_to() is None
+        assert setup.cleaned_to(other) is not None
+        assert setup.cleaned_to() is None
         failed = service.cleaner_statistics().failed
-        await house.let(31)
-        assert service.cleaner_statistics().failed == failed == 1  # it is not tried again and again
+        await setup.pass_time(31)
+        assert service.cleaner_statistics().failed == failed == 1  # the damaged log is not tried again and again
         assert len(writer.log.segments) > 5
 
 
 async def test_disk_that_fails_under_the_cleaner_takes_the_log_dir_offline_and_loses_nothing() -> None:
-    house = House(compacted())
-    async with house.service() as service:
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        latest = await fill(writer, house, 60)
-        await house.let(2)
-        house.disk.faults.append(Fault("write", (".cleaned",), errno.EIO, times=None))
+        latest = await fill(writer, setup, 60)
+        await setup.pass_time(2)
+        setup.disk.faults.append(Fault("write", (".cleaned",), errno.EIO, times=None))
         for _ in range(16):
-            house.clock.advance(1)
+            setup.clock.advance(1)
             await asyncio.sleep(0)
-        await eventually(lambda: LOG_DIR in house.manager.offline_dirs, what="the log dir going offline")
+        await eventually(lambda: LOG_DIR in setup.manager.offline_dirs, what="the log dir going offline")
         with pytest.raises(LogDirOfflineError):
-            await append(writer, house, b"more", b"x")
+            await append(writer, setup, b"more", b"x")
         assert service.uncleanable() == {}
-    house.disk.faults.clear()
-    async with house.service() as service:
+    setup.disk.faults.clear()
+    async with setup.service() as service:
         writer = service.writer(TOPIC)
         assert {key: value for _, key, value in await contents(writer)} == latest
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("operation", ["write", "create", "sync"])
-async def test_full_disk_ends_a_round_and_keeps_no_log_from_appends_and_no_other_from_being_cleaned(
-    operation: str, number: int
-) -> None:
-    house = House(compacted())
+async def test_full_disk_ends_a_round_while_appends_and_rounds_of_other_logs_go_on(operation: str, number: int) -> None:
+    setup = ServiceSetup(compacted())
     other = TopicPartition("other", 0)
-    async with house.service() as service:
+    async with setup.service() as service:
         writer, small = await service.get_or_create(TOPIC), await service.get_or_create(other)
-        latest = await fill(writer, house, 60)
-        await fill(small, house, 30)
-        house.disk.faults.append(Fault(operation, ("topic-0", ".cleaned"), number, times=None))
-        await house.let(2)
-        await house.let(31)
-        assert house.manager.offline_dirs == ()
+        latest = await fill(writer, setup, 60)
+        await fill(small, setup, 30)
+        setup.disk.faults.append(Fault(operation, ("topic-0", ".cleaned"), number, times=None))
+        await setup.pass_time(2)
+        await setup.pass_time(31)
+        assert setup.manager.offline_dirs == ()
         assert service.uncleanable() == {}
-        assert service.cleaner_statistics().aborted == 1, "it is not tried again every 15 s"
-        assert house.cleaned_to() is None
-        assert (house.cleaned_to(other) or 0) > 20
+        assert service.cleaner_statistics().aborted == 1, "the log is not tried again every 15 s"
+        assert setup.cleaned_to() is None
+        assert (setup.cleaned_to(other) or 0) > 20
         if operation != "create":
-            assert house.names(".cleaned") == []
-        latest |= await fill(writer, house, 6)
-        house.disk.faults.clear()
-        await house.let(300)
-        assert (house.cleaned_to() or 0) > 50
+            assert setup.names(".cleaned") == []
+        latest |= await fill(writer, setup, 6)
+        setup.disk.faults.clear()
+        await setup.pass_time(300)
+        assert (setup.cleaned_to() or 0) > 50
         assert {key: value for _, key, value in await contents(writer)} == latest
 
 
 class Interrupting:
-    """Rules that do something else to the log in the middle of a round."""
+    """Rules that change the log in the middle of a round."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -402,108 +402,108 @@ class _InterruptedRound:
         self._inner.rewrite(group, output)
 
 
-async def test_truncation_ends_a_round_and_what_is_written_again_is_dirty() -> None:
+async def test_truncation_ends_a_round_and_records_appended_afterwards_are_dirty() -> None:
     rules = Interrupting()
-    house = House(compacted(), rules)
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(), rules)
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        rules.interrupt = lambda: house.manager.truncate_to({TOPIC: 20}) if rules.begun == 1 else None
-        await house.let(2)
-        await house.let(14)
+        await fill(writer, setup, 60)
+        rules.interrupt = lambda: setup.manager.truncate_to({TOPIC: 20}) if rules.begun == 1 else None
+        await setup.pass_time(2)
+        await setup.pass_time(14)
         assert service.cleaner_statistics().aborted == 1
         assert [line[0] for line in await contents(writer)] == list(range(20))
-        assert house.cleaned_to() is None
-        latest = await fill(writer, house, 60)
-        await house.let(16)
+        assert setup.cleaned_to() is None
+        latest = await fill(writer, setup, 60)
+        await setup.pass_time(16)
         assert {key: value for _, key, value in await contents(writer)} == latest
         assert service.cleaner_statistics().rounds == 1
 
 
 @pytest.mark.spec("log-format CLM-09")
-async def test_truncation_below_what_was_cleaned_lowers_the_checkpoint() -> None:
-    house = House(compacted())
-    async with house.service() as service:
+async def test_truncation_below_the_cleaner_checkpoint_lowers_it() -> None:
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(16)
-        assert (house.cleaned_to() or 0) > 50
+        await fill(writer, setup, 60)
+        await setup.pass_time(16)
+        assert (setup.cleaned_to() or 0) > 50
         await service.truncate_to(TOPIC, 20)
-        assert house.cleaned_to() == 20
+        assert setup.cleaned_to() == 20
         await service.truncate_fully_and_start_at(TOPIC, 5)
-        assert house.cleaned_to() == 5
+        assert setup.cleaned_to() == 5
 
 
 @pytest.mark.spec("log-format CLM-09")
 async def test_deletion_ends_a_round_and_forgets_its_checkpoint() -> None:
     rules = Interrupting()
-    house = House(compacted(), rules)
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(), rules)
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(16)
-        assert house.cleaned_to() is not None
+        await fill(writer, setup, 60)
+        await setup.pass_time(16)
+        assert setup.cleaned_to() is not None
         await service.delete(TOPIC)
-        assert house.cleaned_to() is None
+        assert setup.cleaned_to() is None
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        await house.let(16)
+        await fill(writer, setup, 60)
+        await setup.pass_time(16)
         assert service.cleaner_statistics().rounds == 2
 
 
 async def test_retention_in_the_middle_of_a_round_ends_it_without_an_error() -> None:
     rules = Interrupting()
-    house = House(compacted(cleanup_policy=BOTH, retention_bytes=1500), rules)
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(cleanup_policy=BOTH, retention_bytes=1500), rules)
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
-        rules.interrupt = lambda: writer.log.delete_old_segments(house.clock.now_ms()) if rules.begun == 1 else None
-        await house.let(32)
+        await fill(writer, setup, 60)
+        rules.interrupt = lambda: writer.log.delete_old_segments(setup.clock.now_ms()) if rules.begun == 1 else None
+        await setup.pass_time(32)
         assert service.uncleanable() == {}
         assert (service.cleaner_statistics().aborted, service.cleaner_statistics().rounds) == (1, 1)
 
 
 @pytest.mark.spec("log-format CLM-03")
 async def test_checkpoint_outside_of_the_log_is_written_anew_and_all_is_dirty() -> None:
-    house = House(compacted(min_cleanable_dirty_ratio=1.0))
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(min_cleanable_dirty_ratio=1.0))
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        await fill(writer, house, 60)
+        await fill(writer, setup, 60)
     path = LOG_DIR / CLEANER_OFFSET_CHECKPOINT
-    write_offset_checkpoint(house.disk, path, {TOPIC: 1000, TopicPartition("gone", 1): 5})
-    async with house.service() as service:
-        assert house.cleaned_to() is None
-        assert house.cleaned_to(TopicPartition("gone", 1)) is None
-        house.config = compacted()
-        await service.reconfigure(lambda _: house.config)
-        await house.let(16)
-        assert house.cleaned_to() == service.log(TOPIC).segments[-1].base_offset
+    write_offset_checkpoint(setup.disk, path, {TOPIC: 1000, TopicPartition("gone", 1): 5})
+    async with setup.service() as service:
+        assert setup.cleaned_to() is None
+        assert setup.cleaned_to(TopicPartition("gone", 1)) is None
+        setup.config = compacted()
+        await service.reconfigure(lambda _: setup.config)
+        await setup.pass_time(16)
+        assert setup.cleaned_to() == service.log(TOPIC).segments[-1].base_offset
 
 
 async def test_log_dir_whose_cleaner_checkpoint_is_unreadable_cleans_everything_anew() -> None:
-    house = House(compacted())
-    async with house.service() as service:
-        await fill(await service.get_or_create(TOPIC), house, 60)
-        await house.let(16)
-    file = house.disk.open(LOG_DIR / CLEANER_OFFSET_CHECKPOINT)
+    setup = ServiceSetup(compacted())
+    async with setup.service() as service:
+        await fill(await service.get_or_create(TOPIC), setup, 60)
+        await setup.pass_time(16)
+    file = setup.disk.open(LOG_DIR / CLEANER_OFFSET_CHECKPOINT)
     file.write(0, [b"nonsense"])
     file.close()
-    async with house.service() as service:
-        await fill(service.writer(TOPIC), house, 20)
-        await house.let(16)
-        assert house.cleaned_to() == service.log(TOPIC).segments[-1].base_offset
+    async with setup.service() as service:
+        await fill(service.writer(TOPIC), setup, 20)
+        await setup.pass_time(16)
+        assert setup.cleaned_to() == service.log(TOPIC).segments[-1].base_offset
 
 
 async def test_log_whose_round_hangs_keeps_its_settings_and_the_others_get_theirs() -> None:
     rules, other, go_on = Interrupting(), TopicPartition("topic", 1), threading.Event()
-    house = House(compacted(), rules, limits=WriterLimits(deadline_s=0.05))
-    async with house.service() as service:
-        await fill(await service.get_or_create(TOPIC), house, 60)
+    setup = ServiceSetup(compacted(), rules, limits=WriterLimits(deadline_s=0.05))
+    async with setup.service() as service:
+        await fill(await service.get_or_create(TOPIC), setup, 60)
         await service.get_or_create(other)
         rules.interrupt = lambda: go_on.wait(60)
         try:
-            await house.let(14)
-            house.clock.advance(1)
+            await setup.pass_time(14)
+            setup.clock.advance(1)
             await eventually(lambda: rules.begun == 1, what="a round")
             with capture_logs() as logs:
                 await service.reconfigure(lambda _: compacted(cleanup_policy=frozenset({"delete"})))
@@ -516,14 +516,14 @@ async def test_log_whose_round_hangs_keeps_its_settings_and_the_others_get_their
 
 async def test_stop_in_the_middle_of_a_round_leaves_the_log_whole() -> None:
     rules = Interrupting()
-    house = House(compacted(), rules)
-    async with house.service() as service:
+    setup = ServiceSetup(compacted(), rules)
+    async with setup.service() as service:
         writer = await service.get_or_create(TOPIC)
-        latest = await fill(writer, house, 60)
-        await house.let(14)
-        house.clock.advance(1)
+        latest = await fill(writer, setup, 60)
+        await setup.pass_time(14)
+        setup.clock.advance(1)
         await eventually(lambda: rules.begun == 1 or service.cleaner_statistics().rounds == 1, what="a round")
-    async with house.service() as service:
+    async with setup.service() as service:
         assert {key: value for _, key, value in await contents(service.writer(TOPIC))} == latest
-        assert not house.names(".cleaned")
-        assert not house.names(".swap")
+        assert not setup.names(".cleaned")
+        assert not setup.names(".swap")

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.log.cleaning.test_cleanable import segment
+from tests.log.cleaning.test_cleanable_log import segment
 from tierd.log.cleaning.segment_groups import group_segments
 from tierd.log.records.log_config import MAX_INT, LogConfig
 
@@ -21,7 +21,7 @@ def bases(*segments: int, sizes: int = 10, end: int, config: LogConfig | None = 
     ],
     ids=["huge", "tiny log", "tiny index", "exactly three"],
 )
-def test_neighbours_are_joined_up_to_the_limits(config: LogConfig, expected: list[list[int]]) -> None:
+def test_neighbouring_segments_are_joined_up_to_the_limits(config: LogConfig, expected: list[list[int]]) -> None:
     assert bases(*range(0, 60, 10), end=60, config=config) == expected
 
 
@@ -31,5 +31,5 @@ def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
     assert bases(0, MAX_INT - 5, MAX_INT + 5, end=MAX_INT + 20) == [[0], [MAX_INT - 5, MAX_INT + 5]]
 
 
-def test_empty_segments_are_joined_however_far_they_are() -> None:
+def test_empty_segments_are_joined_at_any_distance() -> None:
     assert bases(0, 10, 4 * MAX_INT, sizes=0, end=5 * MAX_INT) == [[0, 10, 4 * MAX_INT]]

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tierd.log.cleaning.throttle import Throttle
 
 
-def test_without_a_limit_nothing_waits() -> None:
+def test_throttle_without_a_limit_does_not_pause() -> None:
     assert Throttle(None).pause_s(1 << 40, now_s=0.0) == 0.0
 
 
@@ -14,7 +14,7 @@ def test_bytes_above_a_short_burst_wait_until_the_rate_allows_them() -> None:
     assert throttle.pause_s(100, now_s=11.0) == 0.0
 
 
-def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
+def test_idle_time_does_not_raise_the_later_rate() -> None:
     throttle = Throttle(1000)
     throttle.pause_s(1, now_s=0.0)
     assert throttle.pause_s(2000, now_s=1000.0) == 2.0

@@ -1,4 +1,4 @@
-"""One partition opened in a log dir that nobody uses."""
+"""One partition opened in a log dir that no process uses."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -18,7 +18,7 @@ from tierd.model import TopicPartition
 PARTITION = TopicPartition("orders", 0)
 
 
-def test_a_new_partition_begins_at_zero_whatever_its_log_dir_remembers_of_an_older_one(tmp_path: Path) -> None:
+def test_new_partition_begins_at_zero_although_checkpoints_name_an_older_one(tmp_path: Path) -> None:
     for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT):
         write_offset_checkpoint(OsDisk(), tmp_path / name, {PARTITION: 100})
     directory = tmp_path / str(PARTITION)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
-from tierd.errors import CheckpointError, LogDirOfflineError, MissingArtefactError
+from tierd.errors import LogDirOfflineError, MissingArtefactError
 from tierd.log import encode_lineage, parse_lineage, read_lineage, read_offset_checkpoint
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
@@ -20,6 +20,7 @@ from tierd.log.files.checkpoints import (
     write_offset_checkpoint,
 )
 from tierd.log.files.disk import OsDisk
+from tierd.log.log_errors import CheckpointError
 from tierd.model import Lineage, TopicPartition
 
 offsets = st.integers(0, 2**63 - 1)
@@ -27,7 +28,7 @@ topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 
 
 @pytest.mark.spec("log-format DIR-21")
-def test_an_offset_checkpoint_gives_every_entry(tmp_path: Path) -> None:
+def test_offset_checkpoint_is_read_with_every_entry(tmp_path: Path) -> None:
     file = tmp_path / "replication-offset-checkpoint"
     file.write_text("0\n2\norders 0 17\na.b-c 12 9223372036854775807\n")
     assert read_offset_checkpoint(file) == {TopicPartition("orders", 0): 17, TopicPartition("a.b-c", 12): 2**63 - 1}
@@ -45,7 +46,7 @@ def test_an_absent_offset_checkpoint_has_no_entries(tmp_path: Path) -> None:
     assert read_offset_checkpoint(tmp_path / "replication-offset-checkpoint") == {}
 
 
-def test_a_checkpoint_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+def test_unreadable_checkpoint_of_a_broker_is_an_offline_log_dir(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     with pytest.raises(LogDirOfflineError):
         read_offset_checkpoint(tmp_path / "c")
@@ -92,7 +93,7 @@ def test_a_damaged_epoch_checkpoint_names_its_line(text: str, line: int) -> None
 
 
 @pytest.mark.spec("remote-tiering 115")
-def test_loading_assigns_line_by_line() -> None:
+def test_later_line_of_an_epoch_checkpoint_replaces_an_earlier_one_at_its_offset() -> None:
     lineage = parse_lineage(b"0\n2\n4 99\n5 99\n", name="file")
     assert lineage.epoch_for(99) == 5
     assert lineage == Lineage.of([(5, 99)])
@@ -140,7 +141,7 @@ def test_a_damaged_topic_id_is_refused(text: str) -> None:
 
 @given(st.one_of(st.binary(max_size=200), st.from_regex(rb"\A0\n[0-9]\n([a-z0-9 ]{0,9}\n){0,3}\Z")))
 @example(b"0\n1\n" + b"9" * 5000 + b" 0\n")
-def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
+def test_any_bytes_of_a_checkpoint_are_parsed_or_refused(data: bytes) -> None:
     for parse in (parse_lineage, parse_offset_checkpoint, parse_topic_id):
         with suppress(CheckpointError):
             parse(data, name="file")
@@ -171,7 +172,7 @@ def test_many_topics_and_partitions_are_read_back(entries: dict[TopicPartition, 
     assert parse_offset_checkpoint(encode_offset_checkpoint(entries), name="c") == entries
 
 
-def test_a_checkpoint_is_made_once(tmp_path: Path) -> None:
+def test_ensured_checkpoint_is_created_empty_and_later_left_as_it_is(tmp_path: Path) -> None:
     disk = OsDisk()
     ensure_checkpoint(disk, tmp_path / "c")
     assert load_offset_checkpoint(disk, tmp_path / "c") == {}
@@ -181,13 +182,13 @@ def test_a_checkpoint_is_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format DIR-22")
-def test_a_checkpoint_of_ours_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> None:
+def test_unreadable_own_checkpoint_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     with pytest.raises(OSError, match="not a regular file"):
         load_offset_checkpoint(OsDisk(), tmp_path / "c")
 
 
-def test_a_checkpoint_larger_than_any_is_refused_unread(tmp_path: Path) -> None:
+def test_checkpoint_above_the_size_limit_is_refused_without_a_read(tmp_path: Path) -> None:
     with (tmp_path / "c").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(CheckpointError, match="too many"):

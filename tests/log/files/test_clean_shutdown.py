@@ -51,11 +51,11 @@ def test_a_marker_without_an_epoch_is_a_marker(tmp_path: Path, content: bytes) -
     assert read_broker_epoch(DISK, tmp_path) is None
 
 
-def test_fields_that_we_do_not_know_are_ignored() -> None:
+def test_unknown_fields_of_a_marker_are_ignored() -> None:
     assert parse_broker_epoch(b'{"version":7,"new":[],"brokerEpoch":5}') == 5
 
 
-def test_the_marker_is_deleted_once(tmp_path: Path) -> None:
+def test_second_deletion_of_the_marker_reports_that_it_is_missing(tmp_path: Path) -> None:
     write_clean_shutdown(DISK, tmp_path, broker_epoch=1)
     assert delete_clean_shutdown(DISK, tmp_path)
     assert not delete_clean_shutdown(DISK, tmp_path)
@@ -63,10 +63,10 @@ def test_the_marker_is_deleted_once(tmp_path: Path) -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_any_epoch_is_read_back(broker_epoch: int) -> None:
+def test_any_broker_epoch_is_read_as_it_was_written(broker_epoch: int) -> None:
     assert parse_broker_epoch(encode_clean_shutdown(broker_epoch)) == broker_epoch
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_have_an_epoch_or_none(data: bytes) -> None:
+def test_parse_of_any_bytes_returns_a_broker_epoch_or_none(data: bytes) -> None:
     parse_broker_epoch(data)

@@ -16,13 +16,13 @@ ID = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.spec("log-format DIR-01")
-def test_a_name_is_topic_and_partition() -> None:
+def test_directory_name_is_parsed_to_topic_and_partition() -> None:
     assert parse_directory_name("test_topic-143") == (TopicPartition("test_topic", 143), DirectoryKind.CURRENT)
 
 
 @pytest.mark.spec("log-format DIR-02")
 @pytest.mark.parametrize("kind", [DirectoryKind.DELETE, DirectoryKind.FUTURE, DirectoryKind.STRAY])
-def test_dots_and_dashes_in_a_topic_survive_every_suffix(kind: DirectoryKind) -> None:
+def test_topic_with_dots_and_dashes_is_parsed_under_every_suffix(kind: DirectoryKind) -> None:
     name = f"foo.bar-testtopic-42.{ID}{kind.value}"
     assert parse_directory_name(name) == (TopicPartition("foo.bar-testtopic", 42), kind)
 
@@ -53,17 +53,17 @@ def test_dots_and_dashes_in_a_topic_survive_every_suffix(kind: DirectoryKind) ->
         "a b-0.x-delete",
     ],
 )
-def test_a_foreign_name_is_refused(name: str) -> None:
+def test_name_that_is_no_partition_is_refused(name: str) -> None:
     with pytest.raises(PartitionNameError):
         parse_directory_name(name)
 
 
-def test_a_name_is_split_at_its_last_dash() -> None:
+def test_directory_name_is_split_at_its_last_dash() -> None:
     assert parse_directory_name("a--1")[0] == TopicPartition("a-", 1)
 
 
 @given(st.text(max_size=60))
-def test_any_name_is_parsed_or_refused(name: str) -> None:
+def test_any_directory_name_is_parsed_or_refused(name: str) -> None:
     try:
         partition, _ = parse_directory_name(name)
     except PartitionNameError:
@@ -86,14 +86,14 @@ def test_a_log_dir_lists_its_partitions_with_kind_and_topic_id(tmp_path: Path) -
 
 
 @pytest.mark.spec("log-format DIR-14")
-def test_kafkas_own_directories_are_left_out(tmp_path: Path) -> None:
+def test_listing_leaves_out_directories_of_kafka_itself(tmp_path: Path) -> None:
     (tmp_path / "remote-log-index-cache").mkdir()
     (tmp_path / "__cluster_metadata-0").mkdir()
     listing = list_log_dir(tmp_path)
     assert (listing.partitions, listing.ignored) == ((), ())
 
 
-def test_a_foreign_directory_is_named_and_stops_nothing(tmp_path: Path) -> None:
+def test_unknown_directory_is_reported_and_partitions_are_still_listed(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     make_partition(tmp_path, {0: b""})
     listing = list_log_dir(tmp_path)
@@ -101,7 +101,7 @@ def test_a_foreign_directory_is_named_and_stops_nothing(tmp_path: Path) -> None:
     assert len(listing.partitions) == 1
 
 
-def test_a_damaged_topic_id_is_named_and_stops_nothing(tmp_path: Path) -> None:
+def test_damaged_topic_id_is_reported_as_an_ignored_directory(tmp_path: Path) -> None:
     make_partition(tmp_path, {0: b""})
     (tmp_path / "orders-0" / "partition.metadata").write_bytes(b"\xff\xfe")
     (name, why), *others = list_log_dir(tmp_path).ignored
@@ -127,26 +127,26 @@ def test_a_linked_partition_directory_is_followed(tmp_path: Path) -> None:
     assert found == identify_directory(log_dir / "orders-0")
 
 
-def test_a_log_dir_that_is_gone_is_offline(tmp_path: Path) -> None:
+def test_missing_log_dir_is_offline(tmp_path: Path) -> None:
     with pytest.raises(LogDirOfflineError, match="No such file"):
         list_log_dir(tmp_path / str(uuid4()))
 
 
-def test_a_directory_that_is_gone_has_changed(tmp_path: Path) -> None:
+def test_missing_partition_directory_is_reported_as_changed(tmp_path: Path) -> None:
     with pytest.raises(SegmentChangedError):
         identify_directory(tmp_path / "orders-0")
 
 
-def test_what_has_not_changed_is_not_identified_again(tmp_path: Path) -> None:
+def test_unchanged_directory_is_not_identified_again(tmp_path: Path) -> None:
     before = make_partition(tmp_path, {0: b""})
     known = {before.path.name: KnownDirectory(before, before.path.stat().st_mtime_ns)}
-    (before.path / "partition.metadata").write_text("nobody reads this")
+    (before.path / "partition.metadata").write_text("not read")
     assert list_log_dir(tmp_path, known=known).partitions == (before,)
     os.utime(before.path, ns=(0, before.path.stat().st_mtime_ns + 1))  # as a file that came or went does
     assert list_log_dir(tmp_path, known=known).partitions == ()
 
 
-def test_another_directory_of_that_name_is_identified(tmp_path: Path) -> None:
+def test_directory_with_a_known_name_and_another_inode_is_identified_again(tmp_path: Path) -> None:
     before = make_partition(tmp_path, {0: b""})
     other = replace(before, topic_id=uuid4(), inode=before.inode + 1)
     known = {before.path.name: KnownDirectory(other, before.path.stat().st_mtime_ns)}

@@ -1,4 +1,4 @@
-"""OsDisk keeps what every Disk promises."""
+"""OsDisk keeps every promise of ``Disk``."""
 
 import os
 from pathlib import Path
@@ -18,20 +18,20 @@ class TestOsDisk(DiskContract):
     def root(self, tmp_path: Path) -> Path:
         return tmp_path
 
-    def test_a_pipe_is_refused_without_waiting_for_its_other_end(self, disk: OsDisk, root: Path) -> None:
+    def test_pipe_is_refused_without_waiting_for_its_other_end(self, disk: OsDisk, root: Path) -> None:
         os.mkfifo(root / "pipe")
         for write in (True, False):
             with pytest.raises(OSError, match="not a regular file"):
                 disk.open(root / "pipe", write=write)
 
-    def test_link_in_place_of_a_temporary_file_leads_no_write_elsewhere(self, disk: OsDisk, root: Path) -> None:
+    def test_link_in_place_of_a_temporary_file_is_refused_and_not_followed(self, disk: OsDisk, root: Path) -> None:
         (root / "outside").write_bytes(b"kept")
         (root / "checkpoint.tmp").symlink_to(root / "outside")
         with pytest.raises(OSError, match="not a regular file"):
             replace_file(disk, root / "checkpoint", b"new")
         assert (root / "outside").read_bytes() == b"kept"
 
-    def test_files_and_directories_are_not_for_others_whatever_the_umask(self, disk: OsDisk, root: Path) -> None:
+    def test_files_and_directories_are_closed_to_others_under_any_umask(self, disk: OsDisk, root: Path) -> None:
         previous = os.umask(0)
         try:
             disk.make_directory(root / "orders-0")

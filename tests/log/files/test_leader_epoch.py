@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.logs import NOW_MS, open_log, records
-from tierd.errors import CheckpointError
 from tierd.log import parse_lineage
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.log_errors import CheckpointError
 from tierd.model import EpochEndOffset, EpochEntry, Lineage
 from tierd.model.lineage import UNDEFINED_END
 
@@ -22,12 +22,12 @@ def cache_of(folder: Path, *entries: tuple[int, int]) -> LeaderEpochFileCache:
 
 
 def written(folder: Path) -> list[EpochEntry]:
-    """What the file says, to somebody else."""
+    """Return the content of the file, read by another program."""
     return list(parse_lineage((folder / "leader-epoch-checkpoint").read_bytes(), name="f").entries)
 
 
 @pytest.mark.spec("log-format EPO-01")
-def test_an_empty_cache_knows_nothing_and_truncates_nothing(tmp_path: Path) -> None:
+def test_empty_cache_has_no_epochs_and_truncations_change_nothing(tmp_path: Path) -> None:
     cache = cache_of(tmp_path)
     assert (cache.latest_epoch, cache.lineage.latest, cache.lineage.earliest, cache.is_empty) == (
         None,
@@ -45,7 +45,7 @@ def test_an_empty_cache_knows_nothing_and_truncates_nothing(tmp_path: Path) -> N
 
 @pytest.mark.spec("log-format EPO-02")
 @pytest.mark.spec("log-format EPO-03")
-def test_an_epoch_begins_once_and_is_written_at_once(tmp_path: Path) -> None:
+def test_epoch_is_assigned_once_and_written_immediately(tmp_path: Path) -> None:
     cache = cache_of(tmp_path)
     assert cache.assign(epoch=2, start_offset=11)
     assert written(tmp_path) == [(2, 11)]
@@ -65,7 +65,7 @@ def test_an_epoch_begins_once_and_is_written_at_once(tmp_path: Path) -> None:
         ([(1, 5), (2, 6), (1, 7)], [(1, 7)]),
     ],
 )
-def test_a_newer_truth_replaces_the_entries_it_contradicts(
+def test_new_epoch_replaces_the_entries_that_contradict_it(
     tmp_path: Path, assigned: list[tuple[int, int]], left: list[tuple[int, int]]
 ) -> None:
     assert list(cache_of(tmp_path, *assigned).entries) == left == written(tmp_path)
@@ -94,7 +94,7 @@ def test_neither_epoch_nor_offset_may_be_negative(tmp_path: Path, epoch: int, st
         (0, 0, []),
     ],
 )
-def test_truncations_are_known_at_once_and_written_later(
+def test_truncation_changes_the_cache_immediately_and_the_file_later(
     tmp_path: Path, start: int | None, end: int | None, left: list[tuple[int, int]]
 ) -> None:
     cache = cache_of(tmp_path, (2, 6), (3, 8), (4, 11))
@@ -111,7 +111,7 @@ def test_truncations_are_known_at_once_and_written_later(
 
 
 @pytest.mark.spec("log-format EPO-15")
-def test_an_assignment_writes_what_truncations_left(tmp_path: Path) -> None:
+def test_assignment_writes_a_pending_truncation_too(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (2, 6), (3, 8))
     cache.truncate_from_end(8)
     cache.assign(epoch=5, start_offset=8)
@@ -121,7 +121,7 @@ def test_an_assignment_writes_what_truncations_left(tmp_path: Path) -> None:
 
 @pytest.mark.spec("log-format EPO-16")
 @pytest.mark.parametrize("offset", [20, 21])
-def test_an_epoch_that_begins_at_the_log_end_goes_with_a_truncation_there(tmp_path: Path, offset: int) -> None:
+def test_epoch_that_begins_at_the_log_end_is_dropped_by_a_truncation_there(tmp_path: Path, offset: int) -> None:
     log = open_log(tmp_path)
     log.append_as_follower(records(20), now_ms=NOW_MS)
     log.assign_leader_epoch(1, 20)
@@ -133,7 +133,7 @@ def test_an_epoch_that_begins_at_the_log_end_goes_with_a_truncation_there(tmp_pa
 
 
 @pytest.mark.spec("log-format EPO-17")
-def test_epochs_go_one_by_one_with_their_offsets(tmp_path: Path) -> None:
+def test_truncation_drops_epochs_one_by_one_with_their_offsets(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for epoch, offsets in ((0, range(10)), (1, range(10, 16)), (2, range(16, 20))):
         for offset in offsets:
@@ -146,7 +146,7 @@ def test_epochs_go_one_by_one_with_their_offsets(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format DIR-23")
-def test_another_cache_reads_what_one_wrote(tmp_path: Path) -> None:
+def test_lineage_is_read_by_another_cache_as_it_was_written(tmp_path: Path) -> None:
     one = cache_of(tmp_path, (0, 0), (2, 7), (3, 8), (9, 2**40))
     assert cache_of(tmp_path).lineage == one.lineage
 
@@ -158,19 +158,19 @@ def test_a_cleared_cache_has_an_empty_file(tmp_path: Path) -> None:
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n0\n"
 
 
-def test_of_lines_that_contradict_each_other_the_later_one_wins(tmp_path: Path) -> None:
+def test_later_of_two_contradicting_lines_wins(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n3\n1 5\n2 6\n1 7\n")
     assert list(cache_of(tmp_path).entries) == [(1, 7)]
 
 
 @pytest.mark.parametrize("content", ["1\n0\n", "0\n2\n0 0\n", "0\n1\n0 zero\n", "0\n1\n-1 0\n", "0\n1\n0\n", "x"])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
+def test_content_that_is_no_epoch_checkpoint_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(content)
     with pytest.raises(CheckpointError, match="leader-epoch-checkpoint:"):
         cache_of(tmp_path)
 
 
-def test_a_pending_write_does_not_mind_that_the_directory_is_gone(tmp_path: Path) -> None:
+def test_pending_write_is_no_error_when_the_directory_is_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     folder.mkdir()
     cache = cache_of(folder, (0, 0), (1, 5))
@@ -180,7 +180,7 @@ def test_a_pending_write_does_not_mind_that_the_directory_is_gone(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_new_epoch_that_cannot_be_written_is_not_known(tmp_path: Path) -> None:
+def test_epoch_that_cannot_be_written_is_not_assigned(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     folder.mkdir()
     cache = cache_of(folder, (0, 0))
@@ -191,7 +191,7 @@ def test_a_new_epoch_that_cannot_be_written_is_not_known(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("log-format TRN-10")
-def test_a_detached_cache_writes_nothing(tmp_path: Path) -> None:
+def test_detached_cache_does_not_write_its_file(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (0, 0), (1, 5))
     cache.truncate_from_end(5)
     cache.detach()
@@ -212,7 +212,7 @@ operations = st.one_of(
 
 @pytest.mark.spec("log-format EPO-15")
 @given(st.lists(operations, max_size=20))
-def test_the_file_is_the_cache_once_nothing_is_pending(
+def test_file_equals_the_cache_when_no_write_is_pending(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("epochs")

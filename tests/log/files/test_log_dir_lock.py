@@ -1,4 +1,4 @@
-"""The lock file of a log dir, where something else has its name."""
+"""The lock file of a log dir when its name belongs to another kind of file."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ def link(path: Path) -> None:
 
 @pytest.mark.parametrize("plant", [pipe, link])
 @pytest.mark.parametrize("take", [LogDirLock.acquire, require_unlocked])
-def test_what_is_no_file_in_place_of_the_lock_is_refused_without_waiting(
+def test_pipe_or_link_in_place_of_the_lock_is_refused_without_waiting(
     tmp_path: Path, plant: Callable[[Path], None], take: Callable[[Path], object]
 ) -> None:
     (tmp_path / "elsewhere").write_bytes(b"")
@@ -36,5 +36,5 @@ def test_what_is_no_file_in_place_of_the_lock_is_refused_without_waiting(
     thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
     thread.join(30)
-    assert not thread.is_alive(), "it waits for a writer"
+    assert not thread.is_alive(), "the attempt waits for a writer"
     assert [error.strerror for error in errors] == ["not a regular file"]

@@ -3,13 +3,15 @@ from uuid import UUID
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
 from tests.log.logs import NOW_MS, lead, open_log, records
-from tierd.errors import CheckpointError, InconsistentTopicIdError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
 from tierd.log.loading.log_loader import LoadRequest, load_log
+from tierd.log.log_errors import CheckpointError
 from tierd.log.records.log_config import LogConfig
 
 OTHER_ID = UUID(int=7)
@@ -23,7 +25,7 @@ def file(tmp_path: Path) -> PartitionMetadataFile:
 @pytest.mark.spec("log-format DIR-27")
 @pytest.mark.spec("log-format DIR-28")
 @pytest.mark.spec("log-format DIR-35")
-def test_a_recorded_id_is_written_when_it_is_needed(file: PartitionMetadataFile, tmp_path: Path) -> None:
+def test_recorded_topic_id_is_written_by_the_next_flush(file: PartitionMetadataFile, tmp_path: Path) -> None:
     file.record(TOPIC_ID)
     assert (file.is_pending, file.exists) == (True, False)
     file.maybe_flush()
@@ -33,7 +35,7 @@ def test_a_recorded_id_is_written_when_it_is_needed(file: PartitionMetadataFile,
     assert [path.name for path in tmp_path.iterdir()] == ["partition.metadata"]
 
 
-def test_without_an_id_no_file_is_made(file: PartitionMetadataFile) -> None:
+def test_flush_without_a_topic_id_creates_no_file(file: PartitionMetadataFile) -> None:
     file.maybe_flush()
     assert not file.exists
     with pytest.raises(FileNotFoundError):
@@ -41,7 +43,7 @@ def test_without_an_id_no_file_is_made(file: PartitionMetadataFile) -> None:
 
 
 @pytest.mark.spec("log-format DIR-29")
-def test_a_renamed_log_takes_its_id_along(tmp_path: Path) -> None:
+def test_topic_id_file_moves_with_a_renamed_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     old = log.directory
@@ -52,7 +54,7 @@ def test_a_renamed_log_takes_its_id_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format DIR-31")
-def test_where_topics_have_no_ids_none_is_kept(tmp_path: Path) -> None:
+def test_log_without_kept_metadata_has_no_topic_id(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     log = load_log(
         OsDisk(),
@@ -71,20 +73,22 @@ def test_where_topics_have_no_ids_none_is_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "orders-0" / "partition.metadata").exists()
 
 
-def test_two_ids_cannot_wait_to_be_written(file: PartitionMetadataFile) -> None:
+def test_second_topic_id_is_refused_while_another_waits_to_be_written(file: PartitionMetadataFile) -> None:
     file.record(TOPIC_ID)
     file.record(TOPIC_ID)
-    with pytest.raises(InconsistentTopicIdError, match=r"not 00000000-0000-0000-0000-000000000007"):
+    with pytest.raises(
+        LogError, check=coded(TierErrorCode.INCONSISTENT_TOPIC_ID), match=r"not 00000000-0000-0000-0000-000000000007"
+    ):
         file.record(OTHER_ID)
 
 
-def test_the_id_of_no_topic_is_refused(file: PartitionMetadataFile) -> None:
+def test_all_zero_topic_id_is_refused(file: PartitionMetadataFile) -> None:
     with pytest.raises(ValueError, match="all-zero"):
         file.record(UUID(int=0))
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 5000, b"version: 0", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"])
-def test_a_file_that_is_none_is_refused(file: PartitionMetadataFile, content: bytes) -> None:
+def test_content_that_is_no_topic_id_is_refused(file: PartitionMetadataFile, content: bytes) -> None:
     file.path.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"partition\.metadata"):
         file.read()

@@ -12,14 +12,14 @@ from tierd.model import Lineage
 
 @pytest.mark.spec("log-format DIR-12")
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot", ".log.deleted"])
-def test_a_file_name_holds_its_offset(suffix: str) -> None:
+def test_offset_and_suffix_are_parsed_from_a_file_name(suffix: str) -> None:
     assert parse_file_name(file_name(23423423, suffix)) == (23423423, suffix)
 
 
 @pytest.mark.parametrize(
     "name", ["", "1.log", "0000000000000000000a.log", "99999999999999999999.log", "0" * 20 + "log"]
 )
-def test_other_names_hold_none(name: str) -> None:
+def test_name_without_an_offset_is_parsed_to_none(name: str) -> None:
     assert parse_file_name(name) is None
 
 
@@ -35,7 +35,7 @@ def test_the_last_segment_is_active_and_the_others_end_where_the_next_begins(tmp
     assert scan.lineage_problem is None
 
 
-def test_segments_renamed_for_deletion_are_seen_with_their_ends(tmp_path: Path) -> None:
+def test_segments_renamed_for_deletion_are_listed_with_their_ends(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, {0: b"", 10: b"", 25: b""})
     for base in (0, 10):
         (directory.path / file_name(base, ".log")).rename(directory.path / file_name(base, ".log.deleted"))
@@ -56,7 +56,7 @@ def test_the_snapshot_of_a_deleted_segment_is_found_under_either_name(tmp_path: 
     assert segment.producer_snapshot.name == "00000000000000000010.snapshot"
 
 
-def test_while_segments_are_replaced_nothing_is_said(tmp_path: Path) -> None:
+def test_scan_during_a_replacement_is_refused_as_changed(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, {0: b"", 20: b""})
     (directory.path / "00000000000000000010.log.swap").write_bytes(plain(10))
     with pytest.raises(SegmentChangedError, match="replacing"):
@@ -74,7 +74,7 @@ def test_snapshots_are_listed_and_other_files_are_not_segments(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [None, b"0\nx\n"])
-def test_a_lineage_that_is_missing_or_damaged_is_said_and_stops_no_scan(tmp_path: Path, content: bytes | None) -> None:
+def test_missing_or_damaged_lineage_is_reported_and_the_scan_goes_on(tmp_path: Path, content: bytes | None) -> None:
     directory = make_partition(tmp_path, {0: b""})
     file = directory.path / "leader-epoch-checkpoint"
     file.unlink() if content is None else file.write_bytes(content)
@@ -84,14 +84,14 @@ def test_a_lineage_that_is_missing_or_damaged_is_said_and_stops_no_scan(tmp_path
     assert str(file) in scan.lineage_problem
 
 
-def test_a_directory_that_vanished_has_changed(tmp_path: Path) -> None:
+def test_missing_directory_is_reported_as_changed(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, {0: b""})
     shutil.rmtree(directory.path)
     with pytest.raises(SegmentChangedError):
         scan_partition(directory)
 
 
-def test_a_directory_created_again_under_the_same_name_is_another(tmp_path: Path) -> None:
+def test_directory_created_again_under_the_same_name_is_reported_as_changed(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, {0: b""})
     directory.path.rename(tmp_path / "kept")  # keeps its inode in use
     make_partition(tmp_path, {0: b""})
@@ -99,13 +99,13 @@ def test_a_directory_created_again_under_the_same_name_is_another(tmp_path: Path
         scan_partition(directory)
 
 
-def test_a_fresh_modification_time_is_not_to_be_relied_on(tmp_path: Path, golden: Path) -> None:
+def test_modification_time_of_a_moment_ago_is_not_returned(tmp_path: Path, golden: Path) -> None:
     assert scan_partition(make_partition(tmp_path, {0: b""})).mtime_ns == -1
     settled = identify_directory(golden / "kafka-3.9.2/clean/logdir/txn-0")
     assert settled is not None
     assert scan_partition(settled).mtime_ns == settled.path.stat().st_mtime_ns
 
 
-def test_many_files_are_all_seen(tmp_path: Path) -> None:
+def test_scan_of_a_directory_with_many_files_lists_each_segment(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, dict.fromkeys(range(0, 7000, 10), b""))
     assert [s.base_offset for s in scan_partition(directory).segments] == list(range(0, 7000, 10))

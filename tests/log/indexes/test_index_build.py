@@ -8,7 +8,7 @@ from tierd.log import OffsetIndex, TimeIndex, build_indexes
 from tierd.model import TimestampOffset
 
 
-def test_a_batch_is_indexed_when_the_interval_is_exceeded(tmp_path: Path) -> None:
+def test_batch_is_indexed_when_the_index_interval_is_exceeded(tmp_path: Path) -> None:
     size = len(plain(0, 2))
     path = tmp_path / "x.log"
     path.write_bytes(b"".join(plain(100 + 2 * i, 2, timestamp_ms=1000 + 10 * i) for i in range(10)))
@@ -36,7 +36,7 @@ def test_an_empty_segment_has_empty_indexes(tmp_path: Path) -> None:
     assert build_indexes(path, base_offset=5) == (b"", b"")
 
 
-def test_an_incomplete_or_foreign_batch_is_refused(tmp_path: Path) -> None:
+def test_index_of_a_segment_with_an_incomplete_or_wrong_batch_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(plain(5)[:-1])
     with pytest.raises(CorruptRecordError, match="incomplete"):

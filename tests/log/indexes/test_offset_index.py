@@ -29,20 +29,20 @@ def on_disk(folder: Path, data: bytes, offset: int) -> tuple[int, int]:
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_entry_is_read() -> None:
+def test_golden_entry_is_decoded() -> None:
     (entry,) = OffsetIndex.from_bytes(bytes.fromhex("0000000e00001068"), 100, "file").entries()
     assert entry == (114, 4200)
 
 
 @pytest.mark.spec("log-format IDX-01")
-def test_an_empty_index_points_to_the_start(tmp_path: Path) -> None:
+def test_lookup_in_an_empty_index_returns_the_base_offset_at_position_0(tmp_path: Path) -> None:
     assert index_of().lookup(92) == (BASE, 0)
     assert on_disk(tmp_path, b"", 92) == (BASE, 0)
 
 
 @pytest.mark.spec("log-format IDX-02")
 @pytest.mark.spec("log-format IDX-03")
-def test_lookup_gives_the_largest_entry_at_or_below(tmp_path: Path) -> None:
+def test_lookup_returns_the_largest_entry_at_or_below_an_offset(tmp_path: Path) -> None:
     rng = random.Random(3)
     offsets = sorted(rng.sample(range(BASE + 1, BASE + 500), 40))
     entries = [(offset, 10 * i + 1) for i, offset in enumerate(offsets)]
@@ -62,7 +62,7 @@ def test_entries_are_counted_and_numbered() -> None:
 
 
 @pytest.mark.spec("log-format IDX-07")
-def test_the_upper_bound_of_a_read_is_the_next_entry_behind_it() -> None:
+def test_upper_bound_of_a_read_is_the_next_entry_behind_the_read() -> None:
     index = index_of((45, 0), (46, 10), (47, 23), (48, 37))
     asked = [(0, 5), (0, 10), (0, 22), (0, 23), (0, 200), (10, 24), (37, 1)]
     bounds = [index.upper_bound(position, size) for position, size in asked]
@@ -74,7 +74,7 @@ def test_an_entry_at_the_base_offset_is_sound() -> None:
     assert index_of((BASE, 70)).lookup(BASE) == (BASE, 70)
 
 
-def test_unused_room_at_the_end_is_no_entry() -> None:
+def test_zeros_of_unused_room_at_the_end_are_no_entries() -> None:
     data = encode((50, 256), (51, 512))
     assert list(OffsetIndex.from_bytes(data + bytes(4096), BASE, "file").entries()) == [(50, 256), (51, 512)]
 
@@ -98,7 +98,9 @@ def test_entries_that_do_not_increase_are_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=80), st.integers(0, 2**63 - 1))
-def test_any_bytes_are_looked_up_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes, offset: int) -> None:
+def test_index_of_any_bytes_is_looked_up_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, offset: int
+) -> None:
     found = on_disk(tmp_path_factory.getbasetemp(), data, offset)
     assert found[1] >= 0
     try:

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, LogClosedError, OffsetOverflowError
+from tests.coded import coded
+from tierd.errors import CorruptIndexError, LogError, OffsetOverflowError, TierErrorCode
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.offset_index_file import OffsetIndexFile
+from tierd.log.log_errors import LogClosedError
 
 BASE = 45
 ROOM = 30 * 8
@@ -34,7 +36,7 @@ def content(index: OffsetIndexFile) -> list[tuple[int, int]]:
 
 
 @pytest.mark.spec("log-format IDX-01")
-def test_an_empty_index_sends_every_lookup_to_the_start(index: OffsetIndexFile) -> None:
+def test_lookup_in_an_empty_index_returns_the_base_offset_at_position_0(index: OffsetIndexFile) -> None:
     assert index.lookup(92) == (BASE, 0)
     assert index.last_entry == (BASE, 0)
     index.materialise()
@@ -44,7 +46,7 @@ def test_an_empty_index_sends_every_lookup_to_the_start(index: OffsetIndexFile) 
 @pytest.mark.spec("log-format IDX-02")
 @settings(max_examples=50)
 @given(st.sets(st.integers(1, 1000), min_size=1, max_size=30), st.integers(-5, 1100))
-def test_a_lookup_finds_the_largest_entry_at_or_below(
+def test_lookup_returns_the_largest_entry_at_or_below_an_offset(
     tmp_path_factory: pytest.TempPathFactory, offsets: set[int], wanted: int
 ) -> None:
     index = index_at(tmp_path_factory.mktemp("index") / "x.index", base_offset=0)
@@ -55,7 +57,7 @@ def test_a_lookup_finds_the_largest_entry_at_or_below(
 
 
 @pytest.mark.spec("log-format IDX-03")
-def test_a_full_index_finds_its_first_and_its_last_entry(index: OffsetIndexFile) -> None:
+def test_lookup_in_a_full_index_finds_first_and_last_entry(index: OffsetIndexFile) -> None:
     fill(index, *((BASE + 1 + n, 100 * (n + 1)) for n in range(30)))
     assert index.is_full
     assert index.lookup(BASE) == (BASE, 0)
@@ -64,7 +66,7 @@ def test_a_full_index_finds_its_first_and_its_last_entry(index: OffsetIndexFile)
 
 
 @pytest.mark.spec("log-format IDX-04")
-def test_an_entry_is_known_by_its_number(index: OffsetIndexFile) -> None:
+def test_entry_is_read_by_its_number(index: OffsetIndexFile) -> None:
     fill(index, *((BASE + 1 + n, n + 1) for n in range(5)))
     index.append(BASE + 10, 99)
     assert content(index) == [*((BASE + 1 + n, n + 1) for n in range(5)), (BASE + 10, 99)]
@@ -74,7 +76,7 @@ def test_an_entry_is_known_by_its_number(index: OffsetIndexFile) -> None:
 
 
 @pytest.mark.spec("log-format IDX-05")
-def test_a_full_index_takes_no_more(index: OffsetIndexFile) -> None:
+def test_append_to_a_full_index_is_refused(index: OffsetIndexFile) -> None:
     assert index.max_entries == 30
     fill(index, *((BASE + 1 + n, n + 1) for n in range(30)))
     with pytest.raises(ValueError, match="full with 30 entries"):
@@ -82,10 +84,12 @@ def test_a_full_index_takes_no_more(index: OffsetIndexFile) -> None:
 
 
 @pytest.mark.spec("log-format IDX-06")
-def test_offsets_strictly_increase(index: OffsetIndexFile) -> None:
+def test_append_of_an_offset_not_above_the_last_one_is_refused(index: OffsetIndexFile) -> None:
     index.append(51, 0)
     for offset in (50, 51):
-        with pytest.raises(InvalidIndexOffsetError, match=f"offset {offset} does not follow 51"):
+        with pytest.raises(
+            LogError, check=coded(TierErrorCode.INVALID_INDEX_OFFSET), match=f"offset {offset} does not follow 51"
+        ):
             index.append(offset, 1)
     assert index.entries == 1
 
@@ -100,7 +104,7 @@ def test_an_offset_out_of_reach_of_the_base_is_refused(index: OffsetIndexFile) -
 
 
 @pytest.mark.spec("log-format IDX-07")
-def test_an_upper_bound_is_the_first_entry_behind_a_read(index: OffsetIndexFile) -> None:
+def test_upper_bound_is_the_first_entry_behind_a_read(index: OffsetIndexFile) -> None:
     assert index.upper_bound(0, 5) is None
     fill(index, (45, 0), (46, 10), (47, 23), (48, 37))
     reads = ((0, 5), (0, 10), (0, 22), (0, 23), (0, 200), (10, 24), (37, 1))
@@ -109,7 +113,7 @@ def test_an_upper_bound_is_the_first_entry_behind_a_read(index: OffsetIndexFile)
 
 
 @pytest.mark.spec("log-format IDX-08")
-def test_a_closed_index_is_trimmed_and_opens_full(index: OffsetIndexFile) -> None:
+def test_closed_index_is_trimmed_and_is_full_when_reopened(index: OffsetIndexFile) -> None:
     fill(index, (51, 10), (52, 20))
     assert index.path.stat().st_size == ROOM
     index.close()
@@ -123,7 +127,7 @@ def test_a_closed_index_is_trimmed_and_opens_full(index: OffsetIndexFile) -> Non
 
 @pytest.mark.spec("log-format IDX-09")
 @pytest.mark.parametrize(("offset", "last"), [(12, 9), (10, 9), (9, 8), (5, 4), (0, None)])
-def test_a_truncation_forgets_the_offset_and_what_follows(tmp_path: Path, offset: int, last: int | None) -> None:
+def test_truncation_removes_the_entries_from_an_offset_on(tmp_path: Path, offset: int, last: int | None) -> None:
     index = index_at(tmp_path / "x.index", base_offset=0)
     fill(index, *((n, n) for n in range(1, 10)))
     index.truncate_to(offset)
@@ -135,7 +139,7 @@ def test_a_truncation_forgets_the_offset_and_what_follows(tmp_path: Path, offset
     assert index.lookup(1000) == ((last or 0) + 1, 77)
 
 
-def test_a_truncation_of_everything_keeps_the_room(index: OffsetIndexFile) -> None:
+def test_truncation_of_every_entry_keeps_the_file_size(index: OffsetIndexFile) -> None:
     fill(index, (51, 10), (52, 20))
     index.truncate()
     assert (index.entries, index.max_entries, index.last_entry) == (0, 30, (BASE, 0))
@@ -143,12 +147,12 @@ def test_a_truncation_of_everything_keeps_the_room(index: OffsetIndexFile) -> No
 
 
 @pytest.mark.spec("log-format IDX-10")
-def test_an_entry_at_the_base_is_sane(index: OffsetIndexFile) -> None:
+def test_entry_at_the_base_offset_passes_the_sanity_check(index: OffsetIndexFile) -> None:
     fill(index, (BASE, 0))
     index.sanity_check()
 
 
-def test_what_no_writer_leaves_behind_is_corrupt(tmp_path: Path) -> None:
+def test_sanity_check_refuses_a_wrong_size_and_a_last_offset_below_the_base(tmp_path: Path) -> None:
     path = tmp_path / "x.index"
     path.write_bytes(bytes(12))
     with pytest.raises(CorruptIndexError, match="no whole number"):
@@ -159,7 +163,7 @@ def test_what_no_writer_leaves_behind_is_corrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format IDX-11")
-def test_a_closed_index_takes_no_calls(index: OffsetIndexFile) -> None:
+def test_calls_to_a_closed_index_are_refused(index: OffsetIndexFile) -> None:
     fill(index, (51, 10))
     index.close_handle()
     assert index.path.stat().st_size == ROOM
@@ -174,7 +178,7 @@ def test_a_closed_index_takes_no_calls(index: OffsetIndexFile) -> None:
             call()
 
 
-def test_an_index_that_was_not_trimmed_counts_its_room_as_entries(index: OffsetIndexFile) -> None:
+def test_index_that_was_not_trimmed_counts_unused_room_as_entries(index: OffsetIndexFile) -> None:
     fill(index, (51, 10))
     index.close_handle()
     left_by_a_crash = index_at(index.path)
@@ -184,7 +188,7 @@ def test_an_index_that_was_not_trimmed_counts_its_room_as_entries(index: OffsetI
     assert left_by_a_crash.path.read_bytes() == bytes(ROOM)
 
 
-def test_room_is_whole_entries_and_may_change(index: OffsetIndexFile) -> None:
+def test_resize_rounds_down_to_whole_entries_and_keeps_existing_ones(index: OffsetIndexFile) -> None:
     fill(index, (51, 10), (52, 20))
     assert not index.resize(ROOM + 7)
     assert index.resize(3 * 8 + 1)
@@ -193,7 +197,7 @@ def test_room_is_whole_entries_and_may_change(index: OffsetIndexFile) -> None:
         index.resize(8)
 
 
-def test_an_index_that_has_outgrown_its_room_is_full(index: OffsetIndexFile) -> None:
+def test_index_larger_than_its_limit_is_full_after_grow(index: OffsetIndexFile) -> None:
     fill(index, *((BASE + 1 + n, n + 1) for n in range(20)))
     index.close()
     reopened = index_at(index.path, max_bytes=10 * 8)
@@ -204,7 +208,7 @@ def test_an_index_that_has_outgrown_its_room_is_full(index: OffsetIndexFile) -> 
     assert (roomy.entries, roomy.max_entries) == (20, 30)
 
 
-def test_an_index_is_made_when_it_is_first_written(index: OffsetIndexFile) -> None:
+def test_index_file_is_created_by_the_first_write(index: OffsetIndexFile) -> None:
     assert index.entries == 0
     index.append(51, 10)
     assert not index.exists
@@ -212,13 +216,13 @@ def test_an_index_is_made_when_it_is_first_written(index: OffsetIndexFile) -> No
     assert index.path.read_bytes() == bytes.fromhex("000000060000000a") + bytes(ROOM - 8)
 
 
-def test_a_close_makes_no_file(index: OffsetIndexFile) -> None:
+def test_close_of_an_unwritten_index_creates_no_file(index: OffsetIndexFile) -> None:
     assert index.entries == 0
     index.close()
     assert not index.exists
 
 
-def test_a_rebuilt_index_has_no_room(index: OffsetIndexFile) -> None:
+def test_rebuilt_index_has_no_unused_room(index: OffsetIndexFile) -> None:
     fill(index, (51, 10), (52, 20), (53, 30))
     index.append(54, 40)
     index.fill(bytes.fromhex("000000070000000b"))
@@ -229,7 +233,7 @@ def test_a_rebuilt_index_has_no_room(index: OffsetIndexFile) -> None:
     assert (index.entries, index.last_entry, index.path.stat().st_size) == (0, (BASE, 0), 0)
 
 
-def test_an_index_follows_its_file(index: OffsetIndexFile, tmp_path: Path) -> None:
+def test_appends_after_a_rename_go_to_the_renamed_file(index: OffsetIndexFile, tmp_path: Path) -> None:
     fill(index, (51, 10))
     index.rename(tmp_path / "x.index.deleted")
     fill(index, (52, 20))
@@ -242,7 +246,7 @@ def test_an_index_follows_its_file(index: OffsetIndexFile, tmp_path: Path) -> No
     assert not index.delete()
 
 
-def test_an_index_agrees_with_a_list_whatever_is_done_to_it(tmp_path: Path) -> None:
+def test_index_agrees_with_a_list_after_any_sequence_of_calls(tmp_path: Path) -> None:
     chance = random.Random(1)
     index, model = index_at(tmp_path / "x.index", base_offset=0), list[tuple[int, int]]()
     for _ in range(600):

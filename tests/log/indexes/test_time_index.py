@@ -16,18 +16,18 @@ def encode(*entries: tuple[int, int]) -> bytes:
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_entry_is_read() -> None:
+def test_golden_entry_is_decoded() -> None:
     index = TimeIndex.from_bytes(bytes.fromhex("0000018bcfe5687b00000009"), 100, "file")
     assert index.entries == (TimestampOffset(1700000000123, 109),)
 
 
 @pytest.mark.spec("log-format IDX-12")
-def test_an_empty_index_points_to_the_start() -> None:
+def test_lookup_in_an_empty_index_returns_the_base_offset_without_a_timestamp() -> None:
     assert TimeIndex.from_bytes(b"", BASE, "file").lookup(100) == TimestampOffset(-1, BASE)
 
 
 @pytest.mark.spec("log-format IDX-13")
-def test_lookup_gives_the_largest_entry_at_or_below() -> None:
+def test_lookup_returns_the_largest_entry_at_or_below_a_timestamp() -> None:
     index = TimeIndex.from_bytes(encode((10, 55), (20, 65), (30, 75)) + bytes(120), BASE, "file")
     assert [index.lookup(t) for t in (9, 25, 30)] == [
         TimestampOffset(-1, BASE),
@@ -54,7 +54,7 @@ def test_entries_that_do_not_increase_are_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=80), st.integers(-(2**63), 2**63 - 1))
-def test_any_bytes_are_looked_up_or_refused(data: bytes, timestamp: int) -> None:
+def test_index_of_any_bytes_is_looked_up_or_refused(data: bytes, timestamp: int) -> None:
     try:
         index = TimeIndex.from_bytes(data, BASE, "file")
     except CorruptIndexError:

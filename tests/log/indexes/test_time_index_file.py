@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, OffsetOverflowError
+from tests.coded import coded
+from tierd.errors import CorruptIndexError, LogError, OffsetOverflowError, TierErrorCode
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.time_index import ENTRY
 from tierd.log.indexes.time_index_file import TimeIndexFile
@@ -34,7 +35,7 @@ def content(index: TimeIndexFile) -> list[tuple[int, int]]:
 
 
 @pytest.mark.spec("log-format IDX-12")
-def test_an_empty_index_sends_every_lookup_to_the_start(index: TimeIndexFile) -> None:
+def test_lookup_in_an_empty_index_returns_the_base_offset_without_a_timestamp(index: TimeIndexFile) -> None:
     assert index.lookup(100) == TimestampOffset(-1, BASE)
     assert index.last_entry == TimestampOffset(-1, BASE)
     index.materialise()
@@ -42,7 +43,7 @@ def test_an_empty_index_sends_every_lookup_to_the_start(index: TimeIndexFile) ->
 
 
 @pytest.mark.spec("log-format IDX-13")
-def test_a_lookup_finds_the_largest_timestamp_at_or_below(index: TimeIndexFile) -> None:
+def test_lookup_returns_the_entry_with_the_largest_timestamp_at_or_below(index: TimeIndexFile) -> None:
     fill(index, (10, 55), (20, 65), (30, 75))
     assert [index.lookup(timestamp_ms) for timestamp_ms in (9, 25, 30)] == [
         TimestampOffset(-1, 45),
@@ -66,12 +67,12 @@ def test_a_lookup_agrees_with_a_search_of_all_entries(
 
 
 @pytest.mark.spec("log-format IDX-14")
-def test_the_last_slot_is_for_the_roll(index: TimeIndexFile) -> None:
+def test_last_entry_of_a_full_index_is_reserved_for_the_roll(index: TimeIndexFile) -> None:
     fill(index, *((10 * n, BASE + n) for n in range(1, 30)))
     assert index.is_full
     with pytest.raises(ValueError, match="full with 29 entries"):
         index.maybe_append(1000, BASE + 50)
-    with pytest.raises(InvalidIndexOffsetError, match="offset 46 is below 74"):
+    with pytest.raises(LogError, check=coded(TierErrorCode.INVALID_INDEX_OFFSET), match="offset 46 is below 74"):
         index.maybe_append(10_000, BASE + 1, skip_full_check=True)
     index.maybe_append(1000, BASE + 50, skip_full_check=True)
     index.write_out()
@@ -80,7 +81,7 @@ def test_the_last_slot_is_for_the_roll(index: TimeIndexFile) -> None:
 
 
 @pytest.mark.spec("log-format IDX-15")
-def test_a_truncation_forgets_the_offset_and_what_follows(index: TimeIndexFile) -> None:
+def test_truncation_removes_the_entries_from_an_offset_on(index: TimeIndexFile) -> None:
     fill(index, (10, 55), (20, 65), (30, 75))
     index.truncate_to(76)
     assert index.entries == 3
@@ -100,20 +101,20 @@ def test_a_truncation_forgets_the_offset_and_what_follows(index: TimeIndexFile) 
         (ENTRY.pack(50, 1) + b"\0", "no whole number"),
     ],
 )
-def test_what_no_writer_leaves_behind_is_corrupt(index: TimeIndexFile, data: bytes, problem: str) -> None:
+def test_sanity_check_refuses_an_impossible_index(index: TimeIndexFile, data: bytes, problem: str) -> None:
     index.path.write_bytes(data)
     with pytest.raises(CorruptIndexError, match=problem):
         index.sanity_check()
 
 
-def test_what_a_writer_leaves_behind_is_sane(index: TimeIndexFile) -> None:
+def test_sanity_check_accepts_an_empty_index_and_equal_offsets(index: TimeIndexFile) -> None:
     index.sanity_check()
     fill(index, (10, 45), (20, 45))
     index.sanity_check()
 
 
 @pytest.mark.spec("log-format IDX-17")
-def test_room_changes_only_if_it_differs(index: TimeIndexFile) -> None:
+def test_resize_changes_the_file_only_to_another_size(index: TimeIndexFile) -> None:
     fill(index, (10, 55), (20, 65))
     assert not index.resize(ROOM)
     assert index.resize(ROOM // 2)
@@ -122,7 +123,7 @@ def test_room_changes_only_if_it_differs(index: TimeIndexFile) -> None:
 
 
 @pytest.mark.spec("log-format IDX-18")
-def test_an_equal_timestamp_adds_nothing(index: TimeIndexFile) -> None:
+def test_append_of_an_equal_timestamp_adds_no_entry(index: TimeIndexFile) -> None:
     fill(index, (10, 55), (10, 60))
     assert content(index) == [(10, 55)]
     fill(index_without := index_at(index.path.with_name("x.timeindex")), (-1, 55), (-1, 60))

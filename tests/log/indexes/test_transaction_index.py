@@ -20,7 +20,7 @@ FOUR: list[Entry] = [(0, 0, 10, 11), (1, 5, 15, 13), (2, 18, 35, 25), (3, 32, 50
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_entry_is_read() -> None:
+def test_golden_entry_is_decoded() -> None:
     data = bytes.fromhex("000000000000000000070000000000000005000000000000000a000000000000000b")
     assert TransactionIndex.from_bytes(data, 0, "file").entries == (AbortedTransaction(7, 5, 10, 11),)
 
@@ -37,7 +37,7 @@ def test_the_golden_entry_is_read() -> None:
         (20, 41, FOUR[2:], False),
     ],
 )
-def test_a_read_collects_the_transactions_it_has_to_know(
+def test_collect_returns_the_aborted_transactions_of_a_read(
     start: int, end: int, expected: list[Entry], complete: bool
 ) -> None:
     index = TransactionIndex.from_bytes(encode(*FOUR), 0, "file")
@@ -46,14 +46,14 @@ def test_a_read_collects_the_transactions_it_has_to_know(
     assert is_complete is complete
 
 
-def test_markers_of_another_branch_decide_nothing() -> None:
+def test_markers_at_or_above_the_end_offset_are_left_out() -> None:
     index = TransactionIndex.from_bytes(encode(*FOUR), 0, "file")
     marker = FOUR[1][2]
     assert index.collect(0, 35, end_offset=marker) == ((AbortedTransaction(*FOUR[0]),), False)
     assert index.collect(0, 35, end_offset=marker + 1) == (tuple(AbortedTransaction(*e) for e in FOUR[:2]), False)
 
 
-def test_an_entry_that_is_being_written_is_left_out() -> None:
+def test_incomplete_last_entry_is_left_out() -> None:
     assert len(TransactionIndex.from_bytes(encode(*FOUR)[:-1], 0, "file")) == 3
 
 
@@ -81,7 +81,7 @@ def test_a_segment_without_the_file_has_no_aborted_transactions(tmp_path: Path) 
 
 
 @given(st.binary(max_size=120), st.integers(0, 100))
-def test_any_bytes_are_read_or_refused(data: bytes, base: int) -> None:
+def test_index_of_any_bytes_is_read_or_refused(data: bytes, base: int) -> None:
     try:
         found, _ = TransactionIndex.from_bytes(data, base, "file").collect(0, 2**63 - 1)
     except CorruptIndexError:

@@ -32,7 +32,7 @@ def filled(index: TransactionIndexFile) -> TransactionIndexFile:
 
 
 @pytest.mark.spec("log-format IDX-19")
-def test_a_reopened_index_goes_on(filled: TransactionIndexFile) -> None:
+def test_reopened_index_keeps_its_entries_and_takes_more(filled: TransactionIndexFile) -> None:
     filled.close()
     reopened = index_at(filled.path)
     reopened.append(AbortedTransaction(4, 60, 70, 71))
@@ -48,7 +48,7 @@ def test_a_transaction_that_ended_before_the_segment_is_corrupt(filled: Transact
 
 @pytest.mark.spec("log-format IDX-21")
 @pytest.mark.parametrize("last_offset", [15, 10])
-def test_markers_ascend(index: TransactionIndexFile, last_offset: int) -> None:
+def test_append_of_a_marker_not_above_the_last_one_is_refused(index: TransactionIndexFile, last_offset: int) -> None:
     index.append(AbortedTransaction(1, 5, 15, 13))
     with pytest.raises(ValueError, match=f"marker {last_offset} does not follow 15"):
         index.append(AbortedTransaction(0, 0, last_offset, 11))
@@ -67,7 +67,7 @@ def test_markers_ascend(index: TransactionIndexFile, last_offset: int) -> None:
         (20, 41, ENTRIES[2:], False),
     ],
 )
-def test_a_read_learns_what_was_aborted_in_it(
+def test_collect_returns_the_aborted_transactions_of_a_read(
     filled: TransactionIndexFile,
     from_offset: int,
     upper_offset: int,
@@ -78,7 +78,7 @@ def test_a_read_learns_what_was_aborted_in_it(
 
 
 @pytest.mark.spec("log-format IDX-23")
-def test_a_truncation_forgets_the_markers_from_an_offset_on(filled: TransactionIndexFile) -> None:
+def test_truncation_removes_the_markers_from_an_offset_on(filled: TransactionIndexFile) -> None:
     filled.truncate_to(51)
     assert filled.all() == ENTRIES
     filled.truncate_to(50)
@@ -92,7 +92,7 @@ def test_a_truncation_forgets_the_markers_from_an_offset_on(filled: TransactionI
 
 
 @pytest.mark.spec("log-format IDX-24")
-def test_a_renamed_index_goes_on(index: TransactionIndexFile, tmp_path: Path) -> None:
+def test_renamed_index_takes_more_entries(index: TransactionIndexFile, tmp_path: Path) -> None:
     index.append(ENTRIES[0])
     index.rename(tmp_path / "00000000000000000000.txnindex.deleted")
     index.append(ENTRIES[1])
@@ -101,7 +101,7 @@ def test_a_renamed_index_goes_on(index: TransactionIndexFile, tmp_path: Path) ->
 
 
 @pytest.mark.spec("log-format IDX-25")
-def test_there_is_no_file_before_the_first_entry(index: TransactionIndexFile) -> None:
+def test_index_without_entries_has_no_file(index: TransactionIndexFile) -> None:
     index.flush()
     index.truncate_to(0)
     index.reset()

@@ -1,4 +1,4 @@
-"""Record by record: what inspect decodes is what Kafka's own DumpLogSegments printed, of both broker versions."""
+"""Records decoded by the inspection, compared one by one with the dump of Kafka's DumpLogSegments, of both versions."""
 
 import base64
 import gzip
@@ -20,7 +20,7 @@ Fields = Mapping[str, object]
 
 
 def dumped(path: Path) -> dict[str, list[re.Match[str]]]:
-    """The heads of the record lines, by file. What follows a line break in a value is on a line of its own."""
+    """Return the heads of the record lines by file. Text behind a line break in a value is on a line of its own."""
     files: dict[str, list[re.Match[str]]] = {}
     name = ""
     for line in gzip.decompress(path.read_bytes()).decode("utf-8", errors="replace").split("\n"):
@@ -32,7 +32,7 @@ def dumped(path: Path) -> dict[str, list[re.Match[str]]]:
 
 
 def decoded(path: Path) -> Iterator[tuple[Fields, Fields]]:
-    """(batch, record), in order."""
+    """Yield (batch, record) in order."""
     batch: Fields = {}
     for finding in inspect_path(path, records=True):
         if isinstance(finding, Decoded) and finding.kind == "batch":
@@ -42,7 +42,7 @@ def decoded(path: Path) -> Iterator[tuple[Fields, Fields]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_every_record_is_what_the_dump_says(golden: Path, case: GoldenCase) -> None:
+def test_every_decoded_record_equals_the_dump_of_kafka(golden: Path, case: GoldenCase) -> None:
     files = dumped(golden / case.oracle / "dump.txt.gz")
     logs = sorted((golden / case.logdirs[0] / case.partition).glob("*.log"))
     assert sum(map(len, files.values())) == sum(1 for log in logs for _ in decoded(log))
@@ -72,7 +72,7 @@ def head_of(batch: Fields, record: Fields) -> dict[str, str | None]:
 
 
 def assert_content(record: Fields, rest: str) -> None:
-    """Compare texts, where both sides can print them: Java and Python replace broken UTF-8 differently."""
+    """Compare texts that both sides can print: Java and Python replace broken UTF-8 differently."""
     key, value = text_of(record["key"]), text_of(record["value"])
     if key is not None and value is not None and not record.get("isControl"):
         assert rest == f" key: {key} payload: {value}"
@@ -83,7 +83,7 @@ def size_of(text: object) -> int:
 
 
 def text_of(text: object) -> str | None:
-    """None for what cannot be compared."""
+    """Return the text, or None if it cannot be compared."""
     try:
         decoded_text = None if text is None else base64.b64decode(str(text)).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Indexes of a segment, looked at as a reader does."""
+"""Indexes of a segment, checked as a reader checks them."""
 
 import struct
 
@@ -23,20 +23,20 @@ def check(index_type: IndexType, content: bytes, *, log_bytes: int = 5000) -> No
 
 
 @pytest.mark.parametrize("index_type", IndexType)
-def test_a_sound_one_is_understood(index_type: IndexType) -> None:
+def test_sound_index_of_each_type_passes(index_type: IndexType) -> None:
     check(index_type, SOUND[index_type])
 
 
 @pytest.mark.parametrize("index_type", [IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH])
-def test_a_damaged_one_is_named(index_type: IndexType) -> None:
+def test_damaged_index_is_refused_by_name(index_type: IndexType) -> None:
     with pytest.raises(LogError, match="orders-0 index"):
         check(index_type, b"\xff" * len(SOUND[index_type]))
 
 
-def test_an_offset_index_must_not_point_behind_the_log() -> None:
+def test_offset_index_that_points_behind_the_log_is_refused() -> None:
     with pytest.raises(CorruptIndexError, match="orders-0 index: points behind the end of the log"):
         check(IndexType.OFFSET, SOUND[IndexType.OFFSET], log_bytes=4096)
 
 
-def test_of_an_empty_log_an_empty_index_is_sound() -> None:
+def test_empty_index_of_an_empty_log_passes() -> None:
     check(IndexType.OFFSET, b"", log_bytes=0)

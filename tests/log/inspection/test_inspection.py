@@ -25,7 +25,7 @@ def decoded(findings: list[Finding], kind: str) -> list[Decoded]:
     return [finding for finding in findings if isinstance(finding, Decoded) and finding.kind == kind]
 
 
-def test_a_segment_is_decoded_and_checked_by_itself(tmp_path: Path) -> None:
+def test_single_segment_file_is_decoded_and_checked(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000005.log"
     path.write_bytes(plain(5, 2) + plain(7))
     findings = list(inspect_path(path, records=True))
@@ -35,7 +35,7 @@ def test_a_segment_is_decoded_and_checked_by_itself(tmp_path: Path) -> None:
     assert findings[0] == FileFound(path, "segment", path.stat().st_size)
 
 
-def test_a_wrong_checksum_does_not_hide_the_batches_behind_it(tmp_path: Path) -> None:
+def test_batches_behind_one_with_a_wrong_checksum_are_decoded(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     data = bytearray(plain(0) + plain(1) + plain(2))
     data[len(plain(0)) + 65] ^= 1
@@ -70,12 +70,12 @@ def test_every_kind_of_file_is_decoded_by_its_name(golden: Path) -> None:
         assert len(decoded(findings, kind)) == len(findings) - 1
 
 
-def test_a_file_that_is_not_kafkas_is_noted(tmp_path: Path) -> None:
+def test_file_of_an_unknown_kind_is_a_note(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert [type(f) for f in inspect_path(tmp_path / "notes.txt")] == [FileFound, Note]
 
 
-def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_missing_path_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SegmentChangedError):
         list(inspect_path(tmp_path / "gone"))
 
@@ -87,11 +87,11 @@ def test_a_clean_log_dir_has_no_damage(golden: Path, broker: str, stage: str) ->
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_a_replica_that_lived_through_leader_changes_has_no_damage(golden: Path, node: int) -> None:
+def test_replica_after_changes_of_leader_has_no_damage(golden: Path, node: int) -> None:
     assert damage(golden / f"kafka-3.9.2/epochs/node{node}/logdir") == []
 
 
-# what was damaged by hand: where inspect says so
+# the files that were damaged by hand: the file that inspect names
 DAMAGED_FILES = {
     "untouched": None,
     "txn-untouched": None,
@@ -102,7 +102,7 @@ DAMAGED_FILES = {
     "index-missing-flushed": ".index",
     "index-oversize": ".index",
     "index-garbage": ".index",
-    "index-empty-flushed": None,  # a note: nothing is wrong with an index that has few entries
+    "index-empty-flushed": None,  # a note: an index with few entries is not wrong
     "log-empty-active": ".index",
     "log-missing-middle": ".index",
     "stray-files": ".index",
@@ -116,7 +116,7 @@ DAMAGED_FILES = {
     "leftover-swap": ".log.swap",
     "txnindex-missing": ".txnindex",
     "txnindex-garbage": ".txnindex",
-    "zero-tail": None,  # a note, as for a preallocated segment: nothing tells the two apart
+    "zero-tail": None,  # a note: the zeros look like those of a preallocated segment
     "zero-last-batch": None,
 }
 
@@ -132,7 +132,7 @@ def test_zeros_behind_the_data_of_an_active_segment_are_a_note(golden: Path, nam
 
 
 @pytest.mark.parametrize("case", golden_cases("crash"), ids=lambda case: case.partition)
-def test_damage_of_a_crash_is_found_where_it_is(golden: Path, case: GoldenCase) -> None:
+def test_damage_of_a_crash_is_reported_with_its_file(golden: Path, case: GoldenCase) -> None:
     before = golden / case.logdirs[0] / case.partition
     expected = DAMAGED_FILES.get(case.partition.removeprefix("crash-").removesuffix("-0"), ".log")
     found = damage(before)
@@ -145,13 +145,13 @@ def test_damage_of_a_crash_is_found_where_it_is(golden: Path, case: GoldenCase) 
     assert result.exit_code == (0 if expected is None else 1), result.output
 
 
-def test_an_abort_without_its_entry_is_damage(tmp_path: Path) -> None:
+def test_abort_marker_without_an_index_entry_is_damage(tmp_path: Path) -> None:
     make_partition(tmp_path, {0: transactional(0, 7) + marker(1, 7, commit=False)})
     (found,) = damage(tmp_path / "orders-0")
     assert "aborted at offset 1" in found.problem
 
 
-def test_the_command_answers_in_text_and_json(tmp_path: Path) -> None:
+def test_inspect_command_prints_text_and_json(tmp_path: Path) -> None:
     make_partition(tmp_path, {0: plain(0, 2)})
     segment = tmp_path / "orders-0" / "00000000000000000000.log"
     text = CliRunner().invoke(app, [str(segment), "--records"])
@@ -164,7 +164,7 @@ def test_the_command_answers_in_text_and_json(tmp_path: Path) -> None:
     assert lines[-1] == {"type": "summary", "files": 1, "batches": 1, "damage": 0}
 
 
-def test_the_command_says_what_cannot_be_read(tmp_path: Path) -> None:
+def test_inspect_command_names_a_path_that_cannot_be_read(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(tmp_path / "gone")])
     assert result.exit_code == 3
     assert "gone: not there" in result.output
@@ -191,7 +191,9 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_any_bytes_in_any_file_are_inspected(tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]) -> None:
+def test_inspection_of_any_bytes_in_any_file_returns_findings(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
+) -> None:
     folder = tmp_path_factory.mktemp("any") / "orders-0"
     folder.mkdir()
     for name, data in files.items():

@@ -1,4 +1,4 @@
-"""What an index says against what its batches say, at the size that a segment may have."""
+"""The transaction index of a segment compared with its batches, at the largest size of a segment."""
 
 from dataclasses import replace
 

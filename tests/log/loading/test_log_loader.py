@@ -19,9 +19,10 @@ from tests.log.logs import (
     records,
 )
 from tests.log.segmented_logs import materialise_indexes
-from tierd.errors import CheckpointError, CorruptRecordError, LogDirOfflineError, LogError
+from tierd.errors import CorruptRecordError, LogDirOfflineError, LogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from tierd.log.files.partition_scan import file_name
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import Producer
 from tierd.log.records.log_config import MAX_INT, LogConfig
@@ -34,7 +35,7 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 
 
 def fill(log: UnifiedLog, count: int, *, producer_id: int | None = None) -> None:
-    """Append single records, a millisecond apart."""
+    """Append single records, one millisecond apart."""
     for number in range(count):
         at = log.log_end_offset
         producer = Producer(producer_id, 0, number) if producer_id is not None else Producer()
@@ -42,7 +43,7 @@ def fill(log: UnifiedLog, count: int, *, producer_id: int | None = None) -> None
 
 
 def crash(log: UnifiedLog) -> Path:
-    """The process dies: nothing is flushed or trimmed. Returns the directory."""
+    """End the process without flushing or trimming; return the directory."""
     directory = log.directory
     log.close_handles()
     return directory
@@ -124,7 +125,7 @@ def test_segments_are_recovered_from_the_one_with_the_recovery_point(tmp_path: P
     ("clean", "recovery_point", "expected", "is_scanned"),
     [(True, 23, [15, 20, 23], False), (False, 23, [15, 20, 23], True), (False, 0, [5, 10, 15, 20, 23], False)],
 )
-def test_without_snapshots_producers_are_scanned_only_after_an_unclean_stop(
+def test_load_without_snapshots_scans_for_producers_only_after_an_unclean_stop(
     tmp_path: Path, clean: bool, recovery_point: int, expected: list[int], is_scanned: bool
 ) -> None:
     log = open_log(tmp_path, config=SMALL)
@@ -140,7 +141,7 @@ def test_without_snapshots_producers_are_scanned_only_after_an_unclean_stop(
 
 @pytest.mark.spec("log-format LOAD-04")
 @pytest.mark.parametrize("clean", [True, False])
-def test_after_a_clean_stop_no_snapshot_means_no_producer(tmp_path: Path, clean: bool) -> None:
+def test_load_after_a_clean_stop_without_snapshots_has_no_producers(tmp_path: Path, clean: bool) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 23, producer_id=7)
     remove(closed(log), ".snapshot")
@@ -149,7 +150,7 @@ def test_after_a_clean_stop_no_snapshot_means_no_producer(tmp_path: Path, clean:
 
 
 @pytest.mark.spec("log-format LOAD-05")
-def test_a_marker_of_an_older_coordinator_is_believed_in_recovery(tmp_path: Path) -> None:
+def test_recovery_accepts_a_marker_of_an_older_coordinator(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for offset, coordinator_epoch in enumerate((5, 3)):
         follow(
@@ -170,7 +171,7 @@ def test_a_marker_of_an_older_coordinator_is_believed_in_recovery(tmp_path: Path
 
 
 @pytest.mark.spec("log-format LOAD-06")
-def test_a_producer_below_the_log_start_is_known_while_its_segment_is_there(tmp_path: Path) -> None:
+def test_producer_below_the_log_start_is_kept_while_its_segment_exists(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for producer_id in (1, 2):
         lead(log, records(producer=Producer(producer_id, 0, 0)))
@@ -183,7 +184,7 @@ def test_a_producer_below_the_log_start_is_known_while_its_segment_is_there(tmp_
 
 
 @pytest.mark.spec("log-format LOAD-06")
-def test_a_producer_whose_segment_is_gone_is_forgotten_at_the_next_load(tmp_path: Path) -> None:
+def test_producer_of_a_deleted_segment_is_dropped_by_the_next_load(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 0, 0)))
     log.roll(now_ms=NOW_MS)
@@ -198,7 +199,7 @@ def test_a_producer_whose_segment_is_gone_is_forgotten_at_the_next_load(tmp_path
 
 
 @pytest.mark.spec("log-format LOAD-07")
-def test_of_the_stray_snapshots_only_that_of_a_clean_stop_is_kept(tmp_path: Path) -> None:
+def test_load_deletes_stray_snapshots_except_that_of_a_clean_stop(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(2):
         fill(log, 1)
@@ -220,7 +221,7 @@ def test_a_snapshot_above_the_log_end_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format LOAD-08")
-def test_recovery_gives_the_same_indexes_and_leaves_the_recovery_point_alone(tmp_path: Path) -> None:
+def test_recovery_rebuilds_the_same_indexes_and_keeps_the_recovery_point(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=7 * BATCH_BYTES, segment_index_bytes=4096, index_interval_bytes=3)
     log = open_log(tmp_path, config=config)
     fill(log, 100)
@@ -239,7 +240,7 @@ def test_recovery_gives_the_same_indexes_and_leaves_the_recovery_point_alone(tmp
 
 @pytest.mark.spec("log-format LOAD-09")
 @pytest.mark.parametrize("damage", ["missing", "two blanks"])
-def test_every_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
+def test_missing_and_damaged_indexes_are_rebuilt(tmp_path: Path, damage: str) -> None:
     config = LogConfig(segment_bytes=20 * BATCH_BYTES, segment_index_bytes=1000, index_interval_bytes=1)
     log = open_log(tmp_path, config=config)
     fill(log, 200)
@@ -260,7 +261,7 @@ def test_every_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.spec("log-format LOAD-10")
-def test_an_index_without_its_log_is_removed(tmp_path: Path) -> None:
+def test_load_removes_an_index_without_its_segment(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     directory.mkdir()
     for base_offset in (0, 5):
@@ -278,7 +279,7 @@ def test_an_index_without_its_log_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format LOAD-11")
-def test_a_reopened_log_is_truncated_like_one_that_was_never_closed(tmp_path: Path) -> None:
+def test_reopened_log_is_truncated_to_an_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 23)
     log.close()
@@ -303,7 +304,7 @@ def test_a_pending_deletion_is_finished_by_the_next_load(tmp_path: Path) -> None
 
 @pytest.mark.spec("log-format LOAD-13")
 @pytest.mark.parametrize("seed", range(50))
-def test_garbage_behind_the_log_and_in_an_index_is_cut(tmp_path: Path, seed: int) -> None:
+def test_load_cuts_garbage_behind_the_log_and_in_an_index(tmp_path: Path, seed: int) -> None:
     choice = random.Random(seed)
     log = open_log(tmp_path, config=SMALL)
     fill(log, choice.randrange(30))
@@ -338,7 +339,7 @@ def test_an_overflowed_segment_is_split_when_it_is_loaded(tmp_path: Path, clean:
         for base_offset in (0, 10, 3 * MAX_INT):
             (directory / file_name(base_offset, ".index")).touch()
     log = open_log(tmp_path, config=SMALL, clean=clean)
-    is_split = not (clean and has_index)  # otherwise nobody looks at it
+    is_split = not (clean and has_index)  # otherwise the load does not read the segment
     assert bases(log) == ([0, 10, FAR + 10, 3 * MAX_INT] if is_split else [0, 10, 3 * MAX_INT])
     assert [record.offset for record in read_all(log)] == [*range(5), 10, 11, 12, FAR + 10, FAR + 11, 3 * MAX_INT]
     assert not any(segment.has_overflow for segment in log.segments) or not is_split
@@ -360,7 +361,7 @@ def test_an_overflowed_segment_is_split_when_it_is_loaded(tmp_path: Path, clean:
     ],
 )
 def test_a_split_that_was_interrupted_is_undone_or_finished(tmp_path: Path, present: list[str], expected: str) -> None:
-    """Undone, the segment overflows still, and is split again. Either way the log holds the same records."""
+    """An undone split leaves a segment that overflows; the load splits it again. Both ways keep the records."""
     directory = tmp_path / "orders-0"
     directory.mkdir()
     first, second = plain(10, 3), plain(FAR + 10, 2)
@@ -395,7 +396,7 @@ def test_a_split_that_was_interrupted_is_undone_or_finished(tmp_path: Path, pres
 def test_a_compaction_that_was_interrupted_is_undone_or_finished(
     tmp_path: Path, suffixes: dict[int, str], is_old_there: bool, expected: str
 ) -> None:
-    """Segments 0, 5, 10, 15 were to become 0 and 10, with every second record."""
+    """Segments 0, 5, 10, 15 were being replaced by 0 and 10 with every second record."""
     directory = tmp_path / "orders-0"
     directory.mkdir()
     write_segment(directory, 20, plain(20, 5))
@@ -415,7 +416,7 @@ def test_a_compaction_that_was_interrupted_is_undone_or_finished(
 
 
 @pytest.mark.spec("log-format LOAD-17")
-def test_an_index_of_an_interrupted_swap_gets_its_name(tmp_path: Path) -> None:
+def test_load_renames_an_index_of_an_interrupted_swap(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 8)
     directory = closed(log)
@@ -429,7 +430,7 @@ def test_an_index_of_an_interrupted_swap_gets_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format LOAD-18")
-def test_lost_leader_epochs_come_back_with_the_batches(tmp_path: Path) -> None:
+def test_recovery_restores_lost_leader_epochs_from_the_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for offset, epoch in enumerate((1, 2, 2, 3)):
         follow(log, records(base_offset=offset, epoch=epoch))
@@ -456,7 +457,7 @@ def transactional_log(folder: Path) -> UnifiedLog:
 
 @pytest.mark.spec("log-format LOAD-19")
 @pytest.mark.parametrize("lost", ["all indexes", "of the last segment", "of the last segment, and snapshots"])
-def test_the_transaction_index_is_rebuilt_as_it_was(tmp_path: Path, lost: str) -> None:
+def test_lost_transaction_index_is_rebuilt_with_the_same_entries(tmp_path: Path, lost: str) -> None:
     log = transactional_log(tmp_path)
     config, last = log.config, bases(log)[-1]
     log.update_high_watermark(log.log_end_offset)
@@ -476,7 +477,7 @@ def test_the_transaction_index_is_rebuilt_as_it_was(tmp_path: Path, lost: str) -
 
 
 def damaged_below_the_log_start(folder: Path, segments: int) -> Path:
-    """Segments of one record; the one at offset 3 is damaged, the log start is 4, and the stop was not clean."""
+    """Write segments of one record with damage at offset 3, log start 4, and no clean stop."""
     config = LogConfig(segment_bytes=BATCH_BYTES, segment_index_bytes=1000)
     log = open_log(folder, config=config)
     fill(log, segments)
@@ -488,7 +489,7 @@ def damaged_below_the_log_start(folder: Path, segments: int) -> Path:
 
 
 @pytest.mark.spec("log-format LOAD-20")
-def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path: Path) -> None:
+def test_log_that_ends_below_its_log_start_is_emptied_at_the_log_start(tmp_path: Path) -> None:
     directory = damaged_below_the_log_start(tmp_path, 5)
     log = open_log(tmp_path, config=LogConfig(segment_bytes=BATCH_BYTES), clean=False, log_start_offset=4)
     assert bases(log) == [4]
@@ -503,7 +504,7 @@ def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("log-format LOAD-21")
-def test_what_is_appended_anew_survives_the_deletion_of_what_was_there(tmp_path: Path) -> None:
+def test_new_segments_stay_when_old_ones_at_their_offsets_are_deleted(tmp_path: Path) -> None:
     directory = damaged_below_the_log_start(tmp_path, 10)
     config = LogConfig(segment_bytes=BATCH_BYTES, segment_index_bytes=1000)
     log = open_log(tmp_path, config=config, clean=False, log_start_offset=4)
@@ -519,7 +520,7 @@ def test_what_is_appended_anew_survives_the_deletion_of_what_was_there(tmp_path:
 
 
 @pytest.mark.spec("log-format LOAD-22")
-def test_a_segment_that_was_never_flushed_is_recovered_without_a_word(tmp_path: Path) -> None:
+def test_unflushed_segment_without_indexes_is_recovered_without_an_error_line(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 5)
     log.flush()
@@ -545,7 +546,7 @@ def test_a_flushed_empty_segment_needs_no_recovery(tmp_path: Path) -> None:
     assert recovered_bases(events) == []
 
 
-def test_a_missing_index_of_a_flushed_segment_is_an_error_to_be_seen(tmp_path: Path) -> None:
+def test_missing_index_of_a_flushed_segment_is_logged_as_an_error(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 12)
     directory = closed(log)
@@ -559,7 +560,7 @@ def test_a_missing_index_of_a_flushed_segment_is_an_error_to_be_seen(tmp_path: P
     assert files_of(directory, *INDEXES) == before
 
 
-def test_a_missing_time_index_alone_comes_back_empty(tmp_path: Path) -> None:
+def test_missing_time_index_beside_an_offset_index_is_created_empty(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 12)
     directory = closed(log)
@@ -569,7 +570,7 @@ def test_a_missing_time_index_alone_comes_back_empty(tmp_path: Path) -> None:
     assert (directory / file_name(5, ".timeindex")).read_bytes() == b""
 
 
-def test_an_impossible_transaction_index_is_rebuilt_even_after_a_clean_stop(tmp_path: Path) -> None:
+def test_impossible_transaction_index_is_rebuilt_after_a_clean_stop(tmp_path: Path) -> None:
     log = transactional_log(tmp_path)
     config = log.config
     directory = closed(log)
@@ -584,7 +585,7 @@ def test_an_impossible_transaction_index_is_rebuilt_even_after_a_clean_stop(tmp_
 
 @pytest.mark.spec("log-format LOAD-23")
 @pytest.mark.parametrize(("tiered", "expected"), [(False, 5), (True, 0)])
-def test_the_first_segment_says_the_log_start_unless_there_is_a_tier(
+def test_log_start_is_raised_to_the_first_segment_unless_the_log_is_tiered(
     tmp_path: Path, tiered: bool, expected: int
 ) -> None:
     config = LogConfig(remote_storage_enable=tiered)
@@ -603,7 +604,7 @@ def test_a_log_without_files_begins_at_its_checkpointed_start(tmp_path: Path) ->
 
 
 @pytest.mark.spec("log-format LOAD-25")
-def test_an_aborted_transaction_is_decided_after_recovery_too(tmp_path: Path) -> None:
+def test_aborted_transaction_is_decided_after_recovery(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     producer = TransactionalProducer(log, 1)
     producer.write(10)
@@ -617,7 +618,7 @@ def test_an_aborted_transaction_is_decided_after_recovery_too(tmp_path: Path) ->
 
 
 @pytest.mark.spec("log-format LOAD-26")
-def test_without_producers_a_truncation_scans_nothing(tmp_path: Path) -> None:
+def test_truncation_of_a_log_without_producers_scans_no_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 10)
     with capture_logs() as events:
@@ -636,7 +637,7 @@ def test_a_directory_to_be_deleted_is_opened_without_recovery(tmp_path: Path) ->
     assert not (tmp_path / name).exists()
 
 
-def test_a_directory_to_be_deleted_keeps_what_it_has(tmp_path: Path) -> None:
+def test_directory_to_be_deleted_keeps_its_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 12)
     directory = crash(log)
@@ -647,7 +648,7 @@ def test_a_directory_to_be_deleted_keeps_what_it_has(tmp_path: Path) -> None:
     assert (log.segment_count, log.log_end_offset) == (3, 0)
 
 
-def test_a_batch_that_descends_ends_the_valid_part(tmp_path: Path) -> None:
+def test_recovery_cuts_a_log_at_a_batch_whose_offset_descends(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)
     directory = crash(log)
@@ -667,7 +668,7 @@ def test_an_unreadable_epoch_file_takes_the_log_dir_offline(tmp_path: Path) -> N
     assert isinstance(caught.value.__cause__, CheckpointError)
 
 
-def test_a_damaged_swap_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_damaged_swap_file_is_an_error_and_no_file_changes(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     directory.mkdir()
     write_segment(directory, 0, plain(0, 5))
@@ -678,8 +679,8 @@ def test_a_damaged_swap_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
     assert files_of(directory, "") == before
 
 
-def test_what_a_clean_stop_left_behind_the_last_batch_is_cut(tmp_path: Path) -> None:
-    """A broker appends behind it, and nothing that follows can be read any more."""
+def test_bytes_behind_the_last_batch_are_cut_after_a_clean_stop(tmp_path: Path) -> None:
+    """A broker would append behind these bytes, and its new records could not be read."""
     log = open_log(tmp_path, config=SMALL)
     fill(log, 7)
     directory = closed(log)
@@ -690,7 +691,7 @@ def test_what_a_clean_stop_left_behind_the_last_batch_is_cut(tmp_path: Path) -> 
     assert [record.offset for record in read_all(log)] == list(range(8))
 
 
-def test_a_false_index_does_not_hide_the_log_end(tmp_path: Path) -> None:
+def test_log_end_is_found_with_a_wrong_offset_index(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 9)
     directory = closed(log)
@@ -699,7 +700,7 @@ def test_a_false_index_does_not_hide_the_log_end(tmp_path: Path) -> None:
     assert log.log_end_offset == 9
 
 
-def test_a_segment_whose_offsets_lie_below_its_name_is_refused(tmp_path: Path) -> None:
+def test_segment_with_offsets_below_its_base_offset_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=SMALL)
     fill(log, 12)
     directory = closed(log)
@@ -732,7 +733,7 @@ def damage(choice: random.Random, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_a_damaged_directory_is_refused_or_repaired_once_and_for_all(tmp_path: Path, seed: int) -> None:
+def test_damaged_directory_is_refused_or_loads_the_same_the_second_time(tmp_path: Path, seed: int) -> None:
     choice = random.Random(seed)
     log = transactional_log(tmp_path)
     config = log.config
@@ -752,8 +753,8 @@ def test_a_damaged_directory_is_refused_or_repaired_once_and_for_all(tmp_path: P
     assert again.producers.producers.keys() == log.producers.producers.keys()
 
 
-def test_a_time_index_that_claims_more_than_there_is_is_rebuilt(tmp_path: Path) -> None:
-    """Otherwise the segment could never be finished."""
+def test_time_index_that_names_offsets_above_the_log_end_is_rebuilt(tmp_path: Path) -> None:
+    """A segment with such an index could never be finished."""
     log = open_log(tmp_path, config=SMALL)
     fill(log, 9)
     directory = closed(log)
@@ -765,7 +766,7 @@ def test_a_time_index_that_claims_more_than_there_is_is_rebuilt(tmp_path: Path) 
     assert path.read_bytes() == before
 
 
-def test_a_directory_with_the_name_of_a_segment_is_passed_over(tmp_path: Path) -> None:
+def test_directory_with_the_name_of_a_segment_is_skipped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
     log.close()
@@ -777,7 +778,7 @@ def test_a_directory_with_the_name_of_a_segment_is_passed_over(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_transaction_index_that_is_larger_than_any_can_be_is_made_anew(tmp_path: Path, clean: bool) -> None:
+def test_transaction_index_above_the_size_limit_is_rebuilt(tmp_path: Path, clean: bool) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
     log.close()

@@ -18,8 +18,8 @@ from tierd.model import TopicPartition
 
 CASES = golden_cases("crash")
 
-# What a broker loads without a word although it can be seen, and by which file's name it is reported. An index that was
-# emptied cannot be told from a sparse one: every clean stop begins the counting anew, and adds to the time index alone.
+# Damage that a broker loads without an error although it can be found, with the file that names it. An emptied index
+# looks like a sparse one: every clean stop begins the counting anew, and adds to the time index alone.
 SEEN = {
     "crash-index-garbage-0": (".index",),
     "crash-index-oversize-0": (".index",),
@@ -35,7 +35,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.partition)
-def test_what_a_broker_keeps_is_seen(golden: Path, case: GoldenCase) -> None:
+def test_damage_that_a_broker_tolerates_is_found(golden: Path, case: GoldenCase) -> None:
     log_dir = golden / case.logdirs[0]
     recovery_points = read_offset_checkpoint(log_dir / RECOVERY_POINT_CHECKPOINT)
     problems = find_damage(
@@ -51,7 +51,7 @@ def test_what_a_broker_keeps_is_seen(golden: Path, case: GoldenCase) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.partition)
-def test_what_a_broker_has_recovered_is_sound_but_for_what_it_keeps(golden: Path, case: GoldenCase) -> None:
+def test_log_that_a_broker_recovered_has_only_tolerated_damage(golden: Path, case: GoldenCase) -> None:
     problems = [*find_damage(OsDisk(), golden / case.logdirs[1] / case.partition, recovery_point=0, clean=True)]
     kept = {
         "crash-index-garbage-0",
@@ -68,7 +68,7 @@ SMALL = LogConfig(segment_bytes=5 * len(records()), segment_index_bytes=1000, in
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A log with transactions, of several segments, after a clean stop."""
+    """Return a log with transactions, of several segments, after a clean stop."""
     log = open_log(tmp_path, config=SMALL)
     producer = TransactionalProducer(log, 1)
     for number in range(8):
@@ -80,7 +80,7 @@ def directory(tmp_path: Path) -> Path:
     return log.directory
 
 
-def test_a_sound_log_loads_strictly(directory: Path) -> None:
+def test_sound_log_loads_with_strict_recovery(directory: Path) -> None:
     open_log(directory.parent, config=replace(SMALL, strict_recovery=True)).close()
     open_log(directory.parent, config=replace(SMALL, strict_recovery=True)).close()
 
@@ -113,7 +113,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_refused_and_nothing_is_changed(directory: Path, damage: str) -> None:
+def test_strict_recovery_refuses_damage_and_changes_no_file(directory: Path, damage: str) -> None:
     DAMAGE[damage](directory)
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
     with pytest.raises(DamagedLogError) as caught:
@@ -122,7 +122,7 @@ def test_damage_is_refused_and_nothing_is_changed(directory: Path, damage: str) 
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
-def test_an_index_may_be_sparse(tmp_path: Path) -> None:
+def test_sparse_index_is_no_damage(tmp_path: Path) -> None:
     """Five appends, a clean stop after each: five entries in the time index, none in the offset index."""
     for number in range(5):
         log = open_log(tmp_path, config=LogConfig(strict_recovery=True))
@@ -131,7 +131,7 @@ def test_an_index_may_be_sparse(tmp_path: Path) -> None:
     assert not (log.directory / file_name(0, ".index")).stat().st_size
 
 
-def test_what_was_not_flushed_may_be_damaged(directory: Path) -> None:
+def test_damage_above_the_recovery_point_is_recovered_and_not_refused(directory: Path) -> None:
     flip(max(directory.glob("*.log")))
     last = int(max(directory.glob("*.log")).name.split(".")[0])
     log = open_log(directory.parent, config=replace(SMALL, strict_recovery=True), clean=False, recovery_point=last)
@@ -139,7 +139,7 @@ def test_what_was_not_flushed_may_be_damaged(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["5.log", "-5.log", "00000000000000000005.log.kept", "5.index"])
-def test_a_file_that_no_broker_opens_is_no_damage_to_a_log(tmp_path: Path, name: str) -> None:
+def test_file_that_a_broker_does_not_open_is_no_damage(tmp_path: Path, name: str) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
     log.close()
@@ -148,7 +148,7 @@ def test_a_file_that_no_broker_opens_is_no_damage_to_a_log(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", [".index", ".timeindex", ".txnindex", ".snapshot", LEADER_EPOCH_CHECKPOINT])
-def test_a_file_that_is_larger_than_any_can_be_is_not_read(tmp_path: Path, name: str) -> None:
+def test_file_above_its_size_limit_is_damage_and_not_read(tmp_path: Path, name: str) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
     log.close()

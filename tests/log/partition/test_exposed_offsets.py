@@ -14,14 +14,14 @@ def is_placed(log: UnifiedLog) -> bool:
     return not log._state.offsets.high_watermark.is_offset_only
 
 
-def test_the_high_watermark_begins_at_the_log_start(tmp_path: Path) -> None:
+def test_high_watermark_of_a_new_log_is_the_log_start(tmp_path: Path) -> None:
     log = open_log(tmp_path, log_start_offset=7)
     assert (log.high_watermark, log.last_stable_offset) == (7, 7)
     assert log.recovery_point == 7
     assert log.update_high_watermark(3) == 7
 
 
-def test_a_high_watermark_at_the_log_end_follows_it_to_the_new_segment(tmp_path: Path) -> None:
+def test_high_watermark_at_the_log_end_moves_to_the_new_segment_of_a_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(3))
     log.update_high_watermark(3)
@@ -31,7 +31,7 @@ def test_a_high_watermark_at_the_log_end_follows_it_to_the_new_segment(tmp_path:
     assert offsets.high_watermark == LogOffset(3, 3, 0)
 
 
-def test_an_increment_counts_when_it_leads_to_a_newer_segment(tmp_path: Path) -> None:
+def test_high_watermark_moves_to_the_same_offset_on_a_newer_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(3))
     offsets = log._state.offsets
@@ -40,7 +40,7 @@ def test_an_increment_counts_when_it_leads_to_a_newer_segment(tmp_path: Path) ->
     assert offsets.increment_high_watermark(LogOffset(2, 1, 0))
 
 
-def test_a_place_that_was_looked_up_is_remembered(tmp_path: Path) -> None:
+def test_position_of_the_high_watermark_is_kept_after_the_first_read(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(4):
         lead(log, records())
@@ -52,7 +52,7 @@ def test_a_place_that_was_looked_up_is_remembered(tmp_path: Path) -> None:
     assert len(first.records) == log._state.offsets.high_watermark.position
 
 
-def test_a_high_watermark_that_is_only_in_the_tier_lets_nothing_be_read_here(tmp_path: Path) -> None:
+def test_local_read_is_empty_when_the_high_watermark_is_below_the_local_log(tmp_path: Path) -> None:
     config = LogConfig(remote_storage_enable=True)
     log = open_log(tmp_path, config=config, log_start_offset=40)
     follow(log, records(5, base_offset=40))
@@ -64,7 +64,7 @@ def test_a_high_watermark_that_is_only_in_the_tier_lets_nothing_be_read_here(tmp
         log.read(45, max_bytes=100, isolation=None)
 
 
-def test_a_transaction_is_found_again_after_a_reload(tmp_path: Path) -> None:
+def test_open_transaction_is_restored_by_a_reload(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(2))
     TransactionalProducer(log, 1).write(2)
@@ -76,7 +76,7 @@ def test_a_transaction_is_found_again_after_a_reload(tmp_path: Path) -> None:
     assert len(found.records) == log._state.offsets.last_stable.position > 0
 
 
-def test_a_roll_that_was_truncated_away_does_not_raise_the_recovery_point(tmp_path: Path) -> None:
+def test_flush_of_a_roll_that_was_truncated_keeps_the_recovery_point(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(3):
         lead(log, records())
@@ -89,7 +89,7 @@ def test_a_roll_that_was_truncated_away_does_not_raise_the_recovery_point(tmp_pa
     assert log.recovery_point == 1
 
 
-def test_no_thread_sees_a_high_watermark_above_a_transaction_that_it_does_not_know_of(
+def test_high_watermark_rises_for_readers_after_the_first_unstable_offset_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(tmp_path)
@@ -113,7 +113,7 @@ def test_no_thread_sees_a_high_watermark_above_a_transaction_that_it_does_not_kn
     assert max(seen) == 2
 
 
-def test_a_high_watermark_that_falls_while_the_log_end_moves_stays_where_it_is(
+def test_high_watermark_that_falls_while_the_log_end_moves_keeps_its_lower_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(tmp_path)

@@ -40,7 +40,7 @@ def read_all(cursor: LogCursor, log: SegmentedLog, max_bytes: int = 300) -> list
 
 @pytest.mark.spec("log-format READ-02")
 @pytest.mark.parametrize("max_bytes", [0, 1, 300, 100_000])
-def test_every_record_comes_once(tmp_path: Path, cursor_at: CursorAt, max_bytes: int) -> None:
+def test_cursor_returns_every_record_once(tmp_path: Path, cursor_at: CursorAt, max_bytes: int) -> None:
     log = filled(tmp_path, 100)
     cursor = cursor_at(log, 0)
     assert read_all(cursor, log, max_bytes) == list(range(100))
@@ -49,12 +49,12 @@ def test_every_record_comes_once(tmp_path: Path, cursor_at: CursorAt, max_bytes:
     assert cursor.next_offset == 103
 
 
-def test_it_begins_with_the_batch_that_holds_the_offset(tmp_path: Path, cursor_at: CursorAt) -> None:
+def test_cursor_begins_with_the_batch_that_holds_the_offset(tmp_path: Path, cursor_at: CursorAt) -> None:
     log = filled(tmp_path, 50)
     assert read_all(cursor_at(log, 33), log) == list(range(32, 50))
 
 
-def test_it_goes_on_when_the_files_changed(tmp_path: Path, cursor_at: CursorAt) -> None:
+def test_cursor_goes_on_after_a_rename_and_a_truncation(tmp_path: Path, cursor_at: CursorAt) -> None:
     log = filled(tmp_path, 100)
     cursor = cursor_at(log, 0)
     found = offsets_of(cursor.read(bound=log.log_end, max_bytes=1))
@@ -68,7 +68,7 @@ def test_it_goes_on_when_the_files_changed(tmp_path: Path, cursor_at: CursorAt) 
         cursor.read(bound=log.log_end, max_bytes=1)
 
 
-def test_it_holds_one_file_at_most_and_gives_it_back(tmp_path: Path) -> None:
+def test_cursor_keeps_at_most_one_file_open_and_closes_it(tmp_path: Path) -> None:
     log = filled(tmp_path, 100)
 
     def descriptors() -> int:
@@ -82,7 +82,7 @@ def test_it_holds_one_file_at_most_and_gives_it_back(tmp_path: Path) -> None:
     assert descriptors() == before
 
 
-def test_a_damaged_batch_is_named_with_its_place(tmp_path: Path, cursor_at: CursorAt) -> None:
+def test_damaged_batch_is_refused_with_its_position(tmp_path: Path, cursor_at: CursorAt) -> None:
     log = filled(tmp_path, 20)
     data = bytearray(log.active.path.read_bytes())
     data[len(plain(0, 2, size=0)) + 70] ^= 1
@@ -104,13 +104,13 @@ def test_batches_of_every_format_are_checked() -> None:
 
 
 @pytest.mark.parametrize("data", [plain(5) + plain(5), plain(5) + plain(4), plain(5) + legacy(1, 5, None, None)])
-def test_offsets_that_do_not_ascend_are_refused(data: bytes) -> None:
+def test_check_refuses_offsets_that_do_not_ascend(data: bytes) -> None:
     with pytest.raises(CorruptRecordError, match="again"):
         check_batches(data, name="log")
 
 
 @given(st.lists(st.integers(1, 3), max_size=5), st.integers(0, 400), st.integers(0, 255))
-def test_the_fast_check_agrees_with_the_full_parser(counts: list[int], place: int, value: int) -> None:
+def test_fast_check_agrees_with_the_full_parser_on_damaged_batches(counts: list[int], place: int, value: int) -> None:
     data, offset = bytearray(), 0
     for count in counts:
         data += plain(offset, count)

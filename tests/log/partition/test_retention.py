@@ -26,7 +26,7 @@ def log_of(
     remote: int = -1,
     tiered: bool = False,
 ) -> LogFacts:
-    """Segments of ten offsets each."""
+    """Return a log of segments with ten offsets each."""
     times = timestamps_ms or (0,) * len(sizes)
     segments = tuple(RetentionSegment(at * 10, size, times[at]) for at, size in enumerate(sizes))
     end = segments[-1].base_offset + (10 if sizes[-1] else 0)
@@ -47,7 +47,7 @@ def everything(_segment: RetentionSegment, _following: RetentionSegment | None) 
 
 @pytest.mark.spec("log-format RET-16")
 @pytest.mark.parametrize(("active_bytes", "count"), [(0, 9), (7, 10)])
-def test_an_empty_active_segment_stays_and_the_rule_is_asked_in_order(active_bytes: int, count: int) -> None:
+def test_empty_active_segment_is_kept_and_segments_are_tested_in_order(active_bytes: int, count: int) -> None:
     log = log_of(*[7] * 9, active_bytes)
     asked: list[tuple[RetentionSegment, RetentionSegment | None]] = []
 
@@ -59,25 +59,25 @@ def test_an_empty_active_segment_stays_and_the_rule_is_asked_in_order(active_byt
     assert asked == list(zip(log.segments, (*log.segments[1:], None), strict=True))
 
 
-def test_nothing_at_or_above_the_high_watermark_is_deleted() -> None:
+def test_segment_at_or_above_the_high_watermark_is_not_deleted() -> None:
     for high_watermark, count in ((0, 0), (9, 0), (10, 1), (29, 2), (30, 3)):
         log = log_of(5, 5, 5, high_watermark=high_watermark)
         assert plan_deletion(log, everything, waits_for_copy=False).count == count
 
 
-def test_the_first_segment_that_stays_shields_those_behind_it() -> None:
+def test_segments_behind_the_first_kept_one_are_kept() -> None:
     log = log_of(5, 5, 5, timestamps_ms=(0, 900, 0))
     assert plan_deletion(log, time_breached(500, now_ms=1000), waits_for_copy=False).count == 1
 
 
 @pytest.mark.parametrize(("limit_bytes", "count"), [(-1, 0), (100, 0), (30, 0), (29, 0), (20, 1), (10, 2), (0, 3)])
-def test_size_retention_never_goes_below_its_limit(limit_bytes: int, count: int) -> None:
+def test_size_retention_leaves_at_least_its_limit(limit_bytes: int, count: int) -> None:
     log = log_of(10, 10, 10)
     assert plan_deletion(log, size_breached(log, limit_bytes), waits_for_copy=False).count == count
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(0, 400))
-def test_size_retention_keeps_as_little_as_it_may(sizes: list[int], limit_bytes: int) -> None:
+def test_size_retention_leaves_as_few_segments_as_its_limit_allows(sizes: list[int], limit_bytes: int) -> None:
     log = log_of(*sizes)
     count = plan_deletion(log, size_breached(log, limit_bytes), waits_for_copy=False).count
     assert sum(sizes[count:]) >= min(limit_bytes, sum(sizes))
@@ -86,30 +86,30 @@ def test_size_retention_keeps_as_little_as_it_may(sizes: list[int], limit_bytes:
 
 
 @pytest.mark.parametrize(("limit_ms", "count"), [(-1, 0), (1000, 0), (999, 1), (0, 1)])
-def test_time_retention_deletes_what_is_older_than_its_limit(limit_ms: int, count: int) -> None:
+def test_time_retention_deletes_segments_older_than_its_limit(limit_ms: int, count: int) -> None:
     log = log_of(5, 5, timestamps_ms=(0, 1000))
     assert plan_deletion(log, time_breached(limit_ms, now_ms=1000), waits_for_copy=False).count == count
 
 
-def test_log_start_retention_deletes_whole_segments_below_it_but_never_the_last() -> None:
+def test_log_start_retention_deletes_whole_segments_below_the_log_start_and_keeps_the_last() -> None:
     for log_start, count in ((0, 0), (9, 0), (10, 1), (29, 2), (30, 2)):
         log = log_of(5, 5, 5, log_start=log_start)
         assert plan_deletion(log, log_start_breached(log), waits_for_copy=False).count == count
 
 
-def test_with_a_tier_the_local_log_start_counts() -> None:
+def test_log_start_retention_of_a_tiered_log_uses_the_local_log_start() -> None:
     log = log_of(5, 5, 5, log_start=0, local_log_start=20, remote=19, tiered=True)
     assert plan_deletion(log, log_start_breached(log), waits_for_copy=True).count == 2
 
 
-def test_a_segment_stays_until_it_is_in_the_tier_or_below_the_log_start() -> None:
+def test_segment_of_a_tiered_log_stays_until_it_is_copied_or_below_the_log_start() -> None:
     for remote, log_start, count in ((-1, 0, 0), (8, 0, 0), (9, 0, 1), (29, 0, 3), (-1, 10, 1), (9, 20, 2)):
         log = log_of(5, 5, 5, 0, remote=remote, log_start=log_start, tiered=True)
         assert plan_deletion(log, everything, waits_for_copy=True).count == count
     assert plan_deletion(log_of(5, 5, 0, tiered=True), everything, waits_for_copy=False).count == 2
 
 
-def test_a_tiered_active_segment_that_breaches_is_rolled_even_before_it_may_go() -> None:
+def test_expired_active_segment_of_a_tiered_log_is_rolled_before_it_is_copied() -> None:
     assert plan_deletion(log_of(5, tiered=True), everything, waits_for_copy=True) == DeletionPlan(0, rolls_active=True)
     uploaded = log_of(5, tiered=True, remote=9)
     assert plan_deletion(uploaded, everything, waits_for_copy=True) == DeletionPlan(1, rolls_active=True)
@@ -117,7 +117,7 @@ def test_a_tiered_active_segment_that_breaches_is_rolled_even_before_it_may_go()
     assert plan_deletion(log_of(5), everything, waits_for_copy=False) == DeletionPlan(1)
 
 
-def test_local_limits_count_only_while_segments_are_copied() -> None:
+def test_local_limits_apply_only_while_segments_are_copied() -> None:
     own = LogConfig(
         remote_storage_enable=True,
         retention_ms=100,
@@ -133,7 +133,7 @@ def test_local_limits_count_only_while_segments_are_copied() -> None:
 
 @pytest.mark.spec("log-format TRN-18")
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__remote_log_metadata"])
-def test_kafkas_own_topics_have_no_tier(topic: str) -> None:
+def test_internal_topics_of_kafka_are_not_tiered(topic: str) -> None:
     config = LogConfig(remote_storage_enable=True)
     assert is_tiered("orders", config)
     assert not is_tiered(topic, config)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT, legacy, wrapper
 from tests.log.logs import (
     NOW_MS,
@@ -15,19 +16,9 @@ from tests.log.logs import (
     records,
     rows,
 )
-from tierd.errors import (
-    CorruptRecordError,
-    InvalidProducerEpochError,
-    LogClosedError,
-    LogDirOfflineError,
-    OffsetsOutOfOrderError,
-    OutOfOrderSequenceError,
-    RecordBatchTooLargeError,
-    RecordTooLargeError,
-    RecordValidationError,
-    UnexpectedAppendOffsetError,
-)
+from tierd.errors import CorruptRecordError, LogDirOfflineError, TierErrorCode
 from tierd.log.files.offline import OfflineFlag
+from tierd.log.log_errors import AppendError, LogClosedError, RecordValidationError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch
@@ -40,7 +31,7 @@ from tierd.model import IsolationLevel
 
 
 @pytest.mark.spec("log-format APP-01")
-def test_a_leader_numbers_the_records(tmp_path: Path) -> None:
+def test_leader_assigns_offsets_to_records(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert lead(log, records(3)).first_offset == 0
     assert lead(log, records(3)).first_offset == 3
@@ -49,7 +40,7 @@ def test_a_leader_numbers_the_records(tmp_path: Path) -> None:
     assert (info.first_offset, info.last_offset, info.log_start_offset) == (6, 8, 0)
 
 
-def test_a_leader_does_not_give_away_the_last_offset_that_there_is(tmp_path: Path) -> None:
+def test_leader_refuses_to_assign_the_largest_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(base_offset=MAX_LONG - 1))
     with pytest.raises(RecordValidationError, match="leaves none"):
@@ -58,7 +49,7 @@ def test_a_leader_does_not_give_away_the_last_offset_that_there_is(tmp_path: Pat
 
 
 @pytest.mark.spec("log-format APP-02")
-def test_a_raft_leader_has_numbered_its_records(tmp_path: Path) -> None:
+def test_set_of_a_raft_leader_must_begin_at_the_log_end_in_its_epoch(tmp_path: Path) -> None:
     log = open_log(tmp_path)
 
     def append(base_offset: int, *, epoch: int = 0) -> AppendInfo:
@@ -66,7 +57,7 @@ def test_a_raft_leader_has_numbered_its_records(tmp_path: Path) -> None:
 
     append(0)
     assert log.log_end_offset == 3
-    with pytest.raises(UnexpectedAppendOffsetError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET)):
         append(1)
     append(3)
     assert log.log_end_offset == 6
@@ -75,15 +66,15 @@ def test_a_raft_leader_has_numbered_its_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-03")
-def test_a_gap_in_a_clients_sequence_is_refused(tmp_path: Path) -> None:
+def test_gap_in_the_sequence_of_a_client_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 0, 0)))
-    with pytest.raises(OutOfOrderSequenceError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         lead(log, records(producer=Producer(1, 0, 2)))
 
 
 @pytest.mark.spec("log-format APP-04")
-def test_what_a_client_sends_again_is_not_written_again(tmp_path: Path) -> None:
+def test_repeated_batch_of_a_client_is_answered_and_not_written_again(tmp_path: Path) -> None:
     log = open_log(tmp_path)
 
     def send(sequence: int, count: int = 1) -> AppendInfo:
@@ -102,10 +93,10 @@ def test_what_a_client_sends_again_is_not_written_again(tmp_path: Path) -> None:
     )
     assert not triple.is_duplicate
     for sequence, count in ((7, 2), (6, 2)):  # a part of the last batch
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             send(sequence, count)
-    assert send(2).first_offset == singles[2].first_offset  # the oldest of the five that are remembered
-    with pytest.raises(OutOfOrderSequenceError):
+    assert send(2).first_offset == singles[2].first_offset  # the oldest of the five remembered batches
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
         send(1)
     assert (log.log_end_offset, log.size_bytes) == (end, size_bytes)
 
@@ -114,7 +105,7 @@ def test_what_a_client_sends_again_is_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-05")
-def test_every_batch_of_a_followers_set_keeps_its_producer(tmp_path: Path) -> None:
+def test_each_batch_of_a_set_of_a_follower_keeps_its_producer(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     producers = [Producer(pid, pid, pid * 10) for pid in range(1, 5)]
     follow(log, b"".join(records(base_offset=at, producer=each) for at, each in enumerate(producers)))
@@ -124,7 +115,7 @@ def test_every_batch_of_a_followers_set_keeps_its_producer(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("log-format APP-06")
-def test_a_follower_takes_sequences_again(tmp_path: Path) -> None:
+def test_follower_accepts_repeated_sequences(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, b"".join(records(base_offset=at, producer=Producer(1, 0, at)) for at in range(2)))
     follow(log, b"".join(records(base_offset=2 + at, producer=Producer(1, 0, at)) for at in range(2)))
@@ -132,7 +123,7 @@ def test_a_follower_takes_sequences_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-07")
-def test_a_follower_takes_an_exact_repetition_within_one_set(tmp_path: Path) -> None:
+def test_follower_accepts_a_repeated_batch_within_one_set(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     sent = [(1, 0), (2, 0), (1, 1), (2, 0), (2, 1)]  # producer 2 repeats its first batch
     follow(log, b"".join(records(base_offset=at, producer=Producer(pid, 0, seq)) for at, (pid, seq) in enumerate(sent)))
@@ -143,22 +134,22 @@ def test_a_follower_takes_an_exact_repetition_within_one_set(tmp_path: Path) -> 
 def test_a_producer_with_an_old_epoch_is_fenced(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 1, 0)))
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
         lead(log, records(producer=Producer(1, 0, 1)))
     assert log.log_end_offset == 1
 
 
 @pytest.mark.spec("log-format APP-09")
-def test_an_unknown_producer_may_begin_anywhere(tmp_path: Path) -> None:
+def test_unknown_producer_may_begin_with_any_sequence(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(producer=Producer(1, 1, 3), transactional=True))
     assert log.first_unstable_offset == 0
 
 
 @pytest.mark.spec("log-format APP-10")
-def test_a_followers_batches_ascend(tmp_path: Path) -> None:
+def test_batches_of_a_follower_with_offsets_out_of_order_are_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    with pytest.raises(OffsetsOutOfOrderError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.OFFSETS_OUT_OF_ORDER)):
         follow(log, b"".join(records(base_offset=offset) for offset in (0, 1, 3, 2, 4)))
     assert log.log_end_offset == 0
 
@@ -166,7 +157,9 @@ def test_a_followers_batches_ascend(tmp_path: Path) -> None:
 @pytest.mark.spec("log-format APP-11")
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_followers_set_does_not_begin_below_the_log_end(tmp_path: Path, magic: int, codec: Compression) -> None:
+def test_set_of_a_follower_that_begins_below_the_log_end_is_refused(
+    tmp_path: Path, magic: int, codec: Compression
+) -> None:
     log = open_log(tmp_path)
     follow(log, records(2))
     if magic == 2:
@@ -174,31 +167,34 @@ def test_a_followers_set_does_not_begin_below_the_log_end(tmp_path: Path, magic:
     else:
         data = legacy(magic, 0, b"k", b"v")
         data = wrapper(magic, 0, data, codec=codec) if codec else data
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 0 to 0 begin below"
+    ):
         follow(log, data)
-    assert (raised.value.first_offset, raised.value.last_offset) == (0, 0)
 
 
-def test_of_a_compressed_legacy_entry_the_error_names_the_first_offset_within(tmp_path: Path) -> None:
+def test_refusal_of_a_compressed_legacy_entry_names_its_first_inner_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(9))
     inner = b"".join(legacy(1, offset, b"k", b"v") for offset in range(3))
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 4 to 6 begin below"
+    ):
         follow(log, wrapper(1, 6, inner))
-    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
 
 
 @pytest.mark.spec("log-format APP-12")
-def test_the_error_says_which_offsets_came(tmp_path: Path) -> None:
+def test_refusal_of_a_set_names_its_first_and_last_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path, log_start_offset=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
-    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+    with pytest.raises(
+        AppendError, check=coded(TierErrorCode.UNEXPECTED_APPEND_OFFSET), match="records 4 to 6 begin below"
+    ):
         follow(log, records(3, base_offset=4))
-    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
 
 
 @pytest.mark.spec("log-format APP-13")
-def test_a_follower_takes_gaps_and_reads_step_over_them(tmp_path: Path) -> None:
+def test_follower_accepts_gaps_and_reads_skip_them(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=1000))
     offsets = [*range(50), *range(50, 200, 7)]
     for offset in offsets:
@@ -210,35 +206,35 @@ def test_a_follower_takes_gaps_and_reads_step_over_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-14")
-def test_a_set_is_not_larger_than_a_segment(tmp_path: Path) -> None:
+def test_set_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     data = records(value=b"v" * 200)
     log = open_log(tmp_path, config=LogConfig(segment_bytes=len(data) - 1))
-    with pytest.raises(RecordBatchTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_BATCH_TOO_LARGE)):
         lead(log, data)
     assert log.log_end_offset == 0
 
 
 @pytest.mark.spec("log-format APP-15")
-def test_a_batch_is_not_larger_than_max_message_bytes_but_on_a_follower(tmp_path: Path) -> None:
+def test_batch_above_max_message_bytes_is_refused_except_on_a_follower(tmp_path: Path) -> None:
     small, large = records(value=b"v" * 10), records(value=b"v" * 11)
     log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(small)))
     lead(log, small)
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         lead(log, large)
     assert follow(log, records(value=b"v" * 11, base_offset=1)).last_offset == 1
 
 
-def test_a_batch_that_grows_when_it_is_compressed_anew_is_measured_again(tmp_path: Path) -> None:
+def test_batch_that_grows_above_the_limit_by_recompression_is_refused(tmp_path: Path) -> None:
     packed = records(100, value=b"v" * 100, codec=Compression.GZIP)
     log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(packed), compression_type="uncompressed"))
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.RECORD_TOO_LARGE)):
         lead(log, packed)
     assert log.log_end_offset == 0
 
 
 @pytest.mark.spec("log-format APP-16")
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_a_compacted_topic_wants_keys(tmp_path: Path, codec: Compression) -> None:
+def test_record_without_a_key_is_refused_on_a_compacted_topic(tmp_path: Path, codec: Compression) -> None:
     log = open_log(tmp_path, config=LogConfig(cleanup_policy=frozenset({"compact"})))
     keyed, keyless = NewRecord(b"k", b"v", NOW_MS), NewRecord(None, b"v", NOW_MS)
     for batch, index in (([keyed, keyless], 1), ([keyless, keyed], 0)):
@@ -258,7 +254,7 @@ def test_a_record_without_value_and_timestamp_is_read_back_as_it_was(tmp_path: P
 
 
 @pytest.mark.spec("log-format APP-18")
-def test_a_leader_stamps_its_epoch(tmp_path: Path) -> None:
+def test_leader_writes_its_epoch_into_each_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(50):
         lead(log, records(), epoch=72)
@@ -267,7 +263,7 @@ def test_a_leader_stamps_its_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-19")
-def test_a_follower_learns_the_epochs_from_the_batches(tmp_path: Path) -> None:
+def test_follower_takes_leader_epochs_from_the_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, b"".join(records(base_offset=offset, epoch=42) for offset in range(5)))
     assert log.leader_epochs.latest == (42, 0)
@@ -278,7 +274,7 @@ def test_a_follower_learns_the_epochs_from_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format LEG-11")
-def test_a_legacy_batch_clears_the_epochs(tmp_path: Path) -> None:
+def test_legacy_batch_clears_the_leader_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(epoch=3))
     follow(log, legacy(1, 1, b"k", b"v"))
@@ -288,7 +284,7 @@ def test_a_legacy_batch_clears_the_epochs(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-20")
-def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
+def test_high_watermark_is_clipped_to_the_bounds_of_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     assert log.high_watermark == 0
@@ -309,7 +305,7 @@ def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-21")
-def test_an_update_says_whether_the_high_watermark_changed(tmp_path: Path) -> None:
+def test_update_of_the_high_watermark_returns_it_only_when_it_changed(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(100))
     assert log.maybe_update_high_watermark(99) == 99
@@ -319,7 +315,7 @@ def test_an_update_says_whether_the_high_watermark_changed(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("log-format APP-22")
-def test_a_read_at_the_high_watermark_returns_only_what_is_below(tmp_path: Path) -> None:
+def test_read_at_or_below_the_high_watermark_returns_only_records_below(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for offset in range(6):
         lead(log, rows(0, [(NOW_MS, None, str(offset).encode())]))
@@ -333,7 +329,7 @@ def test_a_read_at_the_high_watermark_returns_only_what_is_below(tmp_path: Path)
 
 
 @pytest.mark.spec("log-format APP-31")
-def test_an_offline_log_dir_takes_and_gives_nothing(tmp_path: Path) -> None:
+def test_appends_and_reads_on_an_offline_log_dir_are_refused(tmp_path: Path) -> None:
     offline = OfflineFlag(tmp_path)
     log = open_log(tmp_path, offline=offline)
     lead(log, records())
@@ -354,7 +350,7 @@ def test_damaged_records_are_refused(tmp_path: Path) -> None:
         lead(log, bytes(data))
 
 
-def test_a_clients_batch_begins_at_offset_0(tmp_path: Path) -> None:
+def test_batch_of_a_client_that_does_not_begin_at_offset_0_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with pytest.raises(RecordValidationError, match="has to begin at 0"):
         lead(log, records(base_offset=1))
@@ -380,14 +376,14 @@ def test_log_append_time_is_reported(tmp_path: Path) -> None:
 class TestGroups:
     """Several sets in one call."""
 
-    def test_each_set_is_numbered_after_the_one_before_and_all_are_there(self, tmp_path: Path) -> None:
+    def test_sets_of_a_group_get_consecutive_offsets_and_are_readable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path)
         requests = [AppendRequest(records(count), leader_epoch=0) for count in (1, 2, 3)]
         infos = log.append_many(requests, now_ms=NOW_MS)
         assert [info.first_offset for info in infos if isinstance(info, AppendInfo)] == [0, 1, 3]
         assert len(read_all(log)) == 6
 
-    def test_a_refused_set_does_not_disturb_the_others(self, tmp_path: Path) -> None:
+    def test_refused_set_of_a_group_leaves_the_other_sets_written(self, tmp_path: Path) -> None:
         log = open_log(tmp_path)
         requests = [
             AppendRequest(records(producer=Producer(1, 0, 0)), leader_epoch=0),
@@ -399,7 +395,8 @@ class TestGroups:
         first, gap, nothing, second, again = log.append_many(requests, now_ms=NOW_MS)
         assert isinstance(first, AppendInfo)
         assert first.last_offset == 0
-        assert isinstance(gap, OutOfOrderSequenceError)
+        assert isinstance(gap, AppendError)
+        assert gap.code is TierErrorCode.OUT_OF_ORDER_SEQUENCE
         assert isinstance(nothing, AppendInfo)
         assert nothing.last_offset == -1
         assert isinstance(second, AppendInfo)
@@ -415,7 +412,7 @@ class TestGroups:
         assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9]
         assert [record.offset for record in read_all(log)] == list(range(10))
 
-    def test_a_group_is_the_same_as_one_set_after_the_other(self, tmp_path: Path) -> None:
+    def test_group_writes_the_same_files_as_its_sets_one_by_one(self, tmp_path: Path) -> None:
         config = LogConfig(segment_bytes=600, index_interval_bytes=100)
         sets: list[AppendRequest] = []
         for round_number in range(8):
@@ -439,7 +436,7 @@ class TestGroups:
                 assert (together.directory / name).read_bytes() == (apart.directory / name).read_bytes(), name
 
 
-def test_flush_messages_flushes_after_so_many(tmp_path: Path) -> None:
+def test_log_is_flushed_after_flush_messages_records(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(flush_messages=3))
     lead(log, records(2))
     assert log.recovery_point == 0
@@ -447,7 +444,7 @@ def test_flush_messages_flushes_after_so_many(tmp_path: Path) -> None:
     assert log.recovery_point == 3
 
 
-def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
+def test_append_to_a_closed_log_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.close()
     with pytest.raises(LogClosedError):
@@ -462,14 +459,14 @@ def test_a_topic_id_is_on_disk_before_the_first_records(tmp_path: Path) -> None:
     assert TOPIC_ID_TEXT in (log.directory / "partition.metadata").read_text()
 
 
-def test_the_marker_of_a_transaction_that_is_empty_changes_only_the_producer(tmp_path: Path) -> None:
+def test_marker_of_an_empty_transaction_changes_only_the_producer(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert lead_marker(log, 1, commit=False).last_offset == 0
     assert log.first_unstable_offset is None
     assert log.producers.producers[1].producer_epoch == 0
 
 
-def test_a_timestamp_leads_to_the_first_record_that_the_requester_may_read(tmp_path: Path) -> None:
+def test_lookup_by_timestamp_finds_the_first_record_that_the_caller_may_read(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for at in range(10):
         lead(log, records(timestamp_ms=NOW_MS + at))

@@ -1,4 +1,4 @@
-"""A log against the simplest thing that could be one: a list of batches."""
+"""A log compared with the simplest model of one: a list of batches."""
 
 import tempfile
 from pathlib import Path
@@ -16,7 +16,7 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=60, segment_index_byt
 
 
 class LogModel(RuleBasedStateMachine):
-    """``batches``: (first, last offset) of what must be readable."""
+    """``batches``: (first, last offset) of the readable batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def load_again(self, clean: bool) -> None:
-        """The log end may fall into a gap that a truncation left; nothing else is lost."""
+        """Load the log again; its end may fall into a gap of a truncation, and no record is lost."""
         start, recovery_point = self.log.log_start_offset, self.log.recovery_point
         if clean:
             self.log.close()
@@ -121,13 +121,13 @@ class LogModel(RuleBasedStateMachine):
         self.end = self.log.log_end_offset
 
     @invariant()
-    def what_was_appended_is_read(self) -> None:
+    def appended_batches_are_readable(self) -> None:
         log = self.log
         assert log.log_end_offset == self.end
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= self.end
         assert log.recovery_point <= self.end
         for isolation, end in ((None, self.end), (IsolationLevel.READ_UNCOMMITTED, log.high_watermark)):
-            readable = [batch for batch in self.batches if batch[1] < end]  # a batch that holds the end is not
+            readable = [batch for batch in self.batches if batch[1] < end]  # a batch across the end is not readable
             expected = [offset for first, last in readable for offset in range(first, last + 1)]
             found = [record.offset for record in read_all(log, isolation=isolation)]
             assert found == [offset for offset in expected if offset >= log.log_start_offset]

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from tests.coded import coded
 from tests.log.logs import NOW_MS, follow, lead, open_log, read_all, records
-from tierd.errors import OffsetOutOfRangeError, PolicyViolationError
+from tierd.errors import OffsetOutOfRangeError, TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import Producer
@@ -26,7 +28,7 @@ def names(log: UnifiedLog, suffix: str) -> list[int]:
 def filled(
     log_dir: Path, count: int, config: LogConfig, *, timestamp_ms: int = NOW_MS, name: str = "a-0"
 ) -> UnifiedLog:
-    """``count`` records that all replicas have, one per batch."""
+    """Append ``count`` records that all replicas have, one per batch."""
     log = open_log(log_dir, name=name, config=config)
     for _ in range(count):
         lead(log, records(timestamp_ms=timestamp_ms))
@@ -55,7 +57,7 @@ def test_time_retention_deletes_whole_segments_below_the_high_watermark(tmp_path
 
 @pytest.mark.spec("log-format RET-02")
 @pytest.mark.parametrize(("limit", "left"), [(10, 2), (15, 3)])
-def test_size_retention_keeps_its_limit(tmp_path: Path, limit: int, left: int) -> None:
+def test_size_retention_deletes_segments_down_to_its_limit(tmp_path: Path, limit: int, left: int) -> None:
     log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE, retention_bytes=limit * SIZE))
     log.delete_old_segments(NOW_MS)
     assert log.segment_count == left
@@ -82,7 +84,7 @@ def test_a_topic_that_is_only_compacted_does_not_expire(tmp_path: Path, policy: 
 
 
 @pytest.mark.spec("log-format RET-05")
-def test_a_compacted_topic_loses_what_lies_below_the_log_start(tmp_path: Path) -> None:
+def test_compacted_topic_deletes_segments_below_the_log_start(tmp_path: Path) -> None:
     log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE, cleanup_policy=COMPACT))
     log.increment_log_start_offset(5, reason="client delete records request")
     assert log.delete_old_segments(NOW_MS) == 1
@@ -92,7 +94,7 @@ def test_a_compacted_topic_loses_what_lies_below_the_log_start(tmp_path: Path) -
 
 @pytest.mark.spec("log-format RET-06")
 @pytest.mark.parametrize(("log_start", "left"), [(1, 3), (6, 2), (15, 1)])
-def test_segments_below_the_log_start_go(tmp_path: Path, log_start: int, left: int) -> None:
+def test_segments_below_the_log_start_are_deleted(tmp_path: Path, log_start: int, left: int) -> None:
     log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE))
     log.increment_log_start_offset(log_start, reason="client delete records request")
     log.delete_old_segments(NOW_MS)
@@ -100,7 +102,7 @@ def test_segments_below_the_log_start_go(tmp_path: Path, log_start: int, left: i
 
 
 @pytest.mark.spec("log-format RET-07")
-def test_what_the_log_start_deletes_no_longer_shields_what_expired(tmp_path: Path) -> None:
+def test_expired_segment_behind_one_that_the_log_start_deletes_is_deleted_too(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=SIZE, retention_ms=900))
     for age_ms in (0, 1000, 0):
         lead(log, records(timestamp_ms=NOW_MS - age_ms))
@@ -113,7 +115,7 @@ def test_what_the_log_start_deletes_no_longer_shields_what_expired(tmp_path: Pat
 
 
 @pytest.mark.spec("log-format RET-08")
-def test_deleted_files_are_renamed_at_once_and_unlinked_later(tmp_path: Path) -> None:
+def test_deleted_files_are_renamed_immediately_and_unlinked_after_the_delay(tmp_path: Path) -> None:
     log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE, retention_bytes=0, file_delete_delay_ms=1000))
     log.flush(including_active=True)
     before = sorted(path.name for path in log.directory.iterdir() if path.name[0].isdigit())
@@ -129,7 +131,7 @@ def test_deleted_files_are_renamed_at_once_and_unlinked_later(tmp_path: Path) ->
 
 @pytest.mark.spec("log-format RET-09")
 @pytest.mark.parametrize("count", [0, 1, 25])
-def test_the_log_end_stays_whatever_expires(tmp_path: Path, count: int) -> None:
+def test_log_end_stays_when_all_records_expire(tmp_path: Path, count: int) -> None:
     log = filled(tmp_path, count, LogConfig(segment_bytes=FIVE, retention_ms=0), timestamp_ms=NOW_MS - 1)
     log.delete_old_segments(NOW_MS)
     assert (log.log_end_offset, log.segment_count) == (count, 1)
@@ -139,7 +141,7 @@ def test_the_log_end_stays_whatever_expires(tmp_path: Path, count: int) -> None:
 
 @pytest.mark.spec("log-format RET-10")
 @pytest.mark.parametrize("active_is_empty", [True, False])
-def test_the_snapshots_of_deleted_segments_go_too(tmp_path: Path, active_is_empty: bool) -> None:
+def test_snapshots_of_deleted_segments_are_deleted(tmp_path: Path, active_is_empty: bool) -> None:
     log = open_log(tmp_path, config=LogConfig(retention_ms=1000, file_delete_delay_ms=0))
     for sequence in range(3):
         if sequence:
@@ -156,7 +158,7 @@ def test_the_snapshots_of_deleted_segments_go_too(tmp_path: Path, active_is_empt
 
 @pytest.mark.spec("log-format RET-11")
 @pytest.mark.spec("log-format RET-12")
-def test_snapshots_stay_for_the_segments_that_stay_and_producers_in_any_case(tmp_path: Path) -> None:
+def test_retention_keeps_snapshots_of_kept_segments_and_all_producers(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(file_delete_delay_ms=0))
     for producer_id in range(4):
         lead(log, records(producer=Producer(producer_id, 0, 0)))
@@ -172,7 +174,7 @@ def test_snapshots_stay_for_the_segments_that_stay_and_producers_in_any_case(tmp
 
 @pytest.mark.spec("log-format RET-13")
 @pytest.mark.parametrize(("starts", "left"), [((0, 5, 10), ((1, 5), (2, 10))), ((0, 7, 10), ((0, 5), (1, 7), (2, 10)))])
-def test_epochs_below_the_log_start_are_forgotten(
+def test_epochs_below_the_log_start_are_dropped(
     tmp_path: Path, starts: tuple[int, ...], left: tuple[tuple[int, int], ...]
 ) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=FIVE, retention_bytes=10 * SIZE))
@@ -185,7 +187,7 @@ def test_epochs_below_the_log_start_are_forgotten(
 
 
 @pytest.mark.spec("log-format RET-14")
-def test_the_log_start_never_passes_the_high_watermark(tmp_path: Path) -> None:
+def test_retention_does_not_move_the_log_start_above_the_high_watermark(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=FIVE, retention_ms=0))
     for _ in range(100):
         lead(log, records(timestamp_ms=NOW_MS - 1))
@@ -199,7 +201,7 @@ def test_the_log_start_never_passes_the_high_watermark(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format RET-15")
-def test_the_log_start_cannot_be_put_above_the_high_watermark(tmp_path: Path) -> None:
+def test_increment_of_the_log_start_above_the_high_watermark_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(10))
     log.update_high_watermark(5)
@@ -209,7 +211,7 @@ def test_the_log_start_cannot_be_put_above_the_high_watermark(tmp_path: Path) ->
 
 
 @pytest.mark.spec("log-format RET-22")
-def test_a_producer_that_is_silent_is_forgotten(tmp_path: Path) -> None:
+def test_silent_producer_expires(tmp_path: Path) -> None:
     config = LogConfig(producer_id_expiration_ms=200, producer_id_expiration_check_interval_ms=100)
     log = open_log(tmp_path, config=config)
     lead(log, records(producer=Producer(1, 0, 0)))
@@ -226,7 +228,7 @@ def test_a_producer_that_is_silent_is_forgotten(tmp_path: Path) -> None:
         LogConfig(segment_bytes=FIVE, retention_ms=-1, retention_bytes=0),
     ],
 )
-def test_what_retention_took_is_gone_and_the_log_goes_on(tmp_path: Path, config: LogConfig) -> None:
+def test_log_takes_appends_after_retention_deleted_all_records(tmp_path: Path, config: LogConfig) -> None:
     log = filled(tmp_path, 50, config, timestamp_ms=NOW_MS - 2000)
     log.delete_old_segments(NOW_MS)
     log.housekeep(NOW_MS + config.file_delete_delay_ms)
@@ -238,10 +240,10 @@ def test_what_retention_took_is_gone_and_the_log_goes_on(tmp_path: Path, config:
 
 
 class TestTiering:
-    """Local segments of a topic whose log goes on in the tier."""
+    """Local segments of a topic with a tier."""
 
     def tiered(self, log_dir: Path, batches: list[int], config: LogConfig) -> UnifiedLog:
-        """A segment for each batch."""
+        """Write one segment for each batch."""
         log = open_log(log_dir, config=config)
         for at, count in enumerate(batches):
             if at:
@@ -251,7 +253,7 @@ class TestTiering:
         return log
 
     @pytest.mark.spec("log-format RET-17")
-    def test_an_active_segment_that_expired_is_rolled_and_goes_once_it_is_uploaded(self, tmp_path: Path) -> None:
+    def test_expired_active_segment_is_rolled_and_deleted_after_its_upload(self, tmp_path: Path) -> None:
         log = self.tiered(tmp_path, [1], LogConfig(remote_storage_enable=True, local_retention_ms=1000))
         assert log.delete_old_segments(NOW_MS + 2000) == 0
         assert bases(log) == [0, 1]
@@ -260,7 +262,7 @@ class TestTiering:
         assert (bases(log), log.local_log_start_offset, log.log_start_offset) == ([1], 1, 0)
 
     @pytest.mark.spec("log-format RET-18")
-    def test_what_is_not_uploaded_stays_unless_the_log_start_has_passed_it(self, tmp_path: Path) -> None:
+    def test_segment_that_is_not_uploaded_stays_until_the_log_start_passes_it(self, tmp_path: Path) -> None:
         log = self.tiered(tmp_path, [4, 1], LogConfig(remote_storage_enable=True, local_retention_ms=1000))
         later = NOW_MS + 2000
         log.delete_old_segments(later)
@@ -277,7 +279,7 @@ class TestTiering:
 
     @pytest.mark.spec("log-format RET-19")
     @pytest.mark.parametrize("limit", ["bytes", "ms"])
-    def test_local_limits_of_minus_2_are_the_total_ones(self, tmp_path: Path, limit: str) -> None:
+    def test_local_limits_of_minus_2_are_the_total_limits(self, tmp_path: Path, limit: str) -> None:
         config = LogConfig(remote_storage_enable=True, retention_bytes=1)
         if limit == "ms":
             config = LogConfig(remote_storage_enable=True, retention_ms=1000)
@@ -288,7 +290,7 @@ class TestTiering:
         assert (log.local_log_start_offset, log.log_start_offset) == (2, 0)
 
     @pytest.mark.spec("log-format RET-20")
-    def test_without_copies_the_total_limits_count(self, tmp_path: Path) -> None:
+    def test_total_limits_apply_when_copies_are_disabled(self, tmp_path: Path) -> None:
         copying = LogConfig(remote_storage_enable=True, retention_bytes=5 * SIZE, local_retention_bytes=1)
         log = self.tiered(tmp_path, [1] * 6, copying)
         log.replace_highest_remote_offset(1, epoch=0)
@@ -313,7 +315,7 @@ class TestTiering:
         assert (log.segment_count, log.log_start_offset, log.local_log_start_offset) == (1, 9, 9)
 
     @pytest.mark.spec("log-format RET-21")
-    def test_uploaded_segments_go_first(self, tmp_path: Path) -> None:
+    def test_uploaded_segments_are_deleted_and_others_kept(self, tmp_path: Path) -> None:
         log = self.tiered(tmp_path, [11, 10, 10, 10, 9], LogConfig(remote_storage_enable=True, local_retention_bytes=1))
         log.replace_highest_remote_offset(30, epoch=0)
         log.delete_old_segments(NOW_MS)
@@ -322,7 +324,7 @@ class TestTiering:
         with pytest.raises(OffsetOutOfRangeError):
             log.read(30, max_bytes=100, isolation=None)
 
-    def test_without_a_tier_its_news_change_nothing(self, tmp_path: Path) -> None:
+    def test_remote_offsets_are_ignored_by_a_log_without_a_tier(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 5, LogConfig())
         log.replace_highest_remote_offset(3, epoch=0)
         log.update_log_start_from_remote_tier(3)
@@ -330,9 +332,9 @@ class TestTiering:
 
 
 class TestDeleteRecords:
-    """What a client's request to delete records does."""
+    """Requests of clients to delete records."""
 
-    def test_the_log_start_moves_and_no_file_is_touched(self, tmp_path: Path) -> None:
+    def test_deletion_of_records_moves_the_log_start_and_keeps_the_files(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE))
         assert log.delete_records(7) == 7
         assert log.delete_records(3) == 7
@@ -343,16 +345,16 @@ class TestDeleteRecords:
         assert [record.offset for record in read_all(log)] == list(range(7, 15))
         assert log.delete_records(-1) == 15
 
-    def test_an_offset_above_the_high_watermark_or_below_minus_1_is_refused(self, tmp_path: Path) -> None:
+    def test_deletion_above_the_high_watermark_or_below_minus_1_is_refused(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 5, LogConfig())
         lead(log, records())
         for offset in (6, -2):
             with pytest.raises(OffsetOutOfRangeError):
                 log.delete_records(offset)
 
-    def test_internal_and_compacted_topics_refuse(self, tmp_path: Path) -> None:
+    def test_deletion_of_records_is_refused_on_internal_and_compacted_topics(self, tmp_path: Path) -> None:
         for name, config in (("__consumer_offsets-0", LogConfig()), ("a-0", LogConfig(cleanup_policy=COMPACT))):
-            with pytest.raises(PolicyViolationError):
+            with pytest.raises(AppendError, check=coded(TierErrorCode.POLICY_VIOLATION)):
                 filled(tmp_path, 5, config, name=name).delete_records(1)
 
 
@@ -367,7 +369,7 @@ def deletions(log: UnifiedLog) -> list[dict[str, object]]:
     return [{key: value for key, value in event.items() if key not in keys} for event in told]
 
 
-def test_deletion_by_size_names_the_setting_the_limit_and_the_size_that_is_left(tmp_path: Path) -> None:
+def test_deletion_by_size_logs_the_setting_the_limit_and_the_remaining_size(tmp_path: Path) -> None:
     log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE, retention_bytes=10 * SIZE))
 
     assert deletions(log) == [
@@ -383,7 +385,7 @@ def test_deletion_by_size_names_the_setting_the_limit_and_the_size_that_is_left(
     ]
 
 
-def test_deletion_by_time_names_the_setting_the_limit_and_the_newest_timestamp_that_goes(tmp_path: Path) -> None:
+def test_deletion_by_time_logs_the_setting_the_limit_and_the_newest_deleted_timestamp(tmp_path: Path) -> None:
     log = filled(tmp_path, 12, LogConfig(segment_bytes=FIVE, retention_ms=10_000), timestamp_ms=NOW_MS - 20_000)
     lead(log, records(timestamp_ms=NOW_MS))
 
@@ -400,7 +402,7 @@ def test_deletion_by_time_names_the_setting_the_limit_and_the_newest_timestamp_t
     ]
 
 
-def test_deletion_by_log_start_names_the_offset(tmp_path: Path) -> None:
+def test_deletion_by_log_start_logs_the_offset(tmp_path: Path) -> None:
     log = filled(tmp_path, 12, LogConfig(segment_bytes=FIVE, retention_ms=-1))
     log.delete_records(7)
 
@@ -418,7 +420,7 @@ def test_deletion_by_log_start_names_the_offset(tmp_path: Path) -> None:
         ({"retention_ms": 1}, "retention time", "retention.ms"),
     ],
 )
-def test_deletion_from_a_tiered_log_names_the_setting_that_was_in_force(
+def test_deletion_from_a_tiered_log_logs_the_setting_that_applied(
     tmp_path: Path, config: dict[str, int], breach: str, setting: str
 ) -> None:
     settings = {"retention_ms": -1, **config}
@@ -435,7 +437,7 @@ def test_deletion_from_a_tiered_log_names_the_setting_that_was_in_force(
     assert (event["breach"], event["setting"]) == (breach, setting)
 
 
-def test_flush_tells_its_offset_the_last_flush_and_how_much_was_not_flushed(tmp_path: Path) -> None:
+def test_flush_logs_its_offset_the_time_of_the_last_flush_and_the_unflushed_records(tmp_path: Path) -> None:
     log = filled(tmp_path, 3, LogConfig())
     with capture_logs() as events:
         log.flush(now_ms=NOW_MS)

@@ -24,7 +24,7 @@ def snapshots(log: UnifiedLog) -> list[int]:
 
 
 @pytest.mark.spec("log-format ROLL-01")
-def test_a_segment_that_has_no_room_is_rolled(tmp_path: Path) -> None:
+def test_full_segment_is_rolled(tmp_path: Path) -> None:
     size = len(records())
     log = open_log(tmp_path, config=LogConfig(segment_bytes=10 * (size - 1)))
     for _ in range(11):
@@ -33,11 +33,11 @@ def test_a_segment_that_has_no_room_is_rolled(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-02")
-def test_without_timestamps_the_clock_decides(tmp_path: Path) -> None:
+def test_segment_without_timestamps_is_rolled_by_the_clock(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_ms=HOUR_MS))
     untimed = records(timestamp_ms=-1)
     lead(log, untimed, now_ms=NOW_MS + HOUR_MS + 1)
-    assert log.segment_count == 1  # it was empty
+    assert log.segment_count == 1  # the segment was empty
     lead(log, untimed, now_ms=NOW_MS + HOUR_MS)
     assert log.segment_count == 1
     lead(log, untimed, now_ms=NOW_MS + HOUR_MS + 1)
@@ -45,7 +45,7 @@ def test_without_timestamps_the_clock_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-03")
-def test_after_a_first_record_without_timestamp_the_others_do_not_matter(tmp_path: Path) -> None:
+def test_segment_whose_first_record_has_no_timestamp_is_rolled_by_the_clock(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_ms=HOUR_MS))
     lead(log, records(timestamp_ms=-1))
     lead(log, records(timestamp_ms=NOW_MS + 2 * HOUR_MS))
@@ -55,7 +55,7 @@ def test_after_a_first_record_without_timestamp_the_others_do_not_matter(tmp_pat
 
 
 @pytest.mark.spec("log-format ROLL-04")
-def test_with_timestamps_their_distance_decides(tmp_path: Path) -> None:
+def test_segment_with_timestamps_is_rolled_by_their_distance(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_ms=HOUR_MS))
     later = NOW_MS + 10 * HOUR_MS
     lead(log, records(timestamp_ms=NOW_MS))
@@ -67,7 +67,7 @@ def test_with_timestamps_their_distance_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-05")
-def test_nothing_to_append_is_no_reason_to_roll(tmp_path: Path) -> None:
+def test_append_of_an_empty_set_does_not_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_ms=HOUR_MS))
     lead(log, records(timestamp_ms=-1))
     lead(log, b"", now_ms=NOW_MS + 10 * HOUR_MS)
@@ -90,7 +90,7 @@ def test_jitter_makes_a_segment_roll_earlier(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-07")
-def test_an_empty_segment_is_replaced_by_one_with_the_same_base(tmp_path: Path) -> None:
+def test_roll_replaces_an_empty_segment_by_one_with_the_same_base_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     before = log.segments[0]
     log.roll(now_ms=NOW_MS)
@@ -102,7 +102,7 @@ def test_an_empty_segment_is_replaced_by_one_with_the_same_base(tmp_path: Path) 
 
 
 @pytest.mark.spec("log-format ROLL-08")
-def test_an_empty_segment_whose_index_has_no_room_is_made_anew(tmp_path: Path) -> None:
+def test_empty_segment_with_a_full_index_is_replaced(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     log.roll(now_ms=NOW_MS)
@@ -119,10 +119,10 @@ def test_an_empty_segment_whose_index_has_no_room_is_made_anew(tmp_path: Path) -
 
 
 @pytest.mark.spec("log-format ROLL-09")
-def test_a_segment_below_the_active_one_cannot_be_begun(tmp_path: Path) -> None:
+def test_set_below_the_active_segment_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(3))
-    log.roll(now_ms=NOW_MS, expected_next_offset=20)  # as for a set that is refused then
+    log.roll(now_ms=NOW_MS, expected_next_offset=20)  # as for a set that is refused afterwards
     below, above = (AppendRequest(records(base_offset=base), AppendOrigin.REPLICATION) for base in (3, 20))
     refused, taken = log.append_many([below, above], now_ms=NOW_MS)
     assert isinstance(refused, LogError)
@@ -132,14 +132,14 @@ def test_a_segment_below_the_active_one_cannot_be_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-10")
-def test_a_segment_never_begins_below_the_log_end(tmp_path: Path) -> None:
+def test_rolled_segment_begins_at_the_log_end_at_the_earliest(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(2))
     assert log.roll(now_ms=NOW_MS, expected_next_offset=1).base_offset == 2
 
 
 @pytest.mark.spec("log-format ROLL-11")
-def test_an_offset_out_of_the_segments_reach_begins_another_one(tmp_path: Path) -> None:
+def test_offset_too_far_from_the_base_offset_begins_a_new_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records())
     follow(log, records(2, base_offset=MAX_INT - 1))
@@ -152,7 +152,7 @@ def test_an_offset_out_of_the_segments_reach_begins_another_one(tmp_path: Path) 
 
 
 @pytest.mark.spec("log-format ROLL-12")
-def test_a_legacy_set_out_of_reach_begins_as_low_as_its_last_offset_allows(tmp_path: Path) -> None:
+def test_segment_for_a_legacy_set_begins_as_low_as_its_last_offset_allows(tmp_path: Path) -> None:
     log = open_log(tmp_path)
 
     def zipped(*offsets: int) -> bytes:
@@ -167,7 +167,7 @@ def test_a_legacy_set_out_of_reach_begins_as_low_as_its_last_offset_allows(tmp_p
 
 
 @pytest.mark.spec("log-format ROLL-13")
-def test_every_roll_leaves_a_snapshot_at_its_base(tmp_path: Path) -> None:
+def test_each_roll_writes_a_snapshot_at_the_new_base_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(3):
         lead(log, records())
@@ -181,7 +181,7 @@ def test_every_roll_leaves_a_snapshot_at_its_base(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-14")
-def test_the_snapshot_of_a_roll_leaves_out_the_batch_that_caused_it(tmp_path: Path) -> None:
+def test_snapshot_of_a_roll_excludes_the_batch_that_caused_the_roll(tmp_path: Path) -> None:
     data = [records(producer=Producer(1, 0, sequence)) for sequence in range(3)]
     log = open_log(tmp_path, config=LogConfig(segment_bytes=2 * len(data[0])))
     for each in data:
@@ -195,7 +195,7 @@ def test_the_snapshot_of_a_roll_leaves_out_the_batch_that_caused_it(tmp_path: Pa
 
 
 @pytest.mark.spec("log-format ROLL-15")
-def test_a_snapshot_that_cannot_be_synced_keeps_the_recovery_point_down(tmp_path: Path) -> None:
+def test_recovery_point_stays_below_a_snapshot_that_cannot_be_synced(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk)
     lead(log, records(2))
@@ -207,7 +207,7 @@ def test_a_snapshot_that_cannot_be_synced_keeps_the_recovery_point_down(tmp_path
 
 
 @pytest.mark.spec("log-format ROLL-16")
-def test_what_was_rolled_is_readable_and_flushed_later(tmp_path: Path) -> None:
+def test_rolled_segments_are_readable_and_flushed_later(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=len(records()) + 1))
     for _ in range(100):
         lead(log, records())
@@ -218,7 +218,7 @@ def test_what_was_rolled_is_readable_and_flushed_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-17")
-def test_a_log_whose_files_were_closed_cannot_roll(tmp_path: Path) -> None:
+def test_roll_of_a_log_with_closed_files_takes_the_log_dir_offline(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     log.close_handles()
@@ -227,7 +227,7 @@ def test_a_log_whose_files_were_closed_cannot_roll(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format ROLL-18")
-def test_only_a_flush_that_includes_the_active_segment_makes_its_index(tmp_path: Path) -> None:
+def test_index_of_the_active_segment_is_created_by_a_flush_that_includes_it(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     log.roll(now_ms=NOW_MS)
@@ -240,7 +240,7 @@ def test_only_a_flush_that_includes_the_active_segment_makes_its_index(tmp_path:
 
 
 @pytest.mark.spec("log-format ROLL-19")
-def test_a_compacted_topic_rolls_when_its_records_are_due_for_compaction(tmp_path: Path) -> None:
+def test_segment_of_a_compacted_topic_is_rolled_at_the_max_compaction_lag(tmp_path: Path) -> None:
     compacted = LogConfig(segment_ms=10 * HOUR_MS, max_compaction_lag_ms=HOUR_MS, cleanup_policy=frozenset({"compact"}))
     log = open_log(tmp_path, config=compacted)
     lead(log, records(timestamp_ms=NOW_MS))
@@ -250,7 +250,7 @@ def test_a_compacted_topic_rolls_when_its_records_are_due_for_compaction(tmp_pat
     assert log.segment_count == 2
 
 
-def test_new_settings_count_from_the_next_append_on(tmp_path: Path) -> None:
+def test_new_settings_apply_from_the_next_append(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     log.update_config(LogConfig(segment_bytes=len(records()) + 1))

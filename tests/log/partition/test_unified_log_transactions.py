@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.failing_disk import FailingDisk
 from tests.log.logs import (
     NOW_MS,
@@ -15,14 +16,10 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import (
-    InvalidProducerEpochError,
-    LogDirOfflineError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from tierd.errors import LogDirOfflineError, TierErrorCode
 from tierd.log.files.disk import OsDisk, OsFile
 from tierd.log.indexes.transaction_index import AbortedTransaction, read_transaction_index
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
@@ -41,7 +38,7 @@ def index_of(log: UnifiedLog, base_offset: int = 0) -> tuple[AbortedTransaction,
 
 
 @pytest.mark.spec("log-format APP-23")
-def test_what_is_stable_ends_where_the_first_transaction_is_undecided_or_not_replicated(tmp_path: Path) -> None:
+def test_last_stable_offset_is_the_start_of_the_first_undecided_or_unreplicated_transaction(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     one, two = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
     one.write(4)  # 0 to 3
@@ -78,7 +75,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path
 
 
 @pytest.mark.spec("log-format APP-25")
-def test_of_two_overlapping_transactions_the_second_stays_unstable(tmp_path: Path) -> None:
+def test_second_of_two_overlapping_transactions_stays_unstable_until_its_own_marker(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     one, two = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
     one.write(1)
@@ -96,7 +93,7 @@ def test_of_two_overlapping_transactions_the_second_stays_unstable(tmp_path: Pat
 
 @pytest.mark.spec("log-format APP-26")
 @pytest.mark.parametrize(("start", "is_dropped"), [(5, False), (8, True)])
-def test_the_first_unstable_offset_is_never_below_the_log_start(tmp_path: Path, start: int, is_dropped: bool) -> None:
+def test_first_unstable_offset_rises_with_the_log_start(tmp_path: Path, start: int, is_dropped: bool) -> None:
     log = open_log(tmp_path)
     TransactionalProducer(log, 1).write(8)
     log.roll(now_ms=NOW_MS)
@@ -109,7 +106,7 @@ def test_the_first_unstable_offset_is_never_below_the_log_start(tmp_path: Path, 
 
 
 def interleaved(log: UnifiedLog, *, as_leader: bool) -> None:
-    """Four producers: 1 and 2 abort, 3 and 4 commit; plain records between. Kafka's own example."""
+    """Append for four producers: 1 and 2 abort, 3 and 4 commit; plain records between. The example is Kafka's own."""
     sequences = dict.fromkeys(range(1, 5), 0)
 
     def append(data: bytes, origin: AppendOrigin) -> None:
@@ -170,7 +167,7 @@ def test_aborted_transactions_are_indexed_in_the_order_of_their_markers(tmp_path
     assert [(a.producer_id, a.first_offset) for a in log.aborted_transactions(0, 30)] == [(1, 0), (2, 8)]
 
 
-def test_a_reader_of_committed_records_learns_what_was_aborted(tmp_path: Path) -> None:
+def test_committed_read_returns_the_aborted_transactions(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     interleaved(log, as_leader=True)
     log.update_high_watermark(log.log_end_offset)
@@ -181,17 +178,17 @@ def test_a_reader_of_committed_records_learns_what_was_aborted(tmp_path: Path) -
 
 
 @pytest.mark.spec("log-format APP-28")
-def test_an_old_coordinator_is_fenced(tmp_path: Path) -> None:
+def test_marker_of_an_old_coordinator_epoch_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     producer = TransactionalProducer(log, 1)
     producer.write(1)
     lead_marker(log, 1, commit=False, coordinator_epoch=2)
-    for _ in range(2):  # first within a transaction, then for one that is empty
+    for _ in range(2):  # first within a transaction, then for an empty one
         producer.write(1)
-        with pytest.raises(TransactionCoordinatorFencedError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.TRANSACTION_COORDINATOR_FENCED)):
             lead_marker(log, 1, commit=False, coordinator_epoch=1)
         lead_marker(log, 1, commit=False, coordinator_epoch=2)
-        with pytest.raises(TransactionCoordinatorFencedError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.TRANSACTION_COORDINATOR_FENCED)):
             lead_marker(log, 1, commit=True, coordinator_epoch=1)
 
 
@@ -199,7 +196,7 @@ def test_an_old_coordinator_is_fenced(tmp_path: Path) -> None:
 def test_the_marker_of_an_old_producer_epoch_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead_marker(log, 1, commit=False, producer_epoch=5)
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
         lead_marker(log, 1, commit=True, producer_epoch=4)
 
 
@@ -225,20 +222,23 @@ def test_a_transaction_index_that_cannot_be_written_takes_the_log_dir_offline_un
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_when_the_disk_fails_no_set_of_the_group_is_acknowledged(tmp_path: Path, operation: str) -> None:
+def test_failing_disk_fails_every_set_of_a_group(tmp_path: Path, operation: str) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
     disk.fails = lambda name, path: name == operation and path.suffix == ".log"
     requests = [AppendRequest(records(producer=Producer(1, 0, sequence)), leader_epoch=0) for sequence in (0, 5, 1)]
     outcomes = log.append_many(requests, now_ms=NOW_MS)
-    assert [type(outcome) for outcome in outcomes] == [LogDirOfflineError, OutOfOrderSequenceError, LogDirOfflineError]
+    assert [type(outcome) for outcome in outcomes] == [LogDirOfflineError, AppendError, LogDirOfflineError]
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, AppendError)] == [
+        TierErrorCode.OUT_OF_ORDER_SEQUENCE
+    ]
     with pytest.raises(LogDirOfflineError):
         log.append_many(requests, now_ms=NOW_MS)
     assert log.log_end_offset == (0 if operation == "write" else 2)
 
 
 @pytest.mark.spec("log-format APP-35")
-def test_what_is_known_of_a_producer_can_be_asked(tmp_path: Path) -> None:
+def test_producer_entry_reports_epoch_sequence_open_transaction_and_coordinator(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     producer = TransactionalProducer(log, 1, epoch=5)
     lead(log, records(3))
@@ -252,7 +252,7 @@ def test_what_is_known_of_a_producer_can_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format APP-36")
-def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: Path) -> None:
+def test_committed_reads_beside_appends_return_no_open_transaction(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     last_offset = 200
     failures: list[BaseException] = []
@@ -266,7 +266,7 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
             raise
 
     def read_committed() -> None:
-        """Nothing that is read is of the transaction that is open; every one of them is aborted in the end."""
+        """Read committed records: none is of the open transaction, and every transaction is aborted in the end."""
         try:
             while (offset := log.last_stable_offset) < last_offset:
                 for record in read_all(log, isolation=IsolationLevel.READ_COMMITTED, start=max(offset - 4, 0)):
@@ -288,7 +288,7 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
             log.read(begin, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED, min_one_message=False).records
         )
         producer.end(commit=False)
-    mover.join(timeout=30)  # or it might set the high watermark back to what it saw last
+    mover.join(timeout=30)  # otherwise the thread might set the high watermark back
     log.update_high_watermark(log.log_end_offset)
     reader.join(timeout=30)
     assert not mover.is_alive()
@@ -298,7 +298,7 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
     assert len(index_of(log)) == last_offset // 2
 
 
-def test_transactions_of_one_group_are_seen_one_after_the_other(tmp_path: Path) -> None:
+def test_transactions_of_one_group_are_indexed_one_by_one(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     requests: list[AppendRequest] = []
     for sequence in range(3):
@@ -325,7 +325,7 @@ class CountingDisk(OsDisk):
 
 
 @pytest.mark.parametrize("reloads", [False, True])
-def test_nobody_looks_for_the_aborted_transactions_of_segments_without_any(tmp_path: Path, reloads: bool) -> None:
+def test_committed_read_opens_no_transaction_index_of_segments_without_aborts(tmp_path: Path, reloads: bool) -> None:
     disk = CountingDisk()
     log = open_log(tmp_path, disk=disk)
     producer = TransactionalProducer(log, 1)

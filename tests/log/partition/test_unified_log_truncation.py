@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.batches import TOPIC_ID
 from tests.log.logs import (
     NOW_MS,
@@ -13,13 +14,8 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import (
-    CorruptIndexError,
-    CorruptRecordError,
-    InconsistentTopicIdError,
-    LogClosedError,
-    LogDirOfflineError,
-)
+from tierd.errors import CorruptIndexError, CorruptRecordError, LogDirOfflineError, LogError, TierErrorCode
+from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import BatchBuilder, encode_empty_batch
 from tierd.log.records.batch_header import LOG_OVERHEAD_BYTES
@@ -48,7 +44,7 @@ def with_producer(log: UnifiedLog, count: int, *, producer_id: int = 1) -> None:
 
 @pytest.mark.spec("log-format TRN-01")
 @pytest.mark.spec("log-format TRN-03")
-def test_a_truncation_cuts_at_a_batch_and_the_log_goes_on(tmp_path: Path) -> None:
+def test_truncation_cuts_at_a_batch_and_appends_go_on(tmp_path: Path) -> None:
     size = len(records())
     log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * size))
     for _ in range(12):
@@ -71,14 +67,14 @@ def test_a_truncation_cuts_at_a_batch_and_the_log_goes_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("log-format TRN-02")
-def test_a_truncation_below_the_log_start_begins_anew_there(tmp_path: Path) -> None:
+def test_truncation_below_the_log_start_empties_the_log_at_that_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path, log_start_offset=5)
     lead(log, records(3))
     log.truncate_to(0, now_ms=NOW_MS)
     assert (log.log_end_offset, log.log_start_offset, log.size_bytes, log.high_watermark) == (0, 0, 0, 0)
 
 
-def test_a_batch_that_holds_the_offset_goes_as_a_whole(tmp_path: Path) -> None:
+def test_truncation_within_a_batch_removes_the_whole_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(2))
     lead(log, records(5), epoch=1)
@@ -92,7 +88,7 @@ def test_a_batch_that_holds_the_offset_goes_as_a_whole(tmp_path: Path) -> None:
     assert epochs(log) == [(0, 0)]
 
 
-def test_a_truncation_without_effect_drops_the_epoch_of_a_leader_that_wrote_nothing(tmp_path: Path) -> None:
+def test_truncation_at_the_log_end_drops_the_epoch_of_a_leader_without_records(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(2))
     log.assign_leader_epoch(7, 2)
@@ -103,7 +99,7 @@ def test_a_truncation_without_effect_drops_the_epoch_of_a_leader_that_wrote_noth
 
 
 @pytest.mark.spec("log-format TRN-04")
-def test_a_truncation_goes_back_to_the_newest_snapshot_below(tmp_path: Path) -> None:
+def test_truncation_restores_producers_from_the_newest_snapshot_below(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with_producer(log, 2)
     log.producers.take_snapshot(sync=False)
@@ -117,7 +113,7 @@ def test_a_truncation_goes_back_to_the_newest_snapshot_below(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("log-format TRN-05")
-def test_without_snapshots_the_producers_are_read_from_the_batches(tmp_path: Path) -> None:
+def test_truncation_without_snapshots_restores_producers_from_the_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with_producer(log, 2)
     log.roll(now_ms=NOW_MS)
@@ -130,7 +126,9 @@ def test_without_snapshots_the_producers_are_read_from_the_batches(tmp_path: Pat
 
 @pytest.mark.spec("log-format TRN-06")
 @pytest.mark.parametrize("kept", [(24, 26), ()])
-def test_of_compacted_batches_the_headers_say_the_sequences(tmp_path: Path, kept: tuple[int, ...]) -> None:
+def test_truncation_restores_sequences_of_compacted_batches_from_their_headers(
+    tmp_path: Path, kept: tuple[int, ...]
+) -> None:
     producer = Producer(1, 0, 0)
     if kept:
         builder = BatchBuilder(base_offset=23, producer=producer, leader_epoch=0)
@@ -150,7 +148,7 @@ def test_of_compacted_batches_the_headers_say_the_sequences(tmp_path: Path, kept
 
 @pytest.mark.spec("log-format TRN-07")
 @pytest.mark.parametrize("fully", [True, False])
-def test_a_transaction_that_was_truncated_away_is_forgotten(tmp_path: Path, fully: bool) -> None:
+def test_truncation_forgets_an_open_transaction_above_the_offset(tmp_path: Path, fully: bool) -> None:
     log = open_log(tmp_path)
     lead(log, records(3))
     TransactionalProducer(log, 1).write(2)
@@ -166,7 +164,7 @@ def test_a_transaction_that_was_truncated_away_is_forgotten(tmp_path: Path, full
 
 
 @pytest.mark.spec("log-format TRN-08")
-def test_a_full_truncation_begins_anew(tmp_path: Path) -> None:
+def test_full_truncation_removes_records_producers_and_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(2):
         with_producer(log, 2)
@@ -184,7 +182,7 @@ def test_a_full_truncation_begins_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format TRN-09")
-def test_with_a_tier_a_full_truncation_keeps_the_log_start(tmp_path: Path) -> None:
+def test_full_truncation_of_a_tiered_log_keeps_the_log_start(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(remote_storage_enable=True), log_start_offset=40)
     follow(log, records(10, base_offset=40))
     log.truncate_fully_and_start_at(60, now_ms=NOW_MS, log_start_offset=40)
@@ -193,7 +191,7 @@ def test_with_a_tier_a_full_truncation_keeps_the_log_start(tmp_path: Path) -> No
 
 @pytest.mark.spec("log-format TRN-10")
 @pytest.mark.spec("log-format TRN-11")
-def test_renamed_log_takes_records_and_writes_no_epochs_any_more(tmp_path: Path) -> None:
+def test_renamed_log_takes_records_and_no_longer_writes_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     lead(log, records())
@@ -217,7 +215,7 @@ def test_renamed_log_takes_records_and_writes_no_epochs_any_more(tmp_path: Path)
 
 
 @pytest.mark.spec("log-format TRN-12")
-def test_a_directory_that_somebody_renamed_does_not_fail_a_flush(tmp_path: Path) -> None:
+def test_flush_after_another_program_renamed_the_directory_is_no_error(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     log.flush()
@@ -229,19 +227,19 @@ def test_a_directory_that_somebody_renamed_does_not_fail_a_flush(tmp_path: Path)
 
 @pytest.mark.spec("log-format TRN-13")
 @pytest.mark.spec("log-format TRN-14")
-def test_a_deleted_log_is_gone_and_takes_no_more_calls(tmp_path: Path) -> None:
+def test_deleted_log_has_no_directory_and_refuses_calls(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with_producer(log, 1)
     log.delete()
     assert not log.directory.exists()
     with pytest.raises(LogClosedError):
-        log.housekeep(NOW_MS + 10**12)  # what would expire producers
+        log.housekeep(NOW_MS + 10**12)  # the call that would expire producers
     with pytest.raises(LogClosedError):
         lead(log, records())
 
 
 @pytest.mark.spec("log-format TRN-14")
-def test_a_log_may_be_closed_twice_but_not_after_its_files(tmp_path: Path) -> None:
+def test_second_close_is_no_error_but_close_after_closed_files_is(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     log.close()
@@ -256,7 +254,7 @@ def test_a_log_may_be_closed_twice_but_not_after_its_files(tmp_path: Path) -> No
         log.close()
 
 
-def test_a_clean_stop_leaves_a_snapshot_trimmed_indexes_and_everything_durable(tmp_path: Path) -> None:
+def test_clean_stop_leaves_a_snapshot_trimmed_indexes_and_flushed_files(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with_producer(log, 3)
     log.close()
@@ -269,7 +267,7 @@ def test_a_clean_stop_leaves_a_snapshot_trimmed_indexes_and_everything_durable(t
 
 
 @pytest.mark.spec("log-format TRN-16")
-def test_a_log_that_was_deleted_and_made_again_shows_its_own_figures(tmp_path: Path) -> None:
+def test_statistics_of_a_log_created_again_exclude_the_deleted_one(tmp_path: Path) -> None:
     old = open_log(tmp_path)
     lead(old, records(5))
     old.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete")
@@ -282,7 +280,7 @@ def test_a_log_that_was_deleted_and_made_again_shows_its_own_figures(tmp_path: P
 
 
 @pytest.mark.spec("log-format TRN-17")
-def test_a_listener_hears_every_high_watermark_from_then_on(tmp_path: Path) -> None:
+def test_listener_is_called_with_each_later_high_watermark(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(2))
     log.update_high_watermark(1)
@@ -299,7 +297,7 @@ def test_a_listener_hears_every_high_watermark_from_then_on(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("log-format TRN-19")
-def test_other_settings_count_from_the_next_decision_on(tmp_path: Path) -> None:
+def test_new_settings_apply_from_the_next_retention_and_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records())
     room = log.segments[0].offset_index.max_entries
@@ -313,7 +311,7 @@ def test_other_settings_count_from_the_next_decision_on(tmp_path: Path) -> None:
     assert log.segments[0].offset_index.max_entries == 10
 
 
-def test_another_topic_id_is_refused(tmp_path: Path) -> None:
+def test_assignment_of_another_topic_id_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     log.assign_topic_id(TOPIC_ID)
@@ -321,7 +319,7 @@ def test_another_topic_id_is_refused(tmp_path: Path) -> None:
     log.close()
     again = open_log(tmp_path)
     assert again.topic_id == TOPIC_ID
-    with pytest.raises(InconsistentTopicIdError):
+    with pytest.raises(LogError, check=coded(TierErrorCode.INCONSISTENT_TOPIC_ID)):
         again.assign_topic_id(type(TOPIC_ID)(int=1))
 
 
@@ -344,7 +342,7 @@ def damage(segment: LogSegment, batch: int) -> None:
 
 
 @pytest.mark.parametrize("index", [False, True])
-def test_a_truncation_that_a_damage_prevents_changes_nothing(tmp_path: Path, index: bool) -> None:
+def test_truncation_that_damage_prevents_changes_no_file(tmp_path: Path, index: bool) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * len(records())))
     for _ in range(9):
         lead(log, records())
@@ -360,7 +358,7 @@ def test_a_truncation_that_a_damage_prevents_changes_nothing(tmp_path: Path, ind
     assert lead(log, records()).first_offset == 9
 
 
-def test_a_log_whose_producers_cannot_be_read_any_more_takes_no_appends(tmp_path: Path) -> None:
+def test_log_whose_producers_cannot_be_restored_refuses_appends(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * len(records())))
     with_producer(log, 9)
     log.update_high_watermark(9)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.log.producer_steps import (
     ABORT,
     CLIENT,
@@ -19,12 +20,8 @@ from tests.log.producer_steps import (
     reloaded,
     unstable,
 )
-from tierd.errors import (
-    InvalidProducerEpochError,
-    InvalidTransactionStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import AppendError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
 from tierd.log.records.append_origin import AppendOrigin
@@ -38,29 +35,35 @@ def manager(tmp_path: Path) -> ProducerStateManager:
 
 class TestSequences:
     @pytest.mark.spec("log-format PSM-01")
-    def test_a_clients_batches_follow_each_other_and_begin_anew_with_an_epoch(
+    def test_sequences_of_a_client_are_consecutive_and_begin_at_0_in_a_new_epoch(
         self, manager: ProducerStateManager
     ) -> None:
         append(manager, data(0, 0), data(1, 1))
-        with pytest.raises(OutOfOrderSequenceError, match=r"orders-0: producer 1.*sequence 1 does not follow 1"):
+        with pytest.raises(
+            AppendError,
+            check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE),
+            match=r"orders-0: producer 1.*sequence 1 does not follow 1",
+        ):
             append(manager, data(2, 1))
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             append(manager, data(2, 5))
         append(manager, data(2, 0, epoch=1))
-        with pytest.raises(InvalidProducerEpochError, match="epoch 0 is below 1"):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH), match="epoch 0 is below 1"):
             append(manager, data(3, 0, epoch=0))
 
     @pytest.mark.spec("log-format PSM-02")
-    def test_a_producer_known_by_a_marker_begins_with_0(self, manager: ProducerStateManager) -> None:
+    def test_producer_known_from_a_marker_begins_with_sequence_0(self, manager: ProducerStateManager) -> None:
         end(manager, ABORT, 0, producer_id=23)
-        with pytest.raises(OutOfOrderSequenceError, match="sequence 17 does not follow -1"):
+        with pytest.raises(
+            AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE), match="sequence 17 does not follow -1"
+        ):
             append(manager, data(1, 17, producer_id=23))
         append(manager, data(1, 0, producer_id=23))
 
     @pytest.mark.spec("log-format PSM-03")
-    def test_0_follows_the_largest_sequence(self, manager: ProducerStateManager) -> None:
+    def test_sequence_0_follows_the_largest_sequence(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, MAX_INT))
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             append(manager, data(1, 1))
         append(manager, data(1, 0))
         known = manager.last_entry(1)
@@ -84,9 +87,11 @@ class TestSequences:
         assert data_offsets(known) == (100, 100)
 
     @pytest.mark.spec("log-format PSM-18")
-    def test_a_gap_is_refused_from_a_client_and_taken_by_a_replica(self, manager: ProducerStateManager) -> None:
+    def test_sequence_gap_is_refused_from_a_client_and_accepted_by_a_replica(
+        self, manager: ProducerStateManager
+    ) -> None:
         append(manager, data(0, 0))
-        with pytest.raises(OutOfOrderSequenceError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
             append(manager, data(1, 3))
         append(manager, data(1, 3), origin=REPLICATION)
         known = manager.last_entry(1)
@@ -100,16 +105,16 @@ class TestSequences:
         assert known is not None
         assert (known.last_sequence, data_offsets(known)[1]) == (-1, 2)
 
-    def test_several_batches_of_one_append_follow_each_other(self, manager: ProducerStateManager) -> None:
+    def test_sequences_within_one_append_must_be_consecutive(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0))
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(1, 1))
-        with pytest.raises(OutOfOrderSequenceError, match="sequence 3 does not follow 1"):
+        with pytest.raises(
+            AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE), match="sequence 3 does not follow 1"
+        ):
             prepared.append(data(2, 3))
 
-    def test_a_producer_of_whom_nothing_is_known_may_leave_gaps_in_its_first_append(
-        self, manager: ProducerStateManager
-    ) -> None:
+    def test_unknown_producer_may_leave_gaps_in_its_first_append(self, manager: ProducerStateManager) -> None:
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(0, 5))
         prepared.append(data(1, 9))
@@ -118,7 +123,7 @@ class TestSequences:
         assert known is not None
         assert known.last_sequence == 9
 
-    def test_a_replica_takes_a_batch_of_an_old_epoch(self, manager: ProducerStateManager) -> None:
+    def test_replica_accepts_a_batch_of_an_old_epoch(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, epoch=3), data(1, 0, epoch=2), origin=REPLICATION)
         known = manager.last_entry(1)
         assert known is not None
@@ -151,19 +156,19 @@ class TestTransactions:
         assert known is not None
         assert (known.producer_epoch, known.batches, known.current_txn_first_offset) == (1, (), -1)
         for epoch in (1, 2):
-            with pytest.raises(OutOfOrderSequenceError):
+            with pytest.raises(AppendError, check=coded(TierErrorCode.OUT_OF_ORDER_SEQUENCE)):
                 append(manager, data(2, 2, epoch=epoch))
         append(manager, data(2, 0, epoch=1))
 
     @pytest.mark.spec("log-format PSM-07")
-    def test_an_open_transaction_knows_its_place_in_the_log(self, manager: ProducerStateManager) -> None:
+    def test_open_transaction_keeps_its_log_position(self, manager: ProducerStateManager) -> None:
         place = LogOffset(990, segment_base_offset=990, position=234224)
         append(manager, data(990, 0, transactional=True), place=place)
         assert manager.first_unstable_offset == place
         assert open_transactions(manager) == [990]
 
     @pytest.mark.spec("log-format PSM-09")
-    def test_what_is_prepared_changes_nothing_until_it_is_applied(self, manager: ProducerStateManager) -> None:
+    def test_prepared_update_changes_no_entry_until_it_is_applied(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0))
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(15, 1, count=5, transactional=True))
@@ -194,7 +199,7 @@ class TestTransactions:
 
     @pytest.mark.spec("log-format PSM-11")
     @pytest.mark.parametrize("origin", [CLIENT, REPLICATION])
-    def test_an_open_transaction_admits_no_other_data(
+    def test_data_outside_of_an_open_transaction_is_refused(
         self, manager: ProducerStateManager, origin: AppendOrigin
     ) -> None:
         append(manager, data(0, 0, transactional=True))
@@ -204,18 +209,24 @@ class TestTransactions:
     @pytest.mark.spec("log-format PSM-25")
     @pytest.mark.spec("log-format APP-28")
     @pytest.mark.spec("log-format APP-29")
-    def test_old_producers_and_old_coordinators_are_fenced(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_markers_of_old_producer_and_coordinator_epochs_are_refused(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
         append(manager, data(0, 0, epoch=5, transactional=True))
-        with pytest.raises(InvalidProducerEpochError):
+        with pytest.raises(AppendError, check=coded(TierErrorCode.INVALID_PRODUCER_EPOCH)):
             end(manager, COMMIT, 1, epoch=3)
         end(manager, COMMIT, 1, epoch=5, coordinator_epoch=1)
         assert end(manager, COMMIT, 2, epoch=5, coordinator_epoch=2) is None
         manager.take_snapshot(sync=False)
         for known in (manager, reloaded(manager, tmp_path)):
-            with pytest.raises(TransactionCoordinatorFencedError, match="coordinator epoch 1 is below 2"):
+            with pytest.raises(
+                AppendError,
+                check=coded(TierErrorCode.TRANSACTION_COORDINATOR_FENCED),
+                match="coordinator epoch 1 is below 2",
+            ):
                 end(known, COMMIT, 3, epoch=5, coordinator_epoch=1)
 
-    def test_a_replica_takes_what_an_old_coordinator_says(self, manager: ProducerStateManager) -> None:
+    def test_replica_accepts_a_marker_of_an_old_coordinator(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, transactional=True), origin=REPLICATION)
         end(manager, COMMIT, 1, coordinator_epoch=2, origin=REPLICATION)
         end(manager, ABORT, 2, coordinator_epoch=1, origin=REPLICATION)
@@ -232,9 +243,7 @@ class TestTransactions:
         assert unstable(manager) == 0
 
     @pytest.mark.spec("log-format PSM-32")
-    def test_of_many_transactions_in_one_append_the_empty_ones_leave_no_trace(
-        self, manager: ProducerStateManager
-    ) -> None:
+    def test_empty_transactions_of_one_append_are_left_out(self, manager: ProducerStateManager) -> None:
         def mark(kind: EndMarker, offset: int) -> CompletedTransaction | None:
             return prepared.append(data(offset, -1, transactional=True, control=True), None, kind)
 
@@ -260,8 +269,8 @@ class TestTransactions:
         assert unstable(manager) == 30
 
 
-def test_nobodys_batches_are_no_update(manager: ProducerStateManager) -> None:
+def test_update_without_a_producer_id_is_refused(manager: ProducerStateManager) -> None:
     prepared = manager.prepare_update(-1, REPLICATION)
     prepared.append(data(0, -1, producer_id=-1))
-    with pytest.raises(ValueError, match="producer id -1 is nobody's"):
+    with pytest.raises(ValueError, match="producer id -1 is negative"):
         manager.update(prepared)

@@ -36,7 +36,7 @@ def manager(tmp_path: Path) -> ProducerStateManager:
 
 class TestTransactions:
     @pytest.mark.spec("log-format PSM-31")
-    def test_a_decided_transaction_leaves_the_earliest_open_one_of_another_producer(
+    def test_decided_transaction_leaves_the_earliest_open_transaction_of_others_unstable(
         self, manager: ProducerStateManager
     ) -> None:
         for producer_id, offset in ((1, 992), (2, 994), (3, 996)):
@@ -64,13 +64,13 @@ class TestTransactions:
         manager.on_high_watermark_updated(7)
         assert unstable(manager) is None
 
-    def test_a_transaction_that_was_not_begun_cannot_be_completed(self, manager: ProducerStateManager) -> None:
+    def test_completion_of_a_transaction_that_was_not_begun_is_refused(self, manager: ProducerStateManager) -> None:
         append(manager, data(3, 0, transactional=True))
         for first in (2, 4):
             with pytest.raises(ValueError, match="was not begun"):
                 manager.complete(CompletedTransaction(1, first, 9, is_aborted=True))
 
-    def test_replaying_the_log_yields_the_transaction_index(self, manager: ProducerStateManager) -> None:
+    def test_replay_of_a_log_yields_its_aborted_transactions(self, manager: ProducerStateManager) -> None:
         def mark(offset: int, producer_id: int, kind: ControlRecordType) -> AbortedTransaction | None:
             header = data(offset, -1, producer_id=producer_id, transactional=True, control=True)
             return manager.replay(header, EndMarker(kind, 0))
@@ -86,9 +86,7 @@ class TestTransactions:
         assert (unstable(manager), open_transactions(manager), manager.map_end_offset) == (5, [], 12)
 
     @pytest.mark.spec("log-format APP-26")
-    def test_transactions_below_the_log_start_are_forgotten_when_they_are_decided(
-        self, manager: ProducerStateManager
-    ) -> None:
+    def test_decided_transactions_below_the_log_start_are_dropped(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, producer_id=1, transactional=True), data(1, 0, producer_id=2, transactional=True))
         end(manager, COMMIT, 2, producer_id=1)
         manager.on_log_start_incremented(3)
@@ -100,7 +98,7 @@ class TestTransactions:
 
 class TestReload:
     @pytest.mark.spec("log-format PSM-14")
-    def test_a_snapshot_remembers_the_last_batch_and_the_open_transaction(
+    def test_snapshot_restores_the_last_batch_and_the_open_transaction(
         self, manager: ProducerStateManager, tmp_path: Path
     ) -> None:
         append(manager, data(0, 0, transactional=True), data(1, 1, transactional=True))
@@ -114,7 +112,7 @@ class TestReload:
         append(after, data(2, 2, transactional=True))
 
     @pytest.mark.spec("log-format PSM-15")
-    def test_a_marker_is_remembered_with_its_time(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_snapshot_restores_the_timestamp_of_a_marker(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         append(manager, data(0, 0, producer_id=1, transactional=True), data(1, 1, producer_id=1, transactional=True))
         end(manager, ABORT, 2, producer_id=1)
         end(manager, COMMIT, 3, producer_id=2, timestamp_ms=NOW_MS + 7)
@@ -128,7 +126,7 @@ class TestReload:
         assert unstable(after) is None
 
     @pytest.mark.spec("log-format PSM-16")
-    def test_a_fencing_marker_is_no_data_and_keeps_the_producer(self, manager: ProducerStateManager) -> None:
+    def test_fencing_marker_is_no_data_and_prevents_expiration(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, transactional=True, timestamp_ms=NOW_MS))
         end(manager, ABORT, 1, epoch=1, timestamp_ms=NOW_MS + EXPIRATION_MS)
         manager.remove_expired(NOW_MS + EXPIRATION_MS)
@@ -138,7 +136,7 @@ class TestReload:
 
     @pytest.mark.spec("log-format PSM-17")
     @pytest.mark.parametrize("origin", ["client", "replication"])
-    def test_a_producer_that_expired_in_a_snapshot_may_go_on(
+    def test_producer_that_expired_in_a_snapshot_may_continue_its_sequence(
         self, manager: ProducerStateManager, tmp_path: Path, origin: str
     ) -> None:
         append(manager, data(0, 0), data(1, 1))
@@ -154,7 +152,7 @@ class TestReload:
         assert (known.first_sequence, known.last_sequence) == (2, 2)
 
     @pytest.mark.spec("log-format PSM-21")
-    def test_a_transaction_is_open_again_below_its_marker(self, manager: ProducerStateManager) -> None:
+    def test_truncation_below_a_marker_opens_its_transaction_again(self, manager: ProducerStateManager) -> None:
         append(manager, data(99, 0, transactional=True))
         manager.take_snapshot(sync=False)
         end(manager, COMMIT, 105)
@@ -168,7 +166,7 @@ class TestReload:
         assert (unstable(manager), manager.map_end_offset) == (99, 100)
 
     @pytest.mark.spec("log-format PSM-22")
-    def test_what_counts_up_to_the_end_is_kept_as_it_is(self, manager: ProducerStateManager) -> None:
+    def test_reload_up_to_the_current_end_keeps_all_producers(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, producer_id=1), data(1, 0, producer_id=2))
         manager.take_snapshot(sync=False)
         manager.truncate_and_reload(log_start_offset=1, log_end_offset=2, now_ms=NOW_MS)
@@ -176,7 +174,7 @@ class TestReload:
         assert manager.latest_snapshot_offset == 2
 
     @pytest.mark.spec("log-format PSM-23")
-    def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(self, manager: ProducerStateManager) -> None:
+    def test_silent_producer_expires_unless_its_transaction_is_open(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, producer_id=1), data(1, 0, producer_id=2, transactional=True))
         manager.remove_expired(NOW_MS + EXPIRATION_MS - 1)
         assert set(manager.producers) == {1, 2}
@@ -202,9 +200,7 @@ class TestReload:
         assert known is not None
         assert (known.last_sequence, after.map_end_offset, snapshots_on_disk(tmp_path)) == (0, 1, [1])
 
-    def test_without_any_snapshot_nothing_is_known_from_the_log_start_on(
-        self, manager: ProducerStateManager, tmp_path: Path
-    ) -> None:
+    def test_reload_without_snapshots_has_no_producers(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=False)
         assert path is not None
@@ -230,14 +226,16 @@ class TestSnapshots:
     @pytest.mark.spec("log-format PSM-12")
     def test_snapshots_outside_of_the_log_are_deleted(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         take_snapshots_at(manager, range(1, 6))
-        assert manager.snapshots.offsets == (1, 2, 3, 4, 5)
+        assert list(manager.snapshots.offsets) == [1, 2, 3, 4, 5]
         manager.truncate_and_reload(log_start_offset=1, log_end_offset=3, now_ms=NOW_MS)
-        assert manager.snapshots.offsets == (2, 3)
+        assert list(manager.snapshots.offsets) == [2, 3]
         assert manager.latest_snapshot_offset == 3
         assert snapshots_on_disk(tmp_path) == [2, 3]
 
     @pytest.mark.spec("log-format PSM-13")
-    def test_no_snapshot_is_taken_twice(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_second_snapshot_at_the_same_offset_is_not_written(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
         assert manager.take_snapshot(sync=False) is None
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=False)
@@ -247,7 +245,9 @@ class TestSnapshots:
         assert reloaded(manager, tmp_path).take_snapshot(sync=True) is None
         assert snapshots_on_disk(tmp_path) == [1]
 
-    def test_a_longer_file_of_that_name_is_replaced(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_longer_file_with_the_name_of_a_snapshot_is_replaced(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
         (tmp_path / f"{1:020d}.snapshot").write_bytes(b"x" * 1000)
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=True)
@@ -262,7 +262,7 @@ class TestSnapshots:
         assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path), manager.map_end_offset) == ((), [], 29)
 
     @pytest.mark.spec("log-format PSM-20")
-    def test_snapshots_that_somebody_restored_are_found(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_snapshot_that_was_restored_on_disk_is_found(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=False)
         assert path is not None
@@ -279,7 +279,7 @@ class TestSnapshots:
     @pytest.mark.parametrize(
         ("bases", "left"), [([5], [5, 42]), ([42], [42]), ([], [42]), ([50], []), ([2, 5], [2, 5, 42])]
     )
-    def test_stray_snapshots_are_deleted_but_that_of_the_clean_stop(
+    def test_stray_snapshots_are_deleted_except_that_of_the_clean_stop(
         self, tmp_path: Path, bases: list[int], left: list[int]
     ) -> None:
         for offset in (2, 5, 42):
@@ -300,7 +300,7 @@ class TestSnapshots:
         assert manager.remove_and_mark_snapshot_for_deletion(3) is None
         assert manager.latest_snapshot_offset is None
 
-    def test_a_snapshot_is_synced_later_if_it_is_still_there(self, manager: ProducerStateManager) -> None:
+    def test_sync_of_a_missing_snapshot_is_no_error(self, manager: ProducerStateManager) -> None:
         take_snapshots_at(manager, (1,))
         manager.snapshots.sync(1)
         manager.snapshots.sync(2)

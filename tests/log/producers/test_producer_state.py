@@ -23,7 +23,7 @@ entries = st.builds(ProducerStateEntry, longs, shorts, ints, longs, ints, longs,
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_snapshots_are_read_and_written() -> None:
+def test_golden_snapshots_are_decoded_and_encoded() -> None:
     assert parse_producer_snapshot(A13, "file") == (ENTRY,)
     assert encode_producer_snapshot((ENTRY,)) == A13
     assert parse_producer_snapshot(bytes.fromhex("000148674bc700000000"), "file") == ()
@@ -31,11 +31,11 @@ def test_the_golden_snapshots_are_read_and_written() -> None:
 
 @pytest.mark.spec("log-format PSM-33")
 @given(st.lists(entries, max_size=4))
-def test_what_is_written_is_read_back(producers: list[ProducerStateEntry]) -> None:
+def test_any_snapshot_is_decoded_as_it_was_encoded(producers: list[ProducerStateEntry]) -> None:
     assert parse_producer_snapshot(encode_producer_snapshot(tuple(producers)), "file") == tuple(producers)
 
 
-def test_the_first_sequence_wraps_below_0() -> None:
+def test_first_sequence_of_a_batch_wraps_below_0() -> None:
     assert ENTRY.first_sequence == 3
     assert ProducerStateEntry(7, 1, 0, 6, 1, 1001, -1, 5).first_sequence == 2**31 - 1
     assert ProducerStateEntry(7, 1, -1, -1, 0, 1001, 3, -1).first_sequence == -1
@@ -50,7 +50,7 @@ def test_an_unreadable_snapshot_is_refused(data: bytes) -> None:
         parse_producer_snapshot(data, "file")
 
 
-def test_an_absent_snapshot_is_missing(tmp_path: Path) -> None:
+def test_missing_snapshot_is_reported_as_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingArtefactError):
         read_producer_snapshot(tmp_path / "x.snapshot")
     (tmp_path / "x.snapshot").write_bytes(A13)
@@ -58,6 +58,6 @@ def test_an_absent_snapshot_is_missing(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=120))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_of_a_snapshot_are_decoded_or_refused(data: bytes) -> None:
     with suppress(CorruptIndexError):
         parse_producer_snapshot(data, "file")

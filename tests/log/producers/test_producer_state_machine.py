@@ -1,4 +1,4 @@
-"""The producer state against a model that keeps the whole log and works everything out anew."""
+"""The producer state compared with a model that keeps the whole log and derives the state anew."""
 
 import shutil
 import tempfile
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.log.producer_steps import ABORT, CLIENT, COMMIT, COORDINATOR, MAX_INT, NOW_MS, data, manager_of
-from tierd.errors import AppendError
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import AppendError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import EndMarker
 from tierd.log.records.batch_header import BatchHeader
@@ -23,7 +23,7 @@ producer_ids, deltas = st.integers(1, 3), st.sampled_from([0, 0, 0, 1, -1])
 
 @dataclass
 class Known:
-    """What follows from the log about one producer."""
+    """The state of one producer that follows from the log."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -46,7 +46,7 @@ Entry = tuple[BatchHeader, EndMarker | None]
 
 
 def work_out(entries: list[Entry]) -> tuple[dict[int, Known], list[Decided], list[AbortedTransaction]]:
-    """Producers, decided transactions and transaction index of a log, from its first batch on."""
+    """Return producers, decided transactions and transaction index of a log, from its first batch on."""
     producers: dict[int, Known] = {}
     decided: list[Decided] = []
     aborted: list[AbortedTransaction] = []
@@ -82,9 +82,9 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.aborted: list[AbortedTransaction] = []
         self.now_ms = NOW_MS
         self.high_watermark = 0
-        self.loaded_from = 0  # what was decided below is not unstable any more
+        self.loaded_from = 0  # transactions decided below this offset are not unstable any more
         self.forgotten: dict[int, int] = {}  # producer id to the number of entries when it expired
-        self.snapshots: dict[int, dict[int, int]] = {}  # offset to what was forgotten there
+        self.snapshots: dict[int, dict[int, int]] = {}  # offset to the producers that were forgotten there
 
     @initialize()
     def begin(self) -> None:
@@ -98,7 +98,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         return self.entries[-1][0].last_offset + 1 if self.entries else 0
 
     def known(self) -> dict[int, Known]:
-        """What the log says of the producers that did not expire, or only since they came back."""
+        """Return the producers of the log that did not expire, with their entries since they came back."""
         producers: dict[int, Known] = {}
         for producer_id in {header.producer_id for header, _ in self.entries} - {-1}:
             since = self.forgotten.get(producer_id, 0)
@@ -203,7 +203,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 4), restarts=st.booleans(), damages=st.booleans())
     def go_back(self, back: int, restarts: bool, damages: bool) -> None:
-        """Truncate to a batch's end, or stop and start; the newest snapshot may be damaged meanwhile."""
+        """Truncate to a batch's end, or stop and start; the newest snapshot may be damaged before."""
         if not restarts and not back:
             return
         self.entries = self.entries[: len(self.entries) - back]
@@ -223,7 +223,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.replay()
 
     def replay(self) -> None:
-        """Replay from the snapshot on: nobody expires by that, but those who had when it was read."""
+        """Replay from the snapshot on: only producers that had expired when the snapshot was read are expired."""
         entries, self.entries = self.entries, [e for e in self.entries if e[0].last_offset < self.loaded_from]
         self.forgotten = dict(self.snapshots.get(self.loaded_from, {}))
         self.forget_expired()
@@ -250,7 +250,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
             assert bool(batches) == bool(known.batches)
 
     @invariant()
-    def what_is_unstable_is_open_or_unreplicated(self) -> None:
+    def unstable_transactions_are_open_or_unreplicated(self) -> None:
         producers, decided, aborted = work_out(self.entries)
         ongoing = [known.open_since for known in producers.values() if known.open_since is not None]
         held = [d.first_offset for d in decided if d.marker_offset >= max(self.high_watermark, self.loaded_from)]

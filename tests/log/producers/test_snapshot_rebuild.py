@@ -1,4 +1,4 @@
-"""What is made of the batches and of what was known before is, byte for byte, what the broker wrote at the roll."""
+"""Producer snapshots rebuilt from batches are, byte for byte, those that the broker wrote at the roll."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -39,7 +39,9 @@ def entries_at(scan: PartitionScan, offset: int) -> tuple[ProducerStateEntry, ..
 
 
 @all_replicas
-def test_one_segment_after_a_snapshot(golden: Path, replica: tuple[GoldenCase, str]) -> None:
+def test_rebuild_from_a_snapshot_and_one_segment_gives_the_snapshot_of_the_broker(
+    golden: Path, replica: tuple[GoldenCase, str]
+) -> None:
     scan = scanned(golden, replica)
     for segment, following in pairwise(scan.segments):
         base, end = segment.base_offset, following.base_offset - 1
@@ -51,7 +53,9 @@ def test_one_segment_after_a_snapshot(golden: Path, replica: tuple[GoldenCase, s
 
 
 @all_replicas
-def test_all_segments_from_the_log_start(golden: Path, replica: tuple[GoldenCase, str]) -> None:
+def test_rebuild_from_all_segments_gives_the_last_snapshot_of_the_broker(
+    golden: Path, replica: tuple[GoldenCase, str]
+) -> None:
     scan = scanned(golden, replica)
     if scan.segments[0].base_offset:
         return  # the broker knew of producers whose records are gone
@@ -70,7 +74,7 @@ def index_of(log: Path) -> bytes:
     return index.read_bytes() if index.exists() else b""
 
 
-def test_producers_come_in_the_order_of_their_hashes(tmp_path: Path) -> None:
+def test_rebuilt_snapshot_lists_producers_in_the_order_of_their_hashes(tmp_path: Path) -> None:
     log = empty_segment(tmp_path)
     ids = [1_000_017, 31, 16, 1, (1 << 32) + 1, 0]
     made = rebuild_producers([log], [known(each) for each in ids], start_offset=8, end_offset=15)
@@ -78,7 +82,7 @@ def test_producers_come_in_the_order_of_their_hashes(tmp_path: Path) -> None:
     assert producer_ids(made.snapshot) == [16, (1 << 32) + 1, 0, 1, 1_000_017, 31]
 
 
-def test_the_buckets_grow_with_the_producers(tmp_path: Path) -> None:
+def test_rebuilt_snapshot_orders_more_than_12_producers_by_more_buckets(tmp_path: Path) -> None:
     log = empty_segment(tmp_path)
     twelve = rebuild_producers([log], [known(16), *map(known, range(5, 16))], start_offset=8, end_offset=15)
     thirteen = rebuild_producers([log], [known(16), *map(known, range(4, 16))], start_offset=8, end_offset=15)
@@ -86,25 +90,25 @@ def test_the_buckets_grow_with_the_producers(tmp_path: Path) -> None:
     assert producer_ids(thirteen.snapshot) == [*range(4, 17)]
 
 
-def test_a_producer_that_would_have_expired_stays(tmp_path: Path) -> None:
+def test_rebuilt_snapshot_keeps_an_expired_producer(tmp_path: Path) -> None:
     made = rebuild_producers([empty_segment(tmp_path)], [known(1, timestamp_ms=1)], start_offset=8, end_offset=15)
     assert producer_ids(made.snapshot) == [1]
 
 
-def test_nothing_is_written(tmp_path: Path) -> None:
+def test_rebuild_writes_no_file(tmp_path: Path) -> None:
     log = empty_segment(tmp_path)
     rebuild_producers([log], (), start_offset=8, end_offset=15)
     assert list(tmp_path.iterdir()) == [log]
 
 
-def test_a_torn_segment_is_refused(tmp_path: Path) -> None:
+def test_rebuild_from_a_torn_segment_is_refused(tmp_path: Path) -> None:
     log = empty_segment(tmp_path)
     log.write_bytes(bytes(20))
     with pytest.raises(CorruptRecordError):
         rebuild_producers([log], (), start_offset=8, end_offset=15)
 
 
-def test_a_segment_that_is_gone_is_said_to_have_changed(tmp_path: Path) -> None:
+def test_rebuild_from_a_missing_segment_reports_it_as_changed(tmp_path: Path) -> None:
     with pytest.raises(SegmentChangedError):
         rebuild_producers([tmp_path / "gone.log"], (), start_offset=8, end_offset=15)
 

@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.log.batches import batch, marker, plain, transactional
-from tierd.errors import EndMarkerError, InvalidRecordError
+from tierd.errors import InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log import ControlRecordType, ProducerStateEntry, iter_batches, stable_end_offset
 from tierd.log.files.disk import OsDisk
+from tierd.log.log_errors import EndMarkerError
 from tierd.log.producers.transactions import (
     CompletedTransaction,
     EndMarker,
@@ -32,7 +33,7 @@ def test_a_transaction_spans_its_batches_and_ends_with_its_marker() -> None:
 
 
 @pytest.mark.spec("log-format PSM-31")
-def test_overlapping_transactions_leave_the_earliest_open_one() -> None:
+def test_first_unstable_offset_is_that_of_the_earliest_open_transaction() -> None:
     opened = [transactional(0, 1), transactional(1, 2), transactional(2, 3)]
     assert apply(*opened, marker(3, 1, commit=True))[0].first_unstable_offset == 1
     assert apply(*opened, marker(3, 1, commit=True), marker(4, 3, commit=False))[0].first_unstable_offset == 1
@@ -40,7 +41,7 @@ def test_overlapping_transactions_leave_the_earliest_open_one() -> None:
 
 
 @pytest.mark.spec("log-format PSM-32")
-def test_a_marker_without_data_completes_nothing() -> None:
+def test_marker_without_data_completes_no_transaction() -> None:
     state, completed = apply(marker(0, 1, commit=True), marker(1, 1, commit=False), plain(2), transactional(30, 1))
     assert (completed, state.first_unstable_offset) == ([], 30)
 
@@ -60,7 +61,7 @@ def test_batches_without_a_transaction_change_nothing() -> None:
 
 
 def control(key: bytes | None, value: bytes | None) -> bytes:
-    """A control batch that says anything: one of data, with the flag of the other."""
+    """Build a control batch with any key and value: a data batch with the flag of a control batch."""
     data = bytearray(
         batch(9, [(1000, key, value)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     )
@@ -73,7 +74,7 @@ def marker_in(data: bytes) -> EndMarker | None:
     return end_marker_of(next(iter_batches(data, name="file")))
 
 
-def test_an_end_marker_says_which_end_and_which_coordinator() -> None:
+def test_end_marker_is_decoded_to_type_and_coordinator_epoch() -> None:
     assert marker_in(control(struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 5))) == (ControlRecordType.ABORT, 5)
     assert marker_in(control(struct.pack(">hh", 3, 1), struct.pack(">hi", 1, 6) + b"new")) == (
         ControlRecordType.COMMIT,
@@ -93,12 +94,12 @@ def test_an_end_marker_that_is_too_short_is_an_invalid_record(key: bytes | None,
 
 
 @pytest.mark.parametrize("number", [2, 3, 6, 7, -1])
-def test_a_producers_control_record_of_another_type_is_no_damage_that_could_be_cut_off(number: int) -> None:
+def test_control_record_of_another_type_is_an_end_marker_error(number: int) -> None:
     with pytest.raises(EndMarkerError, match="at position 0"):
         marker_in(control(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 5)))
 
 
-def test_the_end_marker_is_read_from_the_file_it_lies_in(tmp_path: Path) -> None:
+def test_end_marker_is_read_from_its_segment_file(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(plain(0) + marker(1, 7, commit=True))
     source = OsDisk().open(tmp_path / "x.log", write=False)
     found = [read_end_marker(source, header) for header in iter_headers(source)]
@@ -110,15 +111,15 @@ def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
     return ProducerStateEntry(producer_id, 0, 0, 19, 0, 0, -1, open_since)
 
 
-def test_without_open_transactions_everything_is_stable() -> None:
+def test_stable_end_without_open_transactions_is_the_end() -> None:
     assert stable_end_offset([producer(1)], end_offset=20) == 20
     assert stable_end_offset([], end_offset=20) == 20
 
 
-def test_the_earliest_open_transaction_ends_what_is_stable() -> None:
+def test_stable_end_is_the_start_of_the_earliest_open_transaction() -> None:
     producers = [producer(1, open_since=12), producer(2), producer(3, open_since=7)]
     assert stable_end_offset(producers, end_offset=20) == 7
 
 
-def test_nothing_behind_the_end_is_stable() -> None:
+def test_stable_end_does_not_exceed_the_end() -> None:
     assert stable_end_offset([producer(1, open_since=30)], end_offset=20) == 20

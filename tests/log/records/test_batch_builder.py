@@ -1,4 +1,4 @@
-"""The batch builder, held to the bytes that Kafka writes and to what the reader makes of them."""
+"""The batch builder, compared with the bytes of Kafka and with the records that the reader returns."""
 
 from collections.abc import Callable
 from itertools import product
@@ -83,12 +83,12 @@ of_every_codec = pytest.mark.parametrize("codec", CODECS)
     ],
     ids=["A1", "A2", "A3", "A4", "A5", "A6", "A7"],
 )
-def test_the_golden_batches_are_written(encoded: bytes, golden: str) -> None:
+def test_golden_batches_are_encoded(encoded: bytes, golden: str) -> None:
     assert encoded.hex() == golden
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_checksum() -> None:
+def test_crc32c_has_its_published_value() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # A0
 
 
@@ -119,10 +119,10 @@ def test_a_header_alone_is_a_batch_without_records(
 
 
 @pytest.mark.spec("log-format REC-03")
-def test_sequence_numbers_begin_with_the_producers_and_are_none_without_one() -> None:
+def test_sequences_begin_with_that_of_the_producer_and_are_minus_1_without_one() -> None:
     assert one(encode_batch([KV] * 5, producer=Producer(1, 0, 1))).last_sequence == 5
-    nobody = one(encode_batch([KV] * 5))
-    assert (nobody.producer_id, nobody.producer_epoch, nobody.base_sequence, nobody.last_sequence) == (-1, -1, -1, -1)
+    plain = one(encode_batch([KV] * 5))
+    assert (plain.producer_id, plain.producer_epoch, plain.base_sequence, plain.last_sequence) == (-1, -1, -1, -1)
 
 
 @pytest.mark.spec("log-format REC-04")
@@ -150,7 +150,7 @@ new_records = st.builds(
     gaps=st.lists(st.integers(1, 10_000), min_size=6, max_size=6),
     leader_epoch=st.integers(-1, MAX_INT),
 )
-def test_what_is_built_is_read_back(
+def test_built_batch_is_decoded_to_its_records(
     codec: Compression, records: list[NewRecord], base_offset: int, gaps: list[int], leader_epoch: int
 ) -> None:
     builder = BatchBuilder(base_offset=base_offset, compression=codec, leader_epoch=leader_epoch)
@@ -170,7 +170,7 @@ def test_what_is_built_is_read_back(
 
 @pytest.mark.spec("log-format REC-16")
 @of_every_codec
-def test_a_reader_that_stops_early_holds_nothing_and_another_reads_all(codec: Compression) -> None:
+def test_reader_that_stops_early_leaves_the_batch_readable(codec: Compression) -> None:
     found = one(encode_batch([NewRecord(b"%d" % n, bytes(1000), n) for n in range(100)], compression=codec))
     reader = found.records()
     assert next(reader).key == b"0"
@@ -181,7 +181,7 @@ def test_a_reader_that_stops_early_holds_nothing_and_another_reads_all(codec: Co
 
 @pytest.mark.spec("log-format REC-25")
 @of_every_codec
-def test_a_batch_without_records_is_no_bytes(codec: Compression) -> None:
+def test_build_without_records_returns_no_bytes(codec: Compression) -> None:
     builder = BatchBuilder(base_offset=7, compression=codec)
     assert builder.build() == b""
     assert (builder.max_timestamp_ms, builder.shallow_offset_of_max_timestamp, builder.size_bytes) == (-1, -1, 0)
@@ -237,7 +237,7 @@ def test_a_control_batch_takes_no_records_of_users() -> None:
 
 @pytest.mark.spec("log-format REC-15")
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
-def test_an_end_marker_is_read_back(kind: ControlRecordType) -> None:
+def test_end_marker_is_decoded_as_it_was_encoded(kind: ControlRecordType) -> None:
     found = one(
         encode_end_marker(
             kind=kind, producer_id=7, producer_epoch=1, coordinator_epoch=9, timestamp_ms=1000, base_offset=MAX_INT + 1
@@ -253,13 +253,13 @@ def test_an_end_marker_is_read_back(kind: ControlRecordType) -> None:
 
 @pytest.mark.spec("log-format REC-38")
 @pytest.mark.parametrize("kind", [kind for kind in ControlRecordType if kind not in (ABORT, COMMIT)])
-def test_no_other_type_ends_a_transaction(kind: ControlRecordType) -> None:
+def test_end_marker_of_another_type_is_refused(kind: ControlRecordType) -> None:
     with pytest.raises(ValueError, match="ends no transaction"):
         encode_end_marker(kind=kind, producer_id=7, producer_epoch=1, coordinator_epoch=9, timestamp_ms=1000)
 
 
 @pytest.mark.spec("log-format REC-29")
-def test_the_first_record_always_has_room_and_the_second_only_within_the_limit() -> None:
+def test_first_record_ignores_the_write_limit_and_later_ones_must_fit() -> None:
     builder = BatchBuilder(base_offset=0, write_limit_bytes=10)
     assert builder.has_room_for(KV)
     builder.append(KV)
@@ -309,7 +309,7 @@ def test_a_negative_timestamp_is_refused(timestamp_ms: int) -> None:
         lambda: encode_empty_batch(base_offset=5, last_offset=4),
     ],
 )
-def test_a_field_that_does_not_fit_its_place_is_refused(encode: Callable[[], bytes]) -> None:
+def test_value_out_of_the_range_of_its_field_is_refused(encode: Callable[[], bytes]) -> None:
     with pytest.raises(ValueError, match=r"out of range|impossible|negative"):
         encode()
 
@@ -326,7 +326,7 @@ def test_a_closed_builder_takes_no_record_and_builds_the_same_again() -> None:
 
 
 @pytest.mark.spec("log-format REC-31")
-def test_an_aborted_builder_has_nothing_and_does_nothing() -> None:
+def test_aborted_builder_is_empty_and_refuses_calls() -> None:
     builder = BatchBuilder(base_offset=0)
     builder.append(KV)
     assert builder.size_bytes == 70
@@ -340,7 +340,7 @@ def test_an_aborted_builder_has_nothing_and_does_nothing() -> None:
 
 @pytest.mark.spec("log-format REC-32")
 @of_every_codec
-def test_log_append_time_is_what_every_record_reports(codec: Compression) -> None:
+def test_records_of_a_log_append_time_batch_have_its_timestamp(codec: Compression) -> None:
     builder = BatchBuilder(base_offset=3, compression=codec, timestamp_type=LOG_APPEND, log_append_time_ms=77)
     for timestamp_ms in (0, 2, 1):
         builder.append(NewRecord(b"k", b"v", timestamp_ms))
@@ -352,7 +352,7 @@ def test_log_append_time_is_what_every_record_reports(codec: Compression) -> Non
 
 @pytest.mark.spec("log-format REC-33")
 @of_every_codec
-def test_the_largest_create_time_belongs_to_the_last_offset(codec: Compression) -> None:
+def test_offset_of_the_largest_create_time_is_the_last_offset(codec: Compression) -> None:
     builder = BatchBuilder(base_offset=3, compression=codec)
     for timestamp_ms in (0, 2, 1):
         builder.append(NewRecord(b"k", b"v", timestamp_ms))
@@ -365,7 +365,7 @@ def test_the_largest_create_time_belongs_to_the_last_offset(codec: Compression) 
     assert (builder.max_timestamp_ms, builder.shallow_offset_of_max_timestamp, found.max_timestamp_ms) == (2, 5, 2)
 
 
-def test_records_without_timestamps_have_no_offset_of_the_largest() -> None:
+def test_batch_without_timestamps_has_no_offset_of_the_largest_timestamp() -> None:
     builder = BatchBuilder(base_offset=3)
     builder.append(NewRecord(b"k", b"v"))
     assert one(builder.build()).max_timestamp_ms == -1
@@ -386,12 +386,12 @@ def test_a_delete_horizon_takes_the_place_of_the_base_timestamp(horizon_ms: int)
 @pytest.mark.parametrize(
     ("codec", "level"), [(Compression.GZIP, 10), (Compression.LZ4, 0), (Compression.ZSTD, 23), (Compression.NONE, 1)]
 )
-def test_a_level_that_the_codec_does_not_have_is_refused_at_once(codec: Compression, level: int) -> None:
+def test_level_that_the_codec_lacks_is_refused_by_the_constructor(codec: Compression, level: int) -> None:
     with pytest.raises(ValueError, match="has no level"):
         BatchBuilder(base_offset=0, compression=codec, level=level)
 
 
-def test_the_level_reaches_the_codec() -> None:
+def test_compression_level_changes_the_size_of_a_batch() -> None:
     value = NewRecord(b"k", b"".join(b"%d," % (n * n) for n in range(5000)), 1)
     fast, best = (len(encode_batch([value], compression=Compression.GZIP, level=level)) for level in (1, 9))
     assert best < fast
@@ -399,7 +399,7 @@ def test_the_level_reaches_the_codec() -> None:
 
 @pytest.mark.spec("log-format REC-08")
 @of_every_codec
-def test_a_batch_whose_count_is_too_high_ends_early(codec: Compression) -> None:
+def test_batch_with_a_count_above_its_records_is_invalid(codec: Compression) -> None:
     data = bytearray(encode_batch([KV], compression=codec))
     data[60] += 1
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")

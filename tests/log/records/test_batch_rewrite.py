@@ -17,7 +17,7 @@ def header_of(data: bytes) -> BatchHeader:
 
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("has_horizon", [True, False])
-def test_a_rewritten_batch_has_other_records_and_the_header_of_before(codec: Compression, *, has_horizon: bool) -> None:
+def test_rewritten_batch_keeps_its_header_and_has_the_new_records(codec: Compression, *, has_horizon: bool) -> None:
     before = encode_batch([NewRecord(b"k", b"v", NOW_MS)] * 3, base_offset=7, compression=codec, leader_epoch=4)
     data = rewrite_batch(
         header_of(before),
@@ -33,14 +33,14 @@ def test_a_rewritten_batch_has_other_records_and_the_header_of_before(codec: Com
     assert list(found.records()) == [Record(8, NOW_MS + 5, "CreateTime", b"k", b"v", (), 4)]
 
 
-def test_an_emptied_batch_is_the_header_without_codec_and_horizon() -> None:
+def test_emptied_batch_is_a_header_without_codec_and_delete_horizon() -> None:
     before = encode_batch([NewRecord(b"k", b"v", NOW_MS)], compression=Compression.ZSTD, delete_horizon_ms=5)
     (found,) = iter_batches(empty_batch(header_of(before), base_offset=0), name="after")
     assert (found.size_bytes, found.attributes, found.record_count) == (61, 0, 0)
     assert (found.base_timestamp_ms, found.max_timestamp_ms) == (-1, NOW_MS)
 
 
-def test_records_of_a_wrapper_become_a_batch_that_begins_with_the_first_of_them() -> None:
+def test_upgraded_wrapper_becomes_a_batch_that_begins_with_its_first_kept_record() -> None:
     inner = b"".join(legacy(1, n, b"%d" % n, b"v", timestamp_ms=1000 + n) for n in range(3))
     (old,) = iter_batches(wrapper(1, 12, inner), name="before")
     kept = list(old.records())[1:]
@@ -56,7 +56,7 @@ def test_records_that_magic_2_cannot_express_are_refused_and_named() -> None:
         upgrade_batch(old, before_time, delete_horizon_ms=None)
 
 
-def test_what_is_rewritten_without_a_change_is_the_same() -> None:
+def test_rewrite_with_the_same_records_gives_the_same_bytes() -> None:
     before = batch(
         3, [(NOW_MS, b"a", b"1"), (NOW_MS + 4, None, None)], producer_id=4, producer_epoch=1, base_sequence=9
     )

@@ -120,7 +120,7 @@ class Reference:
 
     @property
     def max_timestamp(self) -> TimestampOffset | None:
-        """The largest timestamp, and the last offset of the earliest batch with it; None without a timestamp."""
+        """Return the largest timestamp and the last offset of the earliest batch with it; None without a timestamp."""
         largest = max((header.max_timestamp_ms for header in self.sound), default=-1)
         if largest < 0:
             return None
@@ -165,7 +165,7 @@ STEPS = [0] * 12 + [1, 40, -1, -2, NEXT_BASE, MAX_INT]
 
 @st.composite
 def segments(draw: st.DrawFn, kinds: list[Callable[[int], bytes]]) -> bytes:
-    """A log of any kinds of batches, sound or with offsets out of order, bytes changed, or bytes missing at its end."""
+    """Draw a log of any kinds of batches: sound, with offsets out of order, with changed or with missing bytes."""
     data, offset = bytearray(), BASE
     steps = STEPS if draw(st.booleans()) else [0, 0, 0, 5]
     for _ in range(draw(st.integers(0, 8))):

@@ -24,12 +24,12 @@ CODECS = list(Compression)
 @pytest.mark.parametrize(
     "data", [b"", b"a", b"abc" * 50_000, os.urandom(200_000)], ids=["empty", "one", "text", "noise"]
 )
-def test_what_was_compressed_comes_back(codec: Compression, data: bytes) -> None:
+def test_compressed_sample_is_decompressed_to_the_same_bytes(codec: Compression, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), magic=2) == data
 
 
 @pytest.mark.spec("log-format REC-51")
-def test_snappy_comes_as_blocks_as_one_bare_block_and_as_streams_in_a_row() -> None:
+def test_snappy_bare_block_and_concatenated_streams_are_decompressed() -> None:
     bare = bytes(cramjam.snappy.compress_raw(b"bare block"))
     assert decompress(Compression.SNAPPY, bare, magic=2) == b"bare block"
     streams = compress(Compression.SNAPPY, b"a" * 70_000) + compress(Compression.SNAPPY, b"b" * 3)
@@ -37,7 +37,7 @@ def test_snappy_comes_as_blocks_as_one_bare_block_and_as_streams_in_a_row() -> N
 
 
 @pytest.mark.spec("log-format REC-52")
-def test_the_wrong_lz4_header_byte_of_magic_0_is_accepted_there_only() -> None:
+def test_wrong_lz4_header_checksum_is_accepted_in_magic_0_only() -> None:
     data = b"quirk" * 100
     for byte in (0x1A, 0x82):
         assert decompress(Compression.LZ4, lz4_frame(data, header_byte=byte), magic=0) == data
@@ -76,17 +76,17 @@ def test_lz4_block_checksums_and_content_size_are_read() -> None:
         decompress(Compression.LZ4, bytes(damaged), magic=2)
 
 
-def test_an_lz4_block_is_never_taken_for_one_with_a_length_before_it() -> None:
+def test_lz4_block_that_looks_like_a_length_and_a_block_is_decompressed() -> None:
     block = b"\x50\x01\x00\x00\x10Z"  # five literals; read as a length of 336 and a block, it would be "Z"
     frame = lz4_frame(b"")[:-4] + struct.pack("<I", len(block)) + block + bytes(4)
     assert decompress(Compression.LZ4, frame, magic=2) == b"\x01\x00\x00\x10Z"
 
 
-def test_gzip_members_in_a_row_are_one_stream() -> None:
+def test_concatenated_gzip_members_are_decompressed_as_one_stream() -> None:
     assert decompress(Compression.GZIP, gzip.compress(b"a") + gzip.compress(b"b"), magic=2) == b"ab"
 
 
-def test_zstd_frames_in_a_row_are_one_stream() -> None:
+def test_concatenated_zstd_frames_are_decompressed_as_one_stream() -> None:
     compressor = zstandard.ZstdCompressor()
     assert decompress(Compression.ZSTD, compressor.compress(b"a") + compressor.compress(b"b"), magic=2) == b"ab"
 
@@ -99,7 +99,7 @@ def test_zstd_is_refused_in_old_formats(magic: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_bomb_is_refused_before_it_goes_off(codec: Compression) -> None:
+def test_payload_that_unpacks_above_the_limit_is_refused(codec: Compression) -> None:
     payload = compress(codec, bytes(4 << 20))
     with pytest.raises(PayloadError, match="more than"):
         decompress(codec, payload, magic=2, max_bytes=1 << 20)
@@ -187,7 +187,7 @@ def test_zstd_is_not_written_in_old_formats(magic: int) -> None:
     buffer=st.sampled_from([bytes, bytearray, memoryview]),
 )
 @settings(max_examples=60)
-def test_whatever_was_compressed_comes_back(
+def test_any_compressed_bytes_are_decompressed_to_the_same_bytes(
     codec: Compression, piece: bytes, times: int, buffer: type[bytes | bytearray | memoryview]
 ) -> None:
     data = piece * times
@@ -196,13 +196,13 @@ def test_whatever_was_compressed_comes_back(
 
 @pytest.mark.parametrize("codec", CODECS[:4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_come_back_too(codec: Compression, magic: int) -> None:
+def test_bytes_compressed_in_old_formats_are_decompressed_to_the_same_bytes(codec: Compression, magic: int) -> None:
     data = b"old " * 50_000
     assert decompress(codec, compress(codec, data, magic=magic), magic=magic) == data
 
 
 @pytest.mark.spec("log-format REC-52")
-def test_the_lz4_header_of_magic_0_is_wrong_on_purpose() -> None:
+def test_lz4_header_checksum_of_magic_0_is_the_wrong_one_of_kafka() -> None:
     assert compress(Compression.LZ4, b"x", magic=0)[:7].hex() == "04224d1860401a"
     assert compress(Compression.LZ4, b"x", magic=1)[:7].hex() == "04224d18604082"
 
@@ -233,7 +233,7 @@ def test_threads_do_not_share_a_compressor() -> None:
 
 
 def payloads_of(golden: Path, broker: str, codec: Compression) -> list[tuple[bytes, bytes]]:
-    """What lies compressed in a golden topic, with what it becomes; the broker itself compressed the second half."""
+    """Return the payloads of a golden topic with their plain bytes; the broker compressed the second half itself."""
     folder = golden / f"kafka-{broker}/clean/logdir/plain-{codec.name.lower()}-0"
     batches = [b for log in sorted(folder.glob("*.log")) for b in iter_batches(log.read_bytes(), name=str(log))]
     payloads = [bytes(b.data[61:]) for b in batches if b.compression is codec]
@@ -257,5 +257,5 @@ def test_zstd_is_framed_as_a_broker_frames_it(golden: Path, broker: str) -> None
     by_broker = payloads[len(payloads) * 2 // 3 :]
     ours = [compress(Compression.ZSTD, plain) for _, plain in by_broker]
     assert [(p[:6], p[-3:]) for p in ours] == [(p[:6], p[-3:]) for p, _ in by_broker]
-    # and mostly the same within, as far as two versions of the library agree
+    # and mostly the same bytes inside, as far as two versions of the library agree
     assert sum(p == payload for p, (payload, _) in zip(ours, by_broker, strict=True)) > len(by_broker) / 2

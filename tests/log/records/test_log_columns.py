@@ -1,4 +1,4 @@
-"""A log in pieces gives the records that it gives whole."""
+"""A log in pieces has the same records as the whole log."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -45,14 +45,14 @@ def records_of(found: RecordColumns | RecordBatch) -> list[Record]:
 
 
 @given(st.lists(st.integers(min_value=0), max_size=8), st.integers(min_value=1, max_value=30))
-def test_wherever_the_pieces_are_cut_the_records_are_the_same(at: list[int], step_records: int) -> None:
+def test_log_cut_into_pieces_at_any_place_gives_the_same_records(at: list[int], step_records: int) -> None:
     whole = [record for found in iter_log_columns(DATA, name="log") for record in found]
     pieces = iter_piece_columns(cut(DATA, at), name="log", step_records=step_records)
     assert [record for found in pieces for record in records_of(found)] == whole
 
 
 @pytest.mark.parametrize("case", golden_cases("clean", "old-format"), ids=lambda case: case.id)
-def test_golden_logs_in_pieces_read_as_batch_by_batch(case: GoldenCase, golden: Path) -> None:
+def test_golden_logs_in_pieces_give_the_records_of_their_batches(case: GoldenCase, golden: Path) -> None:
     for path in sorted((golden / case.logdirs[0] / case.partition).glob("*.log")):
         data = path.read_bytes()
         expected = [record for batch in iter_batches(data, name="log") for record in batch.records()]
@@ -61,18 +61,18 @@ def test_golden_logs_in_pieces_read_as_batch_by_batch(case: GoldenCase, golden: 
         assert found == expected, path
 
 
-def test_runs_tell_what_kind_of_batch_a_record_is_in() -> None:
+def test_runs_report_transaction_and_producer_of_their_records() -> None:
     runs = [list(found.runs()) for found in iter_log_columns(DATA, name="log") if isinstance(found, RecordColumns)]
     flat = [(run.end - run.first, run.is_transactional, run.producer_id) for each in runs for run in each]
     assert flat == [(20, False, -1), (1, False, -1), (20, True, 7), (3, False, -1)]
 
 
-def test_batches_that_are_not_wanted_are_not_opened() -> None:
+def test_batches_that_the_caller_does_not_want_are_left_out() -> None:
     found = iter_piece_columns((DATA,), name="log", wanted=lambda header: header.base_offset != 20)
     assert 20 not in [record.offset for columns in found for record in records_of(columns)]
 
 
-def test_an_incomplete_batch_at_the_end_is_damage_unless_it_is_expected() -> None:
+def test_incomplete_batch_at_the_end_is_damage_unless_the_caller_allows_it() -> None:
     with pytest.raises(CorruptRecordError, match="incomplete batch"):
         list(iter_piece_columns((DATA, b"\0" * 9), name="log"))
     assert list(iter_piece_columns((DATA, b"\0" * 9), name="log", may_be_torn=True))

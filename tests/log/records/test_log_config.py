@@ -18,7 +18,7 @@ from tierd.log.records.log_config import LogConfig, TimestampType
         {"remote.log.copy.disable": "true", "local.retention.bytes": "500", "retention.bytes": "1000"},
     ],
 )
-def test_what_a_tiered_topic_may_not_ask_for(settings: dict[str, str]) -> None:
+def test_settings_that_a_tiered_topic_may_not_have_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(LogConfigError):
         LogConfig.from_kafka({"remote.storage.enable": "true", **settings})
     without_tier = {**settings, "remote.storage.enable": "false"}
@@ -35,11 +35,11 @@ def test_what_a_tiered_topic_may_not_ask_for(settings: dict[str, str]) -> None:
         {"remote.log.copy.disable": "true"},
     ],
 )
-def test_what_a_tiered_topic_may_ask_for(settings: dict[str, str]) -> None:
+def test_settings_that_a_tiered_topic_may_have_are_accepted(settings: dict[str, str]) -> None:
     assert LogConfig.from_kafka({"remote.storage.enable": "true", **settings}).remote_storage_enable
 
 
-def test_kafkas_names_and_words_are_understood() -> None:
+def test_names_and_values_of_kafka_are_parsed() -> None:
     config = LogConfig.from_kafka(
         {
             "segment.bytes": "1048576",
@@ -70,6 +70,6 @@ def test_kafkas_names_and_words_are_understood() -> None:
         {"message.timestamp.type": "SomeTime"},
     ],
 )
-def test_everything_else_is_refused(settings: dict[str, str]) -> None:
+def test_unknown_names_and_impossible_values_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(LogConfigError):
         LogConfig.from_kafka(settings)

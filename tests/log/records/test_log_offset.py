@@ -4,7 +4,7 @@ from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_offset import LogOffset
 
 
-def test_a_place_may_be_on_an_older_segment() -> None:
+def test_offset_with_a_lower_segment_is_on_an_older_segment() -> None:
     assert LogOffset(5, 0, 100).is_on_older_segment_than(LogOffset(19, 10, 0))
     assert not LogOffset(19, 10, 0).is_on_older_segment_than(LogOffset(19, 10, 0))
     assert not LogOffset(5).is_on_older_segment_than(LogOffset(19, 10, 0))
@@ -20,5 +20,7 @@ def test_a_place_may_be_on_an_older_segment() -> None:
         (AppendOrigin.RAFT_LEADER, False, False, True),
     ],
 )
-def test_the_origin_decides_what_is_checked(origin: AppendOrigin, assigns: bool, checks: bool, fences: bool) -> None:
+def test_origin_of_an_append_decides_its_checks(
+    origin: AppendOrigin, assigns: bool, checks: bool, fences: bool
+) -> None:
     assert (origin.assigns_offsets, origin.checks_sequences, origin.fences) == (assigns, checks, fences)

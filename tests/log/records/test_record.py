@@ -27,7 +27,7 @@ def with_length(body: bytes) -> bytes:
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_record_is_read() -> None:
+def test_golden_record_is_decoded() -> None:
     assert list(iter_raw_records(bytes.fromhex("10000000026b027600"), 1)) == [RawRecord(0, 0, b"k", b"v", ())]
 
 
@@ -38,7 +38,7 @@ def test_the_golden_record_is_read() -> None:
         max_size=5,
     )
 )
-def test_what_is_written_is_read_back(
+def test_any_records_are_decoded_as_they_were_encoded(
     rows: list[tuple[int, int, bytes | None, bytes | None, list[HeaderRow]]],
 ) -> None:
     data = b"".join(record(ts, offset, key, value, headers) for ts, offset, key, value, headers in rows)
@@ -86,7 +86,7 @@ def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
 
 @pytest.mark.spec("log-format REC-08")
 @pytest.mark.parametrize("count", [1, 3, -1])
-def test_a_count_that_is_off_by_one_is_refused(count: int) -> None:
+def test_wrong_record_count_is_refused(count: int) -> None:
     data = record(0, 0, b"k", b"v") + record(1, 1, b"k", b"v")
     with pytest.raises(RecordError):
         list(iter_raw_records(data, count))
@@ -94,7 +94,7 @@ def test_a_count_that_is_off_by_one_is_refused(count: int) -> None:
 
 @pytest.mark.spec("log-format REC-36")
 @pytest.mark.spec("log-format REC-38")
-def test_the_key_of_a_control_record_tells_its_type() -> None:
+def test_type_of_a_control_record_is_parsed_from_its_key() -> None:
     assert parse_control_type(struct.pack(">hh", 0, 0)) is ControlRecordType.ABORT
     assert parse_control_type(struct.pack(">hh", 5, 1) + b"more") is ControlRecordType.COMMIT
     assert parse_control_type(struct.pack(">hh", 0, 77)) is ControlRecordType.UNKNOWN
@@ -104,7 +104,7 @@ def test_the_key_of_a_control_record_tells_its_type() -> None:
 
 
 @pytest.mark.spec("log-format REC-37")
-def test_the_value_of_an_end_marker_holds_the_coordinators_epoch() -> None:
+def test_coordinator_epoch_is_parsed_from_the_value_of_an_end_marker() -> None:
     assert parse_end_marker(struct.pack(">hi", 0, 9)) == 9
     assert parse_end_marker(struct.pack(">hi", 3, 9) + b"newer") == 9
     for bad in (None, b"\0\0\0\0\0", struct.pack(">hi", -1, 9)):
@@ -113,6 +113,6 @@ def test_the_value_of_an_end_marker_holds_the_coordinators_epoch() -> None:
 
 
 @given(st.binary(max_size=120), st.integers(-3, 8))
-def test_any_bytes_are_decoded_or_refused(data: bytes, count: int) -> None:
+def test_any_bytes_of_records_are_decoded_or_refused(data: bytes, count: int) -> None:
     with suppress(RecordError):
         assert len(list(iter_raw_records(data, count))) == count

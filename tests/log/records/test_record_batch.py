@@ -82,12 +82,12 @@ def records(data: bytes) -> list[Record]:
     ],
     ids=["A1", "A2", "A4", "A5", "A6", "A7", "A8", "A10", "A11"],
 )
-def test_the_golden_batches_are_read(text: str, expected: list[Record]) -> None:
+def test_golden_batches_are_decoded(text: str, expected: list[Record]) -> None:
     assert records(bytes.fromhex(text)) == expected
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_headers_are_read() -> None:
+def test_golden_headers_are_decoded() -> None:
     idempotent, empty, tombstone = one(bytes.fromhex(A2)), one(bytes.fromhex(A4)), one(bytes.fromhex(A5))
     assert (idempotent.producer_id, idempotent.producer_epoch, idempotent.base_sequence) == (7, 1, 3)
     assert (idempotent.last_sequence, idempotent.is_transactional, idempotent.is_control) == (4, True, False)
@@ -96,7 +96,7 @@ def test_the_golden_headers_are_read() -> None:
 
 
 @pytest.mark.spec("log-format REC-15")
-def test_the_golden_marker_is_a_commit() -> None:
+def test_golden_marker_is_decoded_as_commit() -> None:
     commit = one(bytes.fromhex(A3))
     assert (commit.is_control, commit.is_transactional, commit.size_bytes) == (True, True, 78)
     assert commit.control_type() is ControlRecordType.COMMIT
@@ -107,7 +107,7 @@ def test_the_golden_marker_is_a_commit() -> None:
 @pytest.mark.spec("log-format REC-02")
 @pytest.mark.spec("log-format REC-16")
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_from_every_codec(codec: Compression) -> None:
+def test_records_of_every_codec_are_decoded(codec: Compression) -> None:
     data = batch(7, ROWS, codec=codec, epoch=3, headers=[("h", b"1"), ("h", None), ("", b"")])
     expected_headers = (("h", b"1"), ("h", None), ("", b""))
     assert records(data) == [
@@ -117,7 +117,7 @@ def test_records_come_back_from_every_codec(codec: Compression) -> None:
 
 
 @pytest.mark.spec("log-format REC-13")
-def test_records_of_log_append_time_all_report_it() -> None:
+def test_records_of_a_log_append_time_batch_have_its_timestamp() -> None:
     assert {(r.timestamp_ms, r.timestamp_type) for r in records(batch(0, ROWS, log_append_ms=5000))} == {
         (5000, "LogAppendTime")
     }
@@ -152,7 +152,7 @@ def test_a_flipped_byte_is_a_wrong_checksum() -> None:
 
 @pytest.mark.spec("log-format REC-11")
 @pytest.mark.spec("log-format REC-12")
-def test_a_leader_may_restamp_offset_and_epoch() -> None:
+def test_offset_and_leader_epoch_are_outside_of_the_checksum() -> None:
     data = bytearray(plain(0, 2))
     struct.pack_into(">q", data, 0, 50)
     struct.pack_into(">i", data, 12, 9)
@@ -179,7 +179,7 @@ def test_an_incomplete_batch_at_the_end_is_left_out() -> None:
         assert len(list(iter_batches(data[:size], name="file"))) == (1 if size >= len(data) // 2 else 0)
 
 
-def test_positions_are_those_of_the_file() -> None:
+def test_positions_of_batches_count_from_the_given_start() -> None:
     found = list(iter_batches(plain(0) + plain(1, 2), name="file", position=1000))
     assert [(b.position, b.end_position) for b in found] == [
         (1000, 1000 + len(plain(0))),
@@ -187,7 +187,7 @@ def test_positions_are_those_of_the_file() -> None:
     ]
 
 
-def test_a_codec_that_does_not_exist_is_an_invalid_record() -> None:
+def test_unknown_codec_is_an_invalid_record() -> None:
     found = one(batch(0, [], count=0))
     assert list(found.records()) == []
     broken = bytearray(plain(0))
@@ -199,7 +199,7 @@ def test_a_codec_that_does_not_exist_is_an_invalid_record() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.spec("log-format LEG-01")
-def test_old_entries_are_read_and_a_flipped_byte_is_seen(magic: int) -> None:
+def test_legacy_entry_is_decoded_and_a_flipped_byte_is_a_wrong_checksum(magic: int) -> None:
     data = legacy(magic, 5, b"k", None)
     kind, timestamp_ms = ("CreateTime", 1000) if magic else ("NoTimestampType", -1)
     assert records(data) == [Record(5, timestamp_ms, kind, b"k", None)]
@@ -215,7 +215,7 @@ def inner(magic: int, offsets: Iterable[int]) -> bytes:
 
 @pytest.mark.spec("log-format LEG-02")
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
-def test_relative_offsets_count_back_from_the_wrapper(codec: Compression) -> None:
+def test_relative_offsets_of_inner_records_count_back_from_the_wrapper(codec: Compression) -> None:
     assert [r.offset for r in records(wrapper(1, 10, inner(1, range(3)), codec=codec))] == [8, 9, 10]
 
 
@@ -224,7 +224,7 @@ def test_offsets_within_magic_0_are_absolute() -> None:
 
 
 @pytest.mark.spec("log-format LEG-03")
-def test_a_wrapper_at_offset_0_counts_from_0() -> None:
+def test_inner_records_of_a_wrapper_at_offset_0_count_from_0() -> None:
     assert [r.offset for r in records(wrapper(1, 0, inner(1, range(3))))] == [0, 1, 2]
 
 
@@ -250,13 +250,13 @@ def test_an_impossible_wrapper_is_an_invalid_record(data: bytes) -> None:
 
 
 @pytest.mark.spec("log-format LEG-05")
-def test_a_wrapper_of_log_append_time_gives_its_own() -> None:
+def test_inner_records_of_a_log_append_time_wrapper_have_its_timestamp() -> None:
     found = records(wrapper(1, 10, inner(1, range(3)), log_append_ms=7777))
     assert {(r.timestamp_ms, r.timestamp_type) for r in found} == {(7777, "LogAppendTime")}
 
 
 @pytest.mark.spec("log-format LEG-09")
-def test_magic_0_within_magic_1_is_still_read() -> None:
+def test_magic_0_entries_in_a_magic_1_wrapper_are_decoded() -> None:
     assert [r.offset for r in records(wrapper(1, 10, inner(0, range(3))))] == [8, 9, 10]
 
 
@@ -270,7 +270,7 @@ def test_an_entry_whose_fields_do_not_fill_it_is_an_invalid_record() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_walked_or_refused(data: bytes) -> None:
+def test_any_bytes_are_decoded_to_batches_or_refused(data: bytes) -> None:
     with suppress(CorruptRecordError):
         for found in iter_batches(data, name="file", check_crc=False):
             list(found.records(max_bytes=1 << 20))
@@ -285,7 +285,7 @@ def test_any_bytes_are_walked_or_refused(data: bytes) -> None:
     cut=st.integers(0, 400),
 )
 @settings(max_examples=400)
-def test_damaged_batches_are_walked_or_refused(data: bytes, changes: list[tuple[int, int]], cut: int) -> None:
+def test_damaged_batches_are_decoded_or_refused(data: bytes, changes: list[tuple[int, int]], cut: int) -> None:
     damaged = bytearray(data + data)
     for at, byte in changes:
         damaged[at % len(damaged)] = byte
@@ -303,7 +303,7 @@ def test_damaged_batches_are_walked_or_refused(data: bytes, changes: list[tuple[
     ),
     st.sampled_from(CODECS),
 )
-def test_what_was_written_is_read_back(rows: list[Row], codec: Compression) -> None:
+def test_any_batch_is_decoded_as_it_was_encoded(rows: list[Row], codec: Compression) -> None:
     assert [(r.timestamp_ms, r.key, r.value) for r in records(batch(3, rows, codec=codec))] == rows
 
 
@@ -318,5 +318,5 @@ def test_a_header_name_that_is_no_utf_8_is_read_as_the_java_client_reads_it() ->
 @pytest.mark.spec("log-format REC-50")
 @pytest.mark.spec("log-format LEG-01")
 @pytest.mark.parametrize(("magic", "golden"), [(0, A10), (1, A11)])
-def test_the_old_entries_of_these_tests_are_the_golden_ones(magic: int, golden: str) -> None:
+def test_legacy_entries_of_the_test_builder_are_the_golden_ones(magic: int, golden: str) -> None:
     assert legacy(magic, 3, b"k", b"v").hex() == golden

@@ -35,7 +35,7 @@ def opened(data: bytes) -> RecordBatch:
     st.sampled_from(list(TimestampType)),
     st.integers(1, 7),
 )
-def test_columns_hold_what_reading_one_by_one_gives(
+def test_columns_hold_the_same_values_as_records_decoded_one_by_one(
     written: list[NewRecord], codec: Compression, stamped_by: TimestampType, step: int
 ) -> None:
     found = opened(
@@ -62,7 +62,7 @@ def test_a_batch_that_compaction_has_emptied_has_no_records() -> None:
     assert [len(some) for some in iter_columns(opened(batch(7, [])))] == [0]
 
 
-def test_timestamps_wrap_as_java_adds() -> None:
+def test_timestamps_wrap_like_additions_of_java() -> None:
     rows: list[Row] = [(2**63 - 1, b"k", b"v")]
     data = bytearray(batch(0, [*rows, (0, b"k", b"v")]))
     data[27:35] = (-5).to_bytes(8, "big", signed=True)
@@ -80,7 +80,7 @@ def test_a_wrong_count_is_an_error_that_names_the_batch(codec: Compression, coun
         list(iter_columns(opened(data), step_records=1))
 
 
-def test_a_bomb_is_refused_before_it_fills_the_memory() -> None:
+def test_payload_that_unpacks_above_the_limit_is_refused() -> None:
     bomb = compress(Compression.GZIP, bytes(1 << 20))
     head = batch(0, [(1, b"k", b"v")], codec=Compression.GZIP)[:61]
     data = bytearray(head + bomb)
@@ -106,7 +106,7 @@ def test_a_legacy_entry_has_no_columns() -> None:
     ),
     st.integers(1, 9),
 )
-def test_a_piece_of_a_log_in_bulk_is_what_it_is_batch_by_batch(
+def test_columns_of_a_log_in_bulk_equal_its_batches_one_by_one(
     written: list[tuple[list[NewRecord], Compression]], step: int
 ) -> None:
     data, offset = b"", 100
@@ -121,7 +121,7 @@ def test_a_piece_of_a_log_in_bulk_is_what_it_is_batch_by_batch(
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_a_wrong_checksum_in_bulk_is_an_error_that_names_the_batch(codec: Compression) -> None:
+def test_wrong_checksum_in_bulk_is_an_error_with_the_position_of_the_batch(codec: Compression) -> None:
     data = bytearray(plain(0) + batch(1, [(1, b"k", b"v")], codec=codec))
     data[-1] ^= 1
     position = len(plain(0))
@@ -129,13 +129,13 @@ def test_a_wrong_checksum_in_bulk_is_an_error_that_names_the_batch(codec: Compre
         list(iter_log_columns(bytes(data), name="orders-0", position=1000))
 
 
-def test_a_damaged_record_in_bulk_is_an_error_that_names_the_batch() -> None:
+def test_damaged_record_in_bulk_is_an_error_with_the_position_of_the_batch() -> None:
     data = plain(0) + forged(plain(1, 2), count=5)
     with pytest.raises(InvalidRecordError, match=f"at position {len(plain(0))}"):
         list(iter_log_columns(data, name="orders-0"))
 
 
-def test_a_batch_of_a_real_size_is_decoded_in_steps() -> None:
+def test_large_batch_is_decoded_in_steps() -> None:
     found = opened(plain(10, 1000))
     assert [len(some) for some in iter_columns(found, step_records=300)] == [300, 300, 300, 100]
     assert [some.offset(0) for some in iter_columns(found, step_records=300)] == [10, 310, 610, 910]

@@ -20,7 +20,7 @@ ints = st.integers(0, MAX_INT) | st.integers(0, 10_000)
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_record_is_written() -> None:
+def test_golden_record_is_encoded() -> None:
     assert encode_record(0, 0, b"k", b"v").hex() == "10000000026b027600"  # A9
 
 
@@ -42,19 +42,19 @@ def test_the_golden_record_is_written() -> None:
         (-MAX_LONG - 1, "ffffffffffffffffff01"),
     ],
 )
-def test_numbers_are_zigzag_and_base_128(number: int, encoded: str) -> None:
+def test_numbers_are_encoded_as_zigzag_base_128(number: int, encoded: str) -> None:
     assert encode_varint(number).hex() == encoded
 
 
 @given(longs)
-def test_the_size_of_a_number_is_known_without_encoding_it(number: int) -> None:
+def test_computed_size_of_a_number_equals_its_encoded_size(number: int) -> None:
     assert varint_size_bytes(number) == len(encode_varint(number))
 
 
 @pytest.mark.spec("log-format REC-06")
 @pytest.mark.spec("log-format REC-18")
 @given(longs, ints, payloads, payloads, header_rows)
-def test_a_record_is_read_back_and_its_size_known_without_encoding_it(
+def test_encoded_record_is_decoded_and_has_its_computed_size(
     timestamp_delta_ms: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: list[HeaderRow]
 ) -> None:
     data = encode_record(timestamp_delta_ms, offset_delta, key, value, headers)
@@ -64,7 +64,7 @@ def test_a_record_is_read_back_and_its_size_known_without_encoding_it(
 
 @pytest.mark.spec("log-format REC-06")
 @pytest.mark.parametrize("size", [8191, 8192, 100_000])
-def test_sizes_around_the_table_of_known_numbers(size: int) -> None:
+def test_records_with_sizes_around_the_end_of_the_number_table_are_encoded(size: int) -> None:
     data = encode_record(size, size, b"k" * size, b"v" * size)
     assert list(iter_raw_records(data, 1)) == [RawRecord(size, size, b"k" * size, b"v" * size, ())]
     assert record_size_bytes(size, size, b"k" * size, b"v" * size) == len(data)

@@ -49,12 +49,12 @@ other_names = st.sampled_from(
         ("1_0.log", None),
     ],
 )
-def test_an_offset_stands_before_the_first_dot(name: str, offset: int | None) -> None:
+def test_offset_of_a_file_name_is_parsed_before_the_first_dot(name: str, offset: int | None) -> None:
     assert offset_of(name) == offset
 
 
 @given(st.frozensets(segment_names | other_names))
-def test_no_temporary_is_left_undecided_and_nothing_else_is_touched(names: frozenset[str]) -> None:
+def test_plan_decides_each_temporary_file_and_no_other(names: frozenset[str]) -> None:
     plan = plan_leftovers(names)
     decided = [*plan.unlink_first, *plan.unlink_then, *plan.swaps]
     assert len(set(decided)) == len(decided)
@@ -63,16 +63,16 @@ def test_no_temporary_is_left_undecided_and_nothing_else_is_touched(names: froze
 
 
 @given(st.frozensets(segment_names))
-def test_a_swap_is_completed_only_below_every_cleaned(names: frozenset[str]) -> None:
+def test_swap_file_is_completed_only_below_every_cleaned_file(names: frozenset[str]) -> None:
     plan = plan_leftovers(names)
     first_cleaned = min((offset_of(name) or 0 for name in names if name.endswith(".cleaned")), default=1 << 62)
     swaps = {name for name in names if name.endswith(".swap")}
     assert set(plan.swaps) == {name for name in swaps if (offset_of(name) or 0) < first_cleaned}
-    assert swaps - set(plan.swaps) <= set(plan.unlink_first)  # before the .cleaned that prove it
+    assert swaps - set(plan.swaps) <= set(plan.unlink_first)  # before the .cleaned files that prove the swap
     assert {name for name in names if name.endswith(".cleaned")} == set(plan.unlink_then)
 
 
-def test_a_replacement_makes_segments_and_snapshots_obsolete_within_its_bounds() -> None:
+def test_completed_replacement_removes_segments_and_snapshots_within_its_bounds() -> None:
     names = [
         file_name(0, ".log"),
         file_name(5, ".log"),
@@ -85,7 +85,7 @@ def test_a_replacement_makes_segments_and_snapshots_obsolete_within_its_bounds()
     assert replaced_by(names, first=5, end=10) == [names[1], names[2], names[4]]
 
 
-def test_a_directory_without_leftovers_is_not_touched(tmp_path: Path) -> None:
+def test_directory_without_leftovers_is_not_changed(tmp_path: Path) -> None:
     for name in (file_name(0, ".log"), "notes.txt", "x.swap"):
         (tmp_path / name).write_text(name)
     (tmp_path / file_name(0, ".log.deleted")).mkdir()
@@ -99,7 +99,7 @@ NEW = [plain(1), plain(3)]
 
 
 def interrupted(first: str, second: str) -> SimulatedDisk:
-    """Segments 0 and 2 that were to become one each with half the records; everything there is durable."""
+    """Write segments 0 and 2 whose replacement by halves was interrupted; every file is durable."""
     disk = SimulatedDisk()
     disk.make_directory(DIRECTORY)
     contents = {
@@ -124,7 +124,9 @@ def interrupted(first: str, second: str) -> SimulatedDisk:
 @pytest.mark.parametrize(
     ("first", "second", "expected"), [(".cleaned", ".swap", OLD), (".swap", ".swap", NEW)], ids=["undone", "finished"]
 )
-def test_losing_power_again_and_again_leaves_one_set_whole(first: str, second: str, expected: list[bytes]) -> None:
+def test_repeated_loss_of_power_leaves_the_old_or_the_new_segments_whole(
+    first: str, second: str, expected: list[bytes]
+) -> None:
     for step in range(1, 100):
         for seed in range(5):
             disk = interrupted(first, second)

@@ -18,12 +18,12 @@ from tierd.log.segments.log_read import LogReader
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
-from tierd.log.segments.segment_reader import find_batch, opener
+from tierd.log.segments.segment_reading import find_batch, opener
 from tierd.model import Lineage, TimestampOffset
 
 MAX_INT = 2**31 - 1
 NAME = "00000000000000000000.log"
-BATCHES = [plain(0, 2), plain(2, 1), plain(7, 3)]  # 3 to 6 are gone
+BATCHES = [plain(0, 2), plain(2, 1), plain(7, 3)]  # offsets 3 to 6 are missing
 STARTS = [0, len(BATCHES[0]), len(BATCHES[0] + BATCHES[1])]
 DATA = b"".join(BATCHES)
 
@@ -51,7 +51,7 @@ def appended(segment: LogSegment, *batches: bytes) -> None:
 
 
 @pytest.mark.spec("log-format REC-42")
-def test_walks_of_one_file_do_not_disturb_one_another(tmp_path: Path) -> None:
+def test_several_walks_of_one_file_are_independent(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(DATA)
     with open_source(tmp_path / NAME) as source:
         first = iter_headers(source)
@@ -64,7 +64,7 @@ def test_walks_of_one_file_do_not_disturb_one_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format REC-43")
-def test_a_file_that_ends_within_a_batch_has_the_whole_ones_only(tmp_path: Path) -> None:
+def test_walk_of_a_file_that_ends_within_a_batch_yields_the_whole_batches(tmp_path: Path) -> None:
     for size in range(STARTS[1], len(DATA)):
         (tmp_path / NAME).write_bytes(DATA[:size])
         whole = [start for start, data in zip(STARTS, BATCHES, strict=True) if start + len(data) <= size]
@@ -72,7 +72,7 @@ def test_a_file_that_ends_within_a_batch_has_the_whole_ones_only(tmp_path: Path)
 
 
 @pytest.mark.spec("log-format REC-44")
-def test_a_part_of_a_file_is_clipped_at_its_end_and_may_be_walked_by_itself(tmp_path: Path) -> None:
+def test_part_of_a_file_is_clipped_at_its_end_and_walked(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(DATA)
     with open_source(tmp_path / NAME) as source:
         assert source.read(STARTS[1], 1 << 20) == DATA[STARTS[1] :]
@@ -88,7 +88,7 @@ def test_a_part_of_a_file_is_clipped_at_its_end_and_may_be_walked_by_itself(tmp_
 @pytest.mark.parametrize(
     ("offset", "found"), [(0, 0), (1, 0), (2, 1), (3, 2), (6, 2), (7, 2), (9, 2), (10, None), (MAX_INT, None)]
 )
-def test_an_offset_is_found_in_the_first_batch_that_reaches_it(tmp_path: Path, offset: int, found: int | None) -> None:
+def test_offset_is_found_in_the_first_batch_that_reaches_it(tmp_path: Path, offset: int, found: int | None) -> None:
     (tmp_path / NAME).write_bytes(DATA)
     files = SegmentFiles(tmp_path, 0, None)
     open_file = opener(OsDisk())
@@ -111,7 +111,7 @@ def test_an_offset_is_found_in_the_first_batch_that_reaches_it(tmp_path: Path, o
         (2002, 0, None),
     ],
 )
-def test_a_timestamp_is_found_across_the_formats(
+def test_timestamp_is_found_in_a_segment_of_several_formats(
     tmp_path: Path, timestamp_ms: int, start: int, found: TimestampOffset | None
 ) -> None:
     entries = [legacy(0, 0, b"k", b"v"), wrapper(1, 3, inner(1, range(3))), plain(4, 2, timestamp_ms=2000, epoch=5)]
@@ -139,7 +139,7 @@ def test_a_file_is_cut_to_any_size_up_to_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format REC-47")
-def test_a_preallocated_file_is_as_long_as_its_data_once_it_is_closed(tmp_path: Path) -> None:
+def test_closed_preallocated_file_is_as_long_as_its_data(tmp_path: Path) -> None:
     config = LogConfig(preallocate=True, segment_bytes=1 << 20)
     segment = LogSegment(OsDisk(), tmp_path, 0, config=config, now_ms=0, create=True)
     appended(segment, *BATCHES[:2])
@@ -156,7 +156,7 @@ def test_a_preallocated_file_is_as_long_as_its_data_once_it_is_closed(tmp_path: 
 
 
 @pytest.mark.spec("log-format REC-48")
-def test_a_file_never_holds_more_than_the_largest_int(tmp_path: Path) -> None:
+def test_file_larger_than_the_largest_int_is_refused(tmp_path: Path) -> None:
     with (tmp_path / NAME).open("wb") as file:
         file.truncate(MAX_INT + 1)
     with pytest.raises(CorruptRecordError, match="more than a segment may have"):
@@ -180,7 +180,7 @@ def test_an_entry_below_the_smallest_message_of_its_magic_is_corrupt(magic: int,
 
 
 @pytest.mark.spec("log-format REC-43")
-def test_old_entries_and_batches_lie_in_one_file(tmp_path: Path) -> None:
+def test_legacy_entries_and_batches_of_one_file_are_walked(tmp_path: Path) -> None:
     entries = [legacy(0, 0, b"k", b"v"), wrapper(1, 3, inner(1, range(3))), plain(4, 2)]
     (tmp_path / NAME).write_bytes(b"".join(entries))
     found = headers_of(tmp_path / NAME)

@@ -24,7 +24,7 @@ INDEXED = LogConfig(segment_index_bytes=10_000, index_interval_bytes=0)
 
 
 def log_of(folder: Path, *segments: list[bytes], start: int = 0, config: LogConfig = INDEXED) -> SegmentedLog:
-    """A log with these sets, a segment for each list of them."""
+    """Write a log with these sets, a segment for each list of them."""
     log = new_log(folder, config, start=start)
     for number, sets in enumerate(segments):
         if number:
@@ -48,7 +48,7 @@ def test_an_offset_outside_of_the_log_is_out_of_range(tmp_path: Path) -> None:
 
 @pytest.mark.spec("log-format READ-02")
 @pytest.mark.parametrize("config", [INDEXED, LogConfig(segment_index_bytes=8), LogConfig(preallocate=True)])
-def test_every_offset_gives_the_batch_that_holds_it(tmp_path: Path, config: LogConfig) -> None:
+def test_read_at_any_offset_returns_the_batch_that_holds_it(tmp_path: Path, config: LogConfig) -> None:
     sets = [plain(3 * n, 3, size=n) for n in range(40)]
     log = log_of(tmp_path, sets[:15], sets[15:20], sets[20:], config=config)
     for offset in range(120):
@@ -61,7 +61,7 @@ def test_every_offset_gives_the_batch_that_holds_it(tmp_path: Path, config: LogC
 
 
 @pytest.mark.spec("log-format READ-03")
-def test_a_gap_at_the_end_of_a_segment_is_stepped_over(tmp_path: Path) -> None:
+def test_read_skips_a_gap_at_the_end_of_a_segment(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0)])
     log.roll(10, now_ms=NOW_MS)
     log.roll(20, now_ms=NOW_MS)
@@ -72,7 +72,7 @@ def test_a_gap_at_the_end_of_a_segment_is_stepped_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-04")
-def test_compressed_pairs_come_whole(tmp_path: Path) -> None:
+def test_compressed_batch_is_returned_whole_for_each_of_its_offsets(tmp_path: Path) -> None:
     pairs = [batch(base, [(1, b"a", b"b"), (2, b"c", b"d")], codec=Compression.GZIP) for base in (0, 2)]
     log = log_of(tmp_path, pairs)
     assert [offsets_of(read(log, offset, 1))[0] for offset in range(4)] == [0, 0, 2, 2]
@@ -80,7 +80,7 @@ def test_compressed_pairs_come_whole(tmp_path: Path) -> None:
 
 @pytest.mark.spec("log-format READ-05")
 @pytest.mark.parametrize("max_bytes", [0, 1, 100, 100_000])
-def test_the_first_batch_comes_whole_however_large(tmp_path: Path, max_bytes: int) -> None:
+def test_first_batch_is_returned_whole_above_the_limit(tmp_path: Path, max_bytes: int) -> None:
     log = log_of(tmp_path, [plain(0, 5, size=100), plain(5)])
     found = log.read(2, max_bytes=max_bytes, bound=log.log_end)
     assert offsets_of(found.records)[:5] == [0, 1, 2, 3, 4]
@@ -89,7 +89,7 @@ def test_the_first_batch_comes_whole_however_large(tmp_path: Path, max_bytes: in
 
 
 @pytest.mark.spec("log-format READ-06")
-def test_without_that_promise_the_limit_counts_to_the_byte(tmp_path: Path) -> None:
+def test_read_without_min_one_message_is_cut_at_the_limit(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)])
     one = len(plain(0))
 
@@ -108,14 +108,14 @@ def test_without_that_promise_the_limit_counts_to_the_byte(tmp_path: Path) -> No
         ask(-1)
 
 
-def test_a_read_ends_with_its_segment(tmp_path: Path) -> None:
+def test_read_ends_with_its_segment(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2)])
     assert offsets_of(read(log, 0)) == [0, 1]
 
 
 @pytest.mark.spec("log-format READ-07")
 @pytest.mark.parametrize("min_one", [True, False])
-def test_nothing_at_or_above_the_bound_is_returned(tmp_path: Path, min_one: bool) -> None:
+def test_read_ends_below_its_bound(tmp_path: Path, min_one: bool) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2), plain(3), plain(4)])
     bound = log.locate(3)
     for offset, expected in ((0, [0, 1]), (1, [1]), (2, [2]), (3, []), (4, []), (5, [])):
@@ -126,28 +126,28 @@ def test_nothing_at_or_above_the_bound_is_returned(tmp_path: Path, min_one: bool
 
 @pytest.mark.spec("log-format READ-08")
 @pytest.mark.spec("log-format SEG-06")
-def test_a_bound_without_a_place_lets_nothing_through(tmp_path: Path) -> None:
+def test_read_with_a_bound_of_unknown_position_is_empty(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2), plain(3)])
     for bound, offset in (
         (log.locate(2), 2),  # the bound itself
-        (log.locate(1), 3),  # above it, in a later segment
-        (LogOffset(3), 1),  # its place is not known
+        (log.locate(1), 3),  # above the bound, in a later segment
+        (LogOffset(3), 1),  # the position of the bound is unknown
         (LogOffset(3), 3),
-        (LogOffset(4, 0, 100), 2),  # said to be in an earlier segment
+        (LogOffset(4, 0, 100), 2),  # a wrong bound in an earlier segment
     ):
         found = log.read(offset, max_bytes=1000, bound=bound)
         assert (found.records, found.start.offset, found.first_entry_incomplete) == (b"", offset, False)
         assert found.start == (bound if bound.offset == offset else log.locate(offset))
 
 
-def test_a_bound_in_the_middle_of_a_batch_cuts_it_off(tmp_path: Path) -> None:
+def test_read_is_cut_at_a_bound_in_the_middle_of_a_batch(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)])
     found = log.read(0, max_bytes=1000, bound=LogOffset(2, 0, len(plain(0)) + 7))
     assert found.records == plain(0) + plain(1)[:7]
 
 
 @pytest.mark.spec("log-format READ-09")
-def test_aborted_transactions_are_collected_over_segments(tmp_path: Path) -> None:
+def test_read_collects_aborted_transactions_over_segments(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2)], [plain(3), plain(4)])
     log.segments.values[2].transaction_index.append(AbortedTransaction(7, 0, 3, 4))
     found = log.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)
@@ -159,7 +159,7 @@ def test_aborted_transactions_are_collected_over_segments(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("log-format READ-09")
-def test_the_index_says_up_to_where_aborted_transactions_matter(tmp_path: Path) -> None:
+def test_read_collects_aborted_transactions_up_to_the_next_index_entry(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(n) for n in range(10)])
     for pid, first in ((1, 0), (2, 4), (3, 8)):
         log.active.transaction_index.append(AbortedTransaction(pid, first, first + 1, first + 1))
@@ -177,7 +177,7 @@ def test_the_index_says_up_to_where_aborted_transactions_matter(tmp_path: Path) 
 
 
 @pytest.mark.spec("log-format READ-09")
-def test_a_lying_index_hides_no_aborted_transaction(tmp_path: Path) -> None:
+def test_read_with_a_wrong_offset_index_returns_its_aborted_transaction(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(n) for n in range(10)])
     log.active.transaction_index.append(AbortedTransaction(1, 6, 8, 9))
     log.active.offset_index.path.write_bytes(struct.pack(">ii", 1, 1 << 30) + struct.pack(">ii", 2, 1 << 30))
@@ -186,7 +186,7 @@ def test_a_lying_index_hides_no_aborted_transaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-10")
-def test_an_offset_outside_has_no_place_and_is_no_error(tmp_path: Path) -> None:
+def test_offset_outside_of_the_log_is_located_without_a_position(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(10), plain(11)], [plain(12)], start=10)
     assert [log.reader.locate_if_known(n, log_start_offset=11) for n in (9, 10, 14)] == [
         LogOffset(9),
@@ -203,7 +203,7 @@ def test_an_offset_outside_has_no_place_and_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.spec("log-format SEG-03")
 @pytest.mark.spec("log-format SEG-04")
 @pytest.mark.spec("log-format SEG-05")
-def test_a_read_begins_with_the_next_batch_that_there_is(tmp_path: Path) -> None:
+def test_read_in_a_gap_begins_with_the_next_batch(tmp_path: Path) -> None:
     log = log_of(tmp_path, start=40)
     assert read(log, 40) == b""
     append(log, plain(50, 2), plain(60, 2))
@@ -213,17 +213,17 @@ def test_a_read_begins_with_the_next_batch_that_there_is(tmp_path: Path) -> None
     assert read(log, 62) == b""
 
 
-def test_what_is_not_written_yet_is_not_there(tmp_path: Path) -> None:
+def test_read_leaves_out_batches_that_are_not_written_yet(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0)])
     append(log, plain(1), write=False)
     assert offsets_of(read(log, 0)) == [0]
     with log.active.path.open("ab") as file:
-        file.write(plain(1)[:50])  # the writer is at work
+        file.write(plain(1)[:50])  # the writer is in the middle of a write
     assert offsets_of(read(log, 0)) == [0]
     assert read(log, 1) == b""
 
 
-def test_damage_is_named_and_not_searched_for_again(tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_position_after_one_search(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], config=LogConfig(segment_index_bytes=100))
     data = bytearray(log.active.path.read_bytes())
     data[len(plain(0)) + 16] = 9
@@ -241,7 +241,7 @@ def test_a_damaged_transaction_index_is_an_error(tmp_path: Path) -> None:
         log.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)
 
 
-def test_a_file_that_somebody_removed_or_cut_is_an_error(tmp_path: Path) -> None:
+def test_read_of_a_file_that_was_removed_or_cut_is_an_error(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)])
     log.active.path.write_bytes(plain(0))
     with pytest.raises(SegmentChangedError):
@@ -258,7 +258,9 @@ def test_a_file_that_somebody_removed_or_cut_is_an_error(tmp_path: Path) -> None
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_a_lying_offset_index_changes_no_answer(tmp_path_factory: pytest.TempPathFactory, index: bytes) -> None:
+def test_read_with_an_offset_index_of_any_bytes_returns_the_asked_offset(
+    tmp_path_factory: pytest.TempPathFactory, index: bytes
+) -> None:
     log = log_of(tmp_path_factory.mktemp("lying"), [plain(3 * n, 3, size=n) for n in range(60)])
     log.active.path.with_suffix(".index").write_bytes(index)
     for offset in (0, 91, 179):
@@ -266,7 +268,7 @@ def test_a_lying_offset_index_changes_no_answer(tmp_path_factory: pytest.TempPat
 
 
 class InterruptedDisk(OsDisk):
-    """Does something else before the next file is opened, as the writer may while a reader is at work."""
+    """A disk that runs a callback before it opens the next file, as the writer may change files during a read."""
 
     def __init__(self) -> None:
         self.interruption: Callable[[], object] | None = None
@@ -295,7 +297,9 @@ INTERRUPTIONS: dict[str, Callable[[SegmentedLog], object]] = {
 
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
 @pytest.mark.parametrize("with_aborted", [True, False])
-def test_a_reader_that_loses_a_race_reads_again(tmp_path: Path, interruption: str, with_aborted: bool) -> None:
+def test_read_that_a_change_of_files_interrupts_is_repeated(
+    tmp_path: Path, interruption: str, with_aborted: bool
+) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2), plain(3)], [plain(4)])
     log.segments.values[1].transaction_index.append(AbortedTransaction(7, 2, 3, 9))
     reader, disk = interrupted(log)
@@ -305,7 +309,7 @@ def test_a_reader_that_loses_a_race_reads_again(tmp_path: Path, interruption: st
     assert found.aborted == ((AbortedTransaction(7, 2, 3, 9),) if with_aborted else None)
 
 
-def test_a_reader_whose_segment_was_deleted_learns_that(tmp_path: Path) -> None:
+def test_read_whose_segment_is_deleted_meanwhile_is_out_of_range(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0)], [plain(1)])
     reader, disk = interrupted(log)
     disk.interruption = lambda: log.delete_segments([log.segments.values[0]], now_ms=NOW_MS)
@@ -313,7 +317,7 @@ def test_a_reader_whose_segment_was_deleted_learns_that(tmp_path: Path) -> None:
         reader.read(0, max_bytes=1, bound=log.log_end)
 
 
-def test_a_reader_does_not_wait_for_changes_that_never_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_ends_with_an_error_when_changes_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("tierd.log.segments.log_read.time.sleep", pauses.append)
     log = log_of(tmp_path, [plain(0)])
@@ -326,7 +330,7 @@ def test_a_reader_does_not_wait_for_changes_that_never_end(tmp_path: Path, monke
     assert 0 < sum(pauses) <= 1
 
 
-def test_a_missing_file_is_an_error_at_once_while_nothing_changes(tmp_path: Path) -> None:
+def test_missing_file_is_an_immediate_error_when_the_log_does_not_change(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0)])
     reader, disk = interrupted(log)
     log.active.path.unlink()
@@ -335,7 +339,7 @@ def test_a_missing_file_is_an_error_at_once_while_nothing_changes(tmp_path: Path
     assert disk.opened == 1
 
 
-def test_readers_go_on_while_the_writer_changes_everything(tmp_path: Path) -> None:
+def test_reads_succeed_while_the_writer_rolls_truncates_and_deletes(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0)])
     stop, failures, reads = threading.Event(), list[BaseException](), [0] * 3
 

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from tests.log import segmented_logs
 from tests.log.batches import batch, legacy, marker, plain
 from tests.log.segmented_logs import NOW_MS, headers_of, materialise_indexes
-from tierd.errors import CorruptRecordError, LogClosedError, OffsetOverflowError
+from tierd.errors import CorruptRecordError, OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.log.records.record_batch import iter_batches
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
-from tierd.log.segments.segment_copy import append_from
+from tierd.log.segments.segment_replacement import append_from
 from tierd.model import Lineage, TimestampOffset
 
 MAX_INT = 2**31 - 1
@@ -49,7 +50,7 @@ def append(segment: LogSegment, *sets: bytes, largest_offset: int | None = None,
 
 
 def records(offset: int, count: int = 1) -> bytes:
-    """One batch; the timestamp of a record is ten times its offset, as in Kafka's own tests of segments."""
+    """Build one batch; the timestamp of a record is ten times its offset, as in Kafka's own tests of segments."""
     return batch(offset, [(10 * (offset + n), b"k", b"hello") for n in range(count)])
 
 
@@ -77,7 +78,7 @@ def positions(segment: LogSegment) -> list[tuple[int, int]]:
 
 @pytest.mark.spec("log-format SEG-01")
 @pytest.mark.parametrize("offset", [39, 40 + MAX_INT + 1])
-def test_an_offset_out_of_reach_of_the_base_is_refused(segment: LogSegment, offset: int) -> None:
+def test_append_of_an_offset_out_of_reach_of_the_base_is_refused(segment: LogSegment, offset: int) -> None:
     with pytest.raises(OffsetOverflowError, match=f"offset {offset} is not within"):
         append(segment, records(40), largest_offset=offset)
     assert (segment.size_bytes, segment.path.stat().st_size) == (0, 0)
@@ -85,12 +86,12 @@ def test_an_offset_out_of_reach_of_the_base_is_refused(segment: LogSegment, offs
 
 @pytest.mark.spec("log-format SEG-01")
 @pytest.mark.parametrize("offset", [40, 40 + MAX_INT])
-def test_an_offset_just_within_reach_is_taken(segment: LogSegment, offset: int) -> None:
+def test_append_of_the_farthest_offset_within_reach_succeeds(segment: LogSegment, offset: int) -> None:
     append(segment, records(40), largest_offset=offset)
     assert segment.written_bytes == segment.size_bytes == len(records(40))
 
 
-def test_what_is_appended_is_written_in_one_piece(segment: LogSegment) -> None:
+def test_appended_sets_are_written_in_one_piece(segment: LogSegment) -> None:
     append(segment, records(40), records(41), write=False)
     assert (segment.written_bytes, segment.size_bytes) == (0, 2 * len(records(40)))
     assert segment.path.stat().st_size == 0
@@ -101,7 +102,7 @@ def test_what_is_appended_is_written_in_one_piece(segment: LogSegment) -> None:
     assert offsets(segment) == [40, 41, 42]
 
 
-def test_a_file_that_would_become_too_large_is_refused(segment: LogSegment) -> None:
+def test_append_that_would_exceed_the_largest_file_size_is_refused(segment: LogSegment) -> None:
     with segment.path.open("wb") as file:
         file.truncate(MAX_INT - 10)
     full = open_segment(segment.path.parent, create=False)
@@ -113,7 +114,7 @@ def test_a_file_that_would_become_too_large_is_refused(segment: LogSegment) -> N
         open_segment(segment.path.parent, create=False)
 
 
-def test_the_first_set_is_never_indexed_and_each_later_one_by_its_end_and_its_start(segment: LogSegment) -> None:
+def test_first_set_is_not_indexed_and_later_sets_by_last_offset_and_start_position(segment: LogSegment) -> None:
     size = len(records(40) + records(41))
     for offset in range(40, 48, 2):
         append(segment, records(offset) + records(offset + 1))
@@ -121,7 +122,7 @@ def test_the_first_set_is_never_indexed_and_each_later_one_by_its_end_and_its_st
     assert times(segment) == [(430, 43), (450, 45), (470, 47)]
 
 
-def test_the_interval_has_to_be_exceeded(tmp_path: Path) -> None:
+def test_set_is_indexed_when_the_index_interval_is_exceeded(tmp_path: Path) -> None:
     size = len(records(40))
     exact = open_segment(tmp_path, config=LogConfig(index_interval_bytes=2 * size))
     append(exact, *map(records, range(40, 50)))
@@ -136,7 +137,7 @@ def test_the_earliest_batch_with_the_largest_timestamp_is_indexed(segment: LogSe
     assert segment.largest_timestamp_ms == 1000
 
 
-def test_with_the_later_rule_every_batch_of_a_set_is_indexed(tmp_path: Path) -> None:
+def test_every_batch_of_a_set_is_indexed_with_index_each_batch(tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=10, segment_index_bytes=1000, index_each_batch=True)
     later = open_segment(tmp_path, config=config)
     size = len(records(40))
@@ -146,7 +147,7 @@ def test_with_the_later_rule_every_batch_of_a_set_is_indexed(tmp_path: Path) -> 
     assert later.first_timestamp_ms() == 400
 
 
-def test_with_the_later_rule_a_set_may_fill_an_index(tmp_path: Path) -> None:
+def test_one_set_may_fill_the_index_with_index_each_batch(tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=0, segment_index_bytes=48, index_each_batch=True)
     later = open_segment(tmp_path, config=config)
     append(later, b"".join(map(records, range(40, 60))))
@@ -156,7 +157,7 @@ def test_with_the_later_rule_a_set_may_fill_an_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format SEG-19")
-def test_a_file_is_copied_up_to_the_first_offset_that_overflows(tmp_path: Path) -> None:
+def test_copy_of_a_file_ends_at_the_first_offset_that_overflows(tmp_path: Path) -> None:
     near = [plain(0, size=1024), plain(500, size=(1 << 20) + 1), plain(MAX_INT - 5, 6, size=1024)]
     far = [plain(MAX_INT + 1, size=1024), plain(MAX_INT + 2, 3)]
     path = tmp_path / "source"
@@ -174,7 +175,7 @@ def test_a_file_is_copied_up_to_the_first_offset_that_overflows(tmp_path: Path) 
     assert first.max_timestamp_so_far == TimestampOffset(1005, MAX_INT)
 
 
-def test_a_segment_knows_when_it_overflows(tmp_path: Path) -> None:
+def test_segment_with_an_offset_out_of_reach_reports_overflow(tmp_path: Path) -> None:
     whole = open_segment(tmp_path, 0)
     append(whole, plain(0))
     whole.close()
@@ -182,14 +183,14 @@ def test_a_segment_knows_when_it_overflows(tmp_path: Path) -> None:
     assert open_segment(tmp_path, 0, create=False).has_overflow
 
 
-# What is in it
+# Content
 
 
 @pytest.mark.spec("log-format SEG-11")
 @pytest.mark.parametrize(
     ("timestamp_ms", "offset"), [(420, 42), (421, 43), (430, 43), (431, 44), (491, None), (401, 41), (399, 40)]
 )
-def test_a_timestamp_leads_to_the_first_record_at_or_behind_it(
+def test_lookup_finds_the_first_record_at_or_after_a_timestamp(
     tmp_path: Path, timestamp_ms: int, offset: int | None
 ) -> None:
     config = LogConfig(index_interval_bytes=10, segment_index_bytes=1000)
@@ -201,7 +202,7 @@ def test_a_timestamp_leads_to_the_first_record_at_or_behind_it(
 
 
 @pytest.mark.spec("log-format SEG-12")
-def test_the_next_offset_is_behind_the_last_batch(segment: LogSegment) -> None:
+def test_next_offset_follows_the_last_batch(segment: LogSegment) -> None:
     assert segment.read_next_offset() == 40
     append(segment, plain(50, 3))
     assert segment.read_next_offset() == 53
@@ -218,20 +219,20 @@ def test_an_empty_segment_has_no_first_timestamp(segment: LogSegment) -> None:
     assert open_segment(segment.path.parent, create=False).first_timestamp_ms() == 1000
 
 
-def test_a_first_batch_without_timestamp_has_none(segment: LogSegment) -> None:
+def test_segment_whose_first_batch_has_no_timestamp_has_no_first_timestamp(segment: LogSegment) -> None:
     append(segment, legacy(0, 40, b"k", b"v"))
     assert segment.first_timestamp_ms() == MAX_LONG
     assert segment.time_waited_ms(NOW_MS + 700, 5) == 700
     assert segment.time_index.entries == 0
 
 
-def test_the_largest_timestamp_of_a_segment_without_any_is_when_it_was_written(segment: LogSegment) -> None:
+def test_largest_timestamp_of_a_segment_without_timestamps_is_its_mtime(segment: LogSegment) -> None:
     append(segment, legacy(0, 40, b"k", b"v"))
     DISK.set_mtime_ms(segment.path, 123_456)
     assert segment.largest_timestamp_ms == 123_456
 
 
-def test_the_largest_timestamp_survives_a_clean_stop(segment: LogSegment) -> None:
+def test_largest_timestamp_is_read_again_after_a_clean_stop(segment: LogSegment) -> None:
     append(segment, plain(40, timestamp_ms=9000), plain(41, timestamp_ms=50))
     segment.close()
     reopened = open_segment(segment.path.parent, create=False)
@@ -239,7 +240,7 @@ def test_the_largest_timestamp_survives_a_clean_stop(segment: LogSegment) -> Non
     assert reopened.max_timestamp_so_far == TimestampOffset(9000, 40)
 
 
-def test_a_segment_rolls_by_the_settings_that_the_log_has_now(segment: LogSegment) -> None:
+def test_segment_is_rolled_by_the_present_settings(segment: LogSegment) -> None:
     append(segment, records(40))
     assert not rolls(segment)
     for room, expected in ((1024, False), (1023, True)):
@@ -253,7 +254,7 @@ def test_a_segment_rolls_by_the_settings_that_the_log_has_now(segment: LogSegmen
 
 
 @pytest.mark.spec("log-format SEG-07")
-def test_a_truncation_keeps_what_is_before_it(segment: LogSegment) -> None:
+def test_truncation_keeps_the_batches_below_the_offset(segment: LogSegment) -> None:
     offset = 40
     for _ in range(30):
         append(segment, records(offset), records(offset + 1))
@@ -264,7 +265,7 @@ def test_a_truncation_keeps_what_is_before_it(segment: LogSegment) -> None:
 
 
 @pytest.mark.spec("log-format SEG-08")
-def test_an_empty_segment_gets_room_by_a_truncation(segment: LogSegment) -> None:
+def test_truncation_gives_the_indexes_of_an_empty_segment_room(segment: LogSegment) -> None:
     materialise_indexes(segment)
     segment.close()
     reopened = open_segment(segment.path.parent, create=False, config=LogConfig(segment_ms=300_000))
@@ -283,7 +284,7 @@ def test_an_empty_segment_gets_room_by_a_truncation(segment: LogSegment) -> None
 
 
 @pytest.mark.spec("log-format SEG-09")
-def test_a_truncation_finds_the_largest_timestamp_and_the_next_offset_again(tmp_path: Path) -> None:
+def test_truncation_determines_largest_timestamp_and_next_offset_anew(tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=2 * len(records(0)) - 1)
     segment = open_segment(tmp_path, config=config)
     append(segment, *map(records, range(40, 70)))
@@ -296,7 +297,7 @@ def test_a_truncation_finds_the_largest_timestamp_and_the_next_offset_again(tmp_
 
 
 @pytest.mark.spec("log-format SEG-10")
-def test_a_truncation_of_everything_begins_anew(segment: LogSegment) -> None:
+def test_truncation_of_all_records_resets_the_age_of_the_segment(segment: LogSegment) -> None:
     append(segment, records(40, 2))
     assert segment.time_waited_ms(NOW_MS, 900) == 900 - 410
     now_ms = NOW_MS + 500
@@ -309,13 +310,13 @@ def test_a_truncation_of_everything_begins_anew(segment: LogSegment) -> None:
 
 
 @pytest.mark.spec("log-format SEG-18")
-def test_a_truncation_may_fall_into_a_gap(segment: LogSegment) -> None:
+def test_truncation_to_an_offset_in_a_gap_removes_the_batches_above(segment: LogSegment) -> None:
     append(segment, records(40), records(43))
     assert segment.truncate_to(41, now_ms=NOW_MS) == len(records(43))
     assert offsets(segment) == [40]
 
 
-def test_a_truncation_within_a_batch_drops_all_of_it(segment: LogSegment) -> None:
+def test_truncation_within_a_batch_removes_the_whole_batch(segment: LogSegment) -> None:
     append(segment, records(40, 3), records(43, 5), records(48, 5))
     assert segment.truncate_to(45, now_ms=NOW_MS) == len(records(43, 5) + records(48, 5))
     assert offsets(segment) == [40, 41, 42]
@@ -329,7 +330,7 @@ def test_a_truncation_cuts_the_transaction_index(segment: LogSegment) -> None:
     assert segment.transaction_index.all() == ()
 
 
-def test_an_index_that_lies_does_not_mislead_a_truncation(segment: LogSegment) -> None:
+def test_truncation_with_a_wrong_offset_index_cuts_at_the_right_batch(segment: LogSegment) -> None:
     append(segment, *map(records, range(40, 60)))
     segment.close()
     path = segment.offset_index.path
@@ -339,7 +340,7 @@ def test_an_index_that_lies_does_not_mislead_a_truncation(segment: LogSegment) -
     assert offsets(reopened) == list(range(40, 50))
 
 
-def test_a_damaged_header_stops_a_truncation_before_anything_is_cut(segment: LogSegment) -> None:
+def test_truncation_that_meets_a_damaged_header_cuts_no_byte(segment: LogSegment) -> None:
     append(segment, records(40))
     segment.path.write_bytes(records(40) + bytes(100))
     reopened = open_segment(segment.path.parent, create=False)
@@ -348,7 +349,7 @@ def test_a_damaged_header_stops_a_truncation_before_anything_is_cut(segment: Log
     assert segment.path.read_bytes() == records(40) + bytes(100)
 
 
-def test_a_cut_cannot_grow_the_file(segment: LogSegment) -> None:
+def test_truncation_to_a_larger_size_is_refused(segment: LogSegment) -> None:
     append(segment, records(40))
     assert segment.log.truncate(segment.size_bytes) == 0
     with pytest.raises(ValueError, match="cannot be cut"):
@@ -361,7 +362,7 @@ def test_a_cut_cannot_grow_the_file(segment: LogSegment) -> None:
     st.integers(0, 60),
     st.integers(0, 300),
 )
-def test_after_a_truncation_a_segment_is_as_if_no_more_had_been_appended(
+def test_truncated_segment_equals_one_with_fewer_appends(
     tmp_path_factory: pytest.TempPathFactory, sets: list[tuple[int, int, int]], cut: int, interval: int
 ) -> None:
     config = LogConfig(index_interval_bytes=interval, segment_index_bytes=400)
@@ -391,7 +392,7 @@ def names(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.spec("log-format IDX-26")
-def test_indexes_are_made_when_they_are_needed(tmp_path: Path) -> None:
+def test_index_files_are_created_when_they_are_materialised(tmp_path: Path) -> None:
     segment = open_segment(tmp_path, suffix=".cleaned")
     assert names(tmp_path) == {".log.cleaned": 0}
     segment.change_suffix(".cleaned", "")
@@ -403,7 +404,7 @@ def test_indexes_are_made_when_they_are_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format IDX-26")
-def test_a_look_at_a_segment_makes_no_index(segment: LogSegment, tmp_path: Path) -> None:
+def test_queries_of_an_empty_segment_create_no_index(segment: LogSegment, tmp_path: Path) -> None:
     assert not rolls(segment)
     assert segment.max_timestamp_so_far == TimestampOffset(-1, 40)
     assert segment.read_next_offset() == 40
@@ -411,12 +412,14 @@ def test_a_look_at_a_segment_makes_no_index(segment: LogSegment, tmp_path: Path)
     assert names(tmp_path) == {".log": 0}
 
 
-def test_a_flush_makes_every_file_of_an_empty_segment(segment: LogSegment, tmp_path: Path) -> None:
+def test_flush_creates_every_file_of_an_empty_segment(segment: LogSegment, tmp_path: Path) -> None:
     segment.flush()
     assert names(tmp_path) == {".log": 0, ".index": 1000, ".timeindex": 996}
 
 
-def test_a_roll_indexes_the_last_timestamp_and_trims(segment: LogSegment, tmp_path: Path) -> None:
+def test_finished_segment_has_its_last_timestamp_indexed_and_trimmed_indexes(
+    segment: LogSegment, tmp_path: Path
+) -> None:
     append(segment, *map(records, range(40, 44)), plain(44, timestamp_ms=430))
     segment.finish()
     size = segment.size_bytes
@@ -429,7 +432,7 @@ def test_a_roll_indexes_the_last_timestamp_and_trims(segment: LogSegment, tmp_pa
     assert (empty.offset_index.path.stat().st_size, empty.time_index.path.stat().st_size) == (0, 0)
 
 
-def test_a_full_time_index_still_takes_the_last_timestamp(tmp_path: Path) -> None:
+def test_finished_segment_with_a_full_time_index_has_its_last_timestamp_indexed(tmp_path: Path) -> None:
     tiny = open_segment(tmp_path, config=LogConfig(segment_index_bytes=4))
     assert rolls(tiny)
     append(tiny, records(40))
@@ -438,7 +441,7 @@ def test_a_full_time_index_still_takes_the_last_timestamp(tmp_path: Path) -> Non
     assert tiny.time_index.path.stat().st_size == 12
 
 
-def test_a_finished_segment_gives_its_files_back_once_it_is_flushed(segment: LogSegment, tmp_path: Path) -> None:
+def test_finished_segment_closes_its_files_after_the_flush(segment: LogSegment, tmp_path: Path) -> None:
     append(segment, *map(records, range(40, 50)))
     segment.flush()
     assert open_names(tmp_path)
@@ -455,7 +458,7 @@ def test_a_finished_segment_gives_its_files_back_once_it_is_flushed(segment: Log
     assert not open_names(tmp_path)
 
 
-def test_a_flushed_segment_is_closed_without_being_opened(segment: LogSegment, tmp_path: Path) -> None:
+def test_close_of_a_flushed_segment_opens_no_file(segment: LogSegment, tmp_path: Path) -> None:
     append(segment, *map(records, range(40, 50)))
     segment.close()
     reopened = open_segment(tmp_path, create=False)
@@ -495,7 +498,7 @@ def test_a_preallocated_segment_is_trimmed_when_it_is_closed(tmp_path: Path) -> 
     assert offsets(reopened) == [40, 41, 42]
 
 
-def test_a_roll_or_a_truncation_gives_preallocated_room_back(tmp_path: Path) -> None:
+def test_roll_and_truncation_trim_a_preallocated_segment(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=1 << 20, preallocate=True)
     rolled, cut = (open_segment(tmp_path, base, config=config) for base in (40, 50))
     append(rolled, records(40))
@@ -507,7 +510,7 @@ def test_a_roll_or_a_truncation_gives_preallocated_room_back(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("log-format SEG-21")
-def test_files_that_are_gone_already_are_no_error(segment: LogSegment, tmp_path: Path) -> None:
+def test_deletion_of_missing_segment_files_is_no_error(segment: LogSegment, tmp_path: Path) -> None:
     append(segment, *map(records, range(40, 50)))
     segment.path.unlink()
     segment.delete_files()
@@ -515,7 +518,7 @@ def test_files_that_are_gone_already_are_no_error(segment: LogSegment, tmp_path:
     open_segment(tmp_path, 50).delete_files()
 
 
-def test_a_renamed_segment_goes_on(segment: LogSegment, tmp_path: Path) -> None:
+def test_renamed_segment_is_read_and_appended_to(segment: LogSegment, tmp_path: Path) -> None:
     append(segment, records(40), records(41))
     segment.transaction_index.append(AbortedTransaction(7, 40, 41, 42))
     segment.change_suffix("", ".deleted")
@@ -526,7 +529,7 @@ def test_a_renamed_segment_goes_on(segment: LogSegment, tmp_path: Path) -> None:
     assert names(tmp_path) == {}
 
 
-def test_a_segment_follows_its_directory(tmp_path: Path) -> None:
+def test_segment_follows_a_renamed_directory(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     segment = open_segment(tmp_path / "a")
     append(segment, records(40))
@@ -539,7 +542,7 @@ def test_a_segment_follows_its_directory(tmp_path: Path) -> None:
     assert set(names(tmp_path / "b")) == {".log", ".index", ".timeindex"}
 
 
-def test_a_closed_segment_takes_no_calls(segment: LogSegment) -> None:
+def test_calls_to_a_closed_segment_are_refused(segment: LogSegment) -> None:
     append(segment, records(40))
     segment.close()
     segment.close()
@@ -548,7 +551,7 @@ def test_a_closed_segment_takes_no_calls(segment: LogSegment) -> None:
             call()
 
 
-def test_a_segment_that_is_not_there_cannot_be_opened(tmp_path: Path) -> None:
+def test_open_of_a_missing_segment_is_refused_and_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_segment(tmp_path, create=False)
     assert names(tmp_path) == {}
@@ -558,7 +561,7 @@ def test_a_segment_that_is_not_there_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format IDX-27", "log-format IDX-28")
-def test_a_rolled_segment_of_ten_batches_has_nine_entries_and_gets_its_room_back(tmp_path: Path) -> None:
+def test_rolled_segment_of_10_batches_has_9_entries_and_regains_room_after_a_truncation(tmp_path: Path) -> None:
     size = len(plain(0))
     config = LogConfig(index_interval_bytes=size - 1, segment_bytes=10 * size, segment_index_bytes=1000)
     log = segmented_logs.new_log(tmp_path, config)

@@ -33,7 +33,7 @@ def base(found: LogSegment | None) -> int | None:
 
 
 @pytest.mark.spec("log-format SEG-22")
-def test_the_neighbours_of_an_offset_are_found(tmp_path: Path) -> None:
+def test_floor_and_lower_segments_of_an_offset_are_found(tmp_path: Path) -> None:
     found = segments(tmp_path, 20, 0, 10)
     assert found.base_offsets == (0, 10, 20)
     assert [base(found.floor(n)) for n in (-1, 0, 9, 10, 20, 99)] == [None, 0, 0, 10, 20, 20]
@@ -61,7 +61,7 @@ def test_the_neighbours_of_an_offset_are_found(tmp_path: Path) -> None:
         (0, 0, []),
     ],
 )
-def test_a_range_begins_with_the_segment_that_holds_its_start(
+def test_range_begins_with_the_segment_that_holds_its_start(
     tmp_path: Path, start: int, end: int, expected: list[int]
 ) -> None:
     assert bases(tuple(segments(tmp_path, 0, 10, 20).range(start, end))) == expected
@@ -74,12 +74,12 @@ def test_a_range_that_ends_before_it_begins_is_an_error(tmp_path: Path) -> None:
         segments(tmp_path, 0, 10, 20).range(21, 20)
 
 
-def test_a_segment_takes_the_place_of_one_with_its_base_offset(tmp_path: Path) -> None:
+def test_added_segment_replaces_one_with_the_same_base_offset(tmp_path: Path) -> None:
     found = segments(tmp_path, 0, 10)
     seen, old, new = found.values, found.get(10), segment(tmp_path, 10)
     assert found.add(new) is old
     assert (found.get(10), len(found)) == (new, 2)
-    assert seen[1] is old  # who holds the old tuple does not see the change
+    assert seen[1] is old  # a reader with the old tuple does not see the change
     assert found.remove(10) is new
     assert found.remove(10) is None
     assert found.add(segment(tmp_path, 5)) is None
@@ -88,7 +88,7 @@ def test_a_segment_takes_the_place_of_one_with_its_base_offset(tmp_path: Path) -
     assert (len(found), found.first, found.last, found.floor(9)) == (0, None, None, None)
 
 
-def test_readers_are_told_the_names_that_the_files_have_now(tmp_path: Path) -> None:
+def test_published_log_returns_the_present_file_names(tmp_path: Path) -> None:
     found = segments(tmp_path, 0, 10)
     published = PublishedLog(found.values, LogOffset(10, 10, 0))
     assert [published.files(n).next_base_offset for n in (0, 1)] == [10, None]

@@ -1,4 +1,4 @@
-"""One log seen through both kinds of ``LogSnapshot``: as its writer publishes it, and as a broker's directory."""
+"""One log through both kinds of ``LogSnapshot``: as its writer publishes it, and as a broker's directory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_open_log_ends_where_readers_may_read(tmp_path: Path, kind: Kind) -> Non
     assert ends == [2 * size, size]
 
 
-def test_a_segment_that_is_gone_has_changed(tmp_path: Path, kind: Kind) -> None:
+def test_missing_segment_is_reported_as_changed(tmp_path: Path, kind: Kind) -> None:
     log = log_of(tmp_path, [[1]], [[2]])
     snapshot = kind(log)
     gone, _ = snapshot.segments()

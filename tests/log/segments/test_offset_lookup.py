@@ -55,7 +55,7 @@ def ask(log: SegmentedLog, timestamp_ms: int, known: LookupFacts | None = None) 
 
 
 @pytest.mark.spec("log-format READ-11")
-def test_the_ends_of_the_log_have_the_epochs_that_wrote_them(tmp_path: Path) -> None:
+def test_first_and_last_offsets_are_returned_with_their_leader_epochs(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T), epoch=0), batch(1, rows(T + 1), epoch=1)])
     known = facts(log, (0, 0), (1, 1))
     assert ask(log, EARLIEST, known) == TimestampOffset(-1, 0, 0)
@@ -78,7 +78,7 @@ def test_the_largest_timestamp_is_found_at_its_first_record(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("log-format READ-12")
-def test_the_first_segment_with_the_largest_timestamp_counts(tmp_path: Path) -> None:
+def test_largest_timestamp_is_found_in_the_first_segment_that_has_it(tmp_path: Path) -> None:
     log = log_of(
         tmp_path,
         [batch(0, rows(T))],
@@ -91,14 +91,14 @@ def test_the_first_segment_with_the_largest_timestamp_counts(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("log-format READ-12")
-def test_all_records_of_a_batch_that_the_broker_stamped_have_its_time(tmp_path: Path) -> None:
+def test_lookup_uses_the_batch_timestamp_for_log_append_time(tmp_path: Path) -> None:
     stamped = batch(3, rows(T, T, T), log_append_ms=T + 9, codec=Compression.LZ4)
     log = log_of(tmp_path, [plain(0, 3), stamped])
     assert ask(log, MAX_TIMESTAMP) == TimestampOffset(T + 9, 3, 0)
     assert ask(log, T + 9) == TimestampOffset(T + 9, 3, 0)
 
 
-def test_a_log_without_timestamps_has_no_largest_one(tmp_path: Path) -> None:
+def test_log_without_timestamps_has_no_largest_timestamp(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     assert ask(log, MAX_TIMESTAMP) is None
     append(log, legacy(0, 0, None, b"v"))
@@ -106,7 +106,7 @@ def test_a_log_without_timestamps_has_no_largest_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-13")
-def test_the_tier_is_asked_first(tmp_path: Path) -> None:
+def test_lookup_asks_the_tier_before_the_local_log(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T), epoch=0)], [batch(1, rows(T + 1), epoch=1)])
     known = replace(facts(log, (0, 0), (1, 1)), local_log_start_offset=1, is_tiered=True)
     asked: list[tuple[int, int]] = []
@@ -124,7 +124,7 @@ def test_the_tier_is_asked_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-14")
-def test_the_end_of_the_tier(tmp_path: Path) -> None:
+def test_latest_tiered_offset_is_that_of_the_tier_or_unknown(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0, 2)])
     known = facts(log, (0, 0), (1, 1))
     assert ask(log, LATEST_TIERED, known) == TimestampOffset(-1, -1, -1)
@@ -134,7 +134,7 @@ def test_the_end_of_the_tier(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format READ-15")
-def test_of_an_empty_log_the_tier_is_not_asked(tmp_path: Path) -> None:
+def test_lookup_in_an_empty_log_does_not_ask_the_tier(tmp_path: Path) -> None:
     log = new_log(tmp_path)
 
     def remote(_timestamp_ms: int, _start: int) -> TimestampOffset | None:
@@ -144,7 +144,7 @@ def test_of_an_empty_log_the_tier_is_not_asked(tmp_path: Path) -> None:
     assert offset_by_timestamp(log.reader, T, known, remote=remote) is None
 
 
-def test_what_the_requester_may_not_read_yet_is_not_found(tmp_path: Path) -> None:
+def test_lookup_leaves_out_records_that_the_caller_may_not_fetch(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T)), batch(1, rows(T + 1))])
     known = replace(facts(log, (3, 0)), last_fetchable_offset=1)
     assert ask(log, T, known) == TimestampOffset(T, 0, 0)
@@ -153,13 +153,13 @@ def test_what_the_requester_may_not_read_yet_is_not_found(tmp_path: Path) -> Non
     assert ask(log, LATEST, known) == TimestampOffset(-1, 1, 3)
 
 
-def test_a_number_that_stands_for_nothing_is_refused(tmp_path: Path) -> None:
+def test_unknown_special_timestamp_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="-6 stands for nothing"):
         ask(new_log(tmp_path), -6)
 
 
 @pytest.mark.spec("log-format SEG-11")
-def test_the_first_record_at_or_behind_a_timestamp_is_found(tmp_path: Path) -> None:
+def test_lookup_finds_the_first_record_at_or_after_a_timestamp(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.truncate_fully_and_start_at(40, now_ms=NOW_MS)
     append(log, *(batch(40 + n, rows(400 + 10 * n)) for n in range(10)))
@@ -173,7 +173,7 @@ def test_records_below_the_log_start_are_not_found(tmp_path: Path) -> None:
     assert ask(log, T, replace(facts(log), log_start_offset=3)) == TimestampOffset(T, 3, 0)
 
 
-def test_a_segment_without_timestamps_is_as_old_as_its_file(tmp_path: Path) -> None:
+def test_lookup_takes_the_mtime_of_a_segment_without_timestamps(tmp_path: Path) -> None:
     log = log_of(tmp_path, [legacy(0, 0, None, b"v")], [batch(1, rows(T))])
     OsDisk().set_mtime_ms(log.segments.values[0].path, T - 1)
     assert ask(log, T) == TimestampOffset(T, 1, 0)
@@ -181,7 +181,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(tmp_path: Path) -> N
     assert ask(log, T) is None  # only the first segment that may hold it is searched, as Kafka does
 
 
-def test_what_the_writer_has_in_its_buffer_is_not_found(tmp_path: Path) -> None:
+def test_lookup_leaves_out_records_in_the_write_buffer(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T)), batch(1, rows(T + 1))])
     append(log, batch(2, rows(T + 7)), write=False)
     assert ask(log, MAX_TIMESTAMP) == TimestampOffset(T + 1, 1, 0)
@@ -190,7 +190,7 @@ def test_what_the_writer_has_in_its_buffer_is_not_found(tmp_path: Path) -> None:
     assert ask(log, MAX_TIMESTAMP) == ask(log, T + 2) == TimestampOffset(T + 7, 2, 0)
 
 
-def test_a_damaged_batch_on_the_way_is_an_error(tmp_path: Path) -> None:
+def test_lookup_that_meets_a_damaged_batch_is_an_error(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T), count=5, last_offset_delta=4)])
     with pytest.raises(CorruptRecordError):
         ask(log, T, replace(facts(log), log_start_offset=1))
@@ -231,7 +231,7 @@ def reopened(log: SegmentedLog) -> SegmentedLog:
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_any_time_index_gives_an_answer(tmp_path_factory: pytest.TempPathFactory, index: bytes) -> None:
+def test_lookup_with_a_time_index_of_any_bytes_returns(tmp_path_factory: pytest.TempPathFactory, index: bytes) -> None:
     log = log_of(tmp_path_factory.mktemp("lying"), [batch(n, rows(T + n)) for n in range(20)])
     log.close()
     log.active.path.with_suffix(".timeindex").write_bytes(index)

@@ -6,7 +6,7 @@ from tierd.log.files.disk import OsDisk
 from tierd.log.segments.pending_deletions import PendingDeletions
 
 
-def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
+def test_files_are_unlinked_when_they_are_due(tmp_path: Path) -> None:
     for name in ("a.deleted", "b.deleted", "c.deleted"):
         (tmp_path / name).touch()
     pending = PendingDeletions(OsDisk())
@@ -21,7 +21,7 @@ def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
     assert (len(pending), pending.run_all(tmp_path)) == (0, 0)
 
 
-def test_a_name_that_a_new_file_may_get_is_refused() -> None:
+def test_name_without_the_deleted_suffix_is_refused() -> None:
     pending = PendingDeletions(OsDisk())
     with pytest.raises(ValueError, match="does not end with"):
         pending.add(["00000000000000000000.log"], due_ms=0)
@@ -37,7 +37,7 @@ class FailingDisk(OsDisk):
         super().unlink(path)
 
 
-def test_what_could_not_be_unlinked_stays_in_the_queue(tmp_path: Path) -> None:
+def test_file_that_cannot_be_unlinked_stays_in_the_queue(tmp_path: Path) -> None:
     disk = FailingDisk()
     pending = PendingDeletions(disk)
     for name in ("a.deleted", "b.deleted", "c.deleted"):
@@ -50,7 +50,7 @@ def test_what_could_not_be_unlinked_stays_in_the_queue(tmp_path: Path) -> None:
     assert pending.run_due(tmp_path, now_ms=0) == 2
 
 
-def test_of_many_files_no_more_go_at_once_than_asked_for(tmp_path: Path) -> None:
+def test_at_most_the_asked_number_of_files_is_unlinked_in_one_call(tmp_path: Path) -> None:
     pending = PendingDeletions(OsDisk())
     names = [f"{number}.deleted" for number in range(5)]
     for name in names:

@@ -12,11 +12,12 @@ from tests.log import segmented_logs
 from tests.log.batches import Row, batch, forged, legacy, marker, plain, transactional, wrapper
 from tests.log.producer_steps import manager_of
 from tests.log.segmented_logs import NOW_MS, materialise_indexes
-from tierd.errors import EndMarkerError, InvalidTransactionStateError, OffsetOverflowError
+from tierd.errors import OffsetOverflowError
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import build_indexes
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import EndMarkerError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import iter_headers, parse_header
@@ -33,7 +34,7 @@ CONFIG = LogConfig(index_interval_bytes=10, segment_index_bytes=10_000)
 
 
 class Crashed:
-    """A segment as a crash left it, and what its recovery made of it."""
+    """A segment after a crash, and its recovery."""
 
     def __init__(self, folder: Path, data: bytes, *, base_offset: int = 0, config: LogConfig = CONFIG) -> None:
         (folder / f"{base_offset:020d}.log").write_bytes(data)
@@ -57,7 +58,7 @@ class Crashed:
 def control(
     offset: int, kind: ControlRecordType, value: bytes, *, producer_id: int = 7, producer_epoch: int = 0
 ) -> bytes:
-    """A control batch with any type and value, and perhaps nobody's."""
+    """Build a control batch with any type and value, with or without a producer."""
     rows: list[Row] = [(1000 + offset, struct.pack(">hh", 0, kind.value), value)]
     data = bytearray(batch(offset, rows, producer_id=7, producer_epoch=producer_epoch, base_sequence=0))
     struct.pack_into(">h", data, 21, 0x30)
@@ -70,7 +71,7 @@ def control(
 
 @pytest.mark.spec("log-format SEG-13")
 @pytest.mark.parametrize("garbage", [b"", bytes(10_000), b"\xff" * 777, b"\0\0\0\1" * 9])
-def test_garbage_in_the_indexes_is_replaced(tmp_path: Path, garbage: bytes) -> None:
+def test_recovery_replaces_garbage_in_the_indexes(tmp_path: Path, garbage: bytes) -> None:
     crashed = Crashed(tmp_path, b"".join(plain(n, timestamp_ms=10 * n) for n in range(100)))
     for index in (crashed.segment.offset_index, crashed.segment.time_index):
         index.path.write_bytes(garbage)
@@ -83,7 +84,7 @@ def test_garbage_in_the_indexes_is_replaced(tmp_path: Path, garbage: bytes) -> N
     assert crashed.segment.max_timestamp_so_far == TimestampOffset(990, 99)
 
 
-def test_indexes_are_per_batch_and_end_with_the_last_timestamp(tmp_path: Path) -> None:
+def test_recovery_indexes_batches_and_the_last_timestamp(tmp_path: Path) -> None:
     size = len(plain(0))
     config = LogConfig(index_interval_bytes=2 * size - 1)
     crashed = Crashed(tmp_path, b"".join(plain(n, timestamp_ms=10 * n) for n in range(6)), config=config)
@@ -101,7 +102,7 @@ def test_indexes_are_per_batch_and_end_with_the_last_timestamp(tmp_path: Path) -
     assert index.last_offset == 4
 
 
-def test_an_index_takes_no_more_than_its_room(tmp_path: Path) -> None:
+def test_recovered_index_is_not_larger_than_its_limit(tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=0, segment_index_bytes=100)
     crashed = Crashed(tmp_path, b"".join(plain(n, timestamp_ms=10 * n) for n in range(40)), config=config)
     assert crashed.recover() == 0
@@ -111,7 +112,7 @@ def test_an_index_takes_no_more_than_its_room(tmp_path: Path) -> None:
     assert crashed.segment.is_index_full
 
 
-def test_an_empty_segment_has_empty_indexes(tmp_path: Path) -> None:
+def test_recovered_empty_segment_has_empty_indexes(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, b"", base_offset=7)
     materialise_indexes(crashed.segment)
     assert crashed.recover() == 0
@@ -119,7 +120,7 @@ def test_an_empty_segment_has_empty_indexes(tmp_path: Path) -> None:
     assert crashed.producers.map_end_offset == 7
 
 
-def test_a_recovered_segment_is_appended_to(tmp_path: Path) -> None:
+def test_recovered_segment_takes_appends(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, plain(0) + plain(1) + plain(2)[:-1])
     crashed.recover()
     crashed.segment.grow_indexes()
@@ -130,11 +131,11 @@ def test_a_recovered_segment_is_appended_to(tmp_path: Path) -> None:
     assert crashed.segment.time_index.last_entry == TimestampOffset(5000, 2)
 
 
-# What is cut
+# Cuts
 
 
 @pytest.mark.spec("log-format SEG-16")
-def test_what_is_before_a_damaged_record_stays(tmp_path: Path) -> None:
+def test_recovery_keeps_the_batches_before_a_damaged_one(tmp_path: Path) -> None:
     chance = random.Random(0)
     batches = [plain(n) for n in range(20)]
     ends = [0, *accumulate(map(len, batches))]
@@ -175,26 +176,26 @@ def test_what_is_before_a_damaged_record_stays(tmp_path: Path) -> None:
         legacy(0, 2, b"k", b"v")[:20],
     ],
 )
-def test_what_is_no_batch_is_cut(tmp_path: Path, tail: bytes) -> None:
+def test_recovery_cuts_bytes_that_are_no_batch(tmp_path: Path, tail: bytes) -> None:
     crashed = Crashed(tmp_path, plain(0) + plain(1) + tail)
     assert crashed.recover() == len(tail)
     assert crashed.data == plain(0) + plain(1)
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-def test_an_offset_that_does_not_ascend_is_damage(tmp_path: Path, offset: int) -> None:
+def test_recovery_cuts_at_an_offset_that_does_not_ascend(tmp_path: Path, offset: int) -> None:
     crashed = Crashed(tmp_path, plain(0) + plain(1) + plain(offset) + plain(3))
     assert crashed.recover() == 2 * len(plain(0))
 
 
 @pytest.mark.parametrize("first", [plain(6), legacy(1, 6, b"k", b"v")])
-def test_an_offset_below_the_base_is_damage(tmp_path: Path, first: bytes) -> None:
+def test_recovery_cuts_at_an_offset_below_the_base_offset(tmp_path: Path, first: bytes) -> None:
     crashed = Crashed(tmp_path, first + plain(8), base_offset=7)
     assert crashed.recover() == len(first + plain(8))
 
 
 @pytest.mark.parametrize("last", [plain(7 + MAX_INT + 1), legacy(0, 7 + MAX_INT + 1, b"k", b"v")])
-def test_an_offset_out_of_reach_of_the_base_asks_for_a_split(tmp_path: Path, last: bytes) -> None:
+def test_last_offset_out_of_reach_of_the_base_is_an_overflow_to_split(tmp_path: Path, last: bytes) -> None:
     data = plain(7) + plain(7 + MAX_INT) + last
     for tail in (b"", bytes(20)):
         crashed = Crashed(tmp_path, data + tail, base_offset=7)
@@ -204,13 +205,13 @@ def test_an_offset_out_of_reach_of_the_base_asks_for_a_split(tmp_path: Path, las
     assert Crashed(tmp_path, data, base_offset=7).segment.has_overflow
 
 
-def test_a_lone_offset_out_of_reach_is_damage(tmp_path: Path) -> None:
+def test_recovery_cuts_at_a_lone_offset_out_of_reach(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, plain(7) + plain(2**40) + plain(9), base_offset=7)
     assert crashed.recover() == 2 * len(plain(7))
     assert crashed.data == plain(7)
 
 
-def test_gaps_and_empty_batches_stay(tmp_path: Path) -> None:
+def test_recovery_keeps_gaps_and_empty_batches(tmp_path: Path) -> None:
     empty = batch(5, [], producer_id=7, producer_epoch=0, base_sequence=0)
     data = plain(0) + empty + plain(1000) + control(1001, LEADER_CHANGE, b"", producer_id=-1)
     crashed = Crashed(tmp_path, data)
@@ -219,7 +220,7 @@ def test_gaps_and_empty_batches_stay(tmp_path: Path) -> None:
     assert list(crashed.producers.producers) == [7]
 
 
-def test_a_recovery_is_recovered_by_another_one(tmp_path: Path) -> None:
+def test_second_recovery_gives_the_same_files_and_epochs(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, b"".join(plain(n, epoch=n // 4) for n in range(10)) + b"torn")
     assert crashed.recover() == 4
     before = crashed.data, crashed.indexes, crashed.epochs.entries
@@ -231,7 +232,7 @@ def test_a_recovery_is_recovered_by_another_one(tmp_path: Path) -> None:
 # Legacy
 
 
-def test_legacy_entries_are_kept_and_say_nothing_of_epochs_or_producers(tmp_path: Path) -> None:
+def test_recovery_keeps_legacy_entries_without_epochs_and_producers(tmp_path: Path) -> None:
     inner = b"".join(legacy(1, n, b"k", b"v") for n in range(3))
     old = legacy(0, 0, b"k", b"v") + legacy(1, 1, b"k", b"v", timestamp_ms=7000) + wrapper(1, 4, inner)
     crashed = Crashed(tmp_path, old + plain(5) + legacy(1, 6, b"k", b"v") + plain(7))
@@ -249,7 +250,7 @@ def test_legacy_entries_are_kept_and_say_nothing_of_epochs_or_producers(tmp_path
 
 
 @pytest.mark.spec("log-format SEG-15")
-def test_leader_epochs_are_learnt(tmp_path: Path) -> None:
+def test_recovery_assigns_the_leader_epochs_of_the_batches(tmp_path: Path) -> None:
     places = ((0, 104), (1, 106), (1, 108), (2, 110))
     data = b"".join(plain(offset, 2, epoch=epoch) for epoch, offset in places) + plain(112, epoch=-1)
     crashed = Crashed(tmp_path, data, base_offset=100)
@@ -259,7 +260,7 @@ def test_leader_epochs_are_learnt(tmp_path: Path) -> None:
     assert LeaderEpochFileCache(DISK, tmp_path).entries == crashed.epochs.entries
 
 
-def test_an_epoch_that_is_no_news_is_not_assigned(tmp_path: Path) -> None:
+def test_recovery_does_not_assign_a_known_epoch_again(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, plain(100, epoch=3) + plain(101, epoch=4), base_offset=100)
     crashed.epochs.assign(epoch=3, start_offset=50)
     crashed.recover()
@@ -283,7 +284,7 @@ def interleaved() -> bytes:
 
 
 @pytest.mark.spec("log-format SEG-14")
-def test_an_aborted_transaction_is_indexed(tmp_path: Path) -> None:
+def test_recovery_indexes_an_aborted_transaction(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, interleaved(), base_offset=100)
     crashed.segment.transaction_index.append(AbortedTransaction(9, 100, 101, 102))
     assert crashed.recover() == 0
@@ -292,7 +293,7 @@ def test_an_aborted_transaction_is_indexed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format SEG-14")
-def test_a_transaction_may_have_begun_in_an_earlier_segment(tmp_path: Path) -> None:
+def test_recovery_indexes_a_transaction_begun_in_an_earlier_segment(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, interleaved(), base_offset=100)
     earlier = parse_header(transactional(75, 2, 5), 0, name="earlier", position=0)
     assert earlier is not None
@@ -301,7 +302,7 @@ def test_a_transaction_may_have_begun_in_an_earlier_segment(tmp_path: Path) -> N
     assert crashed.segment.transaction_index.all() == (AbortedTransaction(2, 75, 106, 100),)
 
 
-def test_a_marker_that_is_too_short_ends_the_recovery_behind_itself(tmp_path: Path) -> None:
+def test_recovery_cuts_behind_a_marker_that_is_too_short(tmp_path: Path) -> None:
     short = control(2, COMMIT, bytes(3))
     data = plain(0) + transactional(1, 7) + short
     crashed = Crashed(tmp_path, data + plain(3))
@@ -311,7 +312,7 @@ def test_a_marker_that_is_too_short_ends_the_recovery_behind_itself(tmp_path: Pa
     assert crashed.producers.has_open_transaction(7)
 
 
-def test_a_producers_marker_of_another_type_is_no_damage(tmp_path: Path) -> None:
+def test_marker_of_an_unknown_type_is_an_error_and_not_cut(tmp_path: Path) -> None:
     strange = control(1, LEADER_CHANGE, bytes(6))
     crashed = Crashed(tmp_path, plain(0) + strange)
     with pytest.raises(EndMarkerError):
@@ -328,7 +329,7 @@ def test_a_batch_that_is_not_of_the_open_transaction_is_an_error(tmp_path: Path)
 
 @st.composite
 def producer_logs(draw: st.DrawFn) -> bytes:
-    """What three producers may write: runs of batches, transactions, epochs that rise."""
+    """Draw batches that three producers may write: runs of batches, transactions, epochs that rise."""
     data, offset, sequences, open_by = bytearray(), 0, [0, 0, 0], set[int]()
     epochs = [0, 0, 0]
     for _ in range(draw(st.integers(0, 40))):
@@ -346,7 +347,7 @@ def producer_logs(draw: st.DrawFn) -> bytes:
         is_transactional = who in open_by or what < 3
         data += batch(
             offset,
-            [(1000 + offset, b"k", b"v")] * count,  # timestamps tell the batches apart
+            [(1000 + offset, b"k", b"v")] * count,  # timestamps distinguish the batches
             producer_id=who,
             producer_epoch=epochs[who],
             base_sequence=sequences[who],
@@ -370,7 +371,7 @@ def state(producers: ProducerStateManager) -> object:
 
 @settings(max_examples=100, deadline=None)
 @given(producer_logs())
-def test_producers_are_known_as_if_every_batch_had_been_replayed(
+def test_recovered_producers_equal_those_of_a_replay_of_every_batch(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("crashed")
@@ -389,7 +390,7 @@ def test_producers_are_known_as_if_every_batch_had_been_replayed(
 
 
 @pytest.mark.parametrize("size", [300, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2_500_000])
-def test_batches_of_any_size_are_walked(tmp_path: Path, size: int) -> None:
+def test_recovery_accepts_batches_of_any_size(tmp_path: Path, size: int) -> None:
     count = 5 if size > 1000 else (3 << 20) // size
     padding = max(0, size - len(plain(0, size=0)))
     data = b"".join(plain(n, size=padding, timestamp_ms=n) for n in range(count))
@@ -400,14 +401,14 @@ def test_batches_of_any_size_are_walked(tmp_path: Path, size: int) -> None:
     assert torn.recover() == len(plain(count - 1, size=padding)) - 1
 
 
-def test_legacy_entries_across_windows_are_walked(tmp_path: Path) -> None:
+def test_recovery_accepts_legacy_entries_across_windows(tmp_path: Path) -> None:
     data = b"".join(legacy(1, n, b"k", b"v" * (n % 5000), timestamp_ms=n) for n in range(1000))
     crashed = Crashed(tmp_path, data + legacy(0, 1000, b"k", bytes(2 << 20)) + plain(1001), config=LogConfig())
     assert crashed.recover() == 0
     assert crashed.indexes == build_indexes(crashed.segment.path, base_offset=0)
 
 
-def test_memory_is_bounded_whatever_a_batch_claims(tmp_path: Path) -> None:
+def test_memory_of_a_recovery_is_bounded_for_any_claimed_batch_size(tmp_path: Path) -> None:
     large = bytearray(plain(1, size=32 << 20))
     beyond = struct.pack(">qi", 2, MAX_INT) + plain(2)[12:]
     for data, kept in (
@@ -423,7 +424,7 @@ def test_memory_is_bounded_whatever_a_batch_claims(tmp_path: Path) -> None:
         assert peak < 8 << 20
 
 
-def test_a_marker_larger_than_any_ends_the_recovery(tmp_path: Path) -> None:
+def test_recovery_cuts_behind_a_marker_that_is_too_large(tmp_path: Path) -> None:
     large = control(1, COMMIT, bytes(2 << 20))
     crashed = Crashed(tmp_path, plain(0) + large + plain(2))
     assert crashed.recover() == len(plain(2))

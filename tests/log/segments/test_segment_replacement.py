@@ -22,7 +22,7 @@ DELAY_MS = 60_000
 
 
 def overflowed(folder: Path, *batches: bytes, base: int = 100, disk: Disk | None = None) -> SegmentedLog:
-    """A log of three segments, as an old broker may have left it: the offsets in the second do not fit."""
+    """Write a log of three segments, as an old broker may have left it: the offsets in the second do not fit."""
     disk = disk or OsDisk()
     log = new_log(folder, start=0, disk=disk)
     append(log, plain(0, 2), plain(2, 3))
@@ -37,7 +37,7 @@ def overflowed(folder: Path, *batches: bytes, base: int = 100, disk: Disk | None
 
 
 def split_all(log: SegmentedLog) -> None:
-    """Split what has to be split, as a load does."""
+    """Split every segment that overflows, as a load does."""
     for segment in log.segments.values:
         if segment.has_overflow:
             log.split_overflowed(segment, now_ms=NOW_MS)
@@ -70,7 +70,9 @@ def test_an_overflowed_segment_becomes_several_with_the_same_records(tmp_path: P
 @pytest.mark.parametrize(
     "batches", [(plain(FAR + 100, 2), plain(FAR + 102)), (plain(MAX_INT + 99, 5),)], ids=["all", "by last offset"]
 )
-def test_a_segment_that_overflows_as_a_whole_begins_at_its_first_batch(tmp_path: Path, batches: list[bytes]) -> None:
+def test_split_of_a_segment_without_fitting_offsets_begins_at_its_first_batch(
+    tmp_path: Path, batches: list[bytes]
+) -> None:
     log = overflowed(tmp_path, *batches)
     before, old = all_offsets(log), log.segments.values[1]
     result = log.split_overflowed(old, now_ms=NOW_MS)
@@ -81,7 +83,7 @@ def test_a_segment_that_overflows_as_a_whole_begins_at_its_first_batch(tmp_path:
 
 
 @pytest.mark.spec("log-format LOAD-15")
-def test_a_compressed_legacy_entry_tells_its_first_offset_only_inside(tmp_path: Path) -> None:
+def test_split_of_a_compressed_legacy_entry_begins_at_its_first_inner_offset(tmp_path: Path) -> None:
     inner = b"".join(legacy(1, n, None, b"v") for n in range(4))
     log = overflowed(tmp_path, wrapper(1, FAR + 103, inner))
     result = log.split_overflowed(log.segments.values[1], now_ms=NOW_MS)
@@ -89,7 +91,7 @@ def test_a_compressed_legacy_entry_tells_its_first_offset_only_inside(tmp_path: 
 
 
 @pytest.mark.parametrize("tail", [b"\0", plain(FARTHER)[:-1]])
-def test_what_cannot_be_copied_whole_is_not_split(tmp_path: Path, tail: bytes) -> None:
+def test_split_of_a_segment_with_an_incomplete_batch_is_refused(tmp_path: Path, tail: bytes) -> None:
     log = overflowed(tmp_path, *OVERFLOWED)
     segment, files = log.segments.values[1], names(log.directory)
     with segment.path.open("ab") as file:
@@ -106,7 +108,7 @@ def crash_everywhere(
     work: Callable[[SegmentedLog], None],
     check: Callable[[SegmentedLog], None],
 ) -> int:
-    """Do ``work`` with the power failing at every one of its steps; ``check`` what a load makes of it."""
+    """Do ``work`` with the power failing at every one of its steps; call ``check`` with the log of the next load."""
     for step in range(1, 10_000):
         for seed in range(3):
             disk = SimulatedDisk()
@@ -151,7 +153,7 @@ PHASES = {
 
 @pytest.mark.spec("log-format LOAD-16")
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_split_is_completed_or_begun_anew_from_every_phase(tmp_path: Path, phase: str) -> None:
+def test_load_completes_or_repeats_a_split_from_every_phase(tmp_path: Path, phase: str) -> None:
     log = overflowed(tmp_path, *OVERFLOWED[:4])
     before, disk, directory = all_offsets(log), OsDisk(), log.directory
     log.close()
@@ -173,7 +175,7 @@ def test_a_split_is_completed_or_begun_anew_from_every_phase(tmp_path: Path, pha
 
 
 def cleaned(log: SegmentedLog, base: int, *batches: bytes) -> LogSegment:
-    """The output of a compaction, complete and durable."""
+    """Write the output of a compaction, complete and durable."""
     disk = log.active._disk
     segment = LogSegment(
         disk,
@@ -225,8 +227,8 @@ def test_a_replacement_that_loses_power_at_any_step_leaves_either_set_whole() ->
     assert seen == {len(ORIGINAL), len(COMPACTED)}
 
 
-def test_output_of_an_abandoned_replacement_undoes_no_later_one() -> None:
-    """As when a round of the cleaner ends between its two steps, and the next one makes other groups."""
+def test_output_of_an_abandoned_replacement_leaves_a_later_one_whole() -> None:
+    """A round of the cleaner ends between its two steps, and the next round makes other groups."""
 
     def with_leftover(disk: Disk, folder: Path = Path("/")) -> SegmentedLog:
         log = compactable(disk, folder)
@@ -243,7 +245,7 @@ def test_output_of_an_abandoned_replacement_undoes_no_later_one() -> None:
     crash_everywhere(with_leftover, replace_second, check)
 
 
-def test_replaced_segments_go_later_and_those_removed_meanwhile_are_passed_over(tmp_path: Path) -> None:
+def test_replaced_segments_are_deleted_later_and_already_deleted_ones_skipped(tmp_path: Path) -> None:
     log = compactable(OsDisk(), tmp_path)
     first, second, third, _ = log.segments.values
     log.delete_segments([first], now_ms=NOW_MS)

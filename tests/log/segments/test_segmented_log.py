@@ -14,9 +14,10 @@ from tests.log.segmented_logs import (
     offsets_of,
     reopen,
 )
-from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.segmented_log import SegmentedLog
@@ -25,7 +26,7 @@ DELAY_MS = 60_000
 
 
 def rolled(folder: Path, *bases: int, end: int, disk: OsDisk | None = None) -> SegmentedLog:
-    """A log with a record at every offset, and segments that begin at ``bases``."""
+    """Write a log with a record at every offset, and segments that begin at ``bases``."""
     log = new_log(folder, start=bases[0], disk=disk)
     for offset in range(bases[0], end):
         if offset in bases[1:]:
@@ -48,7 +49,7 @@ def test_readers_see_an_append_once_it_is_written(tmp_path: Path) -> None:
     assert offsets_of(log.read(0, max_bytes=999, bound=log.log_end).records) == [0, 1, 2]
 
 
-def test_a_roll_begins_a_segment_at_the_log_end(tmp_path: Path) -> None:
+def test_roll_begins_a_segment_at_the_log_end(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, plain(0, 3), write=False)
     active = log.roll(now_ms=NOW_MS)
@@ -81,7 +82,7 @@ def test_a_roll_of_an_empty_segment_replaces_it(tmp_path: Path) -> None:
     assert all_offsets(log) == [0]
 
 
-def test_a_roll_removes_what_has_the_names_of_the_new_segment(tmp_path: Path) -> None:
+def test_roll_removes_files_with_the_names_of_the_new_segment(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, plain(0))
     for kind in ("log", "index", "timeindex", "txnindex"):
@@ -93,7 +94,7 @@ def test_a_roll_removes_what_has_the_names_of_the_new_segment(tmp_path: Path) ->
     assert f"{1:020d}.txnindex" not in names(log.directory)
 
 
-def test_each_new_segment_draws_its_jitter(tmp_path: Path) -> None:
+def test_each_new_segment_draws_a_jitter_of_its_own(tmp_path: Path) -> None:
     draws = iter([-7, 12])
     opened = new_log(tmp_path, LogConfig(segment_index_bytes=100, segment_ms=1000, segment_jitter_ms=5))
     log = SegmentedLog(
@@ -112,7 +113,7 @@ def test_each_new_segment_draws_its_jitter(tmp_path: Path) -> None:
 
 
 class CountingDisk(OsDisk):
-    """Counts how often a directory was synced."""
+    """Disk that counts how often a directory is synced."""
 
     syncs = 0
 
@@ -121,7 +122,7 @@ class CountingDisk(OsDisk):
         super().sync_directory(path)
 
 
-def test_a_flush_syncs_the_names_only_when_one_is_new(tmp_path: Path) -> None:
+def test_flush_syncs_the_directory_only_when_a_file_is_new(tmp_path: Path) -> None:
     disk = CountingDisk()
     log = rolled(tmp_path, 0, 5, end=7, disk=disk)
     before = disk.syncs
@@ -153,7 +154,7 @@ def test_the_recovery_point_rises_by_a_flush_and_falls_with_the_log_end(tmp_path
     assert log.recovery_point == 2
 
 
-def test_flushing_one_more_than_the_log_end_makes_an_empty_segments_files(tmp_path: Path) -> None:
+def test_flush_above_the_log_end_creates_the_files_of_an_empty_segment(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, end=1)
     log.roll(now_ms=NOW_MS)
     log.flush(1)
@@ -163,7 +164,7 @@ def test_flushing_one_more_than_the_log_end_makes_an_empty_segments_files(tmp_pa
 
 
 @pytest.mark.spec("log-format TRN-01")
-def test_truncation_cuts_what_lies_behind_and_nothing_else(tmp_path: Path) -> None:
+def test_truncation_cuts_only_records_at_and_above_the_offset(tmp_path: Path) -> None:
     log, end = rolled(tmp_path, 0, 10, 20, end=30), 30
     full = size(log)
     for offset in (end, end + 1):
@@ -183,7 +184,7 @@ def test_truncation_cuts_what_lies_behind_and_nothing_else(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("log-format TRN-02")
-def test_truncation_below_the_first_segment_starts_anew(tmp_path: Path) -> None:
+def test_truncation_below_the_first_segment_leaves_an_empty_log_at_the_offset(tmp_path: Path) -> None:
     log = rolled(tmp_path, 40, 45, end=50)
     removed = log.truncate_to(0, now_ms=NOW_MS)
     assert [segment.base_offset for segment in removed] == [40, 45]
@@ -212,7 +213,7 @@ def test_truncation_within_a_batch_drops_it_whole_and_leaves_a_gap(tmp_path: Pat
     assert all_offsets(log) == [0, 1, 2, 6]
 
 
-def test_what_is_in_the_buffer_is_truncated_too(tmp_path: Path) -> None:
+def test_truncation_removes_records_in_the_write_buffer(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, plain(0), plain(1), plain(2), write=False)
     log.truncate_to(1, now_ms=NOW_MS)
@@ -222,7 +223,7 @@ def test_what_is_in_the_buffer_is_truncated_too(tmp_path: Path) -> None:
     assert all_offsets(log) == []
 
 
-def test_a_negative_offset_cannot_be_truncated_to(tmp_path: Path) -> None:
+def test_truncation_to_a_negative_offset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="offset -1"):
         new_log(tmp_path).truncate_to(-1, now_ms=NOW_MS)
 
@@ -258,7 +259,7 @@ def test_deleted_segments_keep_their_files_until_the_delay_has_passed(tmp_path: 
     assert all_offsets(log) == [6, 7]
 
 
-def test_a_new_segment_survives_the_deletion_of_an_older_one_at_its_offset(tmp_path: Path) -> None:
+def test_new_segment_stays_when_an_older_one_at_its_offset_is_deleted(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, 3, end=5)
     log.truncate_to(2, now_ms=NOW_MS)
     append(log, plain(2))
@@ -271,7 +272,7 @@ def test_a_new_segment_survives_the_deletion_of_an_older_one_at_its_offset(tmp_p
 
 
 @pytest.mark.spec("log-format TRN-11")
-def test_a_rename_to_its_own_name_is_none(tmp_path: Path) -> None:
+def test_rename_of_a_log_to_its_own_name_changes_nothing(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     assert not log.rename_directory("orders-0")
     assert log.rename_directory("orders-0.0123-stray")
@@ -279,7 +280,7 @@ def test_a_rename_to_its_own_name_is_none(tmp_path: Path) -> None:
     assert not (tmp_path / "orders-0").exists()
 
 
-def test_a_renamed_log_goes_on(tmp_path: Path) -> None:
+def test_renamed_log_is_read_and_appended_to(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, 3, 6, end=7)
     log.delete_segments([log.segments.values[0]], now_ms=NOW_MS)
     log.rename_directory("orders-0.0123-delete")
@@ -293,7 +294,7 @@ def test_a_renamed_log_goes_on(tmp_path: Path) -> None:
     assert not (tmp_path / "orders-0").exists()
 
 
-def test_a_name_that_is_taken_changes_nothing(tmp_path: Path) -> None:
+def test_rename_to_an_existing_directory_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, end=2)
     (tmp_path / "orders-1").mkdir()
     (tmp_path / "orders-1" / "file").touch()
@@ -304,17 +305,17 @@ def test_a_name_that_is_taken_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format TRN-12")
-def test_a_flush_after_the_directory_was_renamed_is_no_error(tmp_path: Path) -> None:
+def test_flush_after_another_program_renamed_the_directory_is_no_error(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, end=2)
     log.write_out()
     materialise_indexes(log.active)
-    log.directory.rename(tmp_path / "elsewhere")  # by somebody else: the handles still lead to the files
+    log.directory.rename(tmp_path / "elsewhere")  # by another program: the handles stay valid
     log.active.flush()
     OsDisk().sync_directory(log.directory)
 
 
 @pytest.mark.spec("log-format TRN-13")
-def test_a_directory_goes_only_after_its_segments(tmp_path: Path) -> None:
+def test_deletion_removes_the_directory_after_its_segments(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, 3, end=5)
     (log.directory / "leader-epoch-checkpoint").touch()
     (log.directory / "nested").mkdir()
@@ -328,7 +329,7 @@ def test_a_directory_goes_only_after_its_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format TRN-14")
-def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+def test_second_close_is_no_error(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, 3, end=5)
     log.close()
     log.close()
@@ -341,16 +342,16 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format TRN-14")
-def test_closing_after_the_handles_were_closed_is_a_storage_error(tmp_path: Path) -> None:
+def test_close_after_closed_handles_is_a_storage_error(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, 3, end=5)
     log.close_handles()
     for call in (log.close, lambda: append(log, plain(5)), lambda: log.roll(now_ms=NOW_MS)):
         with pytest.raises(LogDirOfflineError, match="files are closed"):
             call()
-    assert all_offsets(log) == list(range(5))  # reading needs no handles
+    assert all_offsets(log) == list(range(5))  # a read needs no handles
 
 
-def test_a_clean_stop_leaves_files_of_the_size_of_their_content(tmp_path: Path) -> None:
+def test_clean_stop_trims_files_to_their_content(tmp_path: Path) -> None:
     config = LogConfig(segment_index_bytes=1000, index_interval_bytes=0, preallocate=True, segment_bytes=1 << 20)
     log = new_log(tmp_path, config)
     for offset in range(5):
@@ -366,7 +367,7 @@ def test_a_clean_stop_leaves_files_of_the_size_of_their_content(tmp_path: Path) 
     assert all_offsets(reopen(log.directory)) == list(range(6))
 
 
-def test_new_segments_obey_a_changed_setting(tmp_path: Path) -> None:
+def test_changed_setting_applies_to_new_segments(tmp_path: Path) -> None:
     log = rolled(tmp_path, 0, end=1)
     log.config = replace(log.config, segment_index_bytes=80)
     log.roll(now_ms=NOW_MS)

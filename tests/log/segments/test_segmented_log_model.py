@@ -43,7 +43,7 @@ class SegmentedLogMachine(RuleBasedStateMachine):
     def roll(self, above: int) -> None:
         expected = self.end + max(above, 0)
         if expected < self.log.active.base_offset:
-            return  # a roll above the log end came before: the next one cannot go below it
+            return  # an earlier roll above the log end: the next one cannot go below it
         assert self.log.roll(self.end + above, now_ms=self.now_ms).base_offset == expected
 
     @rule(extra=st.integers(0, 1))

@@ -25,13 +25,15 @@ def timed(inner: FaultyKeyValueStore, clock: FakeClock, *, timeout_s: float = 0.
     return DeadlineKeyValueStore(inner, timeout_s=timeout_s, clock=clock)
 
 
-async def test_a_read_that_takes_too_long_has_failed(inner: FaultyKeyValueStore, clock: FakeClock) -> None:
+async def test_read_beyond_the_deadline_is_reported_as_unavailable(
+    inner: FaultyKeyValueStore, clock: FakeClock
+) -> None:
     inner.read_faults.append(Fault.HANG)
     with pytest.raises(BackendUnavailableError, match=r"0\.01 s"):
         await timed(inner, clock).scan("")
 
 
-async def test_a_batch_that_takes_too_long_may_have_been_written(inner: FaultyKeyValueStore, clock: FakeClock) -> None:
+async def test_batch_beyond_the_deadline_has_an_unknown_outcome(inner: FaultyKeyValueStore, clock: FakeClock) -> None:
     inner.apply_faults.append(Fault.HANG)
     with pytest.raises(OutcomeUnknownError, match=r"0\.01 s"):
         await timed(inner, clock).apply(Batch([Put("a", b"1")]))
@@ -43,7 +45,9 @@ async def test_errors_of_the_store_pass_unchanged(inner: FaultyKeyValueStore, cl
         await timed(inner, clock, timeout_s=5).apply(Batch([]))
 
 
-async def test_a_cancelled_call_is_cancelled_and_no_timeout(inner: FaultyKeyValueStore, clock: FakeClock) -> None:
+async def test_cancelled_call_is_cancelled_and_not_reported_as_a_timeout(
+    inner: FaultyKeyValueStore, clock: FakeClock
+) -> None:
     inner.read_faults.append(Fault.HANG)
     reading = asyncio.ensure_future(timed(inner, clock, timeout_s=5).get("a"))
     await inner.hanging.wait()
@@ -69,23 +73,23 @@ async def test_every_call_is_counted_with_its_time(inner: FaultyKeyValueStore, c
     await store.close()
 
 
-async def test_a_failed_precondition_is_an_answer_and_no_failure(inner: FaultyKeyValueStore, clock: FakeClock) -> None:
+async def test_failed_precondition_is_not_counted_as_an_error(inner: FaultyKeyValueStore, clock: FakeClock) -> None:
     store = timed(inner, clock, timeout_s=5)
     with pytest.raises(PreconditionFailedError):
         await store.apply(Batch([], [Expect("a", b"1")]))
     assert store.latencies()["apply"].errors == 0
 
 
-async def test_each_call_is_told_with_the_failure_only_where_the_store_did_not_answer(
+async def test_outcome_of_a_call_has_a_failure_only_when_the_store_did_not_answer(
     inner: FaultyKeyValueStore, clock: FakeClock
 ) -> None:
-    told = list[TierError | None]()
-    store = DeadlineKeyValueStore(inner, timeout_s=0.01, clock=clock, on_outcome=told.append)
+    outcomes = list[TierError | None]()
+    store = DeadlineKeyValueStore(inner, timeout_s=0.01, clock=clock, on_outcome=outcomes.append)
     await store.get("a")
     with pytest.raises(PreconditionFailedError):
         await store.apply(Batch([], [Expect("a", b"1")]))
-    assert told == [None, None]
-    told.clear()
+    assert outcomes == [None, None]
+    outcomes.clear()
     inner.read_faults.extend([Fault.FAIL, Fault.HANG])
     inner.apply_faults.append(Fault.HANG)
 
@@ -93,19 +97,19 @@ async def test_each_call_is_told_with_the_failure_only_where_the_store_did_not_a
         with pytest.raises((BackendUnavailableError, OutcomeUnknownError)):
             await call
 
-    assert [type(failure) for failure in told] == [
+    assert [type(failure) for failure in outcomes] == [
         BackendUnavailableError,
         BackendUnavailableError,
         OutcomeUnknownError,
     ]
 
 
-async def test_store_that_takes_no_writes_for_now_has_answered(clock: FakeClock) -> None:
-    told = list[TierError | None]()
-    store = DeadlineKeyValueStore(Full(), timeout_s=5, clock=clock, on_outcome=told.append)
+async def test_refused_write_is_an_outcome_without_a_failure(clock: FakeClock) -> None:
+    outcomes = list[TierError | None]()
+    store = DeadlineKeyValueStore(Full(), timeout_s=5, clock=clock, on_outcome=outcomes.append)
     with pytest.raises(WritesRefusedError):
         await store.apply(Batch([Put("a", b"1")]))
-    assert told == [None]
+    assert outcomes == [None]
     assert store.latencies()["apply"].errors == 1
 
 

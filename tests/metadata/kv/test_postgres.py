@@ -99,7 +99,7 @@ def with_password(dsn: str, password: str) -> str:
     return with_part(dsn, netloc=f"{parts.username}:{password}@{parts.netloc.rpartition('@')[2]}")
 
 
-async def test_wrong_credentials_are_an_error_that_a_person_must_mend(postgres_dsn: str) -> None:
+async def test_wrong_credentials_are_an_error_that_is_not_retriable(postgres_dsn: str) -> None:
     with pytest.raises(MetadataError, match="password authentication failed") as caught:
         await PostgresKeyValueStore.open(with_password(postgres_dsn, "a-wrong-one"), schema_name="tierd")
     assert not caught.value.retriable
@@ -107,34 +107,34 @@ async def test_wrong_credentials_are_an_error_that_a_person_must_mend(postgres_d
     assert "a-wrong-one" not in str(caught.value)
 
 
-async def test_a_database_that_does_not_exist_is_named(postgres_dsn: str) -> None:
+async def test_missing_database_is_named_with_a_remedy(postgres_dsn: str) -> None:
     with pytest.raises(MetadataError, match="absent") as caught:
         await PostgresKeyValueStore.open(with_part(postgres_dsn, path="/absent"), schema_name="tierd")
     assert "create the database" in caught.value.remedy
 
 
 @pytest.mark.parametrize("dsn", ["mysql://host/db", "no address at all", "postgresql://host:port/db", "http://[::1/"])
-async def test_an_address_that_is_none_is_refused_with_an_example(dsn: str) -> None:
+async def test_malformed_address_is_refused_with_an_example(dsn: str) -> None:
     with pytest.raises(MetadataError) as caught:
         await PostgresKeyValueStore.open(dsn, schema_name="tierd")
     assert "postgresql://user" in caught.value.remedy
 
 
-async def test_a_user_who_may_not_make_the_schema_is_told_what_to_grant(
+async def test_refusal_to_create_the_schema_names_the_grant(
     postgres_dsn: str, postgres_service: PostgresService
 ) -> None:
-    psql(postgres_dsn, "CREATE ROLE nobody LOGIN PASSWORD 'nothing'")
+    psql(postgres_dsn, "CREATE ROLE limited LOGIN PASSWORD 'nothing'")
     try:
-        theirs = with_password(postgres_dsn, "nothing").replace("//tierd:", "//nobody:")
+        theirs = with_password(postgres_dsn, "nothing").replace("//tierd:", "//limited:")
         with pytest.raises(MetadataError, match="permission denied") as caught:
             await PostgresKeyValueStore.open(theirs, schema_name="tierd")
         assert "grant" in caught.value.remedy
         async with opened(postgres_dsn):
-            psql(postgres_dsn, "GRANT USAGE ON SCHEMA tierd TO nobody; GRANT ALL ON tierd.kv TO nobody")
-            async with opened(theirs) as store:  # it exists, so nothing needs to be made
+            psql(postgres_dsn, "GRANT USAGE ON SCHEMA tierd TO limited; GRANT ALL ON tierd.kv TO limited")
+            async with opened(theirs) as store:  # the schema exists now, so no right to create it is needed
                 await store.apply(Batch([Put("a", b"1")]))
     finally:
-        psql(postgres_dsn, "DROP OWNED BY nobody; DROP ROLE nobody")
+        psql(postgres_dsn, "DROP OWNED BY limited; DROP ROLE limited")
 
 
 @pytest.mark.parametrize("comment", ["NULL", "'tierd metadata, format 2'"])
@@ -146,7 +146,7 @@ async def test_a_table_of_another_program_or_format_is_refused(postgres_dsn: str
         assert "schema" in caught.value.remedy
 
 
-async def test_a_schema_may_have_any_name_and_schemas_are_apart(postgres_dsn: str) -> None:
+async def test_schema_may_have_any_name_and_has_rows_of_its_own(postgres_dsn: str) -> None:
     names = ['Odd "name"; it\'s', "tierd"]
     stores = [await PostgresKeyValueStore.open(postgres_dsn, schema_name=name) for name in names]
     for store, value in zip(stores, (b"1", b"2"), strict=True):
@@ -157,7 +157,7 @@ async def test_a_schema_may_have_any_name_and_schemas_are_apart(postgres_dsn: st
 
 
 @pytest.mark.parametrize("setting", ["synchronous_commit", "fsync"])
-async def test_a_database_that_forgets_in_a_crash_is_warned_of(postgres_dsn: str, setting: str) -> None:
+async def test_database_that_may_lose_commits_in_a_crash_is_warned_about(postgres_dsn: str, setting: str) -> None:
     if setting == "fsync":
         psql(postgres_dsn, "ALTER SYSTEM SET fsync = off")
         psql(postgres_dsn, "SELECT pg_reload_conf()")
@@ -174,7 +174,7 @@ async def test_a_database_that_forgets_in_a_crash_is_warned_of(postgres_dsn: str
     assert [(entry["event"], entry[setting]) for entry in logs] == [("metadata_may_be_lost", "off")]
 
 
-async def test_a_row_that_somebody_else_holds_delays_its_own_batch_alone(postgres_dsn: str) -> None:
+async def test_row_locked_by_another_session_delays_only_its_own_batch(postgres_dsn: str) -> None:
     async with opened(postgres_dsn, timeout_s=0.5) as store:
         await store.apply(Batch([Put("held", b"1"), Put("free", b"1")]))
         other = await asyncpg.connect(postgres_dsn)
@@ -194,7 +194,7 @@ async def test_a_row_that_somebody_else_holds_delays_its_own_batch_alone(postgre
         await store.apply(Batch([Put("held", b"3")], [Expect("held", held)]))
 
 
-async def test_a_row_that_somebody_else_holds_delays_nothing_that_shares_its_round_trip(postgres_dsn: str) -> None:
+async def test_row_locked_by_another_session_does_not_delay_batches_of_its_round_trip(postgres_dsn: str) -> None:
     async with opened(postgres_dsn, timeout_s=2.0, pool_size=2) as store:
         await store.apply(Batch([Put("held", b"1")]))
         other = await asyncpg.connect(postgres_dsn)
@@ -205,7 +205,7 @@ async def test_a_row_that_somebody_else_holds_delays_nothing_that_shares_its_rou
         await asyncio.sleep(0)  # the only lane is taken: the next two go together
         batches = [Batch([Put("held", b"2")], [Expect("held", b"1")]), Batch([Put("free", b"2")])]
         held = asyncio.create_task(store.apply(batches[0]))
-        async with asyncio.timeout(1.8):  # before those who wait for the row give up
+        async with asyncio.timeout(1.8):  # before the batches that wait for the row reach their deadline
             await store.apply(batches[1])
             await first
         with pytest.raises(BackendUnavailableError, match="lock"):
@@ -214,8 +214,8 @@ async def test_a_row_that_somebody_else_holds_delays_nothing_that_shares_its_rou
         await other.close()
 
 
-async def test_what_was_expected_to_be_absent_stays_so_until_the_batch_has_landed(postgres_dsn: str) -> None:
-    """Or rows would appear behind the back of a leader that has claimed the partition meanwhile, and loaded it."""
+async def test_row_expected_absent_cannot_be_created_until_the_batch_is_committed(postgres_dsn: str) -> None:
+    """Without that, rows would appear after a leader has claimed the partition and loaded it."""
     async with opened(postgres_dsn) as filling, opened(postgres_dsn) as leader:
         await leader.apply(Batch([Put("held", b"1")]))
         other = await asyncpg.connect(postgres_dsn)
@@ -241,9 +241,7 @@ async def test_what_was_expected_to_be_absent_stays_so_until_the_batch_has_lande
         assert [key for key, _ in await leader.scan("")] == ["held", "late", "later", "row"]
 
 
-async def test_a_read_that_is_under_way_while_the_store_closes_leaves_no_connection(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_read_under_way_at_close_leaves_no_connection(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(postgres_dsn) as store:
         statements = replace(store._statements, get="SELECT $1::text[] IS NULL, pg_sleep(1)")
         monkeypatch.setattr(store, "_statements", statements)
@@ -255,15 +253,15 @@ async def test_a_read_that_is_under_way_while_the_store_closes_leaves_no_connect
 
 
 def asked(dsn: str, column: str) -> str:
-    """What the sessions of tierd in this database show."""
+    """Return a column of the sessions of tierd in this database."""
     of_tierd = "datname = current_database() AND application_name = 'tierd'"
     return psql(dsn, f"SELECT {column} FROM pg_stat_activity WHERE {of_tierd}")
 
 
-async def test_a_server_that_does_not_keep_statements_apart_is_refused(
+async def test_server_without_the_required_isolation_level_is_refused(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pooler may drop what a session asks for; then two brokers could both claim one new partition."""
+    """A pooler may drop the settings of a session; then two brokers could both claim one new partition."""
 
     def dropped(timeout_s: float, *, read_only: bool) -> dict[str, str]:
         return {"application_name": "tierd"}
@@ -286,13 +284,13 @@ async def test_a_server_that_does_not_keep_statements_apart_is_refused(
         "host=127.0.0.1 password=hunter2",
     ],
 )
-async def test_a_password_that_breaks_the_address_is_not_told(dsn: str) -> None:
+async def test_password_that_breaks_the_address_is_not_in_the_error(dsn: str) -> None:
     with pytest.raises((MetadataError, BackendUnavailableError)) as caught:
         await PostgresKeyValueStore.open(dsn, schema_name="tierd", timeout_s=1)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_batch_that_the_server_cannot_take_harms_none_beside_it(postgres_dsn: str) -> None:
+async def test_batch_that_the_server_cannot_store_leaves_the_other_batches_written(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as store:
         batches = [Batch([Put("a", b"1")]), Batch([Put("nul \0", b"1")]), Batch([Put("b", b"1")])]
         outcomes = await asyncio.gather(*map(store.apply, batches), return_exceptions=True)
@@ -300,7 +298,7 @@ async def test_a_batch_that_the_server_cannot_take_harms_none_beside_it(postgres
         assert await store.scan("") == [("a", b"1"), ("b", b"1")]
 
 
-async def test_a_server_that_takes_no_writes_any_more_is_left_for_one_that_does(
+async def test_store_recovers_after_its_server_was_read_only(
     server: PostgresServer, postgres_dsn: str, postgres_service: PostgresService
 ) -> None:
     database = urlsplit(postgres_dsn).path[1:]
@@ -316,7 +314,7 @@ async def test_a_server_that_takes_no_writes_any_more_is_left_for_one_that_does(
         await recovered(lambda: store.apply(Batch([Put("a", b"3")])))
 
 
-async def test_the_pool_has_its_bound_and_idle_connections_are_used_again(postgres_dsn: str) -> None:
+async def test_pool_is_bounded_and_reuses_idle_connections(postgres_dsn: str) -> None:
     def connections() -> int:
         return int(psql(postgres_dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tierd'"))
 
@@ -328,7 +326,7 @@ async def test_the_pool_has_its_bound_and_idle_connections_are_used_again(postgr
     await eventually(lambda: connections() == 0, what="the connections to be closed")
 
 
-async def test_batches_that_wait_share_a_round_trip(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_batches_share_a_round_trip(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = list[int]()
     columns = postgres_batches._columns
 
@@ -342,7 +340,7 @@ async def test_batches_that_wait_share_a_round_trip(postgres_dsn: str, monkeypat
     assert groups == [1, 64]
 
 
-async def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:
+async def test_missing_package_is_named_with_the_command_that_installs_it() -> None:
     await missing_package_is_named(
         "postgres", "asyncpg", "PostgresKeyValueStore.open('postgresql://h', schema_name='s')"
     )

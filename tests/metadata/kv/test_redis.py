@@ -86,7 +86,7 @@ def server(redis_url: str, redis_service: RedisService) -> RedisServer:
 
 
 class Admin(Protocol):
-    """What tests do behind the store's back; the client's own methods are only half typed."""
+    """Commands of tests beside the store; the client's own methods are only half typed."""
 
     def execute_command(self, *words: str) -> dict[bytes, bytes]: ...
 
@@ -128,7 +128,7 @@ def configured(admin: Admin, **settings: str) -> Iterator[None]:
             admin.execute_command("CONFIG", "SET", name, value)
 
 
-async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
+async def test_cancelled_read_raises_the_cancellation(redis_url: str) -> None:
     async with opened(redis_url) as store:
 
         async def read_on() -> None:
@@ -144,7 +144,7 @@ async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
             assert reading.cancelled()
 
 
-async def test_wrong_credentials_are_an_error_that_a_person_must_mend(redis_url: str, server: RedisServer) -> None:
+async def test_wrong_credentials_are_an_error_that_is_not_retriable(redis_url: str, server: RedisServer) -> None:
     for url in (redis_url.replace(server.secret, "a-wrong-one"), redis_url.replace(f":{server.secret}@", "")):
         with pytest.raises(MetadataError) as caught:
             await RedisKeyValueStore.open(url)
@@ -153,14 +153,14 @@ async def test_wrong_credentials_are_an_error_that_a_person_must_mend(redis_url:
         assert "a-wrong-one" not in str(caught.value)
 
 
-async def test_a_database_that_does_not_exist_is_named(redis_url: str) -> None:
+async def test_missing_database_is_named_with_a_remedy(redis_url: str) -> None:
     with pytest.raises(MetadataError, match="out of range") as caught:
         await RedisKeyValueStore.open(urlsplit(redis_url)._replace(path="/4711").geturl())
     assert "number" in caught.value.remedy
 
 
 @pytest.mark.parametrize("url", ["mysql://host/1", "no address at all", "redis://host:port/0", "redis://[::1/0"])
-async def test_an_address_that_is_none_is_refused_with_an_example(url: str) -> None:
+async def test_malformed_address_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(MetadataError) as caught:
         await RedisKeyValueStore.open(url)
     assert "rediss://user" in caught.value.remedy
@@ -177,7 +177,7 @@ async def test_a_database_of_another_format_or_with_foreign_keys_is_refused(redi
     assert "database of its own" in caught.value.remedy
 
 
-async def test_a_user_who_may_not_write_everything_is_refused_before_half_a_batch_is_written(
+async def test_user_without_all_write_rights_is_refused_when_the_store_opens(
     redis_url: str, admin: Admin, server: RedisServer
 ) -> None:
     admin.execute_command("ACL", "SETUSER", "half", "on", ">half", "~*", "+@all", "-zrem")
@@ -189,7 +189,7 @@ async def test_a_user_who_may_not_write_everything_is_refused_before_half_a_batc
         admin.execute_command("ACL", "DELUSER", "half")
 
 
-async def test_a_user_with_just_the_rights_that_are_named_will_do(
+async def test_user_with_only_the_documented_rights_is_accepted(
     redis_url: str, admin: Admin, server: RedisServer
 ) -> None:
     rights = "+@connection +@scripting +@sortedset +get +set +incrby +wait"
@@ -203,7 +203,7 @@ async def test_a_user_with_just_the_rights_that_are_named_will_do(
         admin.execute_command("ACL", "DELUSER", "daemon")
 
 
-async def test_a_server_that_forgets_in_a_crash_is_warned_of_once(redis_url: str, admin: Admin) -> None:
+async def test_server_that_may_lose_writes_in_a_crash_is_warned_about_once(redis_url: str, admin: Admin) -> None:
     with configured(admin, appendfsync="everysec"), structlog.testing.capture_logs() as logs:
         async with opened(redis_url):
             pass
@@ -214,7 +214,7 @@ async def test_a_server_that_forgets_in_a_crash_is_warned_of_once(redis_url: str
     assert logs == []
 
 
-async def test_out_of_memory_leaves_a_batch_wholly_unwritten(redis_url: str, admin: Admin) -> None:
+async def test_server_without_memory_writes_no_part_of_a_batch(redis_url: str, admin: Admin) -> None:
     async with opened(redis_url) as store:
         await store.apply(Batch([Put("a", b"1"), Put("b", b"1")]))
         before = await store.scan("")
@@ -226,7 +226,7 @@ async def test_out_of_memory_leaves_a_batch_wholly_unwritten(redis_url: str, adm
         await store.apply(Batch([Put("a", b"2")], [Expect("a", b"1")]))
 
 
-async def test_a_primary_that_became_a_replica_refuses_and_is_used_again_as_a_primary(
+async def test_server_refuses_writes_as_a_replica_and_takes_them_again_as_a_primary(
     redis_url: str, admin: Admin
 ) -> None:
     async with opened(redis_url) as store:
@@ -241,7 +241,7 @@ async def test_a_primary_that_became_a_replica_refuses_and_is_used_again_as_a_pr
         await store.apply(Batch([Put("a", b"2")], [Expect("a", b"1")]))
 
 
-async def test_a_server_that_lost_its_scripts_is_given_them_again(redis_url: str, admin: Admin) -> None:
+async def test_scripts_are_loaded_again_into_a_server_that_lost_them(redis_url: str, admin: Admin) -> None:
     async with opened(redis_url) as store:
         for number in range(3):
             admin.script_flush()
@@ -250,14 +250,12 @@ async def test_a_server_that_lost_its_scripts_is_given_them_again(redis_url: str
             assert await store.get("a") == str(number).encode()
 
 
-async def test_a_batch_that_too_few_replicas_have_is_of_unknown_outcome(
-    redis_url: str, redis_service: RedisService
-) -> None:
+async def test_batch_with_too_few_replicas_is_of_unknown_outcome(redis_url: str, redis_service: RedisService) -> None:
     async with opened(redis_url, replicas=1, timeout_s=1) as store:
         with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
             await store.apply(Batch([Put("a", b"1")]))
         assert "metadata.redis.replicas" in caught.value.remedy
-        with pytest.raises(BackendUnavailableError):  # what it is refused for may yet be lost
+        with pytest.raises(BackendUnavailableError):  # the expected value may yet be lost
             await store.apply(Batch([], [Expect("a", None)]))
         assert await store.get("a") == b"1"
     redis_service.services.start("redis-replica")
@@ -269,7 +267,7 @@ async def test_a_batch_that_too_few_replicas_have_is_of_unknown_outcome(
         redis_service.services.stop("redis-replica")
 
 
-async def test_a_batch_whose_replicas_may_not_be_asked_for_is_of_unknown_outcome(
+async def test_batch_is_of_unknown_outcome_without_the_right_to_wait_for_replicas(
     redis_url: str, admin: Admin, server: RedisServer
 ) -> None:
     admin.execute_command("ACL", "SETUSER", "nowait", "on", ">nowait", "~*", "+@all", "-wait")
@@ -295,13 +293,13 @@ async def test_a_batch_whose_replicas_may_not_be_asked_for_is_of_unknown_outcome
         "user:hunter2@127.0.0.1:1",
     ],
 )
-async def test_a_password_that_breaks_the_address_is_not_told(url: str) -> None:
+async def test_password_that_breaks_the_address_is_not_in_the_error(url: str) -> None:
     with pytest.raises((MetadataError, BackendUnavailableError)) as caught:
         await RedisKeyValueStore.open(url, timeout_s=1)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_scan_that_more_changes_than_are_remembered_overtake_begins_again(
+async def test_scan_begins_again_after_more_changes_than_the_server_remembers(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(redis_url) as store, opened(redis_url) as other:
@@ -325,10 +323,10 @@ async def test_a_scan_that_more_changes_than_are_remembered_overtake_begins_agai
         assert pairs["k000"] == pairs["k299"]
 
 
-async def test_a_scan_that_a_failover_overtakes_mixes_nothing(
+async def test_scan_across_a_failover_does_not_mix_rows_of_both_servers(
     redis_url: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The new primary never had the last writes of the old one."""
+    """The new primary does not have the last writes of the old one."""
     async with opened(redis_url) as store:
         await store.apply(Batch([Put(f"k{number}", b"0") for number in range(4)]))
         await store.apply(Batch([Put(f"k{number}", b"lost") for number in range(4)]))
@@ -349,7 +347,7 @@ async def test_a_scan_that_a_failover_overtakes_mixes_nothing(
         assert await store.scan("k") == [(f"k{number}", b"0") for number in range(4)]
 
 
-async def test_no_script_reads_more_than_a_page(redis_url: str, admin: Admin) -> None:
+async def test_scripts_read_at_most_one_page(redis_url: str, admin: Admin) -> None:
     async with opened(redis_url) as store:
         for start in range(0, 30_000, 5000):
             await store.apply(Batch([Put(f"k{start + number:05}", bytes(300)) for number in range(5000)]))
@@ -359,5 +357,5 @@ async def test_no_script_reads_more_than_a_page(redis_url: str, admin: Admin) ->
     assert calls == 31
 
 
-async def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:
+async def test_missing_package_is_named_with_the_command_that_installs_it() -> None:
     await missing_package_is_named("redis", "redis", "RedisKeyValueStore.open('redis://h')")

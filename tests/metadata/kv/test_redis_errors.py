@@ -19,19 +19,19 @@ from tierd.metadata.kv.refusals import WritesRefusedError, at_opening
         (exceptions.MovedError("1234 127.0.0.1:7001"), "node of the cluster"),
     ],
 )
-def test_what_the_server_refused_was_not_written_and_has_its_remedy(error: Exception, remedy: str) -> None:
+def test_refusal_of_the_server_is_retriable_and_has_a_remedy(error: Exception, remedy: str) -> None:
     assert redis_errors.is_refusal(error)
     refused = redis_errors.refused("redis host", Masking(), error)
     assert remedy in refused.remedy
     assert refused.retriable
 
 
-def test_an_answer_that_never_came_is_no_refusal() -> None:
+def test_missing_answer_is_no_refusal() -> None:
     for error in (exceptions.ConnectionError("Connection closed by server."), TimeoutError(), ConnectionResetError()):
         assert not redis_errors.is_refusal(error)
 
 
-def test_only_what_a_person_must_mend_ends_the_attempts_to_open() -> None:
+def test_attempts_to_open_end_only_at_errors_that_need_a_person() -> None:
     def opened(cause: Exception) -> MetadataError:
         return at_opening(redis_errors.refused("redis host", Masking(), cause))
 
@@ -52,6 +52,6 @@ def test_only_what_a_person_must_mend_ends_the_attempts_to_open() -> None:
         (exceptions.AuthenticationError("invalid username-password pair"), False),
     ],
 )
-def test_server_without_room_or_that_is_no_primary_takes_no_writes(error: Exception, refuses_writes: bool) -> None:
+def test_full_or_replica_server_is_classified_as_refusing_writes(error: Exception, refuses_writes: bool) -> None:
     refused = redis_errors.refused("redis host", Masking(), error)
     assert isinstance(refused, WritesRefusedError) == refuses_writes

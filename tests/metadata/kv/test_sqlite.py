@@ -58,18 +58,18 @@ async def filled(path: Path, count: int = 2000) -> None:
         await store.apply(Batch([Put(f"k{n:06}", bytes(200)) for n in range(count)]))
 
 
-async def test_values_outlive_the_store(path: Path) -> None:
+async def test_values_are_read_after_the_store_is_opened_again(path: Path) -> None:
     await filled(path, 3)
     async with opened(path) as store:
         assert [key for key, _ in await store.scan("")] == ["k000000", "k000001", "k000002"]
 
 
-async def test_a_new_file_leaves_nothing_beside_it_once_closed(path: Path) -> None:
+async def test_closed_store_leaves_no_other_file_beside_its_own(path: Path) -> None:
     await filled(path)
     assert [entry.name for entry in path.parent.iterdir()] == ["metadata.db"]
 
 
-async def test_two_that_make_the_file_at_once_share_it(path: Path) -> None:
+async def test_two_stores_that_create_the_file_at_one_time_share_it(path: Path) -> None:
     async with opened(path) as one, opened(path) as other:
         await one.apply(Batch([Put("a", b"1")]))
         assert await other.get("a") == b"1"
@@ -95,7 +95,7 @@ async def test_waiting_batches_share_a_transaction(path: Path) -> None:
     assert sum(statement == "COMMIT" for statement in statements) <= 4
 
 
-async def test_a_daemon_and_its_readers_do_not_wait_for_one_another(path: Path) -> None:
+async def test_reads_of_other_processes_and_writes_of_the_daemon_do_not_block_each_other(path: Path) -> None:
     async with opened(path) as daemon:
         await daemon.apply(Batch([Put("a", b"1")]))
         async with opened(path, read_only=True) as reader:
@@ -104,7 +104,7 @@ async def test_a_daemon_and_its_readers_do_not_wait_for_one_another(path: Path) 
             assert await reader.get("a") == b"2"
 
 
-async def test_a_reader_never_writes(path: Path) -> None:
+async def test_write_of_a_read_only_store_is_refused(path: Path) -> None:
     await filled(path, 1)
     async with opened(path, read_only=True) as reader:
         with pytest.raises(BackendUnavailableError):
@@ -112,7 +112,7 @@ async def test_a_reader_never_writes(path: Path) -> None:
         assert await reader.get("a") is None
 
 
-async def test_a_reader_of_a_missing_file_is_told_so_and_makes_none(path: Path) -> None:
+async def test_read_only_open_of_a_missing_file_is_refused_and_creates_no_file(path: Path) -> None:
     with pytest.raises(MetadataError, match="no such metadata file"):
         await SqliteKeyValueStore.open(path, read_only=True)
     assert size_of(path) is None
@@ -135,7 +135,7 @@ CRASH = """
 
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("keep_shm", [True, False])
-async def test_what_was_acknowledged_before_a_kill_is_read_afterwards(
+async def test_batches_acknowledged_before_a_kill_are_read_afterwards(
     path: Path, read_only: bool, keep_shm: bool
 ) -> None:
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", textwrap.dedent(CRASH), str(path)])
@@ -147,7 +147,7 @@ async def test_what_was_acknowledged_before_a_kill_is_read_afterwards(
         assert [key for key, _ in await store.scan("k")] == [f"k{number:02}" for number in range(50)]
 
 
-async def test_a_reader_who_may_not_make_files_reads_a_closed_store(
+async def test_closed_store_is_read_without_the_right_to_create_files(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(path, 2)
@@ -179,28 +179,28 @@ def damage_last(path: Path, text: bytes, data: bytes) -> None:
     damage(path, path.read_bytes().rindex(text), data)
 
 
-async def test_a_file_that_is_no_database_is_refused_with_its_name_and_a_remedy(path: Path) -> None:
+async def test_file_that_is_no_database_is_refused_with_its_name_and_a_remedy(path: Path) -> None:
     write(path, b"not a database at all" * 1000)
     with pytest.raises(MetadataError, match=r"metadata\.db.*damaged") as caught:
         await SqliteKeyValueStore.open(path)
     assert "restore" in caught.value.remedy
 
 
-async def test_a_damaged_page_is_found_when_the_file_is_opened(path: Path) -> None:
+async def test_open_finds_a_damaged_page(path: Path) -> None:
     await filled(path)
     damage(path, 8 * 4096, b"\xff" * 4096)
     with pytest.raises(MetadataError, match="damaged"):
         await SqliteKeyValueStore.open(path)
 
 
-async def test_a_truncated_file_is_found_when_it_is_opened(path: Path) -> None:
+async def test_open_finds_a_truncated_file(path: Path) -> None:
     await filled(path)
     halve(path)
     with pytest.raises(MetadataError, match="damaged"):
         await SqliteKeyValueStore.open(path)
 
 
-async def test_damage_that_appears_while_reading_is_named(path: Path) -> None:
+async def test_damage_found_by_a_read_is_reported(path: Path) -> None:
     await filled(path)
     damage(path, 8 * 4096, b"\xff" * 4096)
     async with opened(path, read_only=True) as reader:
@@ -210,7 +210,7 @@ async def test_damage_that_appears_while_reading_is_named(path: Path) -> None:
 
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("flipped", [b"end", b"19", b"v1/c/seg"])
-async def test_a_flipped_bit_in_a_row_is_found_though_sqlite_sees_none(
+async def test_flipped_bit_in_a_row_is_found_although_sqlite_does_not_find_it(
     path: Path, read_only: bool, flipped: bytes
 ) -> None:
     row = Put("v1/c/seg/a", b'\x01{"end":19}')
@@ -224,7 +224,7 @@ async def test_a_flipped_bit_in_a_row_is_found_though_sqlite_sees_none(
         assert "restore" in caught.value.remedy
 
 
-async def test_a_batch_does_not_build_upon_a_damaged_row(path: Path) -> None:
+async def test_batch_that_expects_a_damaged_row_is_refused(path: Path) -> None:
     async with opened(path) as store:
         await store.apply(Batch([Put("a", b"revision 7")]))
     damage_last(path, b"7", b"6")
@@ -233,7 +233,7 @@ async def test_a_batch_does_not_build_upon_a_damaged_row(path: Path) -> None:
             await store.apply(Batch([Put("a", b"revision 8")], [Expect("a", b"revision 6")]))
 
 
-async def test_a_text_that_is_damaged_beyond_decoding_is_damage_and_not_tried_again(path: Path) -> None:
+async def test_undecodable_text_is_damage_and_not_retriable(path: Path) -> None:
     async with opened(path) as store:
         await store.apply(Batch([Put("some-key", b"")]))
     damage_last(path, b"some-key", b"\xff")
@@ -242,7 +242,7 @@ async def test_a_text_that_is_damaged_beyond_decoding_is_damage_and_not_tried_ag
             await store.scan("")
 
 
-async def test_the_log_of_a_lost_file_is_not_played_into_a_new_one(path: Path) -> None:
+async def test_write_ahead_log_of_a_lost_file_is_not_applied_to_a_new_file(path: Path) -> None:
     path.with_name("metadata.db-wal").write_bytes(b"what a killed tierd left")
     with pytest.raises(MetadataError, match=r"missing, but metadata\.db-wal is there") as caught:
         await SqliteKeyValueStore.open(path)
@@ -250,13 +250,13 @@ async def test_the_log_of_a_lost_file_is_not_played_into_a_new_one(path: Path) -
     assert size_of(path) is None
 
 
-async def test_a_path_that_cannot_even_be_looked_at_is_named(tmp_path: Path) -> None:
+async def test_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for read_only in (True, False):
         with pytest.raises(BackendUnavailableError, match="too long"):
             await SqliteKeyValueStore.open(tmp_path / ("m" * 300), read_only=read_only)
 
 
-async def test_a_bug_in_the_worker_reaches_whoever_waits(path: Path) -> None:
+async def test_bug_in_the_worker_is_raised_to_the_waiting_caller(path: Path) -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError
 
@@ -267,7 +267,7 @@ async def test_a_bug_in_the_worker_reaches_whoever_waits(path: Path) -> None:
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_an_empty_file_is_damage_and_no_new_store(path: Path, read_only: bool) -> None:
+async def test_empty_file_is_damage_and_not_a_new_store(path: Path, read_only: bool) -> None:
     write(path, b"")
     with pytest.raises(MetadataError, match="file is empty"):
         await SqliteKeyValueStore.open(path, read_only=read_only)
@@ -290,13 +290,13 @@ async def test_a_file_of_another_schema_version_is_refused(path: Path, read_only
         await SqliteKeyValueStore.open(path, read_only=read_only)
 
 
-async def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+async def test_path_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailableError, match="absent/metadata"):
         await SqliteKeyValueStore.open(tmp_path / "absent" / "metadata.db")
 
 
 @pytest.mark.spec("remote-tiering 104")
-async def test_a_file_that_another_program_holds_is_retriable_and_the_store_goes_on_afterwards(path: Path) -> None:
+async def test_file_locked_by_another_program_is_a_retriable_error_and_later_writes_succeed(path: Path) -> None:
     async with opened(path, timeout_s=0.01) as store:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -308,7 +308,7 @@ async def test_a_file_that_another_program_holds_is_retriable_and_the_store_goes
         assert await store.get("a") == b"2"
 
 
-async def test_on_a_full_disk_nothing_is_written_and_the_store_goes_on_when_there_is_room(path: Path) -> None:
+async def test_batch_on_a_full_disk_is_not_written_and_later_batches_are(path: Path) -> None:
     async with opened(path) as store:
         await store.apply(Batch([Put("a", b"1")]))
         connection = store._file._connection
@@ -323,7 +323,7 @@ async def test_on_a_full_disk_nothing_is_written_and_the_store_goes_on_when_ther
         assert await store.get("b") == bytes(200_000)
 
 
-async def test_a_batch_that_fails_midway_leaves_nothing_and_harms_none_beside_it(path: Path) -> None:
+async def test_batch_that_fails_midway_is_undone_and_other_batches_are_written(path: Path) -> None:
     async with opened(path) as store:
         connection = store._file._connection
         limit = (sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
@@ -341,7 +341,7 @@ class FailingUndo(sqlite3.Connection):
         return super().execute(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
 
 
-async def test_half_a_batch_that_cannot_be_undone_takes_its_group_with_it(
+async def test_batch_that_cannot_be_undone_fails_the_batches_of_its_group(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = sqlite3.connect
@@ -378,7 +378,7 @@ class FailingCommit(sqlite3.Connection):
         (sqlite3.SQLITE_FULL, WritesRefusedError),
     ],
 )
-async def test_a_commit_that_fails_is_of_unknown_outcome_unless_the_disk_was_full(
+async def test_failed_commit_is_of_unknown_outcome_except_on_a_full_disk(
     path: Path, monkeypatch: pytest.MonkeyPatch, code: int, expected: type[Exception]
 ) -> None:
     connect = sqlite3.connect
@@ -393,7 +393,7 @@ async def test_a_commit_that_fails_is_of_unknown_outcome_unless_the_disk_was_ful
         _, *outcomes = await asyncio.gather(
             store.get("a"), store.apply(written), store.apply(refused), return_exceptions=True
         )
-        # What the second was refused for may not have happened, so it is told no more than that nothing was written.
+        # The first batch may not have happened, so the refusal of the second says only that no row was written.
         assert [type(outcome) for outcome in outcomes] == [expected, BackendUnavailableError]
         connection.code = 0
         assert await store.scan("") == []
@@ -410,7 +410,7 @@ async def test_a_cancelled_call_leaves_the_store_usable(path: Path) -> None:
         assert await store.get("a") == b"1"
 
 
-async def test_calls_that_were_given_up_while_the_disk_hangs_do_not_pile_up(path: Path) -> None:
+async def test_cancelled_calls_are_dropped_while_the_disk_hangs(path: Path) -> None:
     answering = threading.Event()
     async with opened(path) as store:
         store._worker.submit(answering.wait, 30)
@@ -425,7 +425,7 @@ async def test_calls_that_were_given_up_while_the_disk_hangs_do_not_pile_up(path
         assert await store.get("k99") is None
 
 
-async def test_closing_lets_what_was_asked_for_end(path: Path) -> None:
+async def test_close_waits_for_requested_batches(path: Path) -> None:
     store = await SqliteKeyValueStore.open(path)
     calls = [asyncio.ensure_future(store.apply(Batch([Put(f"k{n:04}", b"")]))) for n in range(700)]
     await asyncio.sleep(0)
@@ -435,7 +435,7 @@ async def test_closing_lets_what_was_asked_for_end(path: Path) -> None:
         assert len(await store.scan("k")) == 700
 
 
-async def test_opening_may_be_cancelled_at_every_await(path: Path) -> None:
+async def test_store_opens_after_a_cancellation_at_any_await_of_open(path: Path) -> None:
     stores: list[SqliteKeyValueStore] = []
 
     async def open_it() -> None:

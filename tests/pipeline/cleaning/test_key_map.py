@@ -29,7 +29,7 @@ KEYS = st.lists(st.none() | st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
 @given(keys=KEYS, max_keys=st.integers(1, 8), chunk=st.integers(1, 20))
-def test_map_of_any_size_knows_the_latest_offset_of_all_keys_below_its_end(
+def test_map_of_any_size_has_the_latest_offset_of_all_keys_below_its_end(
     keys: list[bytes | None], max_keys: int, chunk: int
 ) -> None:
     known = KeyMap(max_keys, secret=SECRET)
@@ -56,7 +56,7 @@ def test_map_of_any_size_knows_the_latest_offset_of_all_keys_below_its_end(
     assert known.keeps(rows(keys)).tolist() == expected
 
 
-def test_keys_that_share_half_of_their_hash_are_different_keys() -> None:
+def test_keys_with_half_of_their_hash_in_common_are_different_keys() -> None:
     def made(*lower: int) -> KeyColumns:
         count = len(lower)
         return KeyColumns(np.full(count, 7), np.array(lower), np.arange(count, dtype=np.int64))
@@ -68,5 +68,5 @@ def test_keys_that_share_half_of_their_hash_are_different_keys() -> None:
     assert known._find(np.full(4, 7), np.array([1, 2, 3, 4])).tolist() == [0, 1, 2, -1]
 
 
-def test_empty_map_keeps_everything() -> None:
+def test_empty_map_keeps_all_records() -> None:
     assert KeyMap(0, secret=SECRET).keeps(rows([b"a", None])).tolist() == [True, True]

@@ -1,4 +1,4 @@
-"""A tier in memory, its leader, and the job's part of a run done by hand; no log is ever decoded."""
+"""Tier in memory, its leader, and the part of the job in a run done by hand; no log is decoded."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutp
 from tierd.pipeline.committing.leader_settings import OutputStorage
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of, content_of
 
 COMPACTED = CleaningPolicy(compacts=True, segment_bytes=250)
@@ -25,7 +25,7 @@ NEWEST_MS = 1_600_000_000_000
 
 
 class LeaderLab:
-    """One process of tierd over stores that survive it."""
+    """Process of tierd over stores that survive it."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class LeaderLab:
         aborted: Sequence[AbortedTransaction] = (),
         leader_epoch: int = 5,
     ) -> RemoteLogSegmentMetadata:
-        """Copy a segment of any bytes, as the copy task would."""
+        """Copy a segment of any bytes, as the copy task does."""
         begun = replace(
             segment(start, end, epochs, partition=partition, size_bytes=size, leader_epoch=leader_epoch),
             session_id=self.session_id,
@@ -144,21 +144,21 @@ class LeaderLab:
     async def write(
         self, output: Output, size: int = 50, *, newest_ms: int = NEWEST_MS, txn_index_empty: bool = True
     ) -> SegmentManifest:
-        """What an executor does."""
+        """Write the objects of an output, as an executor does; return its manifest."""
         metadata = replace(
             output.metadata, size_bytes=size, max_timestamp_ms=newest_ms, txn_index_empty=txn_index_empty
         )
         return await self.storage.stage_log_segment_data(metadata, self.data(metadata, size), key_seed=KEY_SEED)
 
     def states(self, partition: TopicIdPartition = PARTITION) -> dict[tuple[int, int], list[str]]:
-        """The states of all rows, by their offsets."""
+        """Return the states of all rows, by their offsets."""
         found: dict[tuple[int, int], list[str]] = {}
         for row in sorted(self.metadata.view(partition).list(), key=lambda row: (row.start_offset, row.state)):
             found.setdefault((row.start_offset, row.end_offset), []).append(row.state.name)
         return found
 
     def readable(self, partition: TopicIdPartition = PARTITION) -> list[tuple[int, int]]:
-        """What readers find, from the beginning to the end."""
+        """Return the segments that readers find, from the beginning to the end."""
         view, found, at = self.metadata.view(partition), [], 0
         while (metadata := view.segment_for(0, at)) is not None:
             found.append((metadata.start_offset, metadata.end_offset))
@@ -166,6 +166,6 @@ class LeaderLab:
         return found
 
     def in_state(self, state: RemoteLogSegmentState) -> list[RemoteLogSegmentMetadata]:
-        """Ascending by offset."""
+        """Return the rows in a state, ascending by offset."""
         found = [row for row in self.metadata.view(PARTITION).list() if row.state is state]
         return sorted(found, key=lambda row: row.start_offset)

@@ -1,4 +1,4 @@
-"""The job of a run without Spark: one thread, one group after the other, the same steps."""
+"""Job of a run without Spark: one thread, one group after the other, the same steps."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class PlainJob:
-    """Carries out an order in a thread of its own; the storage is used on its event loop."""
+    """Job that carries out an order in a thread of its own; the storage is used on its event loop."""
 
     def __init__(self, socket: Path, storage: SegmentStorage, scratch: Path) -> None:
         self._socket = socket
@@ -39,7 +39,7 @@ class PlainJob:
         self._loop = asyncio.get_running_loop()
 
     def run(self) -> None:
-        """Connect, do everything, say so."""
+        """Connect, carry out the order, report its end."""
         self._scratch.mkdir(exist_ok=True)
         with LeaderClient.connect(self._socket) as leader:
             order = leader.order()
@@ -56,7 +56,7 @@ class PlainJob:
             assert not refused, refused
 
     def _rewrite(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork, groups: Sequence[int]) -> list[str]:
-        """Have groups replaced; return why some are not."""
+        """Have groups replaced; return the reasons against the others."""
         rules = RewriteRules(
             now_ms=order.now_ms,
             delete_retention_ms=work.delete_retention_ms,
@@ -86,7 +86,7 @@ class PlainJob:
         return refused
 
     def _audit(self, leader: LeaderClient, work: PartitionWork) -> None:
-        """Look whether every batch is whole."""
+        """Check that every batch is whole."""
         for group in range(len(work.groups)):
             (metadata,) = work.group_inputs(group)
             try:

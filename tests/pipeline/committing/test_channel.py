@@ -1,4 +1,4 @@
-"""Leader and job over a real socket: the whole conversation, and everything that can break it."""
+"""Leader and job over a real socket: a whole conversation, and its failures."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import pytest
 
 from tests.fakes.remote_segments import DELETE_STARTED, STARTED
 from tests.pipeline.committing.lab import NOTHING_HIDDEN, LeaderLab
-from tierd.errors import LeaderChannelError, ListenError, PipelineError
+from tierd.errors import ListenError, PipelineError
 from tierd.model import uuid_from_text
 from tierd.pipeline.committing import LeaderClient, LeaderServer
 from tierd.pipeline.committing.messages import (
@@ -29,6 +29,7 @@ from tierd.pipeline.committing.messages import (
     encode_answer,
     encode_request,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 
 T = TypeVar("T")
 HELLO = encode_request(1, Hello(version=VERSION))
@@ -49,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def conversation(server: LeaderServer, job: Callable[[], T]) -> tuple[bool, T]:
-    """Serve while ``job`` runs in a thread; whether the job was done, and what it returned."""
+    """Serve while ``job`` runs in a thread; return the success of the job, and its result."""
     async with server.listening(), asyncio.timeout(20):
         serving = asyncio.create_task(server.serve())
         answer = await asyncio.to_thread(job)
@@ -57,7 +58,7 @@ async def conversation(server: LeaderServer, job: Callable[[], T]) -> tuple[bool
 
 
 async def refused(server: LeaderServer, job: Callable[[], T]) -> T:
-    """The same where the server ends with an error."""
+    """Serve as ``conversation`` does, and expect the server to end with an error."""
     async with server.listening(), asyncio.timeout(20):
         serving = asyncio.create_task(server.serve())
         answer = await asyncio.to_thread(job)
@@ -68,7 +69,7 @@ async def refused(server: LeaderServer, job: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def raw(path: Path) -> Iterator[socket.socket]:
-    """A client that says what it likes."""
+    """Connect a client without the protocol."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.settimeout(60)
         channel.connect(str(path))
@@ -90,7 +91,9 @@ def answers_to(path: Path, sent: bytes, *, ends: bool = True) -> list[dict[str, 
 
 
 class TestConversation:
-    async def test_a_whole_run(self, lab: LeaderLab, path: Path) -> None:
+    async def test_conversation_of_a_run_commits_one_group_and_reports_one_failure(
+        self, lab: LeaderLab, path: Path
+    ) -> None:
         loop = asyncio.get_running_loop()
 
         def job() -> None:
@@ -114,7 +117,7 @@ class TestConversation:
         assert (found.committed, found.failed, found.stage) == (1, 1, "done")
         assert len(found.problems[0].problem) == 2000
 
-    async def test_progress_is_seen_from_outside(self, lab: LeaderLab, path: Path) -> None:
+    async def test_progress_of_the_job_is_in_the_statistics(self, lab: LeaderLab, path: Path) -> None:
         def job() -> None:
             with LeaderClient.connect(path) as leader:
                 leader.progress("scanning", done=3, total=9)
@@ -123,7 +126,7 @@ class TestConversation:
         found = lab.leader.statistics()
         assert (found.stage, found.stage_done, found.stage_total) == ("scanning", 3, 9)
 
-    async def test_a_request_that_cannot_be_carried_out_does_not_end_the_run(self, lab: LeaderLab, path: Path) -> None:
+    async def test_impossible_request_is_refused_and_the_run_continues(self, lab: LeaderLab, path: Path) -> None:
         def job() -> None:
             with LeaderClient.connect(path) as leader:
                 with pytest.raises(PipelineError, match="no partition 7"):
@@ -135,7 +138,7 @@ class TestConversation:
 
         assert (await conversation(LeaderServer(lab.leader, path), job))[0]
 
-    async def test_a_manifest_that_is_none_refuses_its_group_alone(self, lab: LeaderLab, path: Path) -> None:
+    async def test_invalid_manifest_is_refused_for_its_group_only(self, lab: LeaderLab, path: Path) -> None:
         def job() -> list[dict[str, object]]:
             with raw(path) as channel:
                 reader = channel.makefile("rb")
@@ -151,7 +154,7 @@ class TestConversation:
         assert "manifest" in str(verdict["reason"])
         assert lab.in_state(DELETE_STARTED)
 
-    async def test_threads_take_turns(self, lab: LeaderLab, path: Path) -> None:
+    async def test_threads_of_a_job_share_one_client(self, lab: LeaderLab, path: Path) -> None:
         def tell(leader: LeaderClient) -> None:
             for _ in range(20):
                 leader.progress("x", done=1, total=2)
@@ -167,41 +170,41 @@ class TestConversation:
 
         assert (await conversation(LeaderServer(lab.leader, path), job))[0]
 
-    async def test_socket_is_made_without_a_change_of_the_umask_that_other_threads_make_files_with(
+    async def test_socket_is_made_without_a_change_of_the_umask(
         self, lab: LeaderLab, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"umask {mask:o}"))
         async with LeaderServer(lab.leader, path).listening():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
-    async def test_the_socket_may_have_a_long_path(self, lab: LeaderLab, tmp_path: Path) -> None:
+    async def test_socket_with_a_long_path_works(self, lab: LeaderLab, tmp_path: Path) -> None:
         path = tmp_path / ("d" * 150) / "leader.sock"
         done, _ = await conversation(LeaderServer(lab.leader, path), lambda: LeaderClient.connect(path).done({}))
         assert done
 
 
 class TestSocket:
-    async def test_is_for_its_owner_alone(self, lab: LeaderLab, path: Path) -> None:
+    async def test_socket_is_accessible_to_its_owner_only(self, lab: LeaderLab, path: Path) -> None:
         async with LeaderServer(lab.leader, path).listening():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert not path.exists()
 
-    async def test_a_directory_that_others_may_enter_is_refused(self, lab: LeaderLab, path: Path) -> None:
+    async def test_socket_directory_that_other_users_may_enter_is_refused(self, lab: LeaderLab, path: Path) -> None:
         path.parent.mkdir(mode=0o755)
         path.parent.chmod(0o755)
         with pytest.raises(ListenError, match="not ours alone"):
             async with LeaderServer(lab.leader, path).listening():
                 pass
 
-    async def test_one_left_by_a_killed_run_is_replaced(self, lab: LeaderLab, path: Path) -> None:
+    async def test_socket_of_a_killed_run_is_replaced(self, lab: LeaderLab, path: Path) -> None:
         path.parent.mkdir(mode=0o700)
         with socket.socket(socket.AF_UNIX) as old:
             old.bind(str(path))
         async with LeaderServer(lab.leader, path).listening():
             assert path.exists()
 
-    async def test_a_second_client_finds_nobody(self, lab: LeaderLab, path: Path) -> None:
+    async def test_second_client_finds_no_leader(self, lab: LeaderLab, path: Path) -> None:
         def job() -> None:
             with LeaderClient.connect(path) as leader:
                 with pytest.raises(LeaderChannelError, match="no leader on"):
@@ -211,7 +214,7 @@ class TestSocket:
         assert (await conversation(LeaderServer(lab.leader, path), job))[0]
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-    async def test_client_of_another_user_is_sent_away_and_the_job_is_served(
+    async def test_client_of_another_user_is_disconnected_and_the_job_is_served(
         self, lab: LeaderLab, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         server = LeaderServer(lab.leader, path)
@@ -230,8 +233,7 @@ class TestSocket:
             await asyncio.to_thread(lambda: LeaderClient.connect(path).done({}))
             assert await serving
 
-    async def test_a_client_that_came_second_is_sent_away(self, lab: LeaderLab, path: Path) -> None:
-        """It was in the queue already when the first was taken."""
+    async def test_client_that_waits_behind_the_first_is_disconnected(self, lab: LeaderLab, path: Path) -> None:
         server = LeaderServer(lab.leader, path)
         async with server.listening(), asyncio.timeout(20):
             with raw(path) as first, raw(path) as second:
@@ -241,14 +243,14 @@ class TestSocket:
                 assert await asyncio.to_thread(_ended, second)
             assert not await serving
 
-    async def test_a_job_that_never_comes_has_a_deadline(self, lab: LeaderLab, path: Path) -> None:
+    async def test_job_that_does_not_connect_meets_a_deadline(self, lab: LeaderLab, path: Path) -> None:
         server = LeaderServer(lab.leader, path, connect_timeout_s=0.01)
         async with server.listening():
             with pytest.raises(LeaderChannelError, match="no job came"):
                 await server.serve()
         assert not path.exists()
 
-    async def test_a_job_that_falls_silent_has_a_deadline(self, lab: LeaderLab, path: Path) -> None:
+    async def test_job_that_falls_silent_meets_a_deadline(self, lab: LeaderLab, path: Path) -> None:
         server = LeaderServer(lab.leader, path, idle_timeout_s=0.05)
 
         def job() -> str:
@@ -261,8 +263,8 @@ class TestSocket:
         assert "gone" in await refused(server, job)
 
 
-class TestLies:
-    """A job that does not speak the protocol: the run ends, what was begun is put away by its owner."""
+class TestProtocolViolations:
+    """A job that breaks the protocol: the run ends, and the leader abandons the outputs that were begun."""
 
     @pytest.mark.parametrize(
         ("sent", "named"),
@@ -285,18 +287,18 @@ class TestLies:
             (HELLO + b"\xff\xfe\n", "whole"),
         ],
     )
-    async def test_the_run_ends_and_the_answer_says_why(
+    async def test_violation_of_the_protocol_ends_the_run_with_a_named_problem(
         self, lab: LeaderLab, path: Path, sent: bytes, named: str
     ) -> None:
         answers = await refused(LeaderServer(lab.leader, path), lambda: answers_to(path, sent))
         assert answers[-1]["answer"] == "problem"
         assert named in str(answers[-1]["problem"])
 
-    async def test_a_line_without_end_is_not_read_to_its_end(self, lab: LeaderLab, path: Path) -> None:
+    async def test_line_without_end_is_read_up_to_a_limit(self, lab: LeaderLab, path: Path) -> None:
         huge = b"x" * (MAX_REQUEST_BYTES + (1 << 20))
         assert await refused(LeaderServer(lab.leader, path), lambda: answers_to(path, HELLO + huge, ends=False))
 
-    async def test_lies_about_outputs_change_nothing(self, lab: LeaderLab, path: Path) -> None:
+    async def test_false_claims_about_outputs_change_no_segment(self, lab: LeaderLab, path: Path) -> None:
         strange = [
             {"request": "written", "output": str(UUID(int=5)), "manifest": "", "counts": {}},
             {"request": "failed", "index": 5, "group": 0, "problem": ""},
@@ -316,7 +318,7 @@ class TestLies:
 
 class TestEndOfStream:
     @pytest.mark.parametrize("cut", [0, 1, len(HELLO) - 1, len(HELLO), len(HELLO) + 10])
-    async def test_a_job_that_goes_away_within_a_line_or_between_two(
+    async def test_job_that_disconnects_within_or_after_a_line_leaves_no_output(
         self, lab: LeaderLab, path: Path, cut: int
     ) -> None:
         sent = (HELLO + encode_request(2, Begin(index=0, groups=(0,))))[:cut]
@@ -325,7 +327,7 @@ class TestEndOfStream:
         assert len(answers) == (cut >= len(HELLO))
         assert not lab.in_state(STARTED)
 
-    async def test_a_job_that_goes_away_before_its_answer(self, lab: LeaderLab, path: Path) -> None:
+    async def test_job_that_disconnects_before_its_answer_leaves_no_output(self, lab: LeaderLab, path: Path) -> None:
         def job() -> None:
             with raw(path) as channel:
                 channel.sendall(HELLO + encode_request(2, Begin(index=0, groups=(0, 1))))
@@ -336,7 +338,7 @@ class TestEndOfStream:
         assert not lab.in_state(STARTED)
         assert not lab.being_copied
 
-    async def test_a_line_in_pieces_is_one(self, lab: LeaderLab, path: Path) -> None:
+    async def test_line_sent_in_pieces_is_read_as_one(self, lab: LeaderLab, path: Path) -> None:
         def job() -> bytes:
             with raw(path) as channel:
                 for byte in HELLO:
@@ -369,7 +371,7 @@ class TestEndOfStream:
 
 
 class TestClient:
-    """The client against a leader that misbehaves."""
+    """Client of a leader that breaks the protocol."""
 
     @pytest.mark.parametrize(
         ("answer", "problem"),
@@ -381,17 +383,15 @@ class TestClient:
             (encode_answer(1, Noted()), "Noted is no answer to Hello"),
         ],
     )
-    async def test_whatever_comes_instead_of_an_answer_ends_the_run(
-        self, path: Path, answer: bytes, problem: str
-    ) -> None:
+    async def test_anything_but_an_answer_ends_the_run(self, path: Path, answer: bytes, problem: str) -> None:
         with pytest.raises(LeaderChannelError, match=problem):
             await self.greeted(path, answer)
 
-    async def test_a_leader_of_another_version_says_so(self, path: Path) -> None:
+    async def test_leader_of_another_version_is_refused_with_its_version(self, path: Path) -> None:
         with pytest.raises(PipelineError, match="version 9"):
             await self.greeted(path, b'{"id":1,"body":{"answer":"problem","problem":"version 9"}}\n')
 
-    async def test_an_answer_that_never_comes_has_a_deadline(self, path: Path) -> None:
+    async def test_missing_answer_meets_a_deadline(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700)
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(path))
@@ -399,11 +399,11 @@ class TestClient:
             with pytest.raises(LeaderChannelError, match=r"no answer within 0\.05 s"):
                 await asyncio.to_thread(LeaderClient.connect, path, timeout_s=0.05)
 
-    async def test_nobody_listens(self, path: Path) -> None:
+    async def test_connection_without_a_leader_is_refused(self, path: Path) -> None:
         with pytest.raises(LeaderChannelError, match="no leader on"):
             LeaderClient.connect(path)
 
-    async def test_a_closed_client_is_of_no_use(self, lab: LeaderLab, path: Path) -> None:
+    async def test_closed_client_refuses_requests(self, lab: LeaderLab, path: Path) -> None:
         def job() -> None:
             with LeaderClient.connect(path) as leader:
                 leader.close()

@@ -1,4 +1,4 @@
-"""A tier of what a real broker's cleaner found, compacted by one run: it reads as what that cleaner left."""
+"""Tier of the input of a real broker's cleaner, compacted by one run: it reads as the output of that cleaner."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ BROKERS = sorted({case.broker for case in CASES})
 
 
 class GoldenTier:
-    """The partitions of one broker in a filesystem store with SQLite metadata."""
+    """Partitions of one broker in a filesystem store with SQLite metadata."""
 
     def __init__(self, tier: Tier, log_dir: Path, cases: list[GoldenCase]) -> None:
         self.tier = tier
@@ -50,7 +50,7 @@ class GoldenTier:
                     path.unlink()
 
     async def compact(self, scratch: Path) -> tuple[PreparedRun, RunStatistics]:
-        """One run, the leader here and the job in a thread, with a socket between them."""
+        """Run once, with the leader here and the job in a thread, and a socket between them."""
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
@@ -111,7 +111,9 @@ async def golden_tier(request: pytest.FixtureRequest, golden: Path, tmp_path: Pa
     await rows.close()
 
 
-async def test_a_run_leaves_what_the_real_cleaner_left(golden: Path, golden_tier: GoldenTier, tmp_path: Path) -> None:
+async def test_run_leaves_the_same_records_as_the_real_cleaner(
+    golden: Path, golden_tier: GoldenTier, tmp_path: Path
+) -> None:
     await golden_tier.copy()
     prepared, found = await golden_tier.compact(tmp_path)
     assert len(prepared.order.partitions) == len(golden_tier.cases)

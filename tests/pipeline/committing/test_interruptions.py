@@ -1,4 +1,4 @@
-"""A run cancelled, or its process killed, at every await: readers find the inputs or the output, the sweep the rest."""
+"""Run cancelled, or its process killed, at every await: readers find the inputs or the output, the sweep the rest."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,7 +18,7 @@ BEFORE, AFTER = [(0, 9), (10, 19), (20, 29)], [(0, 19), (20, 29)]
 
 
 async def whole_run(lab: LeaderLab) -> None:
-    """One group of two is rewritten; the other is begun and left open."""
+    """Rewrite one group of two; begin the other and leave it open."""
     await lab.prepare()
     first, _ = await lab.begin(0, 1)
     manifest = await lab.write(first)
@@ -26,7 +26,7 @@ async def whole_run(lab: LeaderLab) -> None:
 
 
 async def swept(lab: LeaderLab) -> None:
-    """Sweep at once, and after the grace again."""
+    """Sweep at once, and again after the grace."""
     deletion = SegmentDeletion(
         metadata=lab.metadata, remote=lab.storage, recorder=Recorded(), clock=lab.clock, broker_id=1
     )
@@ -46,7 +46,7 @@ async def swept(lab: LeaderLab) -> None:
 
 
 async def is_consistent(lab: LeaderLab) -> bool:
-    """Check what is left, before and after the sweep; whether the group was committed."""
+    """Check the rows and objects before and after the sweep; return True if the group was committed."""
     await lab.metadata.ensure_ready(PARTITION)
     assert lab.readable() in (BEFORE, AFTER)
     committed = lab.readable() == AFTER
@@ -64,7 +64,7 @@ async def is_consistent(lab: LeaderLab) -> bool:
 
 
 async def at_every_await(tmp_path: Path, afterwards: Callable[[LeaderLab], Awaitable[LeaderLab]]) -> list[bool]:
-    """Interrupt a run at each await in turn; in which of them the group was committed."""
+    """Interrupt a run at each await in turn; return for each whether the group was committed."""
     committed = []
     for suspension in range(1, 1000):
         lab = LeaderLab(tmp_path)
@@ -98,7 +98,7 @@ async def test_a_process_killed_at_any_await_leaves_the_inputs_or_the_output(tmp
     assert (committed[0], committed[-1]) == (False, True)
 
 
-async def test_an_end_cancelled_at_any_await_leaves_rows_to_the_sweep(tmp_path: Path) -> None:
+async def test_end_of_a_run_cancelled_at_any_await_leaves_rows_to_the_sweep(tmp_path: Path) -> None:
     for suspension in range(1, 100):
         lab = LeaderLab(tmp_path)
         await lab.copy_tier(0, 10, 20)

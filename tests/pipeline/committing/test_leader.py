@@ -9,11 +9,12 @@ from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, PARTITION, STARTED
 from tests.pipeline.committing.lab import COMPACTED, NEWEST_MS, NOTHING_HIDDEN, LeaderLab
 from tests.pipeline.planning.tiers import other_partition
-from tierd.errors import RefusedError, RemoteResourceNotFoundError, WorkOrderError
+from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.committing import RunTally
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import CleaningPolicy, Output, WorkKind
 from tierd.pipeline.planning.work_order import Group
 from tierd.remote import SegmentManifest
@@ -35,7 +36,7 @@ async def lab(tmp_path: Path, rows: FaultyKeyValueStore) -> AsyncIterator[Leader
 
 
 class TestBegin:
-    async def test_writes_a_row_for_each_group(self, lab: LeaderLab) -> None:
+    async def test_begin_writes_a_row_for_each_group(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         assert (await lab.prepare()).partitions[0].groups == (Group(0, 1), Group(2, 3))
         outputs = await lab.begin(0, 1)
@@ -46,7 +47,7 @@ class TestBegin:
         assert (outputs[0].index, outputs[0].group) == (0, 0)
         assert lab.readable() == [(0, 9), (10, 19), (20, 29), (30, 39)]
 
-    async def test_an_output_is_later_than_what_it_replaces_whatever_the_clock_says(self, lab: LeaderLab) -> None:
+    async def test_output_is_later_than_its_inputs_although_the_clock_was_set_back(self, lab: LeaderLab) -> None:
         inputs = await lab.copy_tier(0, 10)
         await lab.prepare()
         lab.clock.step_wall_clock(-10_000_000)
@@ -109,7 +110,7 @@ class TestBegin:
         assert [output.group for output in begun.outputs] == [1]
         assert "starts at offset 25" in begun.refused[0].reason
 
-    async def test_one_run_at_a_time(self, lab: LeaderLab) -> None:
+    async def test_second_run_at_the_same_time_is_refused(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         with pytest.raises(RefusedError):
@@ -117,7 +118,9 @@ class TestBegin:
 
 
 class TestCommit:
-    async def test_readers_find_the_output_and_the_inputs_go_after_a_grace(self, lab: LeaderLab) -> None:
+    async def test_commit_shows_the_output_to_readers_and_deletes_the_inputs_after_a_grace(
+        self, lab: LeaderLab
+    ) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -131,7 +134,7 @@ class TestCommit:
             assert gone.soft_delete.is_replaced
             assert gone.soft_delete.delete_after_ms == lab.clock.now_ms() + 3_600_000
 
-    async def test_the_manifest_names_what_it_replaces(self, lab: LeaderLab) -> None:
+    async def test_manifest_of_an_output_names_its_inputs(self, lab: LeaderLab) -> None:
         inputs = await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -140,14 +143,14 @@ class TestCommit:
         stored = await lab.storage.read_manifest(manifest.completed(output.metadata))
         assert stored.replaces == tuple(uuid_to_text(row.segment.id) for row in inputs)
 
-    async def test_a_log_may_come_out_empty(self, lab: LeaderLab) -> None:
+    async def test_empty_output_is_committed(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
         assert (await commit(lab, output, await lab.write(output, 0, newest_ms=-1))).committed
         assert lab.readable() == [(0, 19)]
 
-    async def test_afterwards_expiration_and_sweep_may_go_on(self, lab: LeaderLab) -> None:
+    async def test_commit_releases_its_inputs_for_expiration_and_sweep(self, lab: LeaderLab) -> None:
         inputs = await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -155,7 +158,7 @@ class TestCommit:
         assert lab.being_copied == {row.segment.id for row in inputs[2:]}
 
     @pytest.mark.spec("log-format CLM-10")
-    async def test_the_partition_is_clean_with_the_last_group(self, lab: LeaderLab) -> None:
+    async def test_partition_is_clean_after_the_commit_of_its_last_group(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         first, second = await lab.begin(0, 1)
@@ -164,14 +167,14 @@ class TestCommit:
         await commit(lab, second, await lab.write(second))
         assert lab.metadata.view(PARTITION).compacted_to == 40
 
-    async def test_a_merge_makes_nothing_clean(self, lab: LeaderLab) -> None:
+    async def test_merge_does_not_make_the_partition_clean(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare(CleaningPolicy(merge_below_bytes=1000))
         (output,) = await lab.begin(0)
         assert (await commit(lab, output, await lab.write(output, 200))).committed
         assert lab.metadata.view(PARTITION).compacted_to is None
 
-    async def test_counts_what_was_done(self, lab: LeaderLab) -> None:
+    async def test_statistics_count_groups_bytes_and_records(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         for output in await lab.begin(0, 1):
@@ -237,7 +240,7 @@ class TestRefusals:
         assert not (await commit(lab, first, await lab.write(second))).committed
         assert lab.readable() == [(0, 9), (10, 19), (20, 29), (30, 39)]
 
-    async def test_an_output_that_nobody_began_is_refused(self, lab: LeaderLab) -> None:
+    async def test_output_that_was_not_begun_is_refused(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -254,7 +257,7 @@ class TestRefusals:
         assert lab.readable() == [(0, 19)]
 
     @pytest.mark.spec("log-format CLN-02")
-    async def test_inputs_that_retention_deletes_meanwhile_are_not_replaced(self, lab: LeaderLab) -> None:
+    async def test_inputs_that_retention_deleted_during_the_run_are_not_replaced(self, lab: LeaderLab) -> None:
         inputs = await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -264,7 +267,7 @@ class TestRefusals:
         assert lab.readable() == []
         assert [row.start_offset for row in lab.in_state(DELETE_STARTED)] == [0, 0]
 
-    async def test_inputs_that_another_copy_covers_by_now_are_not_replaced(self, lab: LeaderLab) -> None:
+    async def test_inputs_that_another_copy_covered_during_the_run_are_not_replaced(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -274,7 +277,7 @@ class TestRefusals:
         assert lab.readable() == [(0, 39)]
 
     async def is_as_before(self, lab: LeaderLab, output: Output) -> None:
-        """The group is, and the sweep has the output."""
+        """Check that the group is unchanged, and that the sweep removes the output."""
         assert lab.readable() == [(0, 9), (10, 19)]
         given_up = lab.metadata.view(PARTITION).segments[output.metadata.segment.id]
         assert (given_up.state, given_up.soft_delete) == (DELETE_STARTED, None)
@@ -284,10 +287,12 @@ class TestRefusals:
 
 
 class TestOrder:
-    """A tombstone goes once nothing is left that it hides: the groups before it come first."""
+    """A tombstone is removed once no record below it is hidden by it: earlier groups are committed first."""
 
     @pytest.mark.parametrize("count", ["records_tombstone", "records_expired"])
-    async def test_a_group_that_uncovers_records_waits_for_those_before_it(self, lab: LeaderLab, count: str) -> None:
+    async def test_group_that_uncovers_records_is_refused_while_earlier_groups_are_open(
+        self, lab: LeaderLab, count: str
+    ) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         _, second = await lab.begin(0, 1)
@@ -296,7 +301,7 @@ class TestOrder:
         assert "group 0 before it is open" in verdict.reason
         assert lab.readable() == [(0, 9), (10, 19), (20, 29), (30, 39)]
 
-    async def test_a_count_that_is_not_told_is_any_number(self, lab: LeaderLab) -> None:
+    async def test_group_without_counts_is_refused_while_earlier_groups_are_open(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         _, second = await lab.begin(0, 1)
@@ -304,7 +309,7 @@ class TestOrder:
             "records_tombstone and records_expired" in (await commit(lab, second, await lab.write(second), {})).reason
         )
 
-    async def test_it_stays_when_a_group_before_it_failed(self, lab: LeaderLab) -> None:
+    async def test_group_that_uncovers_records_is_refused_after_an_earlier_group_failed(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         _, second = await lab.begin(0, 1)
@@ -313,7 +318,9 @@ class TestOrder:
         assert "group 0 before it is left as it was" in verdict.reason
 
     @pytest.mark.parametrize("how", ["committed", "unchanged"])
-    async def test_it_goes_once_they_are_done(self, lab: LeaderLab, how: str) -> None:
+    async def test_group_that_uncovers_records_is_committed_once_earlier_groups_are_done(
+        self, lab: LeaderLab, how: str
+    ) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         first, second = await lab.begin(0, 1)
@@ -323,7 +330,7 @@ class TestOrder:
             await lab.leader.unchanged(0, 0)
         assert (await commit(lab, second, await lab.write(second), {"records_tombstone": 2})).committed
 
-    async def test_a_group_that_uncovers_nothing_need_not_wait(self, lab: LeaderLab) -> None:
+    async def test_group_that_uncovers_no_record_is_committed_before_earlier_groups(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         _, second = await lab.begin(0, 1)
@@ -331,13 +338,15 @@ class TestOrder:
         assert lab.readable() == [(0, 9), (10, 19), (20, 39)]
         assert lab.metadata.view(PARTITION).compacted_to is None
 
-    async def test_an_erasure_need_not_wait_where_records_hide_nothing(self, lab: LeaderLab) -> None:
+    async def test_erasure_in_a_topic_without_compaction_is_committed_before_earlier_groups(
+        self, lab: LeaderLab
+    ) -> None:
         await lab.copy_tier(0, 10)
         await lab.leader.prepare([lab.candidate(CleaningPolicy(), erased_keys=frozenset([b"k"]))])
         _, second = await lab.begin(0, 1)
         assert (await commit(lab, second, await lab.write(second), {})).committed
 
-    async def test_in_a_compacted_topic_an_erasure_waits_for_the_groups_before_it(self, lab: LeaderLab) -> None:
+    async def test_erasure_in_a_compacted_topic_is_refused_while_earlier_groups_are_open(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=1.0)
         await lab.leader.prepare([lab.candidate(policy, erased_keys=frozenset([b"k"]))])
@@ -349,7 +358,7 @@ class TestOrder:
 
 class TestGroupsWithoutOutput:
     @pytest.mark.spec("log-format CLM-10")
-    async def test_the_last_unchanged_group_makes_the_partition_clean(self, lab: LeaderLab) -> None:
+    async def test_last_unchanged_group_makes_the_partition_clean(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         (first,) = await lab.begin(0)
@@ -358,7 +367,7 @@ class TestGroupsWithoutOutput:
         assert lab.metadata.view(PARTITION).compacted_to == 40
         assert not lab.being_copied
 
-    async def test_an_open_output_of_an_unchanged_group_is_given_up(self, lab: LeaderLab) -> None:
+    async def test_open_output_of_an_unchanged_group_is_abandoned(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         await lab.begin(0)
@@ -369,7 +378,7 @@ class TestGroupsWithoutOutput:
             (10, 19): ["COPY_SEGMENT_FINISHED"],
         }
 
-    async def test_with_a_failed_group_the_partition_stays_dirty(self, lab: LeaderLab) -> None:
+    async def test_partition_with_a_failed_group_stays_dirty(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         await lab.leader.failed(0, 0, "segment 0 is corrupt at position 7")
@@ -380,7 +389,7 @@ class TestGroupsWithoutOutput:
         assert found.problems[0].problem == "segment 0 is corrupt at position 7"
 
     @pytest.mark.spec("log-format CLM-10")
-    async def test_what_has_come_to_its_end_has_no_other(self, lab: LeaderLab) -> None:
+    async def test_settled_group_cannot_be_settled_again(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         await lab.leader.unchanged(0, 0)
@@ -394,7 +403,9 @@ class TestGroupsWithoutOutput:
 
 
 class TestLeadership:
-    async def test_a_partition_that_moved_is_refused_and_others_go_on(self, lab: LeaderLab, tmp_path: Path) -> None:
+    async def test_groups_of_a_partition_that_moved_are_refused_and_others_are_committed(
+        self, lab: LeaderLab, tmp_path: Path
+    ) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.copy_tier(0, 10, partition=OTHER)
         await lab.leader.prepare([lab.candidate(), lab.candidate(partition=OTHER)])
@@ -404,13 +415,13 @@ class TestLeadership:
         await successor.lead(PARTITION, leader_epoch=6)
         refused = await commit(lab, moved, await lab.write(moved))
         assert "may not write" in refused.reason
-        with pytest.raises(RemoteResourceNotFoundError):  # a rebuild believes every manifest
+        with pytest.raises(RemoteResourceNotFoundError):  # a rebuild accepts every manifest
             await lab.storage.read_manifest(moved.metadata)
         assert (await lab.leader.begin(0, [1])).refused[0].reason == refused.reason
         assert (await commit(lab, stays, await lab.write(stays))).committed
         assert successor.readable() == [(0, 9), (10, 19), (20, 29), (30, 39)]
 
-    async def test_a_partition_that_is_not_led_any_more_is_refused(self, lab: LeaderLab) -> None:
+    async def test_group_of_a_partition_that_is_no_longer_led_is_refused(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -421,10 +432,10 @@ class TestLeadership:
 
 class TestMetadataFaults:
     @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.DROP_REQUEST, Fault.FAIL])
-    async def test_a_write_without_an_answer_is_settled(
+    async def test_metadata_write_without_an_answer_is_resolved(
         self, lab: LeaderLab, rows: FaultyKeyValueStore, fault: Fault
     ) -> None:
-        """The row of the output, the proof of leadership, and the replacement."""
+        """The writes are the row of the output, the proof of leadership, and the replacement."""
         await lab.copy_tier(0, 10)
         await lab.prepare()
         rows.apply_faults.append(fault)
@@ -437,7 +448,7 @@ class TestMetadataFaults:
         assert lab.metadata.view(PARTITION).compacted_to == 20
 
     @pytest.mark.parametrize("proven", [True, False])
-    async def test_a_store_that_stays_away_leaves_the_group(
+    async def test_commit_is_refused_while_the_metadata_store_is_unreachable(
         self, lab: LeaderLab, rows: FaultyKeyValueStore, *, proven: bool
     ) -> None:
         await lab.copy_tier(0, 10)
@@ -449,10 +460,10 @@ class TestMetadataFaults:
         assert lab.readable() == [(0, 9), (10, 19)]
         assert lab.in_state(DELETE_STARTED)[0].segment.id == output.metadata.segment.id
 
-    async def test_an_output_of_which_nobody_knows_is_not_given_up(
+    async def test_output_whose_commit_is_in_doubt_is_not_abandoned(
         self, lab: LeaderLab, rows: FaultyKeyValueStore
     ) -> None:
-        """It may have replaced its inputs: to delete it then would delete the records."""
+        """The output may have replaced its inputs: its deletion would then delete the records."""
         await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
@@ -465,7 +476,9 @@ class TestMetadataFaults:
         assert lab.readable() == [(0, 19)]
         assert not lab.being_copied
 
-    async def test_a_begin_that_fails_leaves_its_groups(self, lab: LeaderLab, rows: FaultyKeyValueStore) -> None:
+    async def test_groups_whose_begin_failed_are_refused_and_released(
+        self, lab: LeaderLab, rows: FaultyKeyValueStore
+    ) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         rows.apply_faults.extend([Fault.FAIL] * 4)
@@ -475,7 +488,7 @@ class TestMetadataFaults:
 
 class TestEnd:
     @pytest.mark.spec("log-format CLN-25")
-    async def test_gives_up_what_is_open(self, lab: LeaderLab) -> None:
+    async def test_end_of_a_run_abandons_open_outputs(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10, 20, 30)
         await lab.prepare()
         outputs = await lab.begin(0, 1)
@@ -485,7 +498,7 @@ class TestEnd:
         assert not lab.being_copied
         assert lab.leader.order is None
 
-    async def test_leaves_alone_what_others_are_at(self, lab: LeaderLab) -> None:
+    async def test_end_of_a_run_keeps_the_marks_of_other_copies(self, lab: LeaderLab) -> None:
         theirs = uuid4()
         lab.being_copied.add(theirs)
         await lab.copy_tier(0, 10)
@@ -494,7 +507,7 @@ class TestEnd:
         assert lab.being_copied == {theirs}
         lab.being_copied.clear()
 
-    async def test_another_run_may_follow(self, lab: LeaderLab) -> None:
+    async def test_run_can_follow_the_end_of_another(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         first = await lab.prepare()
         await lab.leader.end()
@@ -513,18 +526,18 @@ async def commit(
 
 
 class TestAudit:
-    """A round in which segments are only looked at."""
+    """Audit: a round that reads segments and replaces none."""
 
     @pytest.fixture
     async def audited(self, lab: LeaderLab) -> list[RemoteLogSegmentMetadata]:
-        """Two neighbours of an order with nothing but their audit."""
+        """Return two neighbours of an order with only their audit."""
         segments = await lab.copy_tier(0, 10)
         prepared = await lab.leader.prepare([lab.candidate(CleaningPolicy())], audit_bytes=1 << 30)
         (work,) = prepared.order.partitions
         assert (work.kind, work.inputs, work.groups) == (WorkKind.AUDIT, tuple(segments), (Group(0, 0), Group(1, 1)))
         return segments
 
-    async def test_sound_segments_are_counted_and_nothing_else_happens(
+    async def test_audit_counts_sound_segments_and_changes_no_row(
         self, lab: LeaderLab, rows: FaultyKeyValueStore, audited: list[RemoteLogSegmentMetadata]
     ) -> None:
         before = dict(lab.metadata.view(PARTITION).segments)
@@ -536,12 +549,12 @@ class TestAudit:
         assert lab.metadata.view(PARTITION).compacted_to is None
         assert not lab.being_copied
 
-    async def test_it_keeps_expiration_from_the_segments_meanwhile(
+    async def test_audit_protects_its_segments_from_expiration(
         self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
     ) -> None:
         assert lab.being_copied == {metadata.segment.id for metadata in audited}
 
-    async def test_a_finding_is_a_problem_that_names_the_segment_and_what_to_run(
+    async def test_finding_of_an_audit_names_the_segment_and_the_command_to_run(
         self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
     ) -> None:
         await lab.leader.failed(0, 0, "3 batches, the manifest says 4")
@@ -554,7 +567,7 @@ class TestAudit:
             f"{audited[1].segment}: there is no offset index; {remedy}",
         ]
 
-    async def test_a_segment_that_went_meanwhile_is_no_finding(
+    async def test_segment_that_was_deleted_during_an_audit_is_no_finding(
         self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
     ) -> None:
         step = audited[0].advance(DELETE_STARTED, event_timestamp_ms=lab.clock.now_ms(), broker_id=1)
@@ -563,12 +576,14 @@ class TestAudit:
         found = lab.leader.statistics()
         assert (found.tally, found.problems) == (RunTally(), ())
 
-    async def test_nothing_can_be_begun(self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]) -> None:
+    async def test_audit_refuses_to_begin_an_output(
+        self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
+    ) -> None:
         begun = await lab.leader.begin(0, [0])
         assert (begun.outputs, begun.refused[0].reason) == ((), "an audit replaces nothing")
         assert lab.readable() == [(0, 9), (10, 19)]
 
-    async def test_it_comes_beside_what_is_rewritten_and_never_of_the_same_segments(self, lab: LeaderLab) -> None:
+    async def test_audit_in_a_run_excludes_the_partitions_that_the_run_rewrites(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.copy_tier(0, partition=OTHER)
         kept = lab.candidate(CleaningPolicy(), partition=OTHER)

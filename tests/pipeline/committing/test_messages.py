@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.pipeline.planning.tiers import remote
 from tests.pipeline.planning.works import work_of
-from tierd.errors import WorkOrderError
 from tierd.log import AbortedTransaction
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import (
@@ -34,6 +33,7 @@ from tierd.pipeline.committing.messages import (
     encode_answer,
     encode_request,
 )
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import Output, PartitionWork, WorkKind
 from tierd.pipeline.planning.work_order import Group
 
@@ -77,16 +77,16 @@ def works(draw: st.DrawFn) -> PartitionWork:
 
 class TestRoundTrip:
     @given(works())
-    def test_any_work_comes_back_as_it_was_in_one_line(self, work: PartitionWork) -> None:
+    def test_any_work_is_encoded_in_one_line_and_decoded_to_itself(self, work: PartitionWork) -> None:
         line = encode_answer(7, Work(work=work))
         assert decode_answer(line) == AnswerLine(id=7, body=Work(work=work))
         assert line.index(b"\n") == len(line) - 1
 
     @given(st.builds(OrderHeader, now_ms=offsets, secret=st.binary(min_size=16, max_size=16), partitions=offsets))
-    def test_the_head_of_an_order_comes_back_as_it_was(self, header: OrderHeader) -> None:
+    def test_header_of_an_order_is_decoded_to_itself(self, header: OrderHeader) -> None:
         assert decode_answer(encode_answer(1, header)).body == header
 
-    def test_outputs_come_back_as_they_were(self) -> None:
+    def test_outputs_are_decoded_to_themselves(self) -> None:
         output = Output(
             index=1, group=2, metadata=replace(remote(0, 9), custom_metadata=b"\x01\xff"), key_seed=bytes(range(32))
         )
@@ -108,7 +108,7 @@ class TestRoundTrip:
             Done(counts={"inputs": 3}),
         ],
     )
-    def test_a_request_comes_back_as_it_was(self, body: Request) -> None:
+    def test_request_is_decoded_to_itself(self, body: Request) -> None:
         assert decode_request(encode_request(7, body)) == RequestLine(id=7, body=body)
 
     def test_a_request_is_a_line_of_json(self) -> None:
@@ -137,13 +137,13 @@ class TestStrictness:
             ({"surprise": 1}, "surprise"),
         ],
     )
-    def test_an_error_names_the_field(self, change: dict[str, object], named: str) -> None:
+    def test_decoding_error_names_the_field(self, change: dict[str, object], named: str) -> None:
         fields = json.loads(encode_answer(1, Work(work=WORK)))
         fields["body"]["work"] |= change
         with pytest.raises(WorkOrderError, match=named):
             decode_answer(json.dumps(fields).encode())
 
-    def test_a_missing_field_is_no_default(self) -> None:
+    def test_missing_field_is_refused(self) -> None:
         fields = json.loads(encode_answer(1, Work(work=WORK)))
         del fields["body"]["work"]["producer_snapshot"]
         with pytest.raises(WorkOrderError, match="producer_snapshot"):
@@ -151,12 +151,12 @@ class TestStrictness:
 
     @pytest.mark.parametrize("decode", [decode_request, decode_answer])
     @pytest.mark.parametrize("line", [b"", b"[]", b"null", b"{", b"{}", b"\xff", b'{"id":0}', b'{"id":0,"body":{}}'])
-    def test_what_is_no_line_is_refused(self, decode: Callable[[bytes], object], line: bytes) -> None:
+    def test_malformed_line_is_refused(self, decode: Callable[[bytes], object], line: bytes) -> None:
         with pytest.raises(WorkOrderError):
             decode(line)
 
     @pytest.mark.parametrize("decode", [decode_request, decode_answer])
     @given(line=st.binary(max_size=200))
-    def test_any_bytes_are_refused(self, decode: Callable[[bytes], object], line: bytes) -> None:
+    def test_random_bytes_are_refused(self, decode: Callable[[bytes], object], line: bytes) -> None:
         with pytest.raises(WorkOrderError):
             decode(line)

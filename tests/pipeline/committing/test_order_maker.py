@@ -30,7 +30,7 @@ def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
 
 
 class SlowIndexes(SegmentStorage):
-    """One kind of index never comes; of the others it is counted how many are fetched at once."""
+    """Storage that never returns one kind of index, and counts concurrent fetches of the others."""
 
     def __init__(self, inner: SegmentStorage, never: IndexType | None = None) -> None:
         self._inner = inner
@@ -50,10 +50,10 @@ class SlowIndexes(SegmentStorage):
             self._fetching -= 1
 
 
-async def test_no_look_at_all_segments_of_a_partition_holds_up_the_loop(
+async def test_segments_of_a_partition_are_surveyed_outside_the_event_loop(
     lab: LeaderLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition may have thousands, and a run looks at every partition; meanwhile the daemon copies."""
+    """A partition may have thousands of segments, and a run surveys every partition while the daemon copies."""
     looking: list[threading.Thread] = []
     chain = Candidate.chain
 
@@ -70,7 +70,7 @@ async def test_no_look_at_all_segments_of_a_partition_holds_up_the_loop(
 
 
 class TestEvidence:
-    async def test_the_order_has_the_snapshot_of_the_last_segment_and_all_aborted_transactions(
+    async def test_order_has_the_snapshot_of_the_last_segment_and_all_aborted_transactions(
         self, lab: LeaderLab
     ) -> None:
         await lab.lead()
@@ -81,8 +81,8 @@ class TestEvidence:
         assert work.aborted == (FIRST, SECOND)
         assert set(work.live_producers()) == {1, 2}
 
-    async def test_nothing_from_the_earliest_open_transaction_on_is_an_input(self, lab: LeaderLab) -> None:
-        """Its marker may lie beyond the end of the tier: an aborted record must never supersede a committed one."""
+    async def test_inputs_end_before_the_earliest_open_transaction(self, lab: LeaderLab) -> None:
+        """The marker may lie beyond the end of the tier: an aborted record must never supersede a committed one."""
         await lab.lead()
         await lab.copy(0, 9)
         await lab.copy(10, 19)
@@ -98,10 +98,8 @@ class TestEvidence:
         assert prepared.order.partitions == ()
         assert "offset 0 is open" in prepared.skipped[0].reason
 
-    async def test_a_transaction_counts_as_aborted_whose_marker_is_in_a_segment_that_readers_take_a_part_of(
-        self, lab: LeaderLab
-    ) -> None:
-        """What the rest of that segment says is of a branch that was given up."""
+    async def test_abort_marker_in_the_readable_part_of_a_segment_counts(self, lab: LeaderLab) -> None:
+        """The other part of the segment is of an abandoned branch, and its markers do not count."""
         await lab.lead()
         here, given_up = AbortedTransaction(1, 2, 12, 12), AbortedTransaction(2, 3, 25, 25)
         await lab.copy(0, 9)
@@ -119,7 +117,9 @@ class TestEvidence:
         assert (await lab.prepare()).partitions[0].aborted == ()
 
     @pytest.mark.spec("log-format CLM-02")
-    async def test_a_partition_that_cannot_be_looked_at_is_named_and_others_go_on(self, lab: LeaderLab) -> None:
+    async def test_partition_that_cannot_be_surveyed_is_skipped_by_name_and_others_are_ordered(
+        self, lab: LeaderLab
+    ) -> None:
         rows = await lab.copy_tier(0, 10)
         await lab.copy_tier(0, 10, partition=OTHER)
         await lab.storage.delete_log_segment_data(rows[-1])
@@ -128,21 +128,21 @@ class TestEvidence:
         assert str(PARTITION) in prepared.skipped[0].reason
         assert prepared.skipped[0].partition == PARTITION
 
-    async def test_a_damaged_snapshot_is_no_empty_one(self, lab: LeaderLab) -> None:
+    async def test_partition_with_a_damaged_snapshot_is_skipped(self, lab: LeaderLab) -> None:
         await lab.lead()
         begun = await lab.copy(0, 9)
         lab.leader = lab.leader_over(_Damaging(lab.storage))
         prepared = await lab.leader.prepare([lab.candidate()])
         assert str(begun.segment) in prepared.skipped[0].reason
 
-    async def test_an_index_that_never_comes_has_a_deadline(self, lab: LeaderLab) -> None:
+    async def test_fetch_of_an_index_without_an_answer_meets_a_deadline(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         slow = SlowIndexes(lab.storage, never=IndexType.PRODUCER_SNAPSHOT)
         lab.leader = lab.leader_over(slow, LeaderSettings(fetch_timeout_s=0.01))
         prepared = await lab.leader.prepare([lab.candidate()])
         assert "no producer_snapshot index within 0.01 s" in prepared.skipped[0].reason
 
-    async def test_few_indexes_are_fetched_at_once(self, lab: LeaderLab) -> None:
+    async def test_concurrent_fetches_of_indexes_are_bounded(self, lab: LeaderLab) -> None:
         await lab.lead()
         for number in range(12):
             start = number * 10
@@ -154,7 +154,7 @@ class TestEvidence:
 
 
 class TestChoice:
-    async def test_the_dirtiest_is_first_and_what_does_not_fit_waits(self, lab: LeaderLab) -> None:
+    async def test_dirtiest_partition_is_chosen_and_the_others_wait_beyond_the_limit(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
         await lab.metadata.advance_compacted_to(PARTITION, 10)
         await lab.copy_tier(0, 10, partition=OTHER)
@@ -164,8 +164,10 @@ class TestChoice:
         assert [work.partition for work in prepared.order.partitions] == [OTHER]
         assert "left to the next one" in prepared.skipped[0].reason
 
-    async def test_one_that_cannot_be_done_leaves_the_bytes_of_the_next_run_to_others(self, lab: LeaderLab) -> None:
-        """It stays the dirtiest, and would take all of every run."""
+    async def test_partition_that_cannot_be_ordered_yields_its_bytes_to_others_in_the_next_run(
+        self, lab: LeaderLab
+    ) -> None:
+        """Such a partition stays the dirtiest, and would use up the limit of every run."""
         first = await lab.copy_tier(0, 10, 20)
         await lab.copy_tier(0, 10, partition=OTHER)
 
@@ -179,7 +181,7 @@ class TestChoice:
         await lab.leader.end()
         assert await ordered() == [OTHER]
         await lab.leader.end()
-        assert await ordered() == [PARTITION], "nobody waits for ever"
+        assert await ordered() == [PARTITION], "no partition waits for ever"
         await lab.leader.end()
 
         lab.leader = lab.leader_over(_Damaging(lab.storage, first[-1]))
@@ -187,7 +189,7 @@ class TestChoice:
         await lab.leader.end()
         assert await ordered() == [OTHER]
 
-    async def test_without_candidates_the_order_is_empty(self, lab: LeaderLab) -> None:
+    async def test_order_without_candidates_is_empty(self, lab: LeaderLab) -> None:
         prepared = await lab.leader.prepare([])
         assert (prepared.order.partitions, prepared.skipped) == ((), ())
 
@@ -197,7 +199,7 @@ class TestChoice:
 
 
 class _Damaging(SegmentStorage):
-    """Snapshots come back damaged, or those of one segment."""
+    """Storage that returns damaged snapshots, of all segments or of one."""
 
     def __init__(self, inner: SegmentStorage, segment: RemoteLogSegmentMetadata | None = None) -> None:
         self._inner = inner

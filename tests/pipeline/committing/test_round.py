@@ -17,7 +17,7 @@ def round_of(groups: int, kind: WorkKind = WorkKind.COMPACT) -> PartitionRound:
 
 
 def live_values(groups: list[dict[int, Record]]) -> dict[str, int]:
-    """What a reader of the whole log ends up with: of every key that is not deleted the offset of its value."""
+    """Return the state of a reader of the whole log: for every key that is not deleted, the offset of its value."""
     found: dict[str, int] = {}
     for group in groups:
         for offset, (key, is_tombstone) in sorted(group.items()):
@@ -28,14 +28,14 @@ def live_values(groups: list[dict[int, Record]]) -> dict[str, int]:
 
 
 def rewritten(group: Mapping[int, Record], latest: Mapping[str, int]) -> tuple[dict[int, Record], dict[str, int]]:
-    """The group as the log cleaner leaves it, and its counts."""
+    """Return the group as the log cleaner leaves it, and its counts."""
     kept = {offset: record for offset, record in group.items() if latest[record[0]] == offset}
     values = {offset: record for offset, record in kept.items() if not record[1]}
     return values, {"records_tombstone": len(kept) - len(values), "records_expired": 0}
 
 
 @given(st.data())
-def test_no_deleted_key_comes_back_whatever_fails_and_in_whatever_order_groups_are_handed_in(
+def test_deleted_keys_stay_deleted_after_any_failures_and_order_of_groups(
     data: st.DataObject,
 ) -> None:
     records = data.draw(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=12))
@@ -57,7 +57,7 @@ def test_no_deleted_key_comes_back_whatever_fails_and_in_whatever_order_groups_a
 
 
 @given(st.integers(1, 5))
-def test_in_order_every_group_may_be_committed(groups: int) -> None:
+def test_groups_in_order_may_all_be_committed(groups: int) -> None:
     found = round_of(groups)
     for place in range(groups):
         assert found.compacted_to_with(place) == (groups * 10 if place == groups - 1 else None)
@@ -65,7 +65,7 @@ def test_in_order_every_group_may_be_committed(groups: int) -> None:
         found.move(place, GroupState.DONE)
 
 
-def test_a_lost_partition_begins_and_commits_nothing_more() -> None:
+def test_lost_partition_refuses_further_begins_and_commits() -> None:
     found = round_of(2)
     found.lost = "broker 2 leads it"
     assert found.why_not_begin(0) == found.why_not_commit(0, {}) == "broker 2 leads it"

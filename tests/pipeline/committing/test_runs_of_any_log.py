@@ -1,4 +1,4 @@
-"""Any log, growing, compacted run after run in any groups of which any fail: readers end up with what was written."""
+"""Any growing log, compacted by any runs with any failures: readers end up with the records that were written."""
 
 import tempfile
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from tierd.kernels import latest_per_key
 from tierd.log import TransactionIndex
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.committing.round import GroupState, PartitionRound
-from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
 from tierd.pipeline.jobs.prospects import Rewrite, compaction_prospects
 from tierd.pipeline.jobs.scanning import InputNote
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace
 from tierd.pipeline.planning import PartitionWork, WorkKind
 from tierd.pipeline.planning.work_order import Group
 from tierd.pipeline.rewriting import (
@@ -32,7 +32,7 @@ from tierd.pipeline.rewriting import (
     rewrite_group,
     scan_keys,
 )
-from tierd.pipeline.rewriting.transactions import AbortedTransactions
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions
 
 RETENTION_MS = 20 * HOUR_MS
 SECRET = bytes(16)
@@ -53,7 +53,7 @@ Answer = tuple[int, bytes | None, int]
 
 
 def answers(pieces: list[Piece], below: int) -> dict[bytes, Answer]:
-    """What a reader of committed records has of every key in the end, tombstones too."""
+    """Return the final record of every key for a reader of committed records, with tombstones."""
     aborted = AbortedTransactions.of(entry for piece in pieces for entry in piece.aborted)
     found: dict[bytes, Answer] = {}
     reached = -1
@@ -70,10 +70,10 @@ def answers(pieces: list[Piece], below: int) -> dict[bytes, Answer]:
 
 
 class Tier:
-    """The beginning of a log, compacted by any runs."""
+    """Beginning of a log, compacted by any runs."""
 
     def __init__(self, log: Written, folder: Path, *, broken: int | None) -> None:
-        """``broken``: the number of a segment of which nobody can make anything."""
+        """Begin an empty tier; ``broken`` is the number of a segment that cannot be decoded."""
         self.log = log
         self.broken = log.pieces[broken % len(log.pieces)].start if broken is not None else -1
         self.count = 0
@@ -83,12 +83,12 @@ class Tier:
         self._folder = folder
 
     def copy(self, count: int) -> None:
-        """Have so many segments of the log, those that are there as they are by now."""
+        """Copy the first ``count`` segments of the log, the existing ones in their present form."""
         self.pieces += self.log.pieces[self.count : count]
         self.count = max(count, self.count)
 
     def check(self) -> None:
-        """Readers have what was written, but for tombstones whose time is past, and for what expired."""
+        """Check that readers get the written records, without tombstones past their time and expired records."""
         stable = self.log.stable(self.count)
         expected, found = answers(self.log.pieces[: self.count], stable), answers(self.pieces, stable)
         assert found.keys() <= expected.keys()
@@ -99,7 +99,7 @@ class Tier:
                 assert found[key] == answer
 
     def run(self, data: st.DataObject) -> None:
-        """One run, with some failures."""
+        """Run once, with some failures."""
         stable = self.log.stable(self.count)
         inputs = [piece for piece in self.pieces if piece.end < stable]
         inputs = inputs[: data.draw(st.integers(0, len(inputs)), "inputs")] if data.draw(st.booleans()) else inputs
@@ -197,7 +197,7 @@ def _groups(data: st.DataObject, inputs: int) -> tuple[Group, ...]:
 def _scan(
     inputs: list[Piece], rules: RewriteRules, torn_at: Mapping[int, int]
 ) -> tuple[dict[InputPlace, InputNote], np.ndarray]:
-    """The first pass over all inputs; some cannot be read behind some byte."""
+    """Scan all inputs; some of them cannot be read behind some byte."""
     notes: dict[InputPlace, InputNote] = {}
     columns = [tuple(np.zeros((3, 0), dtype=np.int64))]
     for place, piece in enumerate(inputs):
@@ -216,7 +216,7 @@ def _scan(
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
-def test_readers_end_up_with_what_was_written_whatever_was_compacted_and_whatever_failed(data: st.DataObject) -> None:
+def test_readers_get_the_written_records_after_any_runs_and_failures(data: st.DataObject) -> None:
     log = Written.of(data.draw(STEPS, "log"))
     with tempfile.TemporaryDirectory() as folder:
         tier = Tier(log, Path(folder), broken=data.draw(st.one_of(st.none(), st.integers(0, 9)), "broken"))

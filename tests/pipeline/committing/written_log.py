@@ -1,4 +1,4 @@
-"""Logs for runs to compact: written by steps, cut into segments, with what a broker knows at the end of each."""
+"""Logs for runs to compact: written by steps, cut into segments, with the producers of the broker at each end."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Step = tuple[object, ...]
 
 @dataclass(slots=True)
 class Piece:
-    """A segment of the tier."""
+    """Segment of the tier."""
 
     start: int
     end: int
@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Written:
-    """A log as it was written: its segments, and of each the producers at its end."""
+    """Log as it was written: its segments, and the producers at the end of each."""
 
     pieces: list[Piece] = field(default_factory=list)
     producers: list[dict[int, ProducerStateEntry]] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Written:
         return log
 
     def stable(self, count: int) -> int:
-        """The last stable offset of a tier of so many of its segments."""
+        """Return the last stable offset of a tier of so many of its segments."""
         since = [entry.current_txn_first_offset for entry in self.producers[count - 1].values()]
         return min([self.pieces[count - 1].end + 1, *(offset for offset in since if offset >= 0)])
 

@@ -1,4 +1,4 @@
-"""A log dir, its tier, runs without Spark, and what keeps erasures: everything real but the clock."""
+"""Log dir, its tier, runs without Spark, and the keeper of erasures: all parts are real but the clock."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,7 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.pipeline.committing.plain_job import PlainJob
 from tests.pipeline.spark.job_lab import delete_segments
 from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
-from tierd.app.caches import CHUNKS_DIRECTORY
-from tierd.app.disk_caches import HostCaches
+from tierd.app.engine.host_caches import CHUNKS_DIRECTORY, HostCaches
 from tierd.config import ExpireSettings
 from tierd.log import NewRecord, Record, encode_batch
 from tierd.metadata import KeyValueStore, MetadataKeyFactory
@@ -45,7 +44,7 @@ T0_MS = 1_690_000_000_000
 
 
 class ErasingJob(PlainJob):
-    """The same, but of an erasure it rewrites only what has a key."""
+    """PlainJob that in an erasure rewrites only segments with a key."""
 
     fails: frozenset[int] = frozenset()
     """Groups that cannot be read."""
@@ -89,7 +88,7 @@ class ErasureLab:
         self.restart()
 
     def restart(self) -> None:
-        """A process of tierd that begins now."""
+        """Start a new process of tierd."""
         self.session = self.tier.session(expire=ExpireSettings.model_validate({"grace": "1h"}))
         self.requests = EraseRequests(self.tier.rows, MetadataKeyFactory(CLUSTER_ID))
         keys = ObjectKeyFactory("", CLUSTER_ID)
@@ -106,7 +105,7 @@ class ErasureLab:
         )
 
     def append(self, name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """One batch into the active segment."""
+        """Append one batch to the active segment."""
         batch = [NewRecord(key, value, T0_MS + n) for n, (key, value) in enumerate(records)]
         self.partitions[name].append_batch(encode_batch(batch), len(batch))
 
@@ -115,7 +114,7 @@ class ErasureLab:
         self.partitions[name].roll()
 
     def fill(self, name: str, *, segments: int = 3, secret_in: Iterable[int] = (1,)) -> None:
-        """Rolled segments of three records; those in ``secret_in`` have one, in the middle, with the key ``SECRET``."""
+        """Write rolled segments of three records; those in ``secret_in`` have the key ``SECRET`` in the middle."""
         for number in range(segments):
             middle = SECRET if number in secret_in else b"bob"
             values = [(b"key %d" % number, b"first"), (middle, b"value of %s" % middle), (b"key", b"third")]
@@ -123,7 +122,7 @@ class ErasureLab:
             self.roll(name)
 
     async def copy(self) -> None:
-        """Copy what is rolled and take it out of the log dir."""
+        """Copy rolled segments and remove them from the log dir."""
         self.writer.write_checkpoints()
         outcomes = await self.session.copy_once()
         assert all(outcome.error is None for outcome in outcomes.values()), outcomes
@@ -133,14 +132,14 @@ class ErasureLab:
             )
 
     async def come_back(self) -> None:
-        """Restart, and lead what was led."""
+        """Restart, and lead the same partitions."""
         self.restart()
         await self.session.manager.discover_once()
         for partition, epoch in self.session.manager.led().items():
             await self.session.metadata.become_leader(partition, epoch)
 
     async def find(self, partition: TopicIdPartition) -> Candidate | None:
-        """The partition as a run may take it."""
+        """Return the partition as a candidate of a run."""
         await self.session.metadata.ensure_ready(partition)
         view, policy = self.session.metadata.view(partition), self.policies[str(partition.topic_partition)]
         candidate = Candidate(view=view, lineage=Lineage(()), policy=policy)
@@ -155,7 +154,7 @@ class ErasureLab:
         log_end_offset: int | None = None,
         removes_unread: bool = False,
     ) -> EraseRequest:
-        """A request, filed now."""
+        """File a request now."""
         candidate = await self.find(self.partition(name))
         assert candidate is not None
         request = new_request(
@@ -174,7 +173,7 @@ class ErasureLab:
         return request
 
     async def run(self, *names: str, is_noted: bool = True) -> tuple[PartitionRound, ...]:
-        """One run over these partitions, none means all; return its rounds. Killed before its end, it is not noted."""
+        """Run once over these partitions, None means all; return the rounds. A killed run is not recorded."""
         found = [await self.find(self.partition(name)) for name in names or self.partitions]
         leader = CompactionLeader(
             self.session.metadata,
@@ -212,17 +211,17 @@ class ErasureLab:
             serving.cancel()
 
     async def end_of_grace(self) -> None:
-        """Go beyond every grace, and expire what is due then."""
+        """Advance the clock beyond every grace, and run the due expirations."""
         self.tier.clock.advance(3601)
         await self.expire()
 
     async def expire(self) -> None:
-        """One pass of every expiration task."""
+        """Run one pass of every expiration task."""
         outcomes = await self.session.tiering.removals.expire_here(None)
         assert all(outcome.error is None for outcome in outcomes), outcomes
 
     async def keep_chunks(self) -> int:
-        """Fill the cache on disk, as readers would; return how many chunks it has."""
+        """Fill the cache on disk, as readers do; return the number of its chunks."""
         directory = self.cache_dir / CHUNKS_DIRECTORY
         cache = await ChunkCache.open(
             self.tier.store, directory=directory, capacity_bytes=1 << 20, clock=self.tier.clock
@@ -234,30 +233,30 @@ class ErasureLab:
         return len(self.chunks())
 
     def chunks(self) -> list[bytes]:
-        """What the cache on disk has."""
+        """Return the contents of the chunks in the cache on disk."""
         return [path.read_bytes() for path in (self.cache_dir / CHUNKS_DIRECTORY).glob("*.chunk")]
 
     async def stored(self) -> dict[str, bytes]:
-        """Every object that can be read, by key."""
+        """Return every readable object by its key."""
         store = self.tier.store
         return {info.key: await store.get(info.key) for info in await store.list_objects("")}
 
     async def holders(self, what: bytes = SECRET) -> list[str]:
-        """Keys of the objects in whose bytes something is; logs are neither compressed nor encrypted here."""
+        """Return the keys of the objects that contain some bytes; logs are neither compressed nor encrypted here."""
         return [key for key, content in (await self.stored()).items() if what in content]
 
     async def read(self, name: str) -> list[Record]:
-        """What a reader gets that begins now."""
+        """Return the records that a new reader gets."""
         return await self.session.read_all(self.path(name))
 
     def rows(self, name: str) -> list[RemoteLogSegmentMetadata]:
-        """All rows of a partition."""
+        """Return all rows of a partition."""
         return self.session.rows(self.partition(name))
 
     def path(self, name: str) -> Path:
-        """Of its directory."""
+        """Return the directory of a partition."""
         return self.writer.path / name
 
     def partition(self, name: str) -> TopicIdPartition:
-        """Its identity."""
+        """Return the identity of a partition."""
         return partition_of(self.path(name))

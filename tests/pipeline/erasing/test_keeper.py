@@ -1,4 +1,4 @@
-"""A request from its filing to its end, over a tier with real segments."""
+"""Requests of erasure from filing to end, over a tier with real segments."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +9,8 @@ from tests.pipeline.erasing.lab import COMPACTED, KEPT, SECRET, ErasureLab
 from tierd.errors import RefusedError
 from tierd.model import RemoteLogSegmentState
 from tierd.pipeline import EraseRequest
-from tierd.pipeline.erasing.request import ErasePhase
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.pipeline.erasing.erase_request import ErasePhase
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 NAMES = ("orders-0", "users-0")
@@ -20,7 +20,7 @@ ALWAYS_DUE = replace(COMPACTED, min_cleanable_dirty_ratio=0.0)
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> ErasureLab:
-    """A topic that is deleted and one that is compacted, three segments each, the second with the key."""
+    """Return a topic with deletion and one with compaction, three segments each, the second with the key."""
     lab = ErasureLab(tmp_path, POLICIES)
     for name in NAMES:
         lab.fill(name)
@@ -37,7 +37,7 @@ async def phase_of(lab: ErasureLab, request: EraseRequest) -> ErasePhase:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_key_leaves_the_tier_and_nothing_else_does(lab: ErasureLab, name: str) -> None:
+async def test_erasure_removes_the_records_of_its_key_and_no_others(lab: ErasureLab, name: str) -> None:
     before, stored = await keys_read(lab, name), await lab.stored()
     assert SECRET in before
     request = await lab.file(name)
@@ -66,7 +66,7 @@ async def test_a_key_leaves_the_tier_and_nothing_else_does(lab: ErasureLab, name
     assert await lab.session.findings(lab.path(name)) == []
 
 
-async def test_the_end_forgets_the_keys_and_keeps_their_digests(lab: ErasureLab) -> None:
+async def test_ended_request_forgets_the_keys_and_keeps_their_digests(lab: ErasureLab) -> None:
     request = await lab.file("orders-0")
     await lab.run()
     await lab.keeper.step_all()
@@ -79,14 +79,14 @@ async def test_the_end_forgets_the_keys_and_keeps_their_digests(lab: ErasureLab)
     assert (await lab.run()) == ()
 
 
-async def test_of_a_request_that_says_now_nothing_waits_for_the_grace(lab: ErasureLab) -> None:
+async def test_request_at_once_does_not_wait_for_the_grace(lab: ErasureLab) -> None:
     request = await lab.file("orders-0", at_once=True)
     await lab.run()
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.DONE
     assert not [key for key in await lab.holders() if "orders" in key]
 
 
-async def test_a_key_in_no_segment_is_searched_for_and_nothing_is_rewritten(lab: ErasureLab) -> None:
+async def test_request_for_an_absent_key_searches_all_segments_and_rewrites_none(lab: ErasureLab) -> None:
     stored = await lab.stored()
     request = await lab.file("orders-0", b"nobody")
     (round_,) = await lab.run()
@@ -97,7 +97,7 @@ async def test_a_key_in_no_segment_is_searched_for_and_nothing_is_rewritten(lab:
     assert await lab.stored() == stored
 
 
-async def test_what_is_in_the_active_segment_is_erased_once_it_is_in_the_tier(lab: ErasureLab) -> None:
+async def test_records_in_the_active_segment_are_erased_once_they_are_in_the_tier(lab: ErasureLab) -> None:
     lab.append("orders-0", [(SECRET, b"late"), (b"carol", b"1")])
     request = await lab.file("orders-0", log_end_offset=11)
     await lab.run()
@@ -109,7 +109,7 @@ async def test_what_is_in_the_active_segment_is_erased_once_it_is_in_the_tier(la
     await lab.copy()
     assert [key for key in await lab.holders(b"late") if "orders" in key]
     (round_,) = await lab.run()
-    assert len(round_.work.groups) == 1, "only what is new is looked through"
+    assert len(round_.work.groups) == 1, "only the new segment is searched"
     await lab.keeper.step(request.id)
     await lab.end_of_grace()
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.DONE
@@ -117,7 +117,7 @@ async def test_what_is_in_the_active_segment_is_erased_once_it_is_in_the_tier(la
     assert b"carol" in await keys_read(lab, "orders-0")
 
 
-async def test_what_is_written_after_the_request_is_not_its_business(lab: ErasureLab) -> None:
+async def test_records_written_after_the_request_are_kept(lab: ErasureLab) -> None:
     request = await lab.file("orders-0", at_once=True)
     lab.append("orders-0", [(SECRET, b"again")])
     lab.roll("orders-0")
@@ -128,7 +128,7 @@ async def test_what_is_written_after_the_request_is_not_its_business(lab: Erasur
     assert len(await lab.holders(b"again")) == 1
 
 
-async def test_what_was_being_deleted_before_the_request_has_to_go_too(lab: ErasureLab) -> None:
+async def test_request_waits_for_segments_that_were_in_deletion_before_it(lab: ErasureLab) -> None:
     (_, held, _) = lab.rows("orders-0")
     deletion = lab.session.tiering.deletion
     after_ms = lab.tier.clock.now_ms() + 3_600_000
@@ -137,7 +137,9 @@ async def test_what_was_being_deleted_before_the_request_has_to_go_too(lab: Eras
     await lab.run()
     waiting = await lab.keeper.step(request.id)
     assert (waiting.phase, [each.id for each in waiting.left]) == (ErasePhase.LEAVING, [held.segment.id])
-    assert "is in its grace until" in waiting.problem, "somebody may want it back: nothing of that is hurried"
+    assert "is in its grace until" in waiting.problem, (
+        "an undelete may still restore the segment: its grace is not cut short"
+    )
     await lab.end_of_grace()
     done = await lab.keeper.step(request.id)
     assert done.phase is ErasePhase.DONE
@@ -145,7 +147,7 @@ async def test_what_was_being_deleted_before_the_request_has_to_go_too(lab: Eras
     assert not [key for key in await lab.holders() if "orders" in key]
 
 
-async def test_a_segment_that_cannot_be_read_keeps_the_request_open_and_the_others_are_erased(lab: ErasureLab) -> None:
+async def test_unreadable_segment_keeps_the_request_open_and_the_others_are_erased(lab: ErasureLab) -> None:
     lab.job_fails = frozenset([0])
     request = await lab.file("orders-0", at_once=True)
     await lab.run()
@@ -159,7 +161,7 @@ async def test_a_segment_that_cannot_be_read_keeps_the_request_open_and_the_othe
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.DONE
 
 
-async def test_in_a_compacted_topic_no_older_value_comes_back(tmp_path: Path) -> None:
+async def test_erasure_in_a_compacted_topic_brings_back_no_older_value(tmp_path: Path) -> None:
     lab = ErasureLab(tmp_path, {"users-0": COMPACTED})
     for value in (b"old", None):
         lab.append("users-0", [(SECRET, value), (b"bob", b"1")])
@@ -206,7 +208,7 @@ async def test_record_of_a_key_that_two_requests_name_counts_in_both(lab: Erasur
         assert [note.records_erased for note in (await lab.requests.get(request.id)).runs] == [1]
 
 
-async def test_a_cancelled_request_ends_and_what_was_erased_stays_so(lab: ErasureLab) -> None:
+async def test_cancelled_request_ends_and_erased_records_stay_erased(lab: ErasureLab) -> None:
     request = await lab.file("orders-0")
     await lab.run()
     await lab.keeper.step(request.id)
@@ -218,7 +220,7 @@ async def test_a_cancelled_request_ends_and_what_was_erased_stays_so(lab: Erasur
     assert SECRET not in await keys_read(lab, "orders-0")
 
 
-async def test_what_is_done_cannot_be_cancelled(lab: ErasureLab) -> None:
+async def test_finished_request_cannot_be_cancelled(lab: ErasureLab) -> None:
     request = await lab.file("orders-0", b"nobody")
     await lab.run()
     await lab.keeper.step(request.id)
@@ -226,7 +228,7 @@ async def test_what_is_done_cannot_be_cancelled(lab: ErasureLab) -> None:
         await lab.keeper.cancel(request.id)
 
 
-async def test_a_retained_object_is_told_of_and_the_request_waits(lab: ErasureLab) -> None:
+async def test_request_with_a_retained_object_names_it_and_waits(lab: ErasureLab) -> None:
     store = lab.tier.store
     assert isinstance(store, MemoryObjectStore)
     store.retained |= set(await lab.holders())
@@ -240,7 +242,7 @@ async def test_a_retained_object_is_told_of_and_the_request_waits(lab: ErasureLa
     assert (done.phase, done.problem) == (ErasePhase.DONE, "")
 
 
-async def test_an_orphan_that_may_hold_the_key_is_no_end(lab: ErasureLab) -> None:
+async def test_request_stays_open_while_an_orphan_may_hold_the_key(lab: ErasureLab) -> None:
     (held,) = [key for key in await lab.holders() if "orders" in key]
     orphan = f"{held.rpartition('/')[0]}/00000000000000000003-AAAAAAAAAAAAAAAAAAAAAQ.log"
     await lab.tier.store.put(orphan, b"what a dead process left of " + SECRET)
@@ -253,13 +255,13 @@ async def test_an_orphan_that_may_hold_the_key_is_no_end(lab: ErasureLab) -> Non
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.DONE
 
 
-async def test_a_compaction_in_between_takes_nothing_of_the_proof_away(tmp_path: Path) -> None:
+async def test_compaction_during_the_request_keeps_its_evidence(tmp_path: Path) -> None:
     lab = ErasureLab(tmp_path, {"users-0": ALWAYS_DUE})
     lab.fill("users-0")
     await lab.copy()
     request = await lab.file("users-0")
     (round_,) = await lab.run()
-    assert round_.work.compacts, "the compaction erases on its way"
+    assert round_.work.compacts, "the compaction erases the key"
     await lab.keeper.step(request.id)
     lab.fill("users-0", segments=2, secret_in=())
     await lab.copy()
@@ -272,8 +274,8 @@ async def test_a_compaction_in_between_takes_nothing_of_the_proof_away(tmp_path:
     assert await lab.holders() == []
 
 
-async def test_what_was_gone_before_the_request_is_in_no_cache_of_the_host_either(tmp_path: Path) -> None:
-    """Whoever deleted it had another cache than the daemon's: a command, or another broker that led."""
+async def test_request_removes_segments_deleted_before_it_from_the_cache_of_the_host(tmp_path: Path) -> None:
+    """A command, or another leader, may have deleted the segment, and has another cache than the daemon."""
     lab = ErasureLab(tmp_path, {"users-0": ALWAYS_DUE})
     lab.fill("users-0")
     await lab.copy()
@@ -285,7 +287,7 @@ async def test_what_was_gone_before_the_request_is_in_no_cache_of_the_host_eithe
 
     lab.tier.clock.advance(1)
     request = await lab.file("users-0", at_once=True)
-    lab.policies = POLICIES  # so that it is looked through whether it is dirty or not
+    lab.policies = POLICIES  # so that it is searched, dirty or not
     await lab.run()
     done = await lab.keeper.step(request.id)
     assert done.phase is ErasePhase.DONE, done.problem
@@ -294,7 +296,7 @@ async def test_what_was_gone_before_the_request_is_in_no_cache_of_the_host_eithe
     assert (done.caches.segments, len(done.left)) == (4, 1)
 
 
-async def test_another_host_that_copies_the_record_again_begins_the_search_anew(lab: ErasureLab) -> None:
+async def test_record_that_another_host_copies_again_restarts_the_search(lab: ErasureLab) -> None:
     request = await lab.file("orders-0")
     await lab.run()
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.LEAVING
@@ -305,7 +307,7 @@ async def test_another_host_that_copies_the_record_again_begins_the_search_anew(
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_interrupted_at_any_await_the_next_process_ends_it(tmp_path: Path, at_once: bool) -> None:
+async def test_request_interrupted_at_any_await_is_completed_by_the_next_process(tmp_path: Path, at_once: bool) -> None:
     number = 1
     while True:
         root = tmp_path / str(number)
@@ -328,7 +330,7 @@ async def test_interrupted_at_any_await_the_next_process_ends_it(tmp_path: Path,
         number += 1
 
 
-async def test_a_run_whose_evidence_was_lost_is_made_up_for_by_the_next(lab: ErasureLab) -> None:
+async def test_lost_evidence_of_a_run_is_replaced_by_the_next_run(lab: ErasureLab) -> None:
     request = await lab.file("orders-0", at_once=True)
     await lab.run(is_noted=False)
     assert (await lab.keeper.step(request.id)).phase is ErasePhase.SEARCHING

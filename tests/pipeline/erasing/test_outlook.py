@@ -1,4 +1,4 @@
-"""What runs are to look for, for requests of which there may be many, over segments of which there may be more."""
+"""Keys that a run searches for, for many requests over many segments."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -32,25 +32,25 @@ def request(
     return replace(filed, searched=searched)
 
 
-def test_batches_that_cannot_be_opened_are_to_go_once_one_request_says_so() -> None:
+def test_unread_batches_are_removed_if_one_request_demands_it() -> None:
     waiting = [request(1), request(2)]
     assert not search_work(waiting, candidate(SEGMENTS)).removes_unread
     assert search_work([*waiting, request(3, removes_unread=True)], candidate(SEGMENTS)).removes_unread
 
 
-def test_a_run_looks_for_the_keys_of_all_requests_in_whatever_one_of_them_needs() -> None:
+def test_run_searches_for_the_keys_of_all_open_requests_in_each_segment_that_one_of_them_needs() -> None:
     asked = [request(1, searched=frozenset(IDS[:2])), request(2, searched=frozenset(IDS)), request(3, end_offset=10)]
     found = search_work(asked, candidate(SEGMENTS))
     assert found.keys == {b"key 1", b"key 3"}
     assert found.searched == {IDS[1]}
 
 
-def test_where_every_request_has_searched_everything_there_is_nothing_to_look_for() -> None:
+def test_run_has_no_keys_to_search_for_when_all_requests_are_searched() -> None:
     found = search_work([request(1, searched=frozenset(IDS)), request(2, end_offset=0)], candidate(SEGMENTS))
     assert (found.keys, found.searched) == (frozenset(), frozenset())
 
 
-def test_many_requests_are_put_together_by_one_look_at_the_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_of_many_requests_surveys_the_segments_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Candidate] = []
     chain = Candidate.chain
 

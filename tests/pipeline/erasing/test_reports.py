@@ -1,4 +1,4 @@
-"""What the bucket tells of requests: the same as their rows, never a key, and enough to file them again."""
+"""Reports of requests in the bucket: equal to their rows, without keys, and enough to file the requests again."""
 
 import asyncio
 import json
@@ -23,13 +23,13 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.metadata import MetadataKeyFactory
-from tierd.metadata.kv.memory import MemoryKeyValueStore
+from tierd.metadata.kv.in_memory import MemoryKeyValueStore
 from tierd.model import ByteRange
 from tierd.pipeline import EraseRequest, EraseRequests, ErasureReports, restore_requests
+from tierd.pipeline.erasing.erase_request import CachesNote, ErasePhase, LeftSegment, SearchNote, VersionsNote
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered
-from tierd.pipeline.erasing.request import CachesNote, ErasePhase, LeftSegment, SearchNote, VersionsNote
 from tierd.remote import ERASURE_REPORT, ObjectKeyFactory
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 KEYS = ObjectKeyFactory("pre/fix", CLUSTER_ID)
@@ -104,7 +104,7 @@ async def restored_from(store: MemoryObjectStore, *, dry_run: bool = False) -> t
 
 
 @given(requests)
-def test_report_comes_back_as_the_request_without_its_keys(request: EraseRequest) -> None:
+def test_report_is_decoded_to_the_request_without_its_keys(request: EraseRequest) -> None:
     searching = replace(request, keys=frozenset([SECRET]), searched=frozenset([UUID(int=1)]))
     content = encode_report(searching)
     assert decode_report("key", content) == request
@@ -124,7 +124,7 @@ def test_report_of_a_later_version_is_refused() -> None:
 
 
 @given(requests)
-def test_recovered_request_is_never_open(request: EraseRequest) -> None:
+def test_recovered_request_is_not_open(request: EraseRequest) -> None:
     found = recovered(request, now_ms=9)
     assert not found.is_open
     if request.is_open:
@@ -134,7 +134,7 @@ def test_recovered_request_is_never_open(request: EraseRequest) -> None:
         assert found == request
 
 
-async def test_bucket_says_of_a_request_what_its_row_does_from_the_first_step_to_the_end(lab: ErasureLab) -> None:
+async def test_report_equals_the_row_of_its_request_in_each_phase(lab: ErasureLab) -> None:
     request = await lab.file(NAME)
     await lab.keeper.step_all()
     for phase in (ErasePhase.SEARCHING, ErasePhase.LEAVING, ErasePhase.DONE):
@@ -158,7 +158,7 @@ async def test_no_object_of_the_bucket_has_an_erased_key_at_the_end(lab: Erasure
     assert not [key for key, content in stored.items() if SECRET in content]
 
 
-async def test_request_that_ended_before_its_report_was_stored_is_told_of_by_the_next_process(lab: ErasureLab) -> None:
+async def test_report_that_was_missing_at_the_end_of_a_request_is_stored_by_the_next_process(lab: ErasureLab) -> None:
     request = await lab.file(NAME)
     await lab.keeper.cancel(request.id)
     await lab.come_back()
@@ -166,9 +166,7 @@ async def test_request_that_ended_before_its_report_was_stored_is_told_of_by_the
     assert (await report_of(lab, request)).phase is ErasePhase.CANCELLED
 
 
-async def test_report_is_not_written_again_while_nothing_changes(
-    lab: ErasureLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unchanged_report_is_not_written_again(lab: ErasureLab, monkeypatch: pytest.MonkeyPatch) -> None:
     await lab.file(NAME)
     await lab.keeper.publish()
 
@@ -180,7 +178,7 @@ async def test_report_is_not_written_again_while_nothing_changes(
     await lab.keeper.publish()
 
 
-async def test_report_that_cannot_be_stored_keeps_no_other_back_and_is_tried_again(
+async def test_report_that_cannot_be_stored_is_tried_again_and_delays_no_other(
     lab: ErasureLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = await lab.file(NAME), await lab.file(NAME, b"key")
@@ -197,12 +195,12 @@ async def test_report_that_cannot_be_stored_keeps_no_other_back_and_is_tried_aga
         assert (await report_of(lab, request)).id == request.id
 
 
-async def test_report_never_goes_back_to_an_earlier_state_of_its_row(lab: ErasureLab) -> None:
+async def test_report_does_not_return_to_an_earlier_state_of_its_row(lab: ErasureLab) -> None:
     request = await lab.file(NAME)
     keys = ObjectKeyFactory("", CLUSTER_ID)
 
     class Late(EraseRequests):
-        """Lists what was there before the request was cancelled."""
+        """EraseRequests that list the state before the request was cancelled."""
 
         async def list(self, *_: object, **__: object) -> list[EraseRequest]:
             return [request]
@@ -214,14 +212,14 @@ async def test_report_never_goes_back_to_an_earlier_state_of_its_row(lab: Erasur
     assert (await report_of(lab, request)).phase is ErasePhase.CANCELLED
 
 
-async def test_processes_that_publish_at_the_same_time_leave_the_present_state(lab: ErasureLab) -> None:
+async def test_concurrent_publishers_leave_the_latest_state(lab: ErasureLab) -> None:
     request = await lab.file(NAME)
     keys = ObjectKeyFactory("", CLUSTER_ID)
     await asyncio.gather(*(ErasureReports(lab.tier.store, keys, lab.requests).publish_all() for _ in range(3)))
     assert (await report_of(lab, request)).phase is ErasePhase.SEARCHING
 
 
-async def test_publishing_that_is_cancelled_at_any_await_is_finished_by_the_next(lab: ErasureLab) -> None:
+async def test_publishing_that_is_cancelled_at_any_await_is_completed_by_the_next_call(lab: ErasureLab) -> None:
     for number in range(1, 100):
         request = await lab.file(NAME, b"key %d" % number)
         await lab.keeper.publish()
@@ -245,7 +243,7 @@ async def test_requests_are_filed_again_from_their_reports(found: list[EraseRequ
     assert not damaged
 
 
-async def test_damaged_report_is_told_of_and_the_others_are_restored(lab: ErasureLab) -> None:
+async def test_damaged_report_is_reported_and_the_others_are_restored(lab: ErasureLab) -> None:
     request, store = await lab.file(NAME), MemoryObjectStore()
     await store.put(KEYS.erasure_report(request.id), encode_report(request))
     await store.put(KEYS.erasure_report(UUID(int=1)), b"{}")
@@ -257,14 +255,14 @@ async def test_damaged_report_is_told_of_and_the_others_are_restored(lab: Erasur
     assert len(damaged) == 4
 
 
-async def test_dry_run_files_nothing(lab: ErasureLab) -> None:
+async def test_dry_run_files_no_request(lab: ErasureLab) -> None:
     request, store = await lab.file(NAME), MemoryObjectStore()
     await store.put(KEYS.erasure_report(request.id), encode_report(request))
     fresh, _ = await restored_from(store, dry_run=True)
     assert await fresh.list() == []
 
 
-async def test_request_that_the_metadata_has_is_left_as_it_is(lab: ErasureLab) -> None:
+async def test_request_that_the_metadata_has_is_not_changed_by_a_restore(lab: ErasureLab) -> None:
     request, store = await lab.file(NAME), MemoryObjectStore()
     await store.put(KEYS.erasure_report(request.id), encode_report(request))
     found = await restore_requests(
@@ -274,7 +272,7 @@ async def test_request_that_the_metadata_has_is_left_as_it_is(lab: ErasureLab) -
     assert await lab.requests.get(request.id) == request
 
 
-async def test_report_that_no_holder_of_the_ring_wrote_is_no_proof(lab: ErasureLab) -> None:
+async def test_report_without_a_tag_of_the_ring_is_refused(lab: ErasureLab) -> None:
     request, forged = await lab.file(NAME), MemoryObjectStore()
     await forged.put(KEYS.erasure_report(request.id), encode_report(request))
     refused: list[RemoteStorageError] = []
@@ -292,7 +290,7 @@ async def test_report_that_no_holder_of_the_ring_wrote_is_no_proof(lab: ErasureL
     assert [type(each) for each in refused] == [RemoteUnauthenticatedError]
 
 
-async def test_report_of_an_earlier_version_is_given_a_tag_and_is_a_proof_then(lab: ErasureLab) -> None:
+async def test_report_of_an_earlier_version_gets_a_tag_and_is_then_accepted(lab: ErasureLab) -> None:
     request = await lab.file(NAME)
     await lab.tier.store.put(KEYS.erasure_report(request.id), encode_report(request))
     await ErasureReports(lab.tier.store, KEYS, lab.requests, ring()).publish_all()
@@ -310,7 +308,7 @@ async def test_report_of_an_earlier_version_is_given_a_tag_and_is_a_proof_then(l
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses to show one object, and has lost another since it was listed."""
+    """Store that refuses to read one object, and has lost another since its listing."""
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         if key == KEYS.erasure_report(UUID(int=1)):
@@ -320,7 +318,7 @@ class RefusingStore(MemoryObjectStore):
         return await super().get(key, byte_range)
 
 
-async def test_report_that_the_store_refuses_to_show_keeps_no_other_from_being_restored(lab: ErasureLab) -> None:
+async def test_report_that_the_store_refuses_to_read_does_not_stop_the_restore_of_others(lab: ErasureLab) -> None:
     request, store = await lab.file(NAME), RefusingStore()
     for number in (1, 2):
         await store.put(KEYS.erasure_report(UUID(int=number)), b"")
@@ -332,9 +330,7 @@ async def test_report_that_the_store_refuses_to_show_keeps_no_other_from_being_r
 
 
 @pytest.mark.parametrize("name", ["reason", "requested_by", "problem"])
-async def test_report_with_half_of_a_character_is_damaged_and_the_others_are_restored(
-    lab: ErasureLab, name: str
-) -> None:
+async def test_report_with_a_lone_surrogate_is_damaged_and_the_others_are_restored(lab: ErasureLab, name: str) -> None:
     request, store = await lab.file(NAME), MemoryObjectStore()
     fields = json.loads(encode_report(replace(request, id=UUID(int=1)))) | {name: "\ud800"}
     await store.put(KEYS.erasure_report(UUID(int=1)), json.dumps(fields).encode())

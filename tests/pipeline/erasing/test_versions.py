@@ -1,4 +1,4 @@
-"""What of the versions of a partition's objects goes, and what is never touched."""
+"""Removal of old versions of the objects of a partition, and the versions that are kept."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,10 +14,10 @@ from tests.pipeline.erasing.lab import KEPT, SECRET, ErasureLab
 from tests.services.s3 import S3Admin, S3Service
 from tierd.errors import ObjectVersionsUnknownError
 from tierd.model import RemoteLogSegmentId
-from tierd.pipeline.erasing.request import ErasePhase
+from tierd.pipeline.erasing.erase_request import ErasePhase
 from tierd.pipeline.erasing.versions import plan_versions
 from tierd.remote import ObjectKeyFactory, ObjectVersion, UnfinishedUpload
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 KEYS = ObjectKeyFactory("", "cluster")
@@ -38,7 +38,7 @@ def versions(draw: st.DrawFn) -> ObjectVersion:
 
 
 @given(st.lists(versions(), max_size=12), st.frozensets(st.integers(1, 4).map(lambda n: UUID(int=n))))
-def test_nothing_that_can_be_read_is_ever_removed(found: list[ObjectVersion], known: frozenset[UUID]) -> None:
+def test_readable_versions_are_not_removed(found: list[ObjectVersion], known: frozenset[UUID]) -> None:
     plan = plan_versions(found, keys=[KEYS], known=known, end_offset=20)
     for version in plan.old:
         parsed = KEYS.parse(version.key)
@@ -47,26 +47,26 @@ def test_nothing_that_can_be_read_is_ever_removed(found: list[ObjectVersion], kn
         assert parsed.start_offset < 20
         assert version.key.endswith(".log") or parsed.segment_id not in known
     markers = [version.is_marker for version in plan.old]
-    assert markers == sorted(markers), "a marker goes behind what it hides"
+    assert markers == sorted(markers), "a marker is removed after the versions that it hides"
     assert all(version.is_current and not version.is_marker for version in plan.orphans)
 
 
-def test_objects_of_others_are_not_looked_at() -> None:
+def test_objects_of_other_owners_are_ignored() -> None:
     other = [
         ObjectVersion(key=key, version_id="", size_bytes=1, is_current=False) for key in ("cluster/tierd.json", "x")
     ]
     assert plan_versions(other, keys=[KEYS], known=(), end_offset=20).looked_at == 0
 
 
-class UntoldStore(MemoryObjectStore):
-    """A store that cannot tell."""
+class StoreWithoutVersions(MemoryObjectStore):
+    """Store that cannot list versions."""
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
         raise ObjectVersionsUnknownError("no such call", remedy="look yourself")
 
 
-async def test_where_the_store_cannot_tell_somebody_has_to_say_so(tmp_path: Path) -> None:
-    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=UntoldStore())
+async def test_store_without_version_listing_needs_an_attestation(tmp_path: Path) -> None:
+    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=StoreWithoutVersions())
     lab.fill("orders-0")
     await lab.copy()
     request = await lab.file("orders-0", at_once=True)
@@ -81,7 +81,7 @@ async def test_where_the_store_cannot_tell_somebody_has_to_say_so(tmp_path: Path
 
 
 class LeftUploads(MemoryObjectStore):
-    """With uploads that nobody ended."""
+    """Store with unfinished uploads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class LeftUploads(MemoryObjectStore):
         self.uploads.remove(upload)
 
 
-async def test_an_unfinished_upload_may_hold_the_key_until_it_is_aborted(tmp_path: Path) -> None:
+async def test_request_waits_until_unfinished_uploads_are_aborted(tmp_path: Path) -> None:
     store = LeftUploads()
     lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=store)
     lab.fill("orders-0")
@@ -113,7 +113,7 @@ async def test_an_unfinished_upload_may_hold_the_key_until_it_is_aborted(tmp_pat
 
 
 @pytest.mark.service("s3")
-async def test_no_version_in_a_real_bucket_holds_the_key_afterwards(
+async def test_no_version_in_a_real_bucket_has_the_key_after_an_erasure(
     tmp_path: Path, s3_service: S3Service, s3_admin: S3Admin
 ) -> None:
     bucket = s3_admin.create_versioned_bucket()
@@ -134,7 +134,7 @@ async def test_no_version_in_a_real_bucket_holds_the_key_afterwards(
 
 
 @pytest.mark.service("s3")
-async def test_what_a_lock_keeps_is_told_of_and_the_request_is_not_done(
+async def test_locked_version_is_reported_and_the_request_stays_open(
     tmp_path: Path, s3_service: S3Service, s3_admin: S3Admin
 ) -> None:
     async with lab_in_a_bucket(tmp_path, s3_service, s3_admin.create_locked_bucket()) as lab:
@@ -143,13 +143,13 @@ async def test_what_a_lock_keeps_is_told_of_and_the_request_is_not_done(
         waiting = await lab.keeper.step(request.id)
         assert waiting.phase is ErasePhase.VERSIONS
         assert "the store keeps old versions" in waiting.problem
-        assert len(await lab.read("orders-0")) == 8, "what a lock keeps is hidden all the same"
+        assert len(await lab.read("orders-0")) == 8, "the locked versions are hidden nevertheless"
         assert await lab.holders() == []
 
 
 @asynccontextmanager
 async def lab_in_a_bucket(root: Path, service: S3Service, bucket: str) -> AsyncIterator[ErasureLab]:
-    """A partition whose tier is in a real bucket."""
+    """Run a lab of one partition whose tier is in a real bucket."""
     store = S3ObjectStore(
         S3Bucket(name=bucket, endpoint_url=service.endpoint_url, region=service.region, path_style=True),
         keys=S3Keys(access_key_id=service.access_key_id, secret_access_key=service.secret_access_key),

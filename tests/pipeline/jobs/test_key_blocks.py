@@ -1,9 +1,9 @@
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tierd.pipeline.jobs.key_blocks import BLOCK_ROWS, LatestKeys, key_blocks
-from tierd.pipeline.jobs.layout import BucketRange
+from tierd.pipeline.jobs.task_layout import BucketRange
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-2, 2)), max_size=60)
 
@@ -18,7 +18,7 @@ def latest(rows: list[tuple[int, int]]) -> list[int]:
 
 
 @given(st.lists(ROWS, max_size=6), st.integers(1, 5), st.integers(1, 20))
-def test_what_splits_found_is_joined_bucket_by_bucket(
+def test_key_blocks_of_splits_are_joined_bucket_by_bucket(
     splits: list[list[tuple[int, int]]], buckets: int, fold_rows: int
 ) -> None:
     joined: dict[int, LatestKeys] = {}
@@ -34,15 +34,29 @@ def test_what_splits_found_is_joined_bucket_by_bucket(
     assert found == latest([row for rows in splits for row in rows])
 
 
-def test_a_block_has_a_size_that_a_worker_can_hold_a_thousand_of() -> None:
+def test_size_of_a_block_is_bounded() -> None:
     keys = LatestKeys()
     rows = np.arange(3 * BLOCK_ROWS + 1, dtype=np.int64)
     keys.add(rows, rows, rows)
     sizes = [len(block.columns) for _, block in key_blocks(keys, index=0, buckets=BucketRange(0, 1))]
-    assert sizes == [24 * BLOCK_ROWS] * 3 + [24]
+    assert sizes == [20 * BLOCK_ROWS] * 3 + [20]
 
 
-def test_keys_that_differ_fill_the_table_and_keys_that_repeat_do_not() -> None:
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=20, unique=True))
+@example([5, 5 + 2**32 - 1])
+@example([5, 5 + 2**32])
+def test_key_blocks_keep_offsets_that_are_far_apart(offsets: list[int]) -> None:
+    keys = LatestKeys()
+    rows = np.arange(len(offsets), dtype=np.int64)
+    keys.add(rows, -rows, np.array(offsets, dtype=np.int64))
+    joined = LatestKeys()
+    for _, block in key_blocks(keys, index=0, buckets=BucketRange(0, 1)):
+        joined.add_block(block)
+    hi, lo, offset = (column.tolist() for column in joined.take())
+    assert sorted(zip(hi, lo, offset, strict=True)) == [(n, -n, at) for n, at in enumerate(offsets)]
+
+
+def test_distinct_keys_fill_the_table_and_repeated_keys_do_not() -> None:
     keys = LatestKeys(100)
     for at in range(10):
         added(keys, [(n % 7, 0) for n in range(50)], at * 50)

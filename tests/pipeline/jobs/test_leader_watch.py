@@ -6,8 +6,8 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tierd.pipeline.committing import LeaderClient
+from tierd.pipeline.jobs.job_progress import JobProgress, Stage
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
-from tierd.pipeline.jobs.progress import JobProgress, Stage
 
 DEADLINE_S = 60.0
 
@@ -19,7 +19,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_a_leader_that_hangs_up_is_noticed_at_once(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_job_notices_at_once_that_its_leader_hangs_up(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     gone = threading.Event()
     leader = LeaderClient(ours, answer_timeout_s=DEADLINE_S, clock=FakeClock())
@@ -29,7 +29,7 @@ def test_a_leader_that_hangs_up_is_noticed_at_once(ends: tuple[socket.socket, so
         assert gone.wait(DEADLINE_S)
 
 
-def test_the_end_of_a_run_is_no_hang_up_and_is_not_waited_for(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_end_of_a_run_is_no_hang_up_and_does_not_wait(ends: tuple[socket.socket, socket.socket]) -> None:
     gone = threading.Event()
     leader = LeaderClient(ends[0], answer_timeout_s=DEADLINE_S, clock=FakeClock())
     with LeaderWatch(leader, JobProgress(), on_gone=gone.set, interval_s=3600):
@@ -37,7 +37,7 @@ def test_the_end_of_a_run_is_no_hang_up_and_is_not_waited_for(ends: tuple[socket
     assert not gone.is_set()
 
 
-def test_the_leader_hears_now_and_then_how_far_the_run_is(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_progress_of_the_run_is_sent_to_the_leader_at_intervals(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     progress = JobProgress()
     progress.begin(Stage.REWRITE, 100)

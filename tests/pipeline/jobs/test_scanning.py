@@ -1,4 +1,4 @@
-"""What is read of the inputs, where one of them cannot be read to its end, perhaps only when Spark reads it again."""
+"""Scan of inputs of which one cannot be read to its end, on the first read or when Spark repeats the read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,17 +9,17 @@ from uuid import UUID
 
 import pytest
 
-from tests.pipeline.jobs.test_layout import work_of
+from tests.pipeline.jobs.test_task_layout import work_of
 from tierd.errors import RetriableRemoteStorageError
 from tierd.log import NewRecord, encode_batch
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs.key_blocks import KeyBlock
-from tierd.pipeline.jobs.layout import BucketRange, GroupPlace, InputPlace, InputSplit
 from tierd.pipeline.jobs.outcomes import Changed, FailedGroup
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock, join_bucket, scan_split
+from tierd.pipeline.jobs.task_layout import BucketRange, GroupPlace, InputPlace, InputSplit
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
 from tierd.pipeline.planning import WorkOrder
 
@@ -29,7 +29,7 @@ Rows = list[OffsetBlock | InputNote]
 
 
 class ShakyTier:
-    """Segments of ten records each, key 0 to 9, one batch each; the log of some cannot be read behind its middle."""
+    """Segments of ten records each, key 0 to 9, one batch each; some logs cannot be read behind their middle."""
 
     def __init__(self, torn: frozenset[int]) -> None:
         self._torn = torn
@@ -62,7 +62,7 @@ def context(*torn: int) -> RunContext:
 
 
 def group_rows(*, torn_in_buckets: frozenset[int]) -> dict[int, Rows]:
-    """The rows of every group, some of whose buckets were read while the segment at offset 20 was torn."""
+    """Return the rows of every group, with some buckets read while the segment at offset 20 was torn."""
     split = InputSplit(tuple(InputPlace(0, at) for at in range(4)), 4000)
     groups: dict[int, Rows] = {number: [] for number in range(len(GROUPS))}
     for bucket in range(BUCKETS):
@@ -78,22 +78,22 @@ def problems(rows: Rows) -> set[InputPlace]:
 
 
 @pytest.mark.parametrize("bucket", range(BUCKETS))
-def test_a_group_hears_of_its_input_that_could_not_be_read_by_every_bucket(bucket: int) -> None:
+def test_group_gets_the_read_failure_of_its_input_from_any_bucket(bucket: int) -> None:
     rows = group_rows(torn_in_buckets=frozenset({bucket}))
     assert problems(rows[1]) == {InputPlace(0, 2)}
     assert not problems(rows[2])
 
 
-def test_every_input_that_was_read_is_noted_once() -> None:
+def test_each_input_that_was_read_has_one_note() -> None:
     notes = [row for rows in group_rows(torn_in_buckets=frozenset()).values() for row in rows if _is_note(row)]
     assert [note.place.segment for note in notes if isinstance(note, InputNote)] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("bucket", range(BUCKETS))
-def test_a_group_stays_whose_input_could_be_read_at_first_and_not_when_spark_read_it_again(
+def test_group_is_kept_if_its_input_could_not_be_read_when_spark_repeated_the_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
 ) -> None:
-    """Spark reads a split again when it lost what came of it: the keys that are missing then are no superseded ones."""
+    """Spark repeats the read of a split whose result was lost: keys that are missing then are not superseded."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     task = GroupTask(GroupPlace(0, 1), frozenset(), None)
     whole = group_rows(torn_in_buckets=frozenset())[1]
@@ -104,7 +104,7 @@ def test_a_group_stays_whose_input_could_be_read_at_first_and_not_when_spark_rea
     assert "the store is busy" in outcome.problem
 
 
-def test_groups_whose_own_inputs_were_read_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_whose_own_inputs_were_read_are_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     rows = group_rows(torn_in_buckets=frozenset(range(BUCKETS)))
     outcomes = [rewrite(context(), GroupTask(GroupPlace(0, n), frozenset(), None), rows[n]) for n in (0, 2)]

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from tests.pipeline.jobs.test_layout import work_of
+from tests.pipeline.jobs.test_task_layout import work_of
 from tests.pipeline.planning.tiers import remote
 from tierd.errors import BatchTooLargeError, CorruptRecordError
 from tierd.model import LogSegmentData
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs import tasks
-from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import FailedGroup
 from tierd.pipeline.jobs.run_context import RunContext
+from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.jobs.tasks import GroupTask
 from tierd.pipeline.planning import WorkOrder
 from tierd.pipeline.rewriting import RewriteStatistics, RewrittenSegment
@@ -46,7 +46,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_fails_the_group_and_is_named(
+def test_full_disk_fails_the_group_with_a_named_problem(
     number: int, context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, OSError(number, "no room"))
@@ -65,7 +65,7 @@ def test_damage_fails_the_group_with_segment_and_position(
 
 
 @pytest.mark.parametrize("erases", [False, True])
-def test_batch_that_cannot_be_opened_fails_the_group_and_says_what_an_erasure_may_do(
+def test_unread_batch_fails_the_group_and_names_the_command_for_an_erasure(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, *, erases: bool
 ) -> None:
     failing(monkeypatch, BatchTooLargeError("orders-0:abc", 0, "the batch of offsets 3 to 3 has more than 9 bytes"))
@@ -81,7 +81,7 @@ def test_batch_that_cannot_be_opened_fails_the_group_and_says_what_an_erasure_ma
 def test_an_output_without_timestamps_is_as_old_as_its_inputs_for_retention(
     newest_ms: int, expected_ms: int, tmp_path: Path
 ) -> None:
-    """By its time index alone it would be of 1969, and time retention would delete live records."""
+    """By its time index alone the output would be of 1969, and time retention would delete live records."""
     begun = remote(0, 9, newest_ms=700)
     data = LogSegmentData(
         log=tmp_path / "output.log",

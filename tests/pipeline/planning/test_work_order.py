@@ -6,7 +6,7 @@ import pytest
 
 from tests.pipeline.planning.tiers import other_partition, remote
 from tests.pipeline.planning.works import work_of
-from tierd.errors import WorkOrderError
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import WorkOrder
 
 WORK = work_of(3)
@@ -32,7 +32,7 @@ def test_inputs_that_do_not_ascend_are_refused() -> None:
         replace(WORK, inputs=tuple(reversed(WORK.inputs)))
 
 
-def test_an_order_of_places_that_do_not_fit_is_refused() -> None:
+def test_order_with_a_partition_index_other_than_its_place_is_refused() -> None:
     with pytest.raises(ValueError, match="index 1 at place 0"):
         replace(ORDER, partitions=(replace(WORK, index=1),))
 
@@ -42,7 +42,7 @@ def test_a_secret_of_another_length_is_refused() -> None:
         replace(ORDER, secret=b"x" * 15)
 
 
-def test_counts_of_erased_keys_come_back_from_the_places_of_the_keys() -> None:
+def test_counts_of_erased_keys_are_restored_from_the_places_of_the_keys() -> None:
     work = replace(WORK, erased_keys=frozenset({b"b", b"a", b"c"}))
     places = work.erased_places({b"c": 2, b"a": 1})
     assert places == {0: 1, 2: 2}
@@ -50,6 +50,6 @@ def test_counts_of_erased_keys_come_back_from_the_places_of_the_keys() -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 1])
-def test_count_of_an_erased_key_that_the_order_does_not_have_is_refused(place: int) -> None:
+def test_count_of_a_key_outside_the_order_is_refused(place: int) -> None:
     with pytest.raises(WorkOrderError, match=f"erases 1 keys from .*, none at place {place}"):
         replace(WORK, erased_keys=frozenset({b"a"})).erased_counts({place: 1})

@@ -1,4 +1,4 @@
-"""Tiers for planning, told by the sizes and ages of their segments."""
+"""Tiers for planning, described by the sizes and ages of their segments."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,13 +23,13 @@ def remote(
     newest_ms: int = 1,
     partition: TopicIdPartition = PARTITION,
 ) -> RemoteLogSegmentMetadata:
-    """A segment of offsets ``start`` to ``end``, both inclusive, whose copy is finished."""
+    """Return a segment of offsets ``start`` to ``end``, both inclusive, whose copy is finished."""
     begun = segment(start, end, epochs, size_bytes=size, partition=partition)
     return replace(begun, max_timestamp_ms=newest_ms, state=FINISHED)
 
 
 def tier(*sizes: int, records: int = 10, newest_ms: Iterable[int] = ()) -> list[RemoteLogSegmentMetadata]:
-    """Neighbours of ``records`` offsets each, with those sizes."""
+    """Return neighbours of ``records`` offsets each, with those sizes."""
     ages = list(newest_ms) or [1] * len(sizes)
     return [
         remote(number * records, number * records + records - 1, size=size, newest_ms=ages[number])
@@ -44,7 +44,7 @@ def view_of(
     compacted_to: int | None = None,
     partition: TopicIdPartition = PARTITION,
 ) -> PartitionView:
-    """What the metadata says when those segments were copied one after the other."""
+    """Return the metadata after these segments were copied one after the other."""
     row = PartitionRow(
         topic=partition.topic,
         revision=1,
@@ -71,25 +71,25 @@ def candidate(
     searched: frozenset[UUID] = frozenset(),
     partition: TopicIdPartition = PARTITION,
 ) -> Candidate:
-    """A partition with that tier."""
+    """Return a partition with that tier."""
     view = view_of(segments, log_start=log_start, compacted_to=compacted_to, partition=partition)
     return Candidate(view=view, lineage=Lineage.of(lineage), policy=policy, erased_keys=erased_keys, searched=searched)
 
 
 def planned(found: Candidate, *, now_ms: int = NOW_MS, last_stable_offset: int | None = None) -> Proposal:
-    """What is proposed for a candidate that is not skipped."""
+    """Return the proposal for a candidate that is not skipped."""
     plan = plan_partition(found, now_ms=now_ms, last_stable_offset=last_stable_offset)
     assert isinstance(plan, Proposal), plan
     return plan
 
 
 def skipped(found: Candidate, *, now_ms: int = NOW_MS, last_stable_offset: int | None = None) -> str:
-    """Why a candidate is skipped."""
+    """Return the reason to skip a candidate."""
     plan = plan_partition(found, now_ms=now_ms, last_stable_offset=last_stable_offset)
     assert isinstance(plan, Skipped), plan
     return plan.reason
 
 
 def other_partition(number: int) -> TopicIdPartition:
-    """One of another topic."""
+    """Return a partition of another topic."""
     return TopicIdPartition(UUID(int=100 + number), f"topic-{number}", 0)

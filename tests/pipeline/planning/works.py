@@ -1,4 +1,4 @@
-"""The work of one partition, whose segments are a group each."""
+"""Work of one partition, whose segments are a group each."""
 
 from tests.fakes.remote_segments import PARTITION
 from tests.pipeline.planning.tiers import tier
@@ -10,7 +10,7 @@ from tierd.pipeline.planning.work_order import Group
 def work_of(
     groups: int, kind: WorkKind = WorkKind.COMPACT, *, erased_keys: frozenset[bytes] = frozenset()
 ) -> PartitionWork:
-    """So many groups of a segment each, of ten offsets; nothing of it was compacted before."""
+    """Return the work of groups of one segment of ten offsets each, never compacted before."""
     return PartitionWork(
         index=0,
         partition=PARTITION,

@@ -1,4 +1,4 @@
-"""A log that is written like any other, and cleaned by our rounds instead of a broker's cleaner."""
+"""Log that is written like any other, and cleaned by our rounds instead of the cleaner of a broker."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ LATER_MS = NOW_MS + 2 * DAY_MS  # the horizons of a round at NOW_MS are past
 
 
 class CompactedLog:
-    """A log in ``folder``; every record has its key's number for a key."""
+    """Log in ``folder``; the key of every record is the text of a number."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -69,7 +69,7 @@ class CompactedLog:
         self.log.roll(now_ms=NOW_MS)
 
     def clean(self, now_ms: int = NOW_MS, *, is_grouped: bool = True) -> RewriteStatistics:
-        """Clean every rolled segment, into one or each by itself, and load the log anew."""
+        """Clean every rolled segment, into one output or one each, and load the log again."""
         bases = [segment.base_offset for segment in self.log.segments][:-1]
         return self.run(Round(now_ms=now_ms, group_bases=bases[:1] if is_grouped else bases))
 
@@ -82,30 +82,30 @@ class CompactedLog:
             total.add(output.statistics)
         return total
 
-    # What is there
+    # Content of the log
 
     def batches(self) -> list[RecordBatch]:
         paths = sorted(self.directory.glob("[0-9]*.log"))
         return [batch for path in paths for batch in iter_batches(path.read_bytes(), name=path.name)]
 
     def keys(self) -> list[int]:
-        """Of every record of data that is no tombstone."""
+        """Return the keys of all data records but tombstones."""
         records = (record for batch in self.batches() if not batch.is_control for record in batch.records())
         return [int(record.key) for record in records if record.key is not None and record.value is not None]
 
     def offsets(self) -> list[int]:
-        """Of every record, markers included."""
+        """Return the offsets of all records, with markers."""
         return [record.offset for batch in self.batches() for record in batch.records()]
 
     def last_offsets(self) -> list[int]:
-        """Of every batch, empty ones included."""
+        """Return the last offsets of all batches, with empty ones."""
         return [batch.last_offset for batch in self.batches()]
 
     def last_sequences(self) -> dict[int, int]:
         return {b.producer_id: b.last_sequence for b in self.batches() if b.producer_id >= 0 and not b.is_control}
 
     def aborted(self) -> list[AbortedTransaction]:
-        """What the transaction indexes list."""
+        """Return the entries of the transaction indexes."""
         paths = sorted(self.directory.glob("*.txnindex"))
         indexes = (TransactionIndex.from_bytes(path.read_bytes(), int(path.stem), path.name) for path in paths)
         return [entry for index in indexes for entry in index.entries]

@@ -1,4 +1,4 @@
-"""A round of the rewriting over a partition directory, in place of the broker's cleaner: no Spark, no store."""
+"""Round of the rewriting over a partition directory, in place of the cleaner of a broker: no Spark, no store."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _NOTHING = np.zeros((3, 0), dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class RolledSegment:
-    """A segment that nobody writes to any more."""
+    """Segment that is no longer written."""
 
     directory: Path
     base_offset: int
@@ -55,11 +55,11 @@ class RolledSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What a round of a partition knows; every rolled segment is an input.
+    """Parameters of a round of a partition; every rolled segment is an input.
 
     Attributes:
         group_bases: base offset of every output; one output for everything when there is none.
-        producers: what is known of producers; what the newest snapshot says when it is None.
+        producers: known producers; None takes those of the newest snapshot.
     """
 
     now_ms: int
@@ -122,7 +122,7 @@ def newest_producers(directory: Path) -> dict[int, ProducerStateEntry]:
 def scan(
     segments: Iterable[RolledSegment], rules: RewriteRules, unread: UnreadBatches | None = None
 ) -> tuple[np.ndarray, list[TransactionTrace]]:
-    """The map stage and the shuffle: the latest offset of every key, and each segment's transactions."""
+    """Scan keys and transactions as map stage and shuffle do: the latest offset of every key, and each trace."""
     columns, traces = [], []
     for segment in segments:
         one_by_one, _ = _scanned(segment, rules, SMALL, None if unread is None else UnreadBatches())
@@ -157,7 +157,7 @@ def rewrite(
     *,
     open_producers: frozenset[int],
 ) -> RewrittenSegment:
-    """The output, which is the same whether batches are rewritten one by one or many at a time."""
+    """Return the output, which is the same for batches rewritten one by one or many at a time."""
     base_offset, end_offset = group[0].base_offset, group[-1].end_offset + 1
     mine = latest[(latest >= base_offset) & (latest < end_offset)]
     one_by_one, together = (
@@ -180,7 +180,7 @@ def rewrite(
 
 
 def assert_describes_itself(output: RewrittenSegment, group: Sequence[RolledSegment]) -> None:
-    """What is said of the output is what the copy would say of such a segment."""
+    """Check that the description of the output is that of the copy of such a segment."""
     data, base_offset = output.data, group[0].base_offset
     check = check_segment(data.log, base_offset=base_offset, next_base_offset=group[-1].end_offset + 1)
     assert (data.log_checksums, output.max_timestamp_ms) == (check.checksums, check.max_timestamp_ms)
@@ -195,7 +195,7 @@ def assert_describes_itself(output: RewrittenSegment, group: Sequence[RolledSegm
 
 
 def replace(directory: Path, inputs: Iterable[RolledSegment], outputs: Iterable[RewrittenSegment]) -> None:
-    """What a broker does with a cleaned segment; the snapshots stay."""
+    """Replace the inputs by the cleaned segment, as a broker does; the snapshots stay."""
     for segment in inputs:
         for suffix in ("log", "index", "timeindex", "txnindex"):
             segment.path(suffix).unlink(missing_ok=True)

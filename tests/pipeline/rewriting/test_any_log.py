@@ -1,4 +1,4 @@
-"""Any log, cleaned: what must hold whatever was written, in whatever order and groups."""
+"""Cleaning of any log: invariants over any records, order and groups."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.log.logs import NOW_MS
 from tests.pipeline.rewriting.compacted_log import LATER_MS, CompactedLog
 from tests.pipeline.rewriting.rounds import Round, aborted_in
 from tierd.log import Compression, NewRecord, Producer, Record, encode_batch
-from tierd.pipeline.rewriting.transactions import AbortedTransactions
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions
 
 KEYS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 STEPS = st.one_of(
@@ -26,7 +26,7 @@ Step = tuple[object, ...]
 
 
 def written(folder: Path, steps: list[Step]) -> CompactedLog:
-    """The log of ``steps``, every transaction ended, and everything rolled."""
+    """Write the log of ``steps``, with every transaction ended and all segments rolled."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     log, sequences, began = CompactedLog(folder), dict.fromkeys(range(1, 6), 0), set[int]()
@@ -58,14 +58,14 @@ def written(folder: Path, steps: list[Step]) -> CompactedLog:
 
 
 def live(log: CompactedLog) -> list[Record]:
-    """Every record of data that was not aborted."""
+    """Return every data record that was not aborted."""
     aborted = AbortedTransactions.of(aborted_in(log.directory))
     batches = (batch for batch in log.batches() if not batch.is_control and not aborted.is_aborted(batch))
     return [record for batch in batches for record in batch.records()]
 
 
 def latest(records: list[Record]) -> list[Record]:
-    """One record a key, as they lie in the log."""
+    """Return the latest record of each key, in the order of the log."""
     last = {record.key: record for record in records if record.key is not None}
     return sorted(last.values(), key=lambda record: record.offset)
 
@@ -75,7 +75,7 @@ def content(log: CompactedLog) -> bytes:
 
 
 def clean(log: CompactedLog, now_ms: int, groups: list[int]) -> bool:
-    """Clean in groups that begin at some of the segments; return whether anything changed."""
+    """Clean in groups that begin at some of the segments; return True if a file changed."""
     bases = [segment.base_offset for segment in log.log.segments][:-1]
     chosen = sorted({bases[0], *(bases[group % len(bases)] for group in groups)})
     before = content(log)
@@ -86,7 +86,7 @@ def clean(log: CompactedLog, now_ms: int, groups: list[int]) -> bool:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, max_size=25), st.lists(st.integers(0, 9), max_size=3))
-def test_the_latest_record_of_every_key_survives_and_groups_make_no_difference(
+def test_latest_record_of_every_key_survives_cleaning_with_any_groups(
     tmp_path: Path, steps: list[Step], groups: list[int]
 ) -> None:
     one, several = written(tmp_path / "one", steps), written(tmp_path / "several", steps)
@@ -112,7 +112,7 @@ def test_the_latest_record_of_every_key_survives_and_groups_make_no_difference(
 
 
 def known_sequences(log: CompactedLog) -> dict[int, int]:
-    """What a broker that has lost its snapshots learns from the batches that are left."""
+    """Return the sequences that a broker without snapshots learns from the remaining batches."""
     return {-1: -1} | {
         entry.producer_id: entry.last_sequence for entry in log.log.producers.entries if entry.last_offset >= 0
     }

@@ -1,4 +1,4 @@
-"""How batches come out: what a rewritten one keeps, horizons, empty batches, legacy ones (log-format 9.6)."""
+"""Rewritten batches: kept fields, horizons, empty batches, legacy batches (log-format 9.6)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,7 +80,7 @@ def known_by(producer_id: int, last_offset: int, *, epoch: int = 3) -> dict[int,
 @pytest.mark.spec("log-format CLN-34")
 @CODECS
 @pytest.mark.parametrize("stamped_by", TimestampType)
-def test_a_batch_that_loses_records_keeps_everything_else(
+def test_batch_that_loses_records_keeps_its_other_fields(
     tmp_path: Path, codec: Compression, stamped_by: TimestampType
 ) -> None:
     before = encode_batch(
@@ -105,7 +105,7 @@ def test_a_batch_that_loses_records_keeps_everything_else(
 
 
 @pytest.mark.spec("log-format CLN-34")
-def test_an_output_larger_than_a_block_of_checksums_goes_on(tmp_path: Path) -> None:
+def test_output_larger_than_a_block_of_checksums_has_several_blocks(tmp_path: Path) -> None:
     value = bytes(range(256)) * 1500
     data = b"".join(encode_batch([NewRecord(b"%d" % n, value, NOW_MS + n)], base_offset=n) for n in range(8))
     output = rewrite(data, tmp_path, latest=list(range(8)))
@@ -137,7 +137,7 @@ def test_a_batch_that_becomes_empty_is_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.spec("log-format CLN-35")
 @CODECS
-def test_a_batch_that_its_producers_state_rests_on_is_kept_as_its_header(tmp_path: Path, codec: Compression) -> None:
+def test_last_batch_of_a_producer_is_kept_as_an_empty_batch(tmp_path: Path, codec: Compression) -> None:
     before = encode_batch(
         rows(1, 2),
         base_offset=10,
@@ -154,7 +154,7 @@ def test_a_batch_that_its_producers_state_rests_on_is_kept_as_its_header(tmp_pat
 
 
 @pytest.mark.parametrize("now_ms", [NOW_MS, NOW_MS + 10 * DAY_MS])
-def test_an_empty_batch_stays_as_it_is_while_it_is_needed(tmp_path: Path, now_ms: int) -> None:
+def test_empty_batch_is_kept_while_its_producer_needs_it(tmp_path: Path, now_ms: int) -> None:
     empty = batch(10, [], producer_id=7, producer_epoch=3, base_sequence=0)
     needed = rewrite(empty, tmp_path, latest=[], now_ms=now_ms, producers=known_by(7, 10))
     assert needed.data.log.read_bytes() == empty
@@ -164,7 +164,7 @@ def test_an_empty_batch_stays_as_it_is_while_it_is_needed(tmp_path: Path, now_ms
 
 @pytest.mark.spec("log-format CLN-36")
 @CODECS
-def test_a_kept_tombstone_begins_to_wait(tmp_path: Path, codec: Compression) -> None:
+def test_kept_tombstone_gets_a_delete_horizon(tmp_path: Path, codec: Compression) -> None:
     before = encode_batch([*rows(1), *rows(2, value=None), *rows(3)], compression=codec)
     new = only_batch(rewrite(before, tmp_path, latest=[0, 1, 2]))
     assert new.delete_horizon_ms == new.base_timestamp_ms == NOW_MS + DAY_MS
@@ -174,7 +174,7 @@ def test_a_kept_tombstone_begins_to_wait(tmp_path: Path, codec: Compression) -> 
 
 
 @pytest.mark.spec("log-format CLN-36")
-def test_a_marker_without_data_begins_to_wait_and_one_with_data_does_not(tmp_path: Path) -> None:
+def test_marker_without_data_gets_a_delete_horizon_and_one_with_data_does_not(tmp_path: Path) -> None:
     without = only_batch(rewrite(marker(5, 7, commit=True), tmp_path, latest=[]))
     assert without.delete_horizon_ms == NOW_MS + DAY_MS
     assert list(without.records()) == list(next(iter_batches(marker(5, 7, commit=True), name="m")).records())
@@ -187,7 +187,7 @@ def test_a_marker_that_claims_a_billion_records_is_invalid_at_once(tmp_path: Pat
         rewrite(forged(marker(5, 7, commit=True), count=1 << 30), tmp_path, latest=[])
 
 
-def test_a_batch_that_waits_keeps_its_horizon(tmp_path: Path) -> None:
+def test_batch_with_a_delete_horizon_keeps_it(tmp_path: Path) -> None:
     before = encode_batch([*rows(1), *rows(2, value=None)], delete_horizon_ms=NOW_MS + 7)
     output = rewrite(before, tmp_path, latest=[1])
     new = only_batch(output)
@@ -198,14 +198,14 @@ def test_a_batch_that_waits_keeps_its_horizon(tmp_path: Path) -> None:
     assert batches_of(rewrite(bytes(new.data), tmp_path, latest=[1], now_ms=NOW_MS + 7)) == []
 
 
-def test_what_loses_nothing_is_copied_byte_for_byte(tmp_path: Path) -> None:
+def test_batch_that_loses_no_record_is_copied_byte_for_byte(tmp_path: Path) -> None:
     data = encode_batch(rows(1, 2), compression=Compression.SNAPPY) + batch(2, [(NOW_MS, b"3", b"v")])
     output = rewrite(data, tmp_path, latest=[0, 1, 2])
     assert output.data.log.read_bytes() == data
     assert output.statistics.batches_copied == 2
 
 
-def test_a_producer_known_by_its_marker_alone_keeps_a_marker_of_its_epoch(tmp_path: Path) -> None:
+def test_producer_known_only_by_its_marker_keeps_a_marker_of_its_epoch(tmp_path: Path) -> None:
     first = rewrite(marker(5, 7, commit=True), tmp_path, latest=[]).data.log.read_bytes()
     past_ms = NOW_MS + 2 * DAY_MS
     kept = rewrite(first, tmp_path, latest=[], now_ms=past_ms, producers=known_by(7, -1, epoch=0))
@@ -214,7 +214,7 @@ def test_a_producer_known_by_its_marker_alone_keeps_a_marker_of_its_epoch(tmp_pa
     assert batches_of(rewrite(first, tmp_path, latest=[], now_ms=past_ms)) == []
 
 
-def test_times_of_the_output_are_those_of_what_stays(tmp_path: Path) -> None:
+def test_timestamps_of_the_output_are_those_of_the_kept_records(tmp_path: Path) -> None:
     data = encode_batch(rows(1, 2, 3, 4)) + marker(4, 7, commit=True) + batch(5, [], producer_id=7, producer_epoch=3)
     output = rewrite(data, tmp_path, latest=[1, 2], producers=known_by(7, 5))
     assert output.data.chunk_timestamps == (TimestampRange(1000, NOW_MS + 30),)  # the marker is of time 1000
@@ -228,7 +228,7 @@ def test_times_of_the_output_are_those_of_what_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_legacy_record_that_stays_becomes_a_batch_of_one(tmp_path: Path, magic: int) -> None:
+def test_kept_legacy_record_becomes_a_batch_of_one_record(tmp_path: Path, magic: int) -> None:
     data = legacy(magic, 4, b"1", b"old") + legacy(magic, 5, b"1", b"new") + legacy(magic, 6, b"2", None)
     new, tombstone = batches_of(rewrite(data, tmp_path, latest=[5, 6]))
     assert (new.magic, new.base_offset, new.last_offset, new.partition_leader_epoch) == (2, 5, 5, -1)
@@ -242,7 +242,7 @@ def test_a_legacy_record_that_stays_becomes_a_batch_of_one(tmp_path: Path, magic
 
 @pytest.mark.parametrize("log_append_ms", [None, 7777])
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
-def test_a_compressed_legacy_entry_becomes_one_batch_of_what_stays(
+def test_compressed_legacy_entry_becomes_one_batch_of_its_kept_records(
     tmp_path: Path, codec: Compression, log_append_ms: int | None
 ) -> None:
     inner = b"".join(legacy(1, n, b"%d" % n, b"v%d" % n, timestamp_ms=1000 + n) for n in range(4))
@@ -265,7 +265,7 @@ def test_a_legacy_entry_that_ends_the_round_is_kept_as_an_empty_batch(tmp_path: 
 
 
 @pytest.mark.spec("log-format LEG-09")
-def test_entries_of_magic_0_within_one_of_magic_1_come_out_consistent(tmp_path: Path) -> None:
+def test_entries_of_magic_0_inside_an_entry_of_magic_1_become_a_consistent_batch(tmp_path: Path) -> None:
     inner = b"".join(legacy(0, n, b"%d" % n, b"v") for n in range(3))
     new = only_batch(rewrite(wrapper(1, 12, inner), tmp_path, latest=[10, 11, 12]))
     assert (new.magic, new.base_offset, new.last_offset) == (2, 10, 12)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.log.batches import batch, legacy, plain
 from tierd.errors import CorruptRecordError
 from tierd.log import Compression, RecordBatch, compress_batch, iter_batches
-from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_runs
 from tierd.pipeline.rewriting.input_log import InputLog
-from tierd.pipeline.rewriting.rows import Opened, open_batch
+from tierd.pipeline.rewriting.record_rows import Opened, open_batch
 
 LOG = plain(0, 3) + batch(3, [(1, b"k", b"v" * 300)]) + legacy(1, 4, b"k", b"v") + batch(5, []) + plain(6, 2)
 
@@ -21,12 +21,12 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def batches_in(pieces: Iterable[bytes]) -> Iterator[RecordBatch]:
-    for found in iter_stretches(pieces, name="a.log"):
+    for found in iter_runs(pieces, name="a.log"):
         yield from (found.batch(index) for index in range(len(found))) if isinstance(found, CheckedRun) else (found,)
 
 
 @given(st.lists(st.integers(0, len(LOG)), max_size=30))
-def test_batches_are_the_same_wherever_the_pieces_are_cut(places: list[int]) -> None:
+def test_batches_are_the_same_for_any_cut_into_pieces(places: list[int]) -> None:
     whole = list(iter_batches(LOG, name="a.log"))
     pieced = [(found, bytes(found.data)) for found in batches_in(cut(LOG, places))]
     assert [found for found, _ in pieced] == whole
@@ -34,7 +34,7 @@ def test_batches_are_the_same_wherever_the_pieces_are_cut(places: list[int]) -> 
 
 
 @given(st.lists(st.integers(0, len(LOG)), max_size=8), st.integers(1, len(LOG) - 1))
-def test_a_log_that_ends_early_is_found_out_unless_it_ends_with_a_batch(places: list[int], end: int) -> None:
+def test_log_that_ends_within_a_batch_is_corrupt(places: list[int], end: int) -> None:
     ends = [found.end_position for found in iter_batches(LOG, name="a.log")]
     pieces = cut(LOG[:end], [place for place in places if place < end])
     if end in ends:
@@ -46,7 +46,7 @@ def test_a_log_that_ends_early_is_found_out_unless_it_ends_with_a_batch(places: 
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 5, 1000])
-def test_a_length_that_is_too_small_is_found_out_before_more_is_read(piece_bytes: int) -> None:
+def test_batch_length_that_is_too_small_is_refused_before_further_reads(piece_bytes: int) -> None:
     damaged = bytes(8) + (13).to_bytes(4, "big") + bytes(5)
 
     def pieces() -> list[bytes]:
@@ -58,11 +58,11 @@ def test_a_length_that_is_too_small_is_found_out_before_more_is_read(piece_bytes
 
 @pytest.mark.parametrize("codec", Compression)
 @given(places=st.lists(st.integers(0, len(LOG)), max_size=5))
-def test_rows_of_stretches_are_those_of_their_batches(codec: Compression, places: list[int]) -> None:
+def test_rows_of_a_batch_run_are_those_of_its_batches(codec: Compression, places: list[int]) -> None:
     first, last = (compress_batch(memoryview(each), codec) for each in (plain(0, 3), plain(6, 2)))
     log = b"".join((first, batch(3, [(1, b"k", b"v" * 300)]), legacy(1, 4, b"k", b"v"), batch(5, []), last))
     offsets: list[int] = []
-    for found in iter_stretches(cut(log, places), name="a.log"):
+    for found in iter_runs(cut(log, places), name="a.log"):
         for one, opened in opened_in(found):
             assert opened.rows.offset.tolist() == [record.offset for record in one.records()]
             assert [opened.rows.key(n) for n in range(opened.rows.size)] == [record.key for record in one.records()]
@@ -80,7 +80,7 @@ def opened_in(found: CheckedRun | RecordBatch) -> list[tuple[RecordBatch, Opened
 
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("piece_bytes", [7, 1 << 20])
-def test_a_flipped_bit_in_any_batch_is_found_out(codec: Compression, piece_bytes: int) -> None:
+def test_flipped_bit_in_any_batch_is_a_wrong_checksum(codec: Compression, piece_bytes: int) -> None:
     batches = [bytes(compress_batch(memoryview(plain(at, 3)), codec)) for at in (0, 3, 6)]
     for damaged, position in zip(range(3), (0, len(batches[0]), len(batches[0]) + len(batches[1])), strict=True):
         log = bytearray(b"".join(batches))
@@ -90,6 +90,6 @@ def test_a_flipped_bit_in_any_batch_is_found_out(codec: Compression, piece_bytes
             list(batches_in(pieces))
 
 
-def test_nothing_at_all_is_a_log_without_batches() -> None:
-    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).stretches()) == []
-    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).stretches()) == []
+def test_empty_input_is_a_log_without_batches() -> None:
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).runs()) == []
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).runs()) == []

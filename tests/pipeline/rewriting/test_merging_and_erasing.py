@@ -1,4 +1,4 @@
-"""Rounds that do not compact: everything stays as it is, but for what was to be erased or has expired."""
+"""Rounds without compaction: all records are kept except erased and expired ones."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_a_merge_joins_segments_byte_for_byte(log: CompactedLog) -> None:
     assert (stats.records_read - stats.records_kept, stats.batches_copied) == (0, stats.batches_read)
 
 
-def test_the_index_entry_of_a_transaction_goes_with_its_marker_whatever_group_has_the_data(log: CompactedLog) -> None:
+def test_index_entry_of_a_transaction_is_in_the_group_of_its_marker(log: CompactedLog) -> None:
     log.in_transaction(5, 1, 2)
     log.roll()
     log.abort(5)
@@ -55,7 +55,7 @@ def test_the_index_entry_of_a_transaction_goes_with_its_marker_whatever_group_ha
     assert log.aborted() == aborted
 
 
-def test_every_record_of_an_erased_key_goes_tombstones_and_aborted_ones_too(log: CompactedLog) -> None:
+def test_all_records_of_an_erased_key_are_removed_with_tombstones_and_aborted_records(log: CompactedLog) -> None:
     log.write(1, 2, 3)  # 0 to 2
     log.write(2, value=None)  # 3
     log.in_transaction(5, 2, 4)  # 4, 5
@@ -68,7 +68,7 @@ def test_every_record_of_an_erased_key_goes_tombstones_and_aborted_ones_too(log:
     assert all(b"\x022" not in bytes(batch.data)[61:] for batch in log.batches() if not batch.is_control)
 
 
-def test_a_compaction_may_erase_and_expire_as_well(log: CompactedLog) -> None:
+def test_compaction_erases_and_expires_records(log: CompactedLog) -> None:
     log.send([NewRecord(b"old", b"v", NOW_MS - DAY_MS), NewRecord(b"gone", b"v", NOW_MS)])  # 0, 1
     log.send([NewRecord(b"stays", b"v", NOW_MS), NewRecord(b"timeless", b"v", -1)])  # 2, 3
     log.roll()
@@ -77,7 +77,7 @@ def test_a_compaction_may_erase_and_expire_as_well(log: CompactedLog) -> None:
     assert (stats.records_expired, stats.records_erased) == (1, 1)
 
 
-def test_an_expired_record_still_supersedes_the_older_ones(log: CompactedLog) -> None:
+def test_expired_record_supersedes_older_records(log: CompactedLog) -> None:
     log.send([NewRecord(b"1", b"first", NOW_MS)])
     log.send([NewRecord(b"1", b"second", NOW_MS - DAY_MS)])
     log.roll()
@@ -85,7 +85,7 @@ def test_an_expired_record_still_supersedes_the_older_ones(log: CompactedLog) ->
     assert log.offsets() == []
 
 
-def test_records_with_a_key_are_found_wherever_they_are(log: CompactedLog) -> None:
+def test_records_with_a_key_are_found_in_plain_and_aborted_batches(log: CompactedLog) -> None:
     log.write(1, 2, 3)  # 0 to 2
     log.in_transaction(5, 2, 4)  # 3, 4
     log.abort(5)  # 5
@@ -108,6 +108,6 @@ def test_records_with_a_key_are_found_in_compressed_and_legacy_batches(codec: Co
     assert [offsets.tolist() for offsets in find_keys([data], {b"b"}, name="a.log")] == [[5], [6], [7]]
 
 
-def test_looking_for_keys_in_a_damaged_log_names_it() -> None:
+def test_search_for_keys_in_a_damaged_log_names_the_log() -> None:
     with pytest.raises(CorruptRecordError, match=r"a\.log"):
         list(find_keys([encode_batch([NewRecord(b"b", b"v")])[:-1]], {b"b"}, name="a.log"))

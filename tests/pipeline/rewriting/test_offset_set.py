@@ -17,7 +17,9 @@ def array(offsets: list[int]) -> np.ndarray:
 
 
 @given(OFFSETS, OFFSETS, OFFSETS)
-def test_it_contains_what_was_put_in_and_nothing_else(first: list[int], second: list[int], asked: list[int]) -> None:
+def test_offset_set_contains_the_added_offsets_and_no_others(
+    first: list[int], second: list[int], asked: list[int]
+) -> None:
     found = OffsetSet.of(BASE, BASE + SPAN, array(first) + BASE)
     found.union_in_place(array(second) + BASE)
     wanted = sorted({*asked, *first})
@@ -30,7 +32,7 @@ def test_it_contains_what_was_put_in_and_nothing_else(first: list[int], second: 
 
 
 @pytest.mark.parametrize("step", [1, 2, 15, 16, 17, 1000])
-def test_dense_and_sparse_pages_answer_alike(step: int) -> None:
+def test_dense_and_sparse_pages_give_the_same_answers(step: int) -> None:
     offsets = np.arange(10, 200_000, step, dtype=np.int64)
     found = OffsetSet.of(10, 200_000, offsets[::-1])
     found.union_in_place(offsets[:100])
@@ -40,14 +42,14 @@ def test_dense_and_sparse_pages_answer_alike(step: int) -> None:
     assert len(found) == offsets.size
 
 
-def test_a_page_takes_a_bit_an_offset_at_most() -> None:
+def test_page_takes_at_most_one_bit_per_offset() -> None:
     dense = OffsetSet.of(0, 1 << 20, np.arange(1 << 20, dtype=np.int64))
     assert sum(page.nbytes for page in dense._pages.values()) == (1 << 20) // 8
     sparse = OffsetSet.of(0, 1 << 31, np.arange(0, 1 << 31, 1 << 16, dtype=np.int64))
     assert sum(page.nbytes for page in sparse._pages.values()) == 2 * (1 << 15)
 
 
-def test_one_that_was_read_back_can_be_added_to() -> None:
+def test_decoded_offset_set_accepts_further_offsets() -> None:
     found = OffsetSet.from_bytes(OffsetSet.of(0, 10, array([1])).to_bytes())
     found.union_in_place(array([2]))
     assert found.contains(array([0, 1, 2])).tolist() == [False, True, True]
@@ -62,7 +64,7 @@ def test_an_offset_of_another_group_is_refused() -> None:
     assert found.contains(array([])).tolist() == []
 
 
-def test_another_version_is_refused() -> None:
+def test_offset_set_of_another_version_is_refused() -> None:
     plain = bytearray(zlib.decompress(OffsetSet(0, 1).to_bytes()))
     plain[0] = 9
     with pytest.raises(ValueError, match="version 9"):

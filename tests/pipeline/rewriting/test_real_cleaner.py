@@ -1,4 +1,4 @@
-"""The golden partitions that a real broker has cleaned, twice: our rounds write what its cleaner wrote."""
+"""Golden partitions that a real broker has cleaned twice: our rounds write the same bytes as its cleaner."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def horizons_of(directory: Path) -> dict[int, int]:
 
 
 def time_of_pass(golden: Path, case: GoldenCase, before: str, after: str) -> int:
-    """When the broker cleaned: it is in the delete horizons that were new then; others were set minutes away."""
+    """Return the time of a cleaning by the broker, taken from its new delete horizons; others are minutes away."""
     moments: list[int] = []
     for other in (case, *(other for other in CASES if other.broker == case.broker)):
         old, new = horizons_of(stage_dir(golden, other, before)), horizons_of(stage_dir(golden, other, after))
@@ -51,7 +51,7 @@ def time_of_pass(golden: Path, case: GoldenCase, before: str, after: str) -> int
 
 
 def clean(golden: Path, case: GoldenCase, directory: Path, before: str, after: str) -> list[int]:
-    """Clean ``directory`` when the broker did, with its groups; return the base offsets of the outputs."""
+    """Clean ``directory`` at the time of the broker, with its groups; return the base offsets of the outputs."""
     real, active = stage_dir(golden, case, after), bases_of(directory)[-1]
     groups = [base for base in bases_of(real) if base < active]
     if groups:
@@ -64,7 +64,7 @@ def clean(golden: Path, case: GoldenCase, directory: Path, before: str, after: s
 
 
 def add_what_was_appended(golden: Path, case: GoldenCase, directory: Path) -> None:
-    """Put what the broker has from our active segment on in its place."""
+    """Put the files of the broker from our active segment on in its place."""
     active = bases_of(directory)[-1]
     for path in directory.glob("[0-9]*.*"):
         if int(path.stem) >= active:
@@ -84,7 +84,7 @@ def read(directory: Path) -> tuple[list[OracleRecord], list[OracleRecord]]:
 
 
 def assert_reads_as(golden: Path, case: GoldenCase, directory: Path, stage: str) -> None:
-    """By consumer, at both isolation levels; what is below the log start, which retention raised, is nobody's."""
+    """Compare with a consumer, at both isolation levels, without records below the log start that retention raised."""
     oracle = oracle_dir(golden, case, stage)
     start = read_offsets(oracle)["logStartOffset"]
     records, committed = ([line for line in lines if line["offset"] >= start] for lines in read(directory))
@@ -94,9 +94,11 @@ def assert_reads_as(golden: Path, case: GoldenCase, directory: Path, stage: str)
 
 
 def assert_same_bytes(golden: Path, case: GoldenCase, directory: Path, stage: str, groups: list[int]) -> None:
-    """Whole segments; of a batch that was compressed anew with zstd, whose encoder may differ, everything but that."""
+    """Compare whole segments; of a batch compressed again with zstd, whose encoder may differ, all but the payload."""
     real = stage_dir(golden, case, stage)
-    for base in groups[bases_of(directory)[0] != groups[0] :]:  # retention took the first of them, we did not
+    for base in groups[
+        bases_of(directory)[0] != groups[0] :
+    ]:  # retention deleted the first of them, our rounds did not
         ours, theirs = batches_of(directory, base), batches_of(real, base)
         assert [identity(batch) for batch in ours] == [identity(batch) for batch in theirs]
         name = f"{base:020d}.txnindex"
@@ -115,7 +117,7 @@ def content(path: Path) -> bytes:
 
 
 @of_every_partition
-def test_two_passes_with_records_between_them_write_what_the_broker_wrote(
+def test_two_passes_with_new_records_between_write_the_bytes_of_the_broker(
     golden: Path, case: GoldenCase, tmp_path: Path
 ) -> None:
     directory = tmp_path / case.partition
@@ -131,7 +133,9 @@ def test_two_passes_with_records_between_them_write_what_the_broker_wrote(
 
 
 @pytest.mark.parametrize("case", golden_cases("old-format"), ids=lambda case: case.partition)
-def test_old_formats_come_out_as_magic_2_with_the_same_records(golden: Path, case: GoldenCase, tmp_path: Path) -> None:
+def test_old_formats_are_rewritten_as_magic_2_with_the_same_records(
+    golden: Path, case: GoldenCase, tmp_path: Path
+) -> None:
     directory = tmp_path / case.partition
     shutil.copytree(golden / case.logdirs[0] / case.partition, directory)
     end_offset = max(line["offset"] for line in expected_records(golden / case.oracle / "records.jsonl.gz")) + 1

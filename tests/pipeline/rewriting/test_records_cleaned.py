@@ -1,4 +1,4 @@
-"""Which records a round keeps (Kafka: LogCleanerTest)."""
+"""Records that a round keeps (Kafka: LogCleanerTest)."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def rules_of(end_offset: int, *, compacts: bool = True) -> RewriteRules:
 def rewritten(
     data: bytes, tmp_path: Path, *, end_offset: int, latest: list[int], piece_bytes: int = 64
 ) -> tuple[RewrittenSegment, bytes]:
-    """One input in small pieces; what ends the round is not of it."""
+    """Rewrite one input in small pieces; the last batch of the round is not part of it."""
     pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
     output = rewrite_group(
         [InputLog(name="a.log", start_offset=0, end_offset=end_offset - 1, pieces=pieces)],
@@ -55,9 +55,7 @@ def rewritten(
 
 
 @pytest.mark.spec("log-format CLN-01")
-def test_records_that_a_later_offset_supersedes_are_gone_and_everything_was_read(
-    log: CompactedLog, tmp_path: Path
-) -> None:
+def test_superseded_records_are_removed_and_all_records_are_read(log: CompactedLog, tmp_path: Path) -> None:
     for start in (0, 4, 8):
         for key in range(start, start + 4):
             log.write(key)
@@ -75,7 +73,7 @@ def test_records_that_a_later_offset_supersedes_are_gone_and_everything_was_read
 
 
 @pytest.mark.spec("log-format CLN-09")
-def test_pieces_in_which_nothing_survives_do_not_end_the_cleaning(log: CompactedLog) -> None:
+def test_pieces_without_surviving_records_do_not_end_the_cleaning(log: CompactedLog) -> None:
     for _ in range(100):
         log.write(1)  # twelve of them make a piece
     log.write(2)
@@ -133,7 +131,7 @@ def test_records_that_cannot_be_decoded_are_invalid_and_named(tmp_path: Path) ->
 
 
 @pytest.mark.spec("log-format CLN-17")
-def test_keys_that_were_deleted_are_absent_and_their_tombstones_go_when_their_time_comes(log: CompactedLog) -> None:
+def test_deleted_keys_are_removed_and_their_tombstones_after_the_delete_retention(log: CompactedLog) -> None:
     for key in range(20):
         log.write(key)
     for key in range(0, 20, 2):
@@ -149,7 +147,7 @@ def test_keys_that_were_deleted_are_absent_and_their_tombstones_go_when_their_ti
 
 
 @pytest.mark.spec("log-format CLN-18")
-def test_statistics_count_what_was_read_and_kept(log: CompactedLog) -> None:
+def test_statistics_count_records_read_and_kept(log: CompactedLog) -> None:
     for key in (0, 1, 0, 1, 0):
         log.write(key)
     log.roll()
@@ -161,7 +159,7 @@ def test_statistics_count_what_was_read_and_kept(log: CompactedLog) -> None:
 
 
 @pytest.mark.spec("log-format CLN-24")
-def test_records_without_a_key_go_and_are_counted_as_invalid(log: CompactedLog) -> None:
+def test_records_without_a_key_are_removed_and_counted(log: CompactedLog) -> None:
     for key in range(10):
         log.send([NewRecord(None, b"nobody's", NOW_MS)])
         log.write(key)
@@ -172,7 +170,7 @@ def test_records_without_a_key_go_and_are_counted_as_invalid(log: CompactedLog) 
 
 
 @pytest.mark.spec("log-format CLN-26")
-def test_when_everything_is_superseded_an_empty_batch_holds_the_rounds_last_offset(tmp_path: Path) -> None:
+def test_empty_batch_keeps_the_last_offset_of_a_round_without_surviving_records(tmp_path: Path) -> None:
     data = encode_batch(records(1, 2)) + encode_batch(records(3, 4), base_offset=2)
     pieces = [data]
     output = rewrite_group(
@@ -190,7 +188,7 @@ def test_when_everything_is_superseded_an_empty_batch_holds_the_rounds_last_offs
     assert int.from_bytes(content[:8], "big") + int.from_bytes(content[23:27], "big") == 3
 
 
-def test_a_group_of_which_nothing_stays_is_an_empty_log(tmp_path: Path) -> None:
+def test_group_without_kept_records_is_an_empty_log(tmp_path: Path) -> None:
     output, content = rewritten(encode_batch(records(1, 2)), tmp_path, end_offset=2, latest=[])
     assert content == b""
     assert (output.data.log_checksums.size_bytes, output.data.log_checksums.crc32c) == (0, ())
@@ -200,7 +198,7 @@ def test_a_group_of_which_nothing_stays_is_an_empty_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format CLN-29")
-def test_the_map_stage_gives_every_key_of_its_pieces_and_the_last_batchs_at_sparse_offsets(log: CompactedLog) -> None:
+def test_scan_yields_all_keys_of_its_pieces_with_the_last_batch_at_a_far_offset(log: CompactedLog) -> None:
     rules = rules_of(1 << 40)
     data = encode_batch(records(*range(500))) + encode_batch(records(500), base_offset=7_206_178)
     found = list(scan_keys([data[:999], data[999:]], rules, name="a.log", secret=SECRET, step=100))
@@ -212,7 +210,7 @@ def test_the_map_stage_gives_every_key_of_its_pieces_and_the_last_batchs_at_spar
 
 
 @pytest.mark.spec("log-format CLN-32")
-def test_how_old_a_tombstone_is_does_not_matter(log: CompactedLog) -> None:
+def test_tombstone_supersedes_a_record_with_a_later_timestamp(log: CompactedLog) -> None:
     log.send([NewRecord(b"0", b"value", NOW_MS + DAY_MS + 10_000)])
     log.roll()
     log.clean()
@@ -228,7 +226,7 @@ def test_how_old_a_tombstone_is_does_not_matter(log: CompactedLog) -> None:
     assert log.offsets() == [2]
 
 
-def test_the_same_inputs_twice_give_the_same_bytes(log: CompactedLog, tmp_path: Path) -> None:
+def test_rewrite_of_the_same_inputs_gives_the_same_bytes(log: CompactedLog, tmp_path: Path) -> None:
     for key in (1, 2, 1, 3, 2):
         log.in_transaction(5, key, key + 1)
     log.abort(5)
@@ -240,7 +238,7 @@ def test_the_same_inputs_twice_give_the_same_bytes(log: CompactedLog, tmp_path: 
     assert outputs[0] == outputs[1]
 
 
-def test_a_compaction_that_is_told_of_no_latest_offsets_is_refused(tmp_path: Path) -> None:
+def test_compaction_without_latest_offsets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="latest"):
         rewrite_group(
             [], rules_of(1), None, base_offset=0, output=tmp_path / "out.log", input_snapshot=b"", input_epochs=b"",

@@ -15,7 +15,7 @@ def log(tmp_path: Path) -> CompactedLog:
 
 
 @pytest.mark.spec("log-format CLN-04")
-def test_what_stays_of_a_producers_batches_still_detects_its_duplicates(log: CompactedLog) -> None:
+def test_kept_batches_of_a_producer_still_detect_duplicates(log: CompactedLog) -> None:
     log.write(1, 2, 3, producer_id=1)  # 0 to 2
     log.write(3, 1, 4, producer_id=2)  # 3 to 5
     log.write(1, 4, producer_id=3)  # 6, 7
@@ -31,7 +31,7 @@ def test_what_stays_of_a_producers_batches_still_detects_its_duplicates(log: Com
     log.write(2, producer_id=4)  # 8
     log.roll()
     log.clean()
-    assert log.last_offsets() == [2, 5, 7, 8]  # producer 1's is empty now
+    assert log.last_offsets() == [2, 5, 7, 8]  # the batch of producer 1 is empty now
     assert log.last_sequences() == {1: 2, 2: 2, 3: 1, 4: 0}
     assert (log.keys(), log.offsets()) == ([3, 1, 4, 2], [3, 6, 7, 8])
     again = [NewRecord(b"%d" % key, b"value", NOW_MS) for key in (1, 2, 3)]
@@ -39,7 +39,7 @@ def test_what_stays_of_a_producers_batches_still_detects_its_duplicates(log: Com
 
 
 @pytest.mark.spec("log-format CLN-05")
-def test_aborted_data_goes_first_then_the_index_entries_then_the_markers(log: CompactedLog) -> None:
+def test_aborted_data_is_removed_before_index_entries_and_index_entries_before_markers(log: CompactedLog) -> None:
     log.in_transaction(1, 1, 2)  # 0, 1
     log.in_transaction(2, 2, 3)  # 2, 3
     log.in_transaction(1, 3, 4)  # 4, 5
@@ -68,7 +68,7 @@ def test_aborted_data_goes_first_then_the_index_entries_then_the_markers(log: Co
 
 
 @pytest.mark.spec("log-format CLN-06")
-def test_aborted_and_committed_data_between_one_another(log: CompactedLog) -> None:
+def test_interleaved_aborted_and_committed_data_are_cleaned_apart(log: CompactedLog) -> None:
     log.in_transaction(1, 1, 2)  # 0, 1
     log.in_transaction(2, 2, 3)  # 2, 3
     log.in_transaction(1, 3, 4)  # 4, 5
@@ -85,7 +85,9 @@ def test_aborted_and_committed_data_between_one_another(log: CompactedLog) -> No
 
 @pytest.mark.spec("log-format CLN-07")
 @pytest.mark.parametrize("is_grouped", [True, False])
-def test_transactions_that_span_segments_and_groups(log: CompactedLog, *, is_grouped: bool) -> None:
+def test_transactions_across_segments_and_groups_are_cleaned_as_whole_ones(
+    log: CompactedLog, *, is_grouped: bool
+) -> None:
     log.in_transaction(1, 1, 2)  # 0, 1
     log.in_transaction(2, 2, 3)  # 2, 3
     log.roll()
@@ -103,7 +105,7 @@ def test_transactions_that_span_segments_and_groups(log: CompactedLog, *, is_gro
     log.commit(1)  # 12
     log.roll()
     log.clean(is_grouped=is_grouped)
-    assert [entry.last_offset for entry in log.aborted()] == [7]  # an empty batch of it was there
+    assert [entry.last_offset for entry in log.aborted()] == [7]  # the transaction had an empty batch
     assert (log.keys(), log.offsets()) == ([5, 2, 3], [6, 7, 8, 9, 10, 11, 12])
     log.clean(is_grouped=is_grouped)
     log.clean(LATER_MS, is_grouped=is_grouped)
@@ -112,7 +114,7 @@ def test_transactions_that_span_segments_and_groups(log: CompactedLog, *, is_gro
 
 
 @pytest.mark.spec("log-format CLN-08")
-def test_a_commit_marker_stays_while_its_data_does_and_then_until_its_horizon(log: CompactedLog) -> None:
+def test_commit_marker_is_kept_while_its_data_is_and_then_until_its_horizon(log: CompactedLog) -> None:
     log.in_transaction(1, 1)  # 0
     log.in_transaction(1, 2, 3)  # 1, 2
     log.commit(1)  # 3
@@ -124,17 +126,17 @@ def test_a_commit_marker_stays_while_its_data_does_and_then_until_its_horizon(lo
     log.in_transaction(1, 1, 3)  # 6, 7
     log.commit(1)  # 8
     log.roll()
-    log.clean()  # there was data of it still
+    log.clean()  # the transaction still had data
     assert (log.keys(), log.offsets()) == ([2, 1, 3], [3, 4, 5, 6, 7, 8])
     log.clean()  # sets the horizon
-    log.clean()  # at the same time, so nothing is past
+    log.clean()  # at the same time, so no horizon is past
     assert log.offsets() == [3, 4, 5, 6, 7, 8]
     log.clean(LATER_MS)
     assert (log.keys(), log.offsets()) == ([2, 1, 3], [4, 5, 6, 7, 8])
 
 
 @pytest.mark.spec("log-format CLN-10")
-def test_a_producers_last_batch_is_kept_empty_until_it_writes_again(log: CompactedLog) -> None:
+def test_last_batch_of_a_producer_is_kept_empty_until_its_next_write(log: CompactedLog) -> None:
     log.in_transaction(1, 2, 3)  # 0, 1
     log.roll()
     log.in_transaction(2, 2, 3)  # 2, 3
@@ -153,7 +155,7 @@ def test_a_producers_last_batch_is_kept_empty_until_it_writes_again(log: Compact
     log.in_transaction(1, 1)  # 8
     log.commit(1)  # 9
     log.roll()
-    log.clean()  # producer 1's empty batch goes, its marker had something to end
+    log.clean()  # the empty batch of producer 1 is removed, its marker ended a transaction with data
     assert log.offsets() == [2, 3, 4, 5, 7, 8, 9]
     assert log.last_offsets() == [3, 4, 5, 6, 7, 8, 9]
     log.clean()
@@ -180,7 +182,7 @@ def test_the_marker_of_a_producer_without_data_becomes_an_empty_control_batch(lo
 
 @pytest.mark.spec("log-format CLN-12")
 @pytest.mark.parametrize("is_grouped", [True, False])
-def test_a_record_and_its_commit_marker_in_the_next_segment_both_stay(log: CompactedLog, *, is_grouped: bool) -> None:
+def test_record_and_its_commit_marker_in_the_next_segment_are_both_kept(log: CompactedLog, *, is_grouped: bool) -> None:
     log.in_transaction(1, 1)
     log.roll()
     log.commit(1)
@@ -206,7 +208,7 @@ def test_an_aborted_record_and_its_marker_in_the_next_segment_become_an_empty_ba
 
 
 @pytest.mark.spec("log-format CLN-13")
-def test_an_abort_marker_goes_in_the_second_pass_after_its_data(log: CompactedLog) -> None:
+def test_abort_marker_is_removed_in_the_second_pass_after_its_data(log: CompactedLog) -> None:
     log.in_transaction(1, 1)  # 0
     log.in_transaction(1, 2, 3)  # 1, 2
     log.abort(1)  # 3
@@ -221,7 +223,7 @@ def test_an_abort_marker_goes_in_the_second_pass_after_its_data(log: CompactedLo
 
 
 @pytest.mark.spec("log-format CLN-14")
-def test_a_coordinator_that_begins_at_sequence_0_again_keeps_its_newest_empty_batch_only(log: CompactedLog) -> None:
+def test_coordinator_that_restarts_at_sequence_0_keeps_only_its_newest_empty_batch(log: CompactedLog) -> None:
     for key in (1, 2):
         record = NewRecord(b"%d" % key, b"value", NOW_MS)
         log.send([record], producer=Producer(1, 0, 0), transactional=True, origin=AppendOrigin.COORDINATOR)  # 0, 2
@@ -237,7 +239,7 @@ def test_a_coordinator_that_begins_at_sequence_0_again_keeps_its_newest_empty_ba
 
 
 @pytest.mark.spec("log-format CLN-15")
-def test_an_aborted_transaction_stays_indexed_while_an_empty_batch_of_it_does(log: CompactedLog) -> None:
+def test_aborted_transaction_stays_indexed_while_it_has_an_empty_batch(log: CompactedLog) -> None:
     log.in_transaction(1, 2, 3)  # 0, 1
     log.abort(1)  # 2
     log.roll()
@@ -258,7 +260,7 @@ def test_an_aborted_transaction_stays_indexed_while_an_empty_batch_of_it_does(lo
 
 
 @pytest.mark.spec("log-format CLN-19")
-def test_the_last_batch_of_every_producer_stays_if_only_empty(log: CompactedLog) -> None:
+def test_last_batch_of_each_producer_is_kept_even_if_empty(log: CompactedLog) -> None:
     log.write(0)  # 0
     for producer_id in (1, 2, 3):
         log.write(0, producer_id=producer_id)  # 1 to 3
@@ -271,7 +273,7 @@ def test_the_last_batch_of_every_producer_stays_if_only_empty(log: CompactedLog)
 
 
 @pytest.mark.spec("log-format CLN-20")
-def test_a_key_that_looks_like_a_markers_supersedes_none(log: CompactedLog) -> None:
+def test_record_with_the_key_bytes_of_a_marker_supersedes_no_marker(log: CompactedLog) -> None:
     log.in_transaction(1, 1)  # 0
     log.commit(1)  # 1
     record = NewRecord(b"\x00\x00\x00\x01", b"value", NOW_MS)  # the key of a COMMIT marker

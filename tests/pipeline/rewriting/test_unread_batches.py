@@ -1,4 +1,4 @@
-"""Batches that unpack to more than tierd opens: they stay, and nothing comes back or is lost on their account."""
+"""Batches that unpack to more than tierd opens: cleaning keeps them, loses no record, revives no deleted record."""
 
 import tempfile
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ from tierd.pipeline.rewriting import (
     RewrittenSegment,
     UnreadBatches,
     find_keys,
+    record_rows,
     rewrite_group,
-    rows,
     scan_keys,
 )
 
@@ -64,14 +64,14 @@ def write_large(
 
 
 def records_of(log: CompactedLog) -> list[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of each record, by a reader that opens everything."""
+    """Return offset, key and value of each record, by a reader that opens every batch."""
     batches = (batch for batch in log.batches() if not batch.is_control)
     found = (record for batch in batches for record in batch.records(max_bytes=MAX_DECOMPRESSED_BYTES))
     return [(record.offset, record.key or b"", record.value) for record in found]
 
 
 def state_of(log: CompactedLog) -> dict[bytes, bytes]:
-    """The value of each key, as a reader knows it that has read the whole log."""
+    """Return the value of each key, for a reader of the whole log."""
     state: dict[bytes, bytes] = {}
     for _, key, value in records_of(log):
         if value is None:
@@ -85,7 +85,7 @@ def unread_bytes(log: CompactedLog) -> list[bytes]:
     return [bytes(batch.data) for batch in log.batches() if batch.compression is Compression.ZSTD]
 
 
-def test_batch_that_cannot_be_opened_stays_byte_for_byte_and_is_counted(log: CompactedLog) -> None:
+def test_unread_batch_is_kept_byte_for_byte_and_counted(log: CompactedLog) -> None:
     log.write(1, 2)
     write_large(log, (1, b"new"), (2, None))
     log.write(3, 3)
@@ -97,7 +97,7 @@ def test_batch_that_cannot_be_opened_stays_byte_for_byte_and_is_counted(log: Com
     assert (counted.batches_unread, counted.batches_copied, counted.records_superseded) == (1, 2, 1)
 
 
-def test_records_that_only_the_unread_batch_supersedes_stay(log: CompactedLog) -> None:
+def test_records_superseded_only_by_an_unread_batch_are_kept(log: CompactedLog) -> None:
     log.write(1, value=b"old")
     write_large(log, (1, b"new"))
     log.roll()
@@ -105,8 +105,8 @@ def test_records_that_only_the_unread_batch_supersedes_stay(log: CompactedLog) -
     assert [(key, value) for _, key, value in records_of(log) if key == b"1"] == [(b"1", b"old"), (b"1", b"new")]
 
 
-def test_tombstone_behind_an_unread_batch_stays_and_one_before_it_goes(log: CompactedLog) -> None:
-    log.write(7, value=None)  # before: what it hides is older still
+def test_tombstone_behind_an_unread_batch_is_kept_and_one_before_it_is_removed(log: CompactedLog) -> None:
+    log.write(7, value=None)  # before the unread batch: the hidden records are older
     write_large(log, (1, b"old"))
     log.write(1, value=None)
     log.write(5)
@@ -117,7 +117,7 @@ def test_tombstone_behind_an_unread_batch_stays_and_one_before_it_goes(log: Comp
     assert [key for _, key, value in records_of(log) if value is None] == [b"1"]
 
 
-def test_tombstone_behind_an_unread_batch_of_an_earlier_group_stays(log: CompactedLog) -> None:
+def test_tombstone_behind_an_unread_batch_of_an_earlier_group_is_kept(log: CompactedLog) -> None:
     write_large(log, (1, b"old"))
     log.roll()
     log.write(1, value=None)
@@ -128,7 +128,7 @@ def test_tombstone_behind_an_unread_batch_of_an_earlier_group_stays(log: Compact
         assert b"1" not in state_of(log)
 
 
-def test_record_behind_an_unread_batch_does_not_expire_and_one_before_it_does(log: CompactedLog) -> None:
+def test_record_before_an_unread_batch_expires_and_one_behind_it_does_not(log: CompactedLog) -> None:
     old_ms = NOW_MS - 9 * DAY_MS
     log.send([NewRecord(b"2", b"gone", old_ms)])
     write_large(log, (1, b"old"), timestamp_ms=NOW_MS)  # younger by its clock, and older by its offset
@@ -139,7 +139,7 @@ def test_record_behind_an_unread_batch_does_not_expire_and_one_before_it_does(lo
     assert state_of(log) == {b"1": b"new", b"filler": bytes(LIMIT_BYTES)}
 
 
-def test_aborted_batch_goes_unopened(log: CompactedLog) -> None:
+def test_aborted_batch_is_removed_without_opening(log: CompactedLog) -> None:
     records = [NewRecord(b"1", bytes(LIMIT_BYTES + 1), NOW_MS)]
     producer = Producer(5, 0, 0)
     log.append(encode_batch(records, compression=Compression.ZSTD, producer=producer, is_transactional=True))
@@ -151,7 +151,7 @@ def test_aborted_batch_goes_unopened(log: CompactedLog) -> None:
     assert [key for _, key, _ in records_of(log)] == [b"2"]
 
 
-def test_merge_keeps_the_batch_and_says_nothing_of_the_times_of_its_chunk(log: CompactedLog) -> None:
+def test_merge_keeps_an_unread_batch(log: CompactedLog) -> None:
     log.write(1)
     write_large(log, (1, b"new"))
     log.roll()
@@ -189,7 +189,7 @@ def rewritten(data: bytes, folder: Path, wanted: RewriteRules) -> RewrittenSegme
 def test_group_with_an_unread_batch_that_the_rules_do_not_cover_fails(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    """The job has not noted it, so other records were judged without it; or a key to be erased may be in it."""
+    """The job has no note of the batch: other records were judged without it, or it may have a key to be erased."""
     with pytest.raises(BatchTooLargeError, match=f"offsets 0 to 0 has more than {LIMIT_BYTES} bytes"):
         rewritten(large_log(), tmp_path, rules(**changes))
     assert not (tmp_path / "out.log").exists()
@@ -201,7 +201,7 @@ def test_times_of_a_chunk_with_an_unread_batch_are_not_known(tmp_path: Path) -> 
     assert (output.max_timestamp_ms, output.data.record_count) == (5, 1)
 
 
-def test_scan_without_notes_fails_at_the_batch() -> None:
+def test_scan_without_notes_fails_at_an_unread_batch() -> None:
     data = large_log()
     with pytest.raises(BatchTooLargeError, match="at position 0"):
         list(scan_keys([data], rules(), name="a.log", secret=SECRET))
@@ -209,7 +209,7 @@ def test_scan_without_notes_fails_at_the_batch() -> None:
         list(find_keys([data], [b"k"], name="a.log"))
 
 
-def test_search_for_keys_notes_what_it_cannot_open_and_goes_on() -> None:
+def test_search_for_keys_notes_unread_batches_and_continues() -> None:
     data = large_log() + encode_batch([NewRecord(b"k", b"", 5), NewRecord(b"l", b"", 5)], base_offset=1) + large_log()
     unread = UnreadBatches()
     found = list(find_keys([data], [b"k"], name="a.log", unread=unread))
@@ -217,14 +217,14 @@ def test_search_for_keys_notes_what_it_cannot_open_and_goes_on() -> None:
     assert (unread.count, unread.first_offset) == (2, 0)
 
 
-def test_legacy_wrapper_that_cannot_be_opened_stays_as_it_is(tmp_path: Path) -> None:
+def test_unread_legacy_wrapper_is_kept_unchanged(tmp_path: Path) -> None:
     data = wrapper(1, 0, legacy(1, 0, b"k", bytes(LIMIT_BYTES)))
     output = rewritten(data, tmp_path, rules(unread_from=0))
     assert output.data.log.read_bytes() == data
     assert (output.statistics.batches_unread, output.data.record_count) == (1, 1)
 
 
-def test_erasure_that_may_remove_them_removes_unread_batches_whole_and_keeps_the_rest(log: CompactedLog) -> None:
+def test_erasure_with_remove_unread_removes_whole_unread_batches_and_keeps_other_records(log: CompactedLog) -> None:
     log.write(1, 2)
     write_large(log, (1, b"new"), (3, b"lost with it"))
     log.write(1, 4)
@@ -237,7 +237,7 @@ def test_erasure_that_may_remove_them_removes_unread_batches_whole_and_keeps_the
     assert (counted.batches_unread, counted.records_erased) == (1, 2 + 3)
 
 
-def test_header_of_a_removed_batch_stays_where_its_producer_rests_on_it(log: CompactedLog) -> None:
+def test_header_of_a_removed_batch_is_kept_for_the_state_of_its_producer(log: CompactedLog) -> None:
     write_large(log, (1, b"x"), producer=Producer(5, 0, 0))
     log.write(2)
     log.roll()
@@ -247,7 +247,7 @@ def test_header_of_a_removed_batch_stays_where_its_producer_rests_on_it(log: Com
 
 
 def test_real_limit_holds_for_eight_kilobytes_that_unpack_to_257_mib(tmp_path: Path) -> None:
-    """The reproduction of the defect: the value of one record, and the limit as it is."""
+    """This test reproduces the defect: the value of one record, and the real limit."""
     with opening_at_most(MAX_DECOMPRESSED_BYTES):
         data = bytes(encode_batch([NewRecord(b"k", bytes(257 << 20), 5)], compression=Compression.ZSTD))
         assert len(data) < 12 << 10
@@ -279,8 +279,8 @@ TO_THE_END = (("roll", None), ("clean", True), ("clean", True), ("clean", True))
 @example(story=[("large", [(1, b"1")]), ("write", (1, None))])
 @example(story=[("large", [(1, b"1")]), ("roll", None), ("write", (1, None)), ("clean", False), ("write", (2, b"1"))])
 @given(story=st.lists(steps, min_size=5, max_size=25))
-def test_no_cleaning_changes_what_a_reader_of_the_whole_log_knows(story: list[tuple[str, Any]]) -> None:
-    """Each cleaning is two days after the last one, so that every delete horizon of before is past."""
+def test_cleaning_does_not_change_the_state_that_a_reader_of_the_whole_log_builds(story: list[tuple[str, Any]]) -> None:
+    """Each cleaning is two days after the one before, so that all earlier delete horizons are past."""
     with tempfile.TemporaryDirectory() as folder:
         log, now_ms = CompactedLog(Path(folder)), NOW_MS
         for what, detail in [*story, *TO_THE_END]:
@@ -300,10 +300,10 @@ def test_no_cleaning_changes_what_a_reader_of_the_whole_log_knows(story: list[tu
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_batch_of_more_records_than_are_opened_at_once_stays_byte_for_byte_and_supersedes_nothing(
+def test_batch_with_too_many_records_is_kept_byte_for_byte_and_supersedes_no_record(
     log: CompactedLog, compression: Compression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MAX_OPENED_RECORDS", STEP_RECORDS)
+    monkeypatch.setattr(record_rows, "MAX_OPENED_RECORDS", STEP_RECORDS)
     log.write(1, value=b"first")
     with opening_at_most(MAX_DECOMPRESSED_BYTES):
         log.append(encode_batch([NewRecord(b"1", b"", NOW_MS)] * (STEP_RECORDS + 1), compression=compression))
@@ -311,7 +311,7 @@ def test_batch_of_more_records_than_are_opened_at_once_stays_byte_for_byte_and_s
         log.roll()
         before = bytes(log.batches()[1].data)
         with pytest.raises(BatchTooLargeError, match=f"{STEP_RECORDS + 1} records"):
-            rows.open_batch(log.batches()[1])
+            record_rows.open_batch(log.batches()[1])
         counted = log.clean()
         assert counted.batches_unread == 1
         assert [bytes(batch.data) == before for batch in log.batches()] == [True, False]

@@ -1,4 +1,4 @@
-"""Leases of partitions: of two daemons one works on a partition."""
+"""Leases of partitions: one of two daemons works on a partition."""
 
 import asyncio
 from uuid import UUID
@@ -18,7 +18,7 @@ KEYS = MetadataKeyFactory("cluster")
 
 
 class DistantStore(MemoryKeyValueStore):
-    """Every answer takes a second, however many are waited for."""
+    """Store whose every answer takes a second, for any number of concurrent calls."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def lab() -> Lab:
     return Lab()
 
 
-async def test_of_two_daemons_one_gets_a_partition_and_the_other_hears_who(lab: Lab) -> None:
+async def test_second_daemon_is_refused_a_leased_partition_with_the_name_of_the_holder(lab: Lab) -> None:
     async with lab.leases("one").held([ORDERS]) as (ours, refused):
         assert (ours, refused) == ([ORDERS], {})
         async with lab.leases("two").held([ORDERS, PAYMENTS]) as (theirs, left):
@@ -66,7 +66,7 @@ async def test_of_two_daemons_one_gets_a_partition_and_the_other_hears_who(lab: 
         assert theirs == [ORDERS]
 
 
-async def test_a_run_that_lasts_keeps_its_leases(lab: Lab) -> None:
+async def test_long_run_keeps_its_leases(lab: Lab) -> None:
     async with lab.leases("one").held([ORDERS]):
         for _ in range(10):
             await lab.until_renewal()
@@ -75,7 +75,7 @@ async def test_a_run_that_lasts_keeps_its_leases(lab: Lab) -> None:
             assert theirs == []
 
 
-async def test_of_many_leases_the_first_has_not_run_out_before_the_last_is_there(lab: Lab) -> None:
+async def test_first_of_many_leases_does_not_expire_before_the_last_is_acquired(lab: Lab) -> None:
     lab.store = store = DistantStore(lab.clock)
     partitions = [TopicIdPartition(UUID(int=number), "orders", number) for number in range(320)]
 
@@ -97,14 +97,14 @@ async def test_of_many_leases_the_first_has_not_run_out_before_the_last_is_there
     assert await store.scan("") == []
 
 
-async def test_a_lease_of_a_process_that_died_runs_out(lab: Lab) -> None:
-    async with lab.leases("dead").held([ORDERS]):  # its clock stands still: it renews no more
+async def test_lease_of_a_dead_process_expires(lab: Lab) -> None:
+    async with lab.leases("dead").held([ORDERS]):  # the clock stands still: the lease is not renewed
         later = ManualClock(now_ms=lab.clock.now_ms() + round(LEASE_S * 1000))
         async with PartitionLeases(lab.store, KEYS, holder="two", clock=later).held([ORDERS]) as (ours, _):
             assert ours == [ORDERS]
 
 
-async def test_leases_are_given_back_when_the_run_fails(lab: Lab) -> None:
+async def test_leases_are_released_when_the_run_fails(lab: Lab) -> None:
     with pytest.raises(ZeroDivisionError):
         async with lab.leases("one").held([ORDERS]):
             raise ZeroDivisionError
@@ -112,7 +112,7 @@ async def test_leases_are_given_back_when_the_run_fails(lab: Lab) -> None:
         assert ours == [ORDERS]
 
 
-async def test_a_store_that_is_gone_for_a_while_does_not_end_the_run(lab: Lab) -> None:
+async def test_run_survives_an_outage_of_the_metadata_store(lab: Lab) -> None:
     store = _Sometimes(lab.store)
     async with PartitionLeases(store, KEYS, holder="one", clock=lab.clock).held([ORDERS]):
         await eventually(lambda: lab.clock.sleeping == 1, what="the first wait")

@@ -1,4 +1,4 @@
-"""Runs by the timetable: one at a time, within their limits, tried again, and remembered however they end."""
+"""Scheduled runs: one at a time, within their limits, retried, and recorded in the history with any outcome."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,8 +14,8 @@ from tests.pipeline.running.told_run import ToldRun
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import RunTally
-from tierd.pipeline.running.history import RunHistory, RunOutcome
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.run_history import RunHistory, RunOutcome
+from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.schedule import Schedule
 
@@ -47,10 +47,10 @@ class Lab:
             await asyncio.gather(running, return_exceptions=True)
 
     async def pass_time(self, seconds: float) -> None:
-        """In steps as short as the scheduler's own, so that it may look at the clock."""
+        """Advance the clock in steps as short as those of the scheduler, so that it can check the clock."""
         end_s = self.clock.monotonic_s() + seconds
         while self.clock.monotonic_s() < end_s:
-            await eventually(lambda: self.clock.sleeping > 0, what="somebody to sleep")
+            await eventually(lambda: self.clock.sleeping > 0, what="a sleeping task")
             self.clock.advance(min(60.0, end_s - self.clock.monotonic_s()))
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -68,7 +68,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-async def test_a_run_begins_when_the_timetable_says_so_and_not_before(lab: Lab) -> None:
+async def test_run_begins_at_its_scheduled_time_and_not_before(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(2.9 * HOUR_S)
         assert lab.job.begun == []
@@ -84,7 +84,7 @@ async def test_a_run_begins_when_the_timetable_says_so_and_not_before(lab: Lab) 
     assert lab.scheduler.current is None
 
 
-async def test_what_is_under_way_can_be_seen(lab: Lab) -> None:
+async def test_progress_of_a_run_is_visible(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)
         current = lab.scheduler.current
@@ -94,7 +94,7 @@ async def test_what_is_under_way_can_be_seen(lab: Lab) -> None:
         assert (use.running, use.progress) == (True, 0.5)
 
 
-async def test_a_second_run_is_refused_while_one_is_under_way(lab: Lab) -> None:
+async def test_second_run_is_refused_while_another_runs(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)
         with pytest.raises(PipelineBusyError, match="rewriting"):
@@ -102,7 +102,7 @@ async def test_a_second_run_is_refused_while_one_is_under_way(lab: Lab) -> None:
     assert lab.job.begun == [None]
 
 
-async def test_the_timetable_leaves_out_a_run_while_one_that_was_asked_for_is_under_way(lab: Lab) -> None:
+async def test_scheduled_run_is_skipped_while_a_requested_run_is_active(lab: Lab) -> None:
     lab.clock.advance(HOUR_S * 1.5)
     asked = asyncio.create_task(lab.scheduler.run_now([TopicPartition("orders", 0)]))
     await eventually(lambda: bool(lab.job.begun), what="the run")
@@ -113,7 +113,7 @@ async def test_the_timetable_leaves_out_a_run_while_one_that_was_asked_for_is_un
     await asyncio.gather(asked, return_exceptions=True)
 
 
-async def test_a_run_that_failed_is_tried_again_after_a_while_and_then_given_up(lab: Lab) -> None:
+async def test_failed_run_is_retried_after_a_pause_and_then_abandoned(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)
         lab.job.ends.put_nowait(PipelineError("no memory", remedy="give it some"))
@@ -128,7 +128,7 @@ async def test_a_run_that_failed_is_tried_again_after_a_while_and_then_given_up(
     assert lab.history.read()[0].problems == ("no memory; give it some",)
 
 
-async def test_a_run_whose_time_is_up_is_ended(lab: Lab) -> None:
+async def test_run_that_exceeds_its_time_limit_is_ended(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)
         await lab.pass_time(2 * HOUR_S)
@@ -137,7 +137,7 @@ async def test_a_run_whose_time_is_up_is_ended(lab: Lab) -> None:
     assert lab.history.read()[0].problems == ("ended while rewriting: not done in 7200 s",)
 
 
-async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tmp_path: Path) -> None:
+async def test_pause_ends_a_scheduled_run_and_prevents_the_next_one(tmp_path: Path) -> None:
     lab = Lab(tmp_path, schedule="0 * * * *", pauses=["01:30-04:30"])
     async with lab.running():
         await lab.pass_time(1.2 * HOUR_S)
@@ -151,8 +151,8 @@ async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tm
     assert "a pause window begins" in lab.history.read()[0].problems[0]
 
 
-async def test_a_run_that_cannot_be_remembered_keeps_no_later_one_from_beginning(tmp_path: Path) -> None:
-    """A state directory whose disk is full, say."""
+async def test_run_that_cannot_be_recorded_does_not_block_later_runs(tmp_path: Path) -> None:
+    """The disk of the state directory may be full, for example."""
     lab = Lab(tmp_path / "state", schedule="0 * * * *")
     async with lab.running():
         for hour in range(3):
@@ -166,8 +166,8 @@ async def test_a_run_that_cannot_be_remembered_keeps_no_later_one_from_beginning
     assert lab.scheduler.statistics().runs == {"succeeded": 3}
 
 
-async def test_a_clock_that_is_set_back_does_not_put_off_the_next_run(lab: Lab) -> None:
-    """Such as one that began years ahead, before anybody told it the time."""
+async def test_clock_that_is_set_back_does_not_delay_the_next_run(lab: Lab) -> None:
+    """The clock of a host may begin years ahead until its first synchronization."""
     lab.clock.step_wall_clock(10 * 365 * 24 * 3_600_000)
     async with lab.running():
         await lab.pass_time(120)
@@ -183,20 +183,20 @@ async def test_a_clock_that_is_set_back_does_not_prolong_a_pause(tmp_path: Path)
         await lab.pass_time(1.005 * HOUR_S)
         lab.job.ends.put_nowait(PipelineError("no memory", remedy="give it some"))
         await lab.ended(1)
-        await lab.pass_time(300)  # it would be tried again now
+        await lab.pass_time(300)  # a retry would be due now
         lab.clock.step_wall_clock(-3_600_000)
         await lab.pass_time(120)
         assert len(lab.job.begun) == 2
 
 
-async def test_a_run_that_a_shutdown_ends_is_remembered(lab: Lab) -> None:
+async def test_run_that_a_shutdown_ends_is_recorded(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)
     await lab.ended(1)
     assert lab.outcomes == [RunOutcome.CANCELLED]
 
 
-async def test_a_bug_ends_the_scheduler_and_the_run_is_remembered_as_failed(lab: Lab) -> None:
+async def test_bug_ends_the_scheduler_and_its_run_is_recorded_as_failed(lab: Lab) -> None:
     asked = asyncio.create_task(lab.scheduler.run_now(None))
     lab.job.ends.put_nowait(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
@@ -204,7 +204,7 @@ async def test_a_bug_ends_the_scheduler_and_the_run_is_remembered_as_failed(lab:
     assert lab.outcomes == [RunOutcome.FAILED]
 
 
-def test_a_run_of_which_a_part_failed_is_told_apart_from_one_that_did_nothing() -> None:
+def test_outcome_distinguishes_a_partly_failed_run_from_an_idle_one() -> None:
     progress = RunProgress(run_id="r", trigger="command", attempt=1, began_ms=0)
     assert progress.outcome() is RunOutcome.NOTHING_DUE
     progress.tally = RunTally(partitions=2)

@@ -1,4 +1,4 @@
-"""Starting and ending spark-submit: here a script stands for it, and tells what it was given."""
+"""Start and end of spark-submit, replaced in these tests by a script that prints its arguments."""
 
 import asyncio
 import gc
@@ -37,14 +37,14 @@ def process(folder: Path, script: str, **settings: object) -> SparkProcess:
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie, which nobody but init can take away, runs no more."""
+    """Return True for a running process; a zombie, which only init can remove, does not run."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
 
 
-async def test_the_exit_code_and_the_output_are_the_jobs(tmp_path: Path) -> None:
+async def test_exit_code_and_output_are_those_of_the_job(tmp_path: Path) -> None:
     job = process(tmp_path, 'echo "hello $PYSPARK_PYTHON"; echo trouble >&2; exit 7')
     assert await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1) == 7
     assert "hello /" in (tmp_path / "log").read_text()
@@ -52,7 +52,7 @@ async def test_the_exit_code_and_the_output_are_the_jobs(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("in_the_way", ["scratch", "log"])
-async def test_what_cannot_be_written_fails_the_run_as_such(tmp_path: Path, in_the_way: str) -> None:
+async def test_unwritable_file_fails_the_run_with_a_named_path(tmp_path: Path, in_the_way: str) -> None:
     """A full disk is no bug, and must not end the daemon."""
     job = process(tmp_path, "exit 0")
     if in_the_way == "scratch":
@@ -63,9 +63,9 @@ async def test_what_cannot_be_written_fails_the_run_as_such(tmp_path: Path, in_t
         await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")  # its loop has no time for that either
-def test_a_job_is_killed_even_where_nobody_has_the_time_to_wait_for_its_end(tmp_path: Path) -> None:
-    """The loop ends while the job is asked to stop, and cancels whoever waits for that."""
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")  # the event loop has no time for that either
+def test_job_is_killed_although_its_stop_is_cancelled(tmp_path: Path) -> None:
+    """The event loop ends while the job is asked to stop, and cancels the task that waits for the stop."""
     script = "trap '' TERM; echo $$ > pid.new; mv pid.new pid; tail -f /dev/null"
     job = process(tmp_path, f"cd {tmp_path}; {script}")
 
@@ -80,32 +80,32 @@ def test_a_job_is_killed_even_where_nobody_has_the_time_to_wait_for_its_end(tmp_
         await asyncio.wait({running})
 
     asyncio.run(hurry())
-    gc.collect()  # the warning is this test's, and nobody else's
+    gc.collect()  # a warning belongs to this test, and to no other
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not is_alive(pid), what="the job's end", deadline_s=60)
 
 
-def test_of_a_java_exception_the_message_is_told_and_not_the_frames(tmp_path: Path) -> None:
+def test_last_lines_of_a_java_exception_are_its_message_without_frames(tmp_path: Path) -> None:
     trace = "\n".join(f"\tat java.base/java.lang.Thread.run{i}(Thread.java:{i})" for i in range(100))
     (tmp_path / "log").write_text(f"Exception in thread main: no such file\n{trace}\n\t... 15 more\n")
     assert last_lines(tmp_path / "log") == "Exception in thread main: no such file"
 
 
-def test_last_words_of_a_job_are_told_without_secrets(tmp_path: Path) -> None:
+def test_last_lines_of_a_job_are_reported_without_secrets(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("refused by http://user:hunter2@proxy:3128/\nspark.hadoop.fs.secret.key=hunter2\n")
     told = last_lines(tmp_path / "log")
     assert "refused by http://" in told
     assert "hunter2" not in told
 
 
-async def test_the_job_hears_of_leader_and_configuration(tmp_path: Path) -> None:
+async def test_job_gets_the_paths_of_leader_and_configuration(tmp_path: Path) -> None:
     job = process(tmp_path, 'echo "$@"')
     await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
     said = (tmp_path / "log").read_text()
     assert f"--leader {tmp_path / 'socket'} --config {tmp_path / 'tierd.yaml'}" in said
 
 
-async def test_settings_are_in_a_file_that_only_we_can_read_and_not_in_the_arguments(tmp_path: Path) -> None:
+async def test_spark_settings_are_in_a_file_for_its_owner_only_and_not_in_the_arguments(tmp_path: Path) -> None:
     job = process(
         tmp_path, 'echo "$@"; cat "$2"', spark_conf={"spark.hadoop.secret": "a b=c\\dü"}, nice=0, io_class="none"
     )
@@ -117,7 +117,7 @@ async def test_settings_are_in_a_file_that_only_we_can_read_and_not_in_the_argum
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_job_and_its_log_are_for_the_owner_alone_whatever_the_umask(
+def test_job_and_its_log_are_accessible_to_the_owner_only_under_any_umask(
     tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     """The daemon runs on uvloop."""
@@ -138,10 +138,10 @@ async def test_secret_of_cluster_is_in_neither_arguments_nor_environment(tmp_pat
     )
     await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
     said = [line for line in (tmp_path / "log").read_text().splitlines() if "hush" in line]
-    assert said == ["spark.authenticate.secret=hush"], "the file that we alone can read has it"
+    assert said == ["spark.authenticate.secret=hush"], "the file that only its owner can read has it"
 
 
-async def test_a_cancelled_job_is_asked_to_stop_and_what_it_started_is_gone(tmp_path: Path) -> None:
+async def test_cancelled_job_is_ended_with_its_child_processes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     job = process(
         tmp_path,
@@ -171,7 +171,7 @@ async def test_a_command_that_cannot_be_run_is_named(tmp_path: Path) -> None:
         await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
 
 
-def test_the_job_stands_back_as_far_as_it_is_told(tmp_path: Path) -> None:
+def test_job_has_the_configured_nice_and_io_class(tmp_path: Path) -> None:
     spark = SparkInstallation(tmp_path, None, 17)
 
     def command(**settings: object) -> str:
@@ -198,7 +198,7 @@ def test_the_job_stands_back_as_far_as_it_is_told(tmp_path: Path) -> None:
         ("command not found", None),
     ],
 )
-def test_java_says_its_version(text: str, version: int | None) -> None:
+def test_version_is_parsed_from_the_output_of_java(text: str, version: int | None) -> None:
     assert java_version(text) == version
 
 
@@ -213,7 +213,7 @@ async def test_a_java_that_is_too_old_or_missing_is_refused(tmp_path: Path) -> N
         await find_spark(tmp_path)
 
 
-async def test_a_java_that_the_unit_does_not_let_run_is_told_with_its_own_words(tmp_path: Path) -> None:
+async def test_java_that_the_unit_does_not_let_run_is_reported_with_its_own_message(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'Failed to mark memory page as executable' >&2\nexit 1\n")
@@ -223,14 +223,14 @@ async def test_a_java_that_the_unit_does_not_let_run_is_told_with_its_own_words(
     assert "tierd-spark.conf" in caught.value.remedy
 
 
-async def test_without_pyspark_the_remedy_is_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remedy_for_missing_pyspark_is_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(SparkMissingError, match="pyspark is not installed") as caught:
         await find_spark(None)
     assert caught.value.remedy == install_extra("spark")
 
 
-async def test_without_any_java_the_remedy_is_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remedy_for_missing_java_is_its_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SparkMissingError, match="no Java") as caught:
@@ -238,7 +238,7 @@ async def test_without_any_java_the_remedy_is_to_install_one(tmp_path: Path, mon
     assert "install Java 17" in caught.value.remedy
 
 
-async def test_the_installed_spark_is_found() -> None:
+async def test_installed_spark_is_found() -> None:
     spark = await find_spark(None)
     assert spark.java_version >= 17
     assert spark.submit.is_file()

@@ -1,4 +1,4 @@
-"""One run with everything but Spark: a job that speaks to its leader as the real one does, and then ends somehow."""
+"""One run with all parts but Spark: a job that speaks to its leader like the real one, and then ends in any way."""
 
 import asyncio
 import os
@@ -13,15 +13,16 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import PARTITION, STARTED
 from tests.pipeline.committing.lab import COMPACTED, NOTHING_HIDDEN, LeaderLab
-from tierd.errors import LeaderChannelError, PipelineError, SparkMissingError
+from tierd.errors import PipelineError, SparkMissingError
 from tierd.metadata import MetadataKeyFactory
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics, RunTally
 from tierd.pipeline.jobs.exit_codes import JobExit
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 from tierd.pipeline.planning import Candidate, WorkKind
-from tierd.pipeline.running.history import RunOutcome
 from tierd.pipeline.running.leasing import PartitionLeases
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.run_history import RunOutcome
+from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess
 from tierd.pipeline.running.spark_run import SparkRun, SparkRunSettings, sweep_runs
 
@@ -32,7 +33,7 @@ AGAIN_ID = uuid_to_text(UUID(int=8))
 
 
 class Job:
-    """A ``JobProcess`` that is a thread: it connects, talks, and ends with the code that comes of it."""
+    """``JobProcess`` that is a thread: it connects, talks, and ends with the exit code of its talk."""
 
     def __init__(self, talk: Talk, *, says: str = "") -> None:
         self._talk = talk
@@ -55,7 +56,7 @@ class Job:
 
 
 class Lab:
-    """A partition of three segments of which the first two are a group, and the run over it."""
+    """Partition of three segments of which the first two are a group, and the run over it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +104,7 @@ class Lab:
         await self.run(job)(self.progress, None)
 
     def commits(self, *groups: int, then: JobExit = JobExit.DONE) -> Talk:
-        """Talk that has these groups of the only partition replaced."""
+        """Return talk that has these groups of the only partition replaced."""
         loop = asyncio.get_running_loop()
 
         def talk(leader: LeaderClient) -> JobExit:
@@ -122,7 +123,7 @@ class Lab:
         return talk
 
     async def assert_over(self) -> None:
-        """Nothing of the run is left: no scratch, no guarded segment, no lease, no open output, room for the next."""
+        """Check that the run left no scratch file, protected segment, lease or output, and another can begin."""
         assert not list((self.folder / "pipeline" / "runs").glob("*"))
         assert not self.leader.being_copied
         assert not self.leader.in_state(STARTED)
@@ -138,7 +139,7 @@ async def lab(tmp_path: Path) -> Lab:
     return lab
 
 
-async def test_a_run_commits_what_the_job_wrote_and_puts_everything_away(lab: Lab) -> None:
+async def test_run_commits_the_output_of_the_job_and_cleans_up(lab: Lab) -> None:
     await lab.do(Job(lab.commits(0)))
     assert lab.leader.readable() == [(0, 19), (20, 29)]
     progress = lab.progress
@@ -151,7 +152,7 @@ async def test_a_run_commits_what_the_job_wrote_and_puts_everything_away(lab: La
     await lab.assert_over()
 
 
-async def test_a_job_that_fails_half_way_keeps_what_was_committed_and_its_last_words(lab: Lab) -> None:
+async def test_job_that_fails_half_way_keeps_its_commits_and_its_last_lines_are_reported(lab: Lab) -> None:
     job = Job(lab.commits(0, then=JobExit.FAILED), says="one\ntwo\nout of memory\n")
     with pytest.raises(PipelineError, match=r"exit code 1: one \| two \| out of memory") as caught:
         await lab.do(job)
@@ -161,7 +162,7 @@ async def test_a_job_that_fails_half_way_keeps_what_was_committed_and_its_last_w
     await lab.assert_over()
 
 
-async def test_a_job_that_is_killed_with_an_open_output_leaves_the_group_as_it_was(lab: Lab) -> None:
+async def test_job_that_fails_with_an_open_output_leaves_the_group_unchanged(lab: Lab) -> None:
     def talk(leader: LeaderClient) -> JobExit:
         leader.begin(0, [0])
         return JobExit.FAILED
@@ -173,7 +174,7 @@ async def test_a_job_that_is_killed_with_an_open_output_leaves_the_group_as_it_w
     await lab.assert_over()
 
 
-async def test_a_group_that_failed_is_a_problem_of_the_run_and_the_others_go_on(lab: Lab) -> None:
+async def test_failed_group_is_a_problem_of_the_run_and_the_others_are_processed(lab: Lab) -> None:
     def talk(leader: LeaderClient) -> JobExit:
         leader.failed(0, 0, "damaged at byte 7")
         leader.unchanged(0, 1)
@@ -187,7 +188,7 @@ async def test_a_group_that_failed_is_a_problem_of_the_run_and_the_others_go_on(
     await lab.assert_over()
 
 
-async def test_a_job_that_never_comes_is_told_by_its_exit_code(lab: Lab) -> None:
+async def test_job_that_does_not_connect_is_reported_with_its_exit_code(lab: Lab) -> None:
     class Silent(Job):
         def _connected(self, socket: Path) -> JobExit:
             return JobExit.USAGE
@@ -197,14 +198,14 @@ async def test_a_job_that_never_comes_is_told_by_its_exit_code(lab: Lab) -> None
     await lab.assert_over()
 
 
-async def test_what_cannot_be_started_is_said_and_put_away(lab: Lab) -> None:
+async def test_job_that_cannot_be_started_fails_the_run_with_the_reason(lab: Lab) -> None:
     with pytest.raises(SparkMissingError, match="no Java"):
         await lab.do(SparkMissingError("no Java", remedy="install one"))
     assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
     await lab.assert_over()
 
 
-async def test_a_directory_in_which_nothing_can_be_written_fails_the_run_and_nothing_else(lab: Lab) -> None:
+async def test_unwritable_directory_fails_the_run_and_changes_no_segment(lab: Lab) -> None:
     (lab.folder / "pipeline").write_text("in the way")
     with pytest.raises(PipelineError, match=r"pipeline cannot be used: .*Not a directory") as caught:
         await lab.do(AssertionError("no job is started"))
@@ -215,7 +216,7 @@ async def test_a_directory_in_which_nothing_can_be_written_fails_the_run_and_not
 
 
 @pytest.mark.parametrize("were_open", [False, True])
-async def test_directories_of_runs_are_for_the_owner_alone_even_where_they_were_open(
+async def test_directories_of_runs_are_restricted_to_the_owner_even_if_they_were_open(
     lab: Lab, *, were_open: bool
 ) -> None:
     pipeline = lab.folder / "pipeline"
@@ -238,7 +239,7 @@ async def test_directories_of_runs_are_for_the_owner_alone_even_where_they_were_
     assert were_open or stat.S_IMODE(pipeline.stat().st_mode) == 0o700
 
 
-async def test_run_refuses_directory_in_which_others_could_put_theirs_in_the_place_of_its_own(lab: Lab) -> None:
+async def test_run_refuses_a_directory_that_other_users_may_write_into(lab: Lab) -> None:
     (lab.folder / "pipeline").mkdir()
     (lab.folder / "pipeline").chmod(0o777)
     with pytest.raises(PipelineError, match="other users may write into it") as caught:
@@ -247,7 +248,7 @@ async def test_run_refuses_directory_in_which_others_could_put_theirs_in_the_pla
     await lab.assert_over()
 
 
-async def test_run_follows_no_link_in_the_place_of_its_directory(lab: Lab) -> None:
+async def test_run_does_not_follow_a_link_in_the_place_of_its_directory(lab: Lab) -> None:
     elsewhere = lab.folder / "elsewhere"
     elsewhere.mkdir()
     elsewhere.chmod(0o755)
@@ -259,8 +260,8 @@ async def test_run_follows_no_link_in_the_place_of_its_directory(lab: Lab) -> No
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_a_job_that_is_done_and_never_ends_is_ended_and_the_run_is_over(lab: Lab) -> None:
-    """Its Spark hangs while it stops: what counts is committed, and nobody waits until the run times out."""
+async def test_job_that_is_done_and_does_not_exit_is_ended(lab: Lab) -> None:
+    """Spark hangs while it stops: all outputs are committed, and the run does not wait for its time limit."""
 
     class Lingering(Job):
         async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
@@ -280,7 +281,7 @@ async def test_a_job_that_is_done_and_never_ends_is_ended_and_the_run_is_over(la
     await lab.assert_over()
 
 
-async def test_a_run_that_is_cancelled_ends_the_job_and_gives_up_what_is_open(lab: Lab) -> None:
+async def test_cancelled_run_ends_the_job_and_abandons_open_outputs(lab: Lab) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def talk(leader: LeaderClient) -> JobExit:
@@ -302,14 +303,14 @@ async def test_a_run_that_is_cancelled_ends_the_job_and_gives_up_what_is_open(la
     await lab.assert_over()
 
 
-async def test_a_partition_that_another_daemon_is_at_is_left_to_it(lab: Lab) -> None:
+async def test_partition_that_another_daemon_has_leased_is_not_touched(lab: Lab) -> None:
     async with lab.leases("another").held([PARTITION]):
         await lab.do(AssertionError("no job is started"))
     assert lab.progress.tally == RunTally()
     await lab.assert_over()
 
 
-async def test_where_nothing_is_due_no_job_is_started(lab: Lab) -> None:
+async def test_run_without_due_partitions_starts_no_job(lab: Lab) -> None:
     await lab.do(Job(lab.commits(0)))
     again = lab.progress = RunProgress(run_id=AGAIN_ID, trigger="command", attempt=1, began_ms=0)
     await lab.do(AssertionError("no job is started"))
@@ -317,7 +318,7 @@ async def test_where_nothing_is_due_no_job_is_started(lab: Lab) -> None:
     await lab.assert_over()
 
 
-async def test_a_run_with_nothing_but_an_audit_is_one_and_nobody_is_told_that_it_did_anything(lab: Lab) -> None:
+async def test_run_with_only_an_audit_reports_damage_and_rewrites_no_partition(lab: Lab) -> None:
     def audits(leader: LeaderClient) -> JobExit:
         (work,) = leader.order().partitions
         assert work.kind is WorkKind.AUDIT
@@ -341,7 +342,7 @@ async def test_a_run_with_nothing_but_an_audit_is_one_and_nobody_is_told_that_it
     await lab.assert_over()
 
 
-async def test_a_plan_begins_nothing_and_guards_nothing(lab: Lab) -> None:
+async def test_plan_begins_no_output_and_protects_no_segment(lab: Lab) -> None:
     run = lab.run(AssertionError("no job is started"))
     for _ in range(2):
         (work,) = (await run.plan(None)).order.partitions
@@ -350,7 +351,7 @@ async def test_a_plan_begins_nothing_and_guards_nothing(lab: Lab) -> None:
     await lab.assert_over()
 
 
-async def test_the_newest_logs_are_kept(lab: Lab) -> None:
+async def test_newest_logs_of_runs_are_kept(lab: Lab) -> None:
     logs = lab.folder / "pipeline" / "logs"
     logs.mkdir(parents=True)
     for age in range(40):
@@ -362,7 +363,7 @@ async def test_the_newest_logs_are_kept(lab: Lab) -> None:
     assert kept == [f"{RUN_ID}.log", *(f"old-{age:02}.log" for age in range(29))]
 
 
-def test_what_a_killed_process_left_of_its_runs_is_swept(tmp_path: Path) -> None:
+def test_directories_of_runs_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "runs" / "some-run"
     left.mkdir(parents=True)
     (left / "leader").touch()

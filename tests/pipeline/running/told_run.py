@@ -1,4 +1,4 @@
-"""ToldRun: the work of a run that ends when it is told, as it is told."""
+"""ToldRun: the work of a run that ends when and as a test demands."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from tierd.pipeline.committing import RunTally
 
 
 class ToldRun:
-    """One partition, of which a group is replaced: in the end, if that is a good one, or before it.
+    """Run over one partition, with one group replaced at a successful end, or before any end.
 
     Args:
-        replaces_first: whatever the end is, it has done something by then.
+        replaces_first: the group is replaced before the end, of any kind.
     """
 
     def __init__(self, *, replaces_first: bool = False) -> None:

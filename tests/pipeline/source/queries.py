@@ -1,4 +1,4 @@
-"""Queries without a Spark session: the data source's own classes, as Spark calls them."""
+"""Queries without a Spark session: the classes of the data source, as Spark calls them."""
 
 import base64
 import pickle
@@ -25,14 +25,14 @@ _TYPE_NAMES = {number: name for name, number in TIMESTAMP_TYPES.items()}
 
 
 class Queries:
-    """Queries of one installation's tier."""
+    """Queries of the tier of one installation."""
 
     def __init__(self, config_file: Path, **options: str) -> None:
-        """``options`` go with every query."""
+        """Store the options of every query."""
         self.options = {"config": str(config_file), **options}
 
     def source(self, **options: str) -> TieredLogDataSource:
-        """The source as a Spark has it that makes a reader for each scan."""
+        """Return the source of a Spark that makes a reader for each scan."""
         return FilteringTieredLogDataSource(CaseInsensitiveDict({**self.options, **options}))
 
     def access(self) -> TierAccess:
@@ -40,7 +40,7 @@ class Queries:
         return TierAccess.from_config(load_config(config_file, {}), config_file)
 
     def remote_ends(self) -> dict[str, int]:
-        """Exclusive end of the finished segments of every partition."""
+        """Return the exclusive end of the finished segments of every partition."""
         with self.access().open() as tier:
             found = {str(name): OwnBranch(tier.view(name), Lineage()).finished for name in tier.partitions()}
         return {name: finished[-1].end_offset + 1 for name, finished in found.items() if finished}
@@ -71,14 +71,14 @@ def as_struct(schema: str) -> StructType:
 
 
 def read_all(reader: Reader, partitions: Sequence[InputPartition]) -> Iterator[pa.RecordBatch]:
-    """Read every task, with reader and task sent as Spark sends them."""
+    """Read every task, with reader and task pickled as Spark does it."""
     for partition in partitions:
         sent: tuple[Reader, InputPartition] = pickle.loads(pickle.dumps((reader, partition)))
         yield from sent[0].read(sent[1])
 
 
 def as_oracle(row: Row) -> dict[str, Any]:
-    """A row as the oracles have it."""
+    """Return a row in the form of the oracles."""
     return {
         "offset": row["offset"],
         "timestamp": round(row["timestamp"].timestamp() * 1000),

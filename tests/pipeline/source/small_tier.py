@@ -1,4 +1,4 @@
-"""A tier of a few records, filled by the real copy in this process."""
+"""Tier of a few records, filled by the real copy in this process."""
 
 import asyncio
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.pipeline.source.queries import Queries
 from tests.scenarios.installation import Installation
-from tierd.app import copy_once
+from tierd.app import Deployment, copy_once
 from tierd.config import load_config
 from tierd.log import NewRecord, encode_batch
 
@@ -16,7 +16,7 @@ SECOND_MS = 1_000
 
 
 class SmallTier:
-    """One log dir and its tier. Record n of a partition has value ``b"v<n>"`` and is n seconds old, at first."""
+    """Log dir and its tier. Record n of a partition has value ``b"v<n>"`` and by default the time of n seconds."""
 
     def __init__(self, root: Path) -> None:
         self.log_dir = LogDirWriter(root / "kafka")
@@ -24,7 +24,7 @@ class SmallTier:
         self._partitions: dict[str, PartitionWriter] = {}
 
     def partition(self, topic: str = "orders", number: int = 0) -> PartitionWriter:
-        """The writer of a partition, which is made when it is not there yet."""
+        """Return the writer of a partition, made on its first use."""
         name = f"{topic}-{number}"
         if name not in self._partitions:
             self._partitions[name] = self.log_dir.add_partition(topic, number)
@@ -50,10 +50,10 @@ class SmallTier:
         self.partition(topic, number).roll()
 
     def copy(self) -> None:
-        """Copy what is rolled."""
+        """Copy the rolled segments."""
         self.log_dir.write_checkpoints()
         config_file = self.installation.config_file
-        outcomes = asyncio.run(copy_once(load_config(config_file, {}), config_file, None))
+        outcomes = asyncio.run(copy_once(Deployment(load_config(config_file, {}), config_file), None))
         assert all(outcome.error is None for outcome in outcomes), outcomes
 
     def add_segment(self, count: int = 20, topic: str = "orders", number: int = 0) -> None:
@@ -68,11 +68,11 @@ class SmallTier:
         self.partition(topic, number)
 
     def expire(self) -> None:
-        """Take from the tier all that is in it, as retention does: its records are of 1970."""
+        """Delete all segments of the tier, as retention does: the records are of 1970."""
         self.installation.configure({"topics": {"defaults": {"retention": "1h"}}, "expire": {"grace": "0s"}})
         expired = self.installation.tierd("expire", "--once")
         assert expired.exit_code == 0, expired.output
 
     def queries(self, **options: str) -> Queries:
-        """Queries of everything in it."""
+        """Return queries of all topics of the tier."""
         return Queries(self.installation.config_file, **{"subscribePattern": ".*", **options})

@@ -8,7 +8,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 from tests.pipeline.source.queries import read_all
 from tests.pipeline.source.small_tier import SmallTier
-from tierd.errors import DataLossError, ReadOptionError, RemoteIntegrityError, UnknownPartitionError
+from tierd.errors import RemoteIntegrityError, UnknownPartitionError
+from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.batch_reader import TierPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -16,7 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> SmallTier:
-    """orders-0: [0, 80) in four segments; orders-1: [0, 20); payments-0: [0, 20), and 5 records on the host alone."""
+    """Return orders-0: [0, 80) in four segments; orders-1: [0, 20); payments-0: [0, 20), and 5 local records."""
     made = SmallTier(tmp_path_factory.mktemp("tier"))
     for _ in range(4):
         made.append(20)
@@ -45,7 +46,7 @@ def of_orders(tier: SmallTier, *filters: object, **options: str) -> list[int]:
     return [row["offset"] for row in rows]
 
 
-def test_every_column_is_there(tier: SmallTier) -> None:
+def test_row_has_all_columns(tier: SmallTier) -> None:
     row = tier.queries().rows()[7]
     assert row == {
         "key": b"k1",
@@ -59,7 +60,7 @@ def test_every_column_is_there(tier: SmallTier) -> None:
     }
 
 
-def test_only_the_asked_columns_are_made(tier: SmallTier) -> None:
+def test_only_the_requested_columns_are_read(tier: SmallTier) -> None:
     source = tier.queries().source()
     full = source.schema()
     schema = type(full)([full["offset"], full["key"]])
@@ -92,16 +93,16 @@ def test_an_unknown_column_is_refused_with_the_nearest_name(tier: SmallTier) -> 
         ({"maxRecordsPerPartition": "7"}, range(80)),
     ],
 )
-def test_offsets_and_times_say_what_is_read(tier: SmallTier, options: dict[str, str], expected: range) -> None:
+def test_offset_and_time_options_select_the_records(tier: SmallTier, options: dict[str, str], expected: range) -> None:
     assert of_orders(tier, **options) == list(expected)
 
 
-def test_no_record_so_young_is_an_error(tier: SmallTier) -> None:
+def test_starting_timestamp_after_the_last_record_is_an_error(tier: SmallTier) -> None:
     with pytest.raises(ReadOptionError, match="orders-0 has no record with timestamp 99999"):
         of_orders(tier, startingTimestamp="99999")
 
 
-def test_tasks_are_cut_as_asked(tier: SmallTier) -> None:
+def test_tasks_are_cut_by_the_options(tier: SmallTier) -> None:
     reader = tier.queries(maxRecordsPerPartition="7", isolation="read_uncommitted").reader()
     splits = [p.split for p in reader.partitions() if isinstance(p, TierPartition) and p.split is not None]
     assert all(split.end_offset - split.start_offset <= 7 for split in splits)
@@ -117,11 +118,11 @@ def test_tasks_are_cut_as_asked(tier: SmallTier) -> None:
         ([In(("offset",), (3, 5))], range(3, 6)),
     ],
 )
-def test_filters_leave_out_what_does_not_match(tier: SmallTier, filters: list[object], expected: range) -> None:
+def test_filters_leave_out_rows_that_do_not_match(tier: SmallTier, filters: list[object], expected: range) -> None:
     assert of_orders(tier, *filters) == list(expected)
 
 
-def test_what_cannot_match_is_not_fetched(tier: SmallTier) -> None:
+def test_segments_that_cannot_match_a_filter_are_not_fetched(tier: SmallTier) -> None:
     reader = tier.queries().reader()
     list(reader.pushFilters([GreaterThanOrEqual(("timestamp",), EPOCH + timedelta(seconds=60))]))
     with reader.access.open() as opened:
@@ -129,31 +130,31 @@ def test_what_cannot_match_is_not_fetched(tier: SmallTier) -> None:
     assert [(s.name.topic, s.name.partition, s.parts[0].start_offset) for s in splits] == [("orders", 0, 60)]
 
 
-def test_topics_and_partitions_that_are_not_wanted_are_not_looked_at(tier: SmallTier) -> None:
+def test_topics_and_partitions_excluded_by_a_filter_are_not_planned(tier: SmallTier) -> None:
     reader = tier.queries().reader()
     list(reader.pushFilters([EqualTo(("topic",), "orders"), EqualTo(("partition",), 1)]))
     with reader.access.open() as opened:
         assert {str(split.name) for split in reader.plan(opened)} == {"orders-1"}
 
 
-def test_what_is_on_the_host_alone_is_read_when_asked_for(tier: SmallTier) -> None:
+def test_records_only_on_the_host_are_read_with_include_local(tier: SmallTier) -> None:
     wanted = EqualTo(("topic",), "payments")
     assert offsets(tier, wanted) == list(range(20))
     assert offsets(tier, wanted, includeLocal="true") == list(range(25))
 
 
-def test_a_topic_made_anew_is_the_one_in_the_log_dir_before_anything_of_it_was_copied(tmp_path: Path) -> None:
+def test_recreated_topic_is_the_one_in_the_log_dir_before_its_first_copy(tmp_path: Path) -> None:
     tier = SmallTier(tmp_path)
     tier.add_segment()
     tier.recreate()
     tier.append(5)
     tier.log_dir.write_checkpoints()
     assert offsets(tier, includeLocal="true") == list(range(5))
-    (tier.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")  # nothing of it is committed yet
+    (tier.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")  # none of its records is committed yet
     assert offsets(tier, includeLocal="true") == []
 
 
-def test_local_files_are_refused_where_there_are_none(tier: SmallTier) -> None:
+def test_include_local_is_refused_on_a_host_without_the_log_dirs(tier: SmallTier) -> None:
     reader = tier.queries(includeLocal="true").reader()
     object.__setattr__(reader.access, "log_dirs", (Path("/nowhere/kafka"),))
     with pytest.raises(ReadOptionError, match="this host has none of the log dirs /nowhere/kafka"):
@@ -169,14 +170,14 @@ def test_an_unknown_topic_is_refused_with_the_nearest_name(tier: SmallTier) -> N
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_offsets_that_are_not_there_fail_the_query_or_are_skipped(tier: SmallTier, option: str) -> None:
+def test_missing_offsets_fail_the_query_or_are_skipped(tier: SmallTier, option: str) -> None:
     asked = {option: '{"orders": {"0": 90}}'}
     with pytest.raises(DataLossError, match="orders-0"):
         of_orders(tier, **{"endingOffsets": '{"orders": {"0": 95}}', **asked})
     assert of_orders(tier, failOnDataLoss="false", **asked) == ([] if option == "startingOffsets" else list(range(80)))
 
 
-def test_a_query_reads_what_was_there_when_it_was_planned(tmp_path: Path) -> None:
+def test_query_reads_the_segments_that_existed_at_its_planning(tmp_path: Path) -> None:
     tier = SmallTier(tmp_path)
     tier.add_segment()
     reader = tier.queries().reader()
@@ -186,7 +187,7 @@ def test_a_query_reads_what_was_there_when_it_was_planned(tmp_path: Path) -> Non
     assert len(tier.queries().rows()) == 40
 
 
-def test_a_segment_that_is_gone_fails_the_task_and_says_to_run_again(tmp_path: Path) -> None:
+def test_removed_segment_fails_the_task_with_the_advice_to_load_again(tmp_path: Path) -> None:
     tier = SmallTier(tmp_path)
     tier.add_segment()
     reader = tier.queries().reader()
@@ -203,7 +204,7 @@ def test_a_segment_that_is_gone_fails_the_task_and_says_to_run_again(tmp_path: P
     [(600 << 20, b"", "no manifest has more than"), (None, b'{"a":' * 3_000, "nested too deeply")],
     ids=["huge", "deep"],
 )
-def test_manifest_of_an_attacker_fails_the_task_of_its_segment_alone(
+def test_forged_manifest_fails_only_the_task_of_its_segment(
     tmp_path: Path, size_bytes: int | None, content: bytes, problem: str
 ) -> None:
     tier = SmallTier(tmp_path)
@@ -232,8 +233,8 @@ def test_damage_in_the_store_fails_the_task(tmp_path: Path) -> None:
         tier.queries().rows()
 
 
-def test_a_time_that_spark_cannot_express_is_refused_and_no_other_one_made_up(tmp_path: Path) -> None:
-    """Nanoseconds, where a producer should have given milliseconds."""
+def test_timestamp_that_spark_cannot_express_is_refused(tmp_path: Path) -> None:
+    """The producer has sent nanoseconds instead of milliseconds."""
     tier = SmallTier(tmp_path)
     tier.append(10, times_s=[0] * 9 + [1_700_000_000_000_000])
     tier.roll()

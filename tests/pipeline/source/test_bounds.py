@@ -1,4 +1,4 @@
-"""What filters take over plus what they give back is what was asked, for any filters and any rows."""
+"""Pushed bounds and remaining filters together are the original filters, for any filters and any rows."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -62,7 +62,7 @@ def filters(draw: st.DrawFn) -> Filter:
 
 
 def holds(condition: Filter, row: Row) -> bool | None:
-    """As SQL has it; None is unknown."""
+    """Evaluate a condition as SQL does; None is unknown."""
     if isinstance(condition, Not):
         inner = holds(condition.child, row)
         return None if inner is None else not inner
@@ -94,7 +94,9 @@ def holds(condition: Filter, row: Row) -> bool | None:
 
 
 @given(st.lists(filters(), max_size=4), st.lists(rows, max_size=20))
-def test_bounds_and_what_is_left_over_are_the_filters(asked: list[Filter], found: list[Row]) -> None:
+def test_bounds_and_remaining_filters_select_the_same_rows_as_all_filters(
+    asked: list[Filter], found: list[Row]
+) -> None:
     bounds, left = push(RecordBounds(), asked)
 
     def is_within(row: Row) -> bool:
@@ -135,5 +137,5 @@ def test_exact_conditions_are_not_evaluated_again(condition: Filter) -> None:
         GreaterThan(("timestamp",), datetime(2024, 1, 1)),
     ],
 )
-def test_what_is_not_exact_is_given_back(condition: Filter) -> None:
+def test_inexact_conditions_are_returned_for_evaluation(condition: Filter) -> None:
     assert push(RecordBounds(), [condition])[1] == [condition]

@@ -1,4 +1,4 @@
-"""Whatever the index knows, what is read begins and ends with whole batches and lacks nothing that is wanted."""
+"""Planned reads consist of whole batches and cover all wanted records, for any entries of the index."""
 
 import struct
 from itertools import pairwise
@@ -22,7 +22,7 @@ class Log:
     """Batches one after another: sizes, last offsets, and an index of some of them."""
 
     def __init__(self, shapes: list[tuple[int, int, bool]]) -> None:
-        self.batches: list[tuple[Bytes, int, int]] = []  # where, first offset, last offset
+        self.batches: list[tuple[Bytes, int, int]] = []  # bytes, first offset, last offset
         entries, position, offset = b"", 0, 0
         for size, records, is_indexed in shapes:
             last = offset + records - 1
@@ -43,7 +43,7 @@ def is_whole(log: Log, piece: Bytes) -> bool:
 
 
 @given(logs, st.data())
-def test_batches_of_offsets_are_whole_and_none_is_missing(log: Log, data: st.DataObject) -> None:
+def test_read_of_an_offset_range_covers_its_batches_and_is_whole(log: Log, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, log.end_offset - 1))
     end = data.draw(st.integers(start + 1, log.end_offset))
     found = batches_of_offsets(log.index, start, end, log.size_bytes)
@@ -54,7 +54,7 @@ def test_batches_of_offsets_are_whole_and_none_is_missing(log: Log, data: st.Dat
 
 
 @given(logs, st.lists(st.tuples(st.integers(0, 1500), st.integers(1, 200)), max_size=4))
-def test_widened_pieces_are_whole_batches_and_hold_what_was_wanted(log: Log, asked: list[tuple[int, int]]) -> None:
+def test_widened_pieces_are_whole_batches_and_cover_the_wanted_bytes(log: Log, asked: list[tuple[int, int]]) -> None:
     wanted = clipped([Bytes(at, at + size) for at, size in sorted(asked)], Bytes(0, log.size_bytes))
     found = whole_batches(wanted, log.index, log.size_bytes)
     assert all(is_whole(log, piece) for piece in found)
@@ -62,7 +62,7 @@ def test_widened_pieces_are_whole_batches_and_hold_what_was_wanted(log: Log, ask
     assert all(any(piece.start <= w.start and w.end <= piece.end for piece in found) for w in wanted)
 
 
-def test_chunks_of_other_times_are_left_out_and_unknown_ones_are_not() -> None:
+def test_chunks_of_other_times_are_left_out_and_chunks_of_unknown_time_are_read() -> None:
     chunks = [
         ChunkTimes(Bytes(0, 10), 1, 5),
         ChunkTimes(Bytes(10, 20), 6, 9),

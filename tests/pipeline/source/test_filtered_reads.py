@@ -1,4 +1,4 @@
-"""Any filter gives what filtering in Python gives, whatever the order of the times."""
+"""Filters of a query select the same rows as filters in Python, for timestamps in any order."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -51,7 +51,9 @@ conditions = st.one_of(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filters=st.lists(conditions, max_size=3), size=st.sampled_from(["200", "1kB", "64MiB"]))
-def test_filters_leave_exactly_what_python_leaves(tier: Tier, filters: list[Any], size: str) -> None:
+def test_filters_of_a_query_select_the_same_rows_as_filters_in_python(
+    tier: Tier, filters: list[Any], size: str
+) -> None:
     made, everything = tier
     found = made.queries(partitionBytes=size).rows(filters=filters)
     assert found == [row for row in everything if all(holds(condition, row) for condition in filters)]

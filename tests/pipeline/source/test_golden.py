@@ -1,4 +1,4 @@
-"""The tier of every golden log dir reads as a real consumer said, by the data source."""
+"""Tier of each golden log dir, read by the data source as a real consumer has read it."""
 
 import asyncio
 from collections import defaultdict
@@ -14,7 +14,7 @@ from tests.pipeline.source.queries import Queries, as_oracle
 from tests.scenarios.installation import Installation
 from tests.scenarios.log_dirs import copy_writable, delete_copied_segments
 from tests.scenarios.oracle import assert_same_records, read_oracle
-from tierd.app import copy_once
+from tierd.app import Deployment, copy_once
 from tierd.config import load_config
 from tierd.log import iter_batches, read_producer_snapshot
 from tierd.model import uuid_to_text
@@ -30,15 +30,15 @@ LOG_DIRS = {
 
 
 @pytest.mark.parametrize("source", LOG_DIRS)
-def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Path, tmp_path: Path) -> None:
+def test_log_dir_of_a_broker_is_read_the_same_from_the_tier(source: str, golden: Path, tmp_path: Path) -> None:
     log_dir, oracle = tmp_path / "logdir", golden / LOG_DIRS[source]
     copy_writable(golden / source, log_dir)
     if not (log_dir / "meta.properties").exists():
         _complete(log_dir)
     config_file = Installation(tmp_path / "tierd", [log_dir]).config_file
-    copied = asyncio.run(copy_once(load_config(config_file, {}), config_file, None))
+    copied = asyncio.run(copy_once(Deployment(load_config(config_file, {}), config_file), None))
     failures = [outcome.error for outcome in copied if outcome.error is not None]
-    assert not failures or "/crash/" in source, failures  # what a crash has damaged stays local
+    assert not failures or "/crash/" in source, failures  # partitions that a crash has damaged stay local
     queries = Queries(config_file, subscribePattern=".*", partitionBytes="20kB")
     ends = queries.remote_ends()
     names = sorted(path.name for path in oracle.iterdir() if path.name in ends)
@@ -54,7 +54,7 @@ def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Pat
             expected = [r for r in _oracle(oracle / name, file) if r["offset"] < limits[name]]
             assert_same_records(found[name], expected, what=f"{name} {isolation}")
     if "/crash/" in source:
-        return  # what is damaged on the host can be read by nobody
+        return  # damaged partitions of the host cannot be read
     for name in names:
         delete_copied_segments(log_dir / name, copied_through=ends[name] - 1)
     for isolation, file in (("read_uncommitted", "records"), ("read_committed", "committed")):
@@ -64,7 +64,7 @@ def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Pat
 
 
 def _complete(log_dir: Path) -> None:
-    """Give what only has the logs of old brokers the files that a broker of today would have made beside them."""
+    """Add the files that a present broker makes beside the logs of old brokers."""
     writer = LogDirWriter(log_dir)
     ends = []
     for log in sorted(log_dir.rglob("*.log")):
@@ -77,7 +77,7 @@ def _complete(log_dir: Path) -> None:
 
 
 def _first_undecided(directory: Path, end: int) -> int:
-    """Where a transaction is open at the tier's end: its marker lies behind it, so no reader of the tier knows it."""
+    """Return the begin of a transaction open at the end of the tier: no reader of the tier has its marker."""
     snapshot = directory / f"{end:020d}.snapshot"
     producers = read_producer_snapshot(snapshot) if snapshot.exists() else ()
     return min([end, *(p.current_txn_first_offset for p in producers if p.current_txn_first_offset >= 0)])

@@ -1,4 +1,4 @@
-"""Batches that unpack to more than tierd opens, seen by the data source: a clear end, and a way around them."""
+"""Batches that unpack to more than tierd opens, in the data source: a clear error, and queries around them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LARGE = 257 << 20
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> SmallTier:
-    """Five records, one whose value unpacks to 257 MiB, and five more."""
+    """Return five records, one whose value unpacks to 257 MiB, and five more."""
     made = SmallTier(tmp_path_factory.mktemp("tier"))
     made.append(5)
     batch = encode_batch([NewRecord(b"large", bytes(LARGE), 5_000)], compression=Compression.ZSTD)
@@ -23,7 +23,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> SmallTier:
     return made
 
 
-def test_query_fails_at_the_batch_and_says_that_it_is_intact(tier: SmallTier) -> None:
+def test_query_fails_at_an_unread_batch_and_calls_it_intact(tier: SmallTier) -> None:
     with pytest.raises(
         BatchTooLargeError, match="the batch of offsets 5 to 5 has more than 268435456 bytes"
     ) as refused:
@@ -31,18 +31,18 @@ def test_query_fails_at_the_batch_and_says_that_it_is_intact(tier: SmallTier) ->
     assert any("the batch is intact" in note for note in refused.value.__notes__)
 
 
-def test_queries_around_the_batch_give_everything_else(tier: SmallTier) -> None:
+def test_queries_around_an_unread_batch_return_all_other_records(tier: SmallTier) -> None:
     before = tier.queries().rows(endingOffsets='{"orders": {"0": 5}}')
     behind = tier.queries().rows(startingOffsets='{"orders": {"0": 6}}')
     assert [row["offset"] for row in [*before, *behind]] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
-def test_query_that_has_to_look_for_a_time_in_the_batch_fails_too(tier: SmallTier) -> None:
+def test_query_that_searches_for_a_time_in_an_unread_batch_fails(tier: SmallTier) -> None:
     with pytest.raises(BatchTooLargeError, match="the batch of offsets 5 to 5"):
         tier.queries().rows(startingTimestamp="4500")
 
 
-def test_deep_verification_and_cat_of_other_offsets_are_content(tier: SmallTier) -> None:
+def test_deep_verification_and_cat_of_other_offsets_succeed(tier: SmallTier) -> None:
     found = tier.installation.tierd("verify", "--deep", "orders-0")
     assert found.exit_code == 0, found.output
     assert len(tier.installation.cat("orders-0", "--from", "6")) == 5

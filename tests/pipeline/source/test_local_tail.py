@@ -1,4 +1,4 @@
-"""What the host's own log adds to the tier."""
+"""Local log of the host behind the end of the tier."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.source.local_tail import LocalTails
 
 
-def test_a_transaction_that_began_in_the_tier_is_undecided_from_there_on(tmp_path: Path) -> None:
+def test_transaction_that_began_in_the_tier_sets_the_last_stable_offset(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, {10: plain(10, 5), 15: plain(15, 5)})
     begun = ProducerStateEntry(7, 0, 0, 14, 0, 0, -1, 3)
     (directory.path / file_name(15, ".snapshot")).write_bytes(encode_producer_snapshot((begun,)))

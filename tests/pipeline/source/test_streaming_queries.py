@@ -1,4 +1,4 @@
-"""Micro-batches as Spark asks for them, without Spark: any stop is followed by a new reader with the old progress."""
+"""Micro-batches as Spark requests them, without Spark: each stop is followed by a new reader with the old progress."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from tests.pipeline.source.queries import Queries, read_all
 from tests.pipeline.source.small_tier import SmallTier
-from tierd.errors import DataLossError
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.source.stream_reader import Progress, TierStreamReader
 
 EVERYTHING = {"startingOffsets": "earliest"}
@@ -20,13 +20,13 @@ def tier(tmp_path: Path) -> SmallTier:
 
 
 def values(reader: TierStreamReader, start: Progress, end: Progress) -> list[str]:
-    """The records of a micro-batch, as topic-partition@offset."""
+    """Return the records of a micro-batch, as topic-partition@offset."""
     rows = [row for batch in read_all(reader, reader.partitions(start, end)) for row in batch.to_pylist()]
     return [f"{row['topic']}-{row['partition']}@{row['offset']}" for row in rows]
 
 
 class Query:
-    """A streaming query that keeps its progress, as a checkpoint does."""
+    """Streaming query that keeps its progress, as a checkpoint does."""
 
     def __init__(self, queries: Queries, limit: ReadLimit | None = None) -> None:
         self._queries = queries
@@ -35,7 +35,7 @@ class Query:
         self.delivered: list[str] = []
 
     def run(self, *, at_most: int = 100, available_now: bool = False) -> int:
-        """Run micro-batches until nothing is new; return how many had anything."""
+        """Run micro-batches until no new record is left; return the number of non-empty ones."""
         reader = self._queries.stream()
         try:
             if available_now:
@@ -57,7 +57,7 @@ def named(name: str, offsets: range) -> list[str]:
     return [f"{name}@{offset}" for offset in offsets]
 
 
-def test_stopped_and_restarted_while_segments_are_added_each_record_comes_once(tier: SmallTier) -> None:
+def test_restarted_query_delivers_each_record_once_while_segments_are_added(tier: SmallTier) -> None:
     tier.add_segment()
     query = Query(tier.queries(**EVERYTHING, maxOffsetsPerTrigger="7"))
     for added in range(4):
@@ -67,7 +67,7 @@ def test_stopped_and_restarted_while_segments_are_added_each_record_comes_once(t
     assert query.delivered == named("orders-0", range(100))
 
 
-def test_a_micro_batch_that_is_made_again_is_the_same(tier: SmallTier) -> None:
+def test_repeated_micro_batch_is_the_same(tier: SmallTier) -> None:
     tier.add_segment()
     reader = tier.queries(**EVERYTHING).stream()
     start = reader.initialOffset()
@@ -97,7 +97,7 @@ def test_each_partition_gets_its_share_of_a_micro_batch(tier: SmallTier) -> None
     assert reader.latestOffset(start, ReadAllAvailable()) == {"orders": {"0": 60, "1": 20}}
 
 
-def test_bytes_limit_a_micro_batch_too(tier: SmallTier) -> None:
+def test_micro_batch_is_limited_by_bytes(tier: SmallTier) -> None:
     tier.add_segment(40)
     (stored,) = tier.installation.store_dir.rglob("*.log")
     half = stored.stat().st_size // 2
@@ -108,7 +108,7 @@ def test_bytes_limit_a_micro_batch_too(tier: SmallTier) -> None:
     assert both.latestOffset(both.initialOffset(), both.getDefaultReadLimit())["orders"]["0"] in (19, 20)
 
 
-def test_a_tiny_limit_still_gets_on(tier: SmallTier) -> None:
+def test_micro_batch_with_a_tiny_limit_makes_progress(tier: SmallTier) -> None:
     tier.add_segment(5)
     tier.add_segment(5, number=1)
     query = Query(tier.queries(**EVERYTHING, maxBytesPerTrigger="1"))
@@ -116,7 +116,7 @@ def test_a_tiny_limit_still_gets_on(tier: SmallTier) -> None:
     assert len(query.delivered) == 10
 
 
-def test_available_now_ends_at_what_was_there_when_it_began(tier: SmallTier) -> None:
+def test_available_now_ends_at_the_end_of_the_log_at_its_start(tier: SmallTier) -> None:
     tier.add_segment()
     reader = tier.queries(**EVERYTHING).stream()
     reader.prepareForTriggerAvailableNow()
@@ -129,7 +129,7 @@ def test_available_now_ends_at_what_was_there_when_it_began(tier: SmallTier) -> 
     assert Query(tier.queries(**EVERYTHING)).run(available_now=True) == 1
 
 
-def test_a_partition_that_comes_later_is_read_from_its_beginning(tier: SmallTier) -> None:
+def test_partition_that_is_added_later_is_read_from_its_beginning(tier: SmallTier) -> None:
     tier.add_segment()
     query = Query(tier.queries(**EVERYTHING))
     query.run()
@@ -142,14 +142,14 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(tier: SmallTier
 
 
 @pytest.mark.parametrize(("fails", "expected"), [("true", None), ("false", range(40))])
-def test_offsets_that_retention_took_fail_the_query_or_are_skipped(
+def test_offsets_that_retention_deleted_fail_the_query_or_are_skipped(
     tier: SmallTier, fails: str, expected: range | None
 ) -> None:
     tier.add_segment()
     tier.add_segment()
     reader = tier.queries(**EVERYTHING, failOnDataLoss=fails).stream()
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    lost: Progress = {"orders": {"0": -20}}  # as if the log had begun there once
+    lost: Progress = {"orders": {"0": -20}}  # as if the log had begun at that offset
     if expected is None:
         with pytest.raises(DataLossError, match=r"orders-0: \[-20, 0\) was removed by retention"):
             reader.partitions(lost, end)
@@ -157,7 +157,7 @@ def test_offsets_that_retention_took_fail_the_query_or_are_skipped(
     assert values(reader, lost, end) == named("orders-0", expected)
 
 
-def test_a_query_goes_on_after_retention_has_taken_every_segment(tier: SmallTier) -> None:
+def test_query_continues_after_retention_deleted_all_segments(tier: SmallTier) -> None:
     tier.add_segment()
     read_all_along = Query(tier.queries(**EVERYTHING))
     read_all_along.run()
@@ -172,7 +172,7 @@ def test_a_query_goes_on_after_retention_has_taken_every_segment(tier: SmallTier
     assert begun_now.delivered == named("orders-0", range(20, 40))
 
 
-def test_a_tier_that_was_made_anew_is_data_loss(tier: SmallTier) -> None:
+def test_recreated_tier_is_data_loss(tier: SmallTier) -> None:
     tier.add_segment()
     reader = tier.queries().stream()
     with pytest.raises(DataLossError, match="orders-0 ends at 20, and the query has read up to 33"):
@@ -183,7 +183,7 @@ def test_a_tier_that_was_made_anew_is_data_loss(tier: SmallTier) -> None:
     assert calm.latestOffset({"gone": {"3": 5}, "orders": {"0": 33}}, ReadAllAvailable())["orders"] == {"0": 33}
 
 
-def test_the_local_tail_and_the_tier_are_one_log(tier: SmallTier) -> None:
+def test_local_tail_and_tier_are_read_as_one_log(tier: SmallTier) -> None:
     tier.add_segment()
     query = Query(tier.queries(**EVERYTHING, includeLocal="true"))
     tier.append(10)

@@ -1,4 +1,4 @@
-"""Settings that travel to tasks: the object store in use and its keys, not the metadata store."""
+"""Settings that are sent to tasks: the object store in use and its keys, not the metadata store."""
 
 import base64
 import json
@@ -45,14 +45,14 @@ def test_access_for_tasks_has_the_store_in_use_and_no_other_secret(config: Path)
 
 
 @pytest.mark.parametrize("kind", ["reader", "stream"])
-def test_reader_travels_without_the_password_of_the_metadata_store(config: Path, kind: str) -> None:
+def test_pickled_reader_lacks_the_password_of_the_metadata_store(config: Path, kind: str) -> None:
     reader = getattr(Queries(config, subscribe="orders"), kind)()
     sent = pickle.dumps(reader)
     assert b"of-the-bucket" in sent
     assert b"of-the-metadata" not in sent
 
 
-def test_reader_plans_after_it_has_travelled(tmp_path: Path) -> None:
+def test_pickled_reader_can_plan(tmp_path: Path) -> None:
     """Spark pushes filters in one process and plans in another one."""
     tier = SmallTier(tmp_path)
     tier.append(20)
@@ -63,8 +63,8 @@ def test_reader_plans_after_it_has_travelled(tmp_path: Path) -> None:
     assert sum(batch.num_rows for batch in batches) == 20
 
 
-def test_key_ring_goes_to_tasks_whole(config: Path) -> None:
-    """Inputs of a task may be under any key of the ring; which, their manifests say."""
+def test_access_for_tasks_has_the_whole_key_ring(config: Path) -> None:
+    """Inputs of a task may be under any key of the ring: their manifests name the key."""
     keys = [{"id": name, "key": base64.b64encode(key).decode()} for name, key in RING_KEYS.items()]
     remote = {**REMOTE, "encryption": {"enabled": True, "active_key": "old", "keys": keys}}
     config.write_text(json.dumps({**CONFIG, "remote": remote}))

@@ -1,4 +1,4 @@
-"""Ports and files of a running session, and an attack on them from outside of it."""
+"""Ports and files of a running session, and an attack on them from outside."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ _LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "000000000000000000
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One message to one port, and what came back."""
+    """Message to one port, and its answer."""
 
     uid: int
     port: int
@@ -32,12 +32,12 @@ class Attack:
 
     @property
     def succeeded(self) -> bool:
-        """Tell whether it was answered as one of the session's own would be."""
+        """Return True if the port answered as to a client of the session."""
         return self.kind in SUCCESSES
 
 
 def attack_ports(ports: "list[int]") -> "list[Attack]":
-    """Try the ports as another user where we may become one, else as ourselves; neither knows the secret."""
+    """Attack the ports as another user if possible, else as this user; neither knows the secret."""
     uid = NOBODY if os.geteuid() == 0 else os.geteuid()
     command = [sys.executable, "-I", "-S", port_attack.__file__, str(uid), *map(str, ports)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/", timeout=_DEADLINE_S)
@@ -51,7 +51,7 @@ def java_of(pid: int, *, said: str) -> Process:
 
 
 def listening(pid: int) -> "dict[int, bool]":
-    """Return the TCP ports that a process listens on, and whether only this host reaches them."""
+    """Return the TCP ports of a process; the value is True if only this host reaches the port."""
     own = {str(link.readlink()) for link in _links(pid)}
     ports: dict[int, bool] = {}
     for table in ("tcp", "tcp6"):
@@ -64,12 +64,12 @@ def listening(pid: int) -> "dict[int, bool]":
 
 
 def open_to_others(root: Path) -> "list[str]":
-    """Return everything below ``root``, and itself, that another user could read, write, enter or connect to."""
+    """Return all paths below ``root``, with itself, that another user could read, write, enter or connect to."""
     found = []
     for path in (root, *root.rglob("*")):
         try:
             mode = stat.S_IMODE(path.lstat().st_mode)
-        except FileNotFoundError:  # Spark took it away meanwhile
+        except FileNotFoundError:  # Spark has removed the file in the meantime
             continue
         if mode & 0o077 and not path.is_symlink():
             found.append(f"{mode:o} {path.relative_to(root)}")

@@ -1,6 +1,6 @@
-"""Starts a session with the settings that it is given, broadcasts a text from its input and waits.
+"""Session of Spark with given settings, which broadcasts a text from its input and waits.
 
-Prints the id of its Java's process when the broadcast is there.
+The program prints the process id of its Java when the broadcast is there.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One Spark session per process: starting one takes ten seconds."""
+"""Spark session, one per process: a start takes ten seconds."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.services.brief_java import OPTIONS
 from tierd.config.spark_protection import PROTECTION
 
-# What pyspark and py4j leave to the garbage collector, and what pyspark says of pandas and Arrow versions.
+# Warnings of pyspark and py4j about unclosed resources, and of pyspark about pandas and Arrow versions.
 _THEIR_WARNINGS = (
     r"ignore:unclosed <socket\.socket:ResourceWarning",
     r"ignore:unclosed file <_io\.:ResourceWarning",
@@ -24,7 +24,7 @@ _THEIR_WARNINGS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this directory talks to a session."""
+    """Mark every test below this directory: all of them use a session."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _protected() -> SparkSession.Builder:
-    """Return a builder with the settings of runs, which docs/spark.md wants of other sessions too."""
+    """Return a builder with the settings of runs, which docs/spark.md recommends for other sessions too."""
     builder: SparkSession.Builder = SparkSession.Builder()
     for name, value in PROTECTION.items():
         builder = builder.config(name, value)
@@ -42,7 +42,7 @@ def _protected() -> SparkSession.Builder:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads, without a user interface, whose workers run this very Python."""
+    """Start a session of two threads, without a user interface, whose workers run this Python."""
     root = tmp_path_factory.mktemp("spark")
     before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")}
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}

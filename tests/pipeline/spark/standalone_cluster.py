@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on this host: a master and one worker, which share a secret."""
+"""Standalone cluster of Spark on this host: a master and one worker, which share a secret."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _DEADLINE_S = 300.0
 
 @contextmanager
 def standalone_cluster(root: Path, settings: Mapping[str, str]) -> Iterator[str]:
-    """Run both with ``settings`` in a file of their user's; gives the master's address when the worker is there."""
+    """Run both with ``settings`` in a private file; yield the address of the master when the worker has joined."""
     root.mkdir()
     write_properties(root / "spark.properties", settings)
     common = ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(root / "spark.properties")]
@@ -55,7 +55,7 @@ def _java(log: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Return variables that Spark's own scripts set; a worker needs that of Scala to start executors."""
+    """Return the variables that the scripts of Spark set; a worker needs that of Scala to start executors."""
     scala = next(_JARS.parent.glob("spark-core_*.jar")).name.removeprefix("spark-core_").partition("-")[0]
     home = str(_JARS.parents[1])
     return {"SPARK_HOME": home, "SPARK_SCALA_VERSION": scala, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -23,7 +23,7 @@ from tierd.config.spark_protection import PROTECTION
 from tierd.pipeline.committing import CompactionLeader
 from tierd.pipeline.committing.messages import Begun
 from tierd.pipeline.jobs.exit_codes import JobExit
-from tierd.pipeline.jobs.session import spark_environment, spark_settings
+from tierd.pipeline.jobs.spark_session_settings import spark_environment, spark_settings
 from tierd.pipeline.running.requirements import find_spark
 from tierd.pipeline.running.spark_process import SparkProcess
 
@@ -47,8 +47,8 @@ PLAIN = {
 }
 
 
-def test_session_without_protection_gives_a_broadcast_to_another_user(tmp_path: Path) -> None:
-    """Show that the attack works where nothing is done against it."""
+def test_session_without_protection_reveals_a_broadcast_to_another_user(tmp_path: Path) -> None:
+    """Show that the attack succeeds on an unprotected session."""
     with bare_session(tmp_path, PLAIN) as pid:
         found = {each.attack: each for each in attack_ports(sorted(listening(pid))) if each.succeeded}
         assert {"read_blocks", "call_endpoint"} <= set(found)
@@ -74,7 +74,7 @@ def test_pages_of_local_session_listen_for_this_host_and_mask_secrets(tmp_path: 
         assert not files_with(tmp_path / "local", KEY.encode())
 
 
-async def test_job_under_way_gives_nothing_to_another_user(tmp_path: Path) -> None:
+async def test_running_job_gives_no_data_to_another_user(tmp_path: Path) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=7)
     attacks: list[Attack] = []
@@ -107,11 +107,11 @@ async def test_job_under_way_gives_nothing_to_another_user(tmp_path: Path) -> No
     ports = seen.pop("ports")
     assert isinstance(ports, dict)
     assert len(ports) >= 3, "driver, block manager, py4j"
-    assert all(ports.values()), "no other host reaches any of them"
+    assert all(ports.values()), "no other host reaches any of the ports"
     assert seen == {"open": [], "files": [], "arguments": []}
 
 
-async def test_job_on_standalone_cluster_gives_nothing_and_shows_no_secret(tmp_path: Path) -> None:
+async def test_job_on_a_standalone_cluster_gives_no_data_and_shows_no_secret(tmp_path: Path) -> None:
     """Attack the driver and an executor that is a process of its own."""
     secret = "0f3b2c5d7e9a48b1"
     log = Log(tmp_path, ("orders",))
@@ -140,7 +140,7 @@ async def test_job_on_standalone_cluster_gives_nothing_and_shows_no_secret(tmp_p
 
 @contextmanager
 def at_begin(look: Callable[[], None]) -> Iterator[None]:
-    """Call ``look`` in a thread when the job begins its first group: its broadcast is out, its workers are at work."""
+    """Call ``look`` in a thread when the job begins its first group: broadcast and workers exist then."""
     begin = CompactionLeader.begin
     looked: list[bool] = []
 
@@ -157,7 +157,7 @@ def at_begin(look: Callable[[], None]) -> Iterator[None]:
 
 
 def page_of(port: int, path: str) -> bytes:
-    """Return the answer of a port to a browser; empty where it speaks another protocol."""
+    """Return the answer of a port to a browser; empty for another protocol."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
@@ -180,7 +180,7 @@ async def submitted(lab: JobLab, **pipeline: object) -> int:
 
 @contextmanager
 def bare_session(root: Path, settings: Mapping[str, str], **environment: str) -> Iterator[int]:
-    """Run a session in a process of its own that has broadcast the key; the id of its Java's process."""
+    """Run a session in a process of its own that has broadcast the key; yield the process id of its Java."""
     given = {"settings": {**settings, "spark.local.dir": str(root / "local")}, "text": KEY}
     own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     with (root / "session.log").open("wb") as log:

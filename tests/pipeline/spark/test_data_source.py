@@ -1,4 +1,4 @@
-"""What only a session can show: registration, filters that a sound Spark may push, and checkpoints."""
+"""Data source in a real session: registration, filters that a sound Spark may push, and checkpoints."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def load(spark: SparkSession, tier: SmallTier, **options: str) -> DataFrame:
     return spark.read.format("tierd").options(config=config, subscribe="orders", **options).load()
 
 
-def test_spark_reads_what_cat_shows(spark: SparkSession, tier: SmallTier) -> None:
+def test_query_in_spark_returns_the_records_of_cat(spark: SparkSession, tier: SmallTier) -> None:
     rows = load(spark, tier, partitionBytes="1kB").collect()
     shown = tier.installation.cat("orders-0")
     named = [{**row.asDict(), "headers": [header.asDict() for header in row["headers"]]} for row in rows]
@@ -44,7 +44,7 @@ def test_spark_reads_what_cat_shows(spark: SparkSession, tier: SmallTier) -> Non
 
 @pytest.fixture
 def pushes_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The session of a Spark that makes a reader for each scan, as far as registration can tell."""
+    """Make the session appear as that of a Spark that makes a reader for each scan."""
     monkeypatch.setattr(source, "makes_a_reader_for_each_scan", lambda _: True)
     register(spark)
     yield
@@ -52,7 +52,9 @@ def pushes_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.usefixtures("pushes_filters")
-def test_spark_hands_filters_to_the_source_and_evaluates_the_others(spark: SparkSession, tier: SmallTier) -> None:
+def test_spark_pushes_exact_filters_to_the_source_and_evaluates_the_others(
+    spark: SparkSession, tier: SmallTier
+) -> None:
     register(spark)
     rows = load(spark, tier).where(
         "topic = 'orders' and partition in (0, 1) and offset > 9 and timestamp < timestamp_seconds(60) and key = 'k1'"
@@ -62,20 +64,20 @@ def test_spark_hands_filters_to_the_source_and_evaluates_the_others(spark: Spark
     assert "offset" not in plan.split("Filter", 1)[1].split("BatchScan", 1)[0]
 
 
-def test_registration_leaves_the_setting_alone_where_spark_keeps_readers(spark: SparkSession) -> None:
+def test_registration_does_not_change_the_setting_if_spark_makes_a_reader_for_each_scan(spark: SparkSession) -> None:
     assert not makes_a_reader_for_each_scan(spark), "this Spark is sound: the pages may promise that filters are pushed"
     before = spark.conf.get(FILTER_PUSHDOWN, None)
     register(spark)
     assert spark.conf.get(FILTER_PUSHDOWN, None) == before != "true"
 
 
-def test_probe_finds_that_one_query_narrows_another_and_puts_the_setting_back(spark: SparkSession) -> None:
+def test_probe_detects_shared_readers_and_restores_the_setting(spark: SparkSession) -> None:
     assert answers_right(spark, FilteredNumbers) == makes_a_reader_for_each_scan(spark)
     assert answers_right(spark, Numbers), "a source that takes no filters is never wrong"
     assert spark.conf.get(FILTER_PUSHDOWN, None) is None
 
 
-def test_newer_version_is_asked_and_an_older_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_versions_of_spark_are_probed_and_older_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
 
     class Session:
@@ -93,7 +95,7 @@ def test_newer_version_is_asked_and_an_older_one_is_not(monkeypatch: pytest.Monk
     assert asked == versions[3:6]
 
 
-def test_data_frame_goes_on_with_the_segments_of_its_first_query(spark: SparkSession, tier: SmallTier) -> None:
+def test_data_frame_keeps_the_segments_of_its_first_query(spark: SparkSession, tier: SmallTier) -> None:
     rows = load(spark, tier)
     assert rows.count() == 80
     tier.add_segment(5)
@@ -101,7 +103,7 @@ def test_data_frame_goes_on_with_the_segments_of_its_first_query(spark: SparkSes
     assert load(spark, tier).count() == 85
 
 
-def test_an_error_says_what_to_do(spark: SparkSession, tier: SmallTier) -> None:
+def test_error_of_a_query_names_the_remedy(spark: SparkSession, tier: SmallTier) -> None:
     with pytest.raises(PySparkException, match="the nearest is startingOffsets") as refused:
         load(spark, tier, startingOffset="earliest")
     assert "the options are subscribe" in str(refused.value)

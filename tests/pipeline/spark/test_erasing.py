@@ -18,14 +18,14 @@ from tierd.log import Compression, NewRecord, encode_batch
 from tierd.metadata import KeyValueStore, open_metadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer
-from tierd.pipeline.erasing.request import ErasePhase
+from tierd.pipeline.erasing.erase_request import ErasePhase
 from tierd.remote import open_object_store
 
 POLICIES = {"orders-0": KEPT, "users-0": COMPACTED}
 
 
 class SparkErasureLab(ErasureLab):
-    """Whose runs are carried out by the job on a session."""
+    """ErasureLab whose runs are carried out by the job on a session."""
 
     def __init__(self, root: Path, spark: SparkContext, remote: RemoteSettings, rows: KeyValueStore) -> None:
         super().__init__(root, POLICIES, store=open_object_store(remote), rows=rows)
@@ -68,7 +68,7 @@ async def opened(root: Path, spark: SparkSession, remote: RemoteSettings) -> Asy
 
 
 async def erase_from_both(lab: SparkErasureLab) -> None:
-    """File, run, step beyond the grace."""
+    """File a request for both topics, run, and step beyond the grace."""
     before = {name: [(r.offset, r.key, r.value, r.timestamp_ms) for r in await lab.read(name)] for name in POLICIES}
     requests = [await lab.file(name) for name in POLICIES]
     rounds = await lab.run()
@@ -87,7 +87,9 @@ async def erase_from_both(lab: SparkErasureLab) -> None:
         assert await lab.session.findings(lab.path(name)) == []
 
 
-async def test_keys_leave_both_kinds_of_topics_the_bucket_and_the_caches(tmp_path: Path, spark: SparkSession) -> None:
+async def test_keys_are_erased_from_both_kinds_of_topics_the_bucket_and_the_caches(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     (tmp_path / "bucket").mkdir()
     async with opened(tmp_path, spark, remote_settings(tmp_path)) as lab:
         stored = await lab.stored()
@@ -101,7 +103,7 @@ async def test_keys_leave_both_kinds_of_topics_the_bucket_and_the_caches(tmp_pat
         assert untouched.items() <= (await lab.stored()).items(), "byte for byte what it was"
 
 
-async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_says_that_it_goes(
+async def test_erasure_waits_for_an_unread_batch_until_a_request_removes_unread_batches(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     (tmp_path / "bucket").mkdir()
@@ -114,13 +116,13 @@ async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_s
 
         waiting = await lab.file("orders-0")
         (round_,) = await lab.run("orders-0")
-        assert (len(round_.outputs), round_.counts["records_erased"]) == (2, 2), "the other groups go on"
+        assert (len(round_.outputs), round_.counts["records_erased"]) == (2, 2), "the other groups are processed"
         (stepped,) = await lab.keeper.step_all()
         assert stepped.phase is ErasePhase.SEARCHING
         assert "1 batches unpack to more than tierd opens, the first at offset 12" in stepped.problem
         assert "tierd erase request --remove-unread" in stepped.problem
         (round_,) = await lab.run("orders-0")
-        assert not round_.outputs, "nothing is lost that nobody gave up"
+        assert not round_.outputs, "no other record is lost"
 
         await lab.file("orders-0", removes_unread=True)
         (round_,) = await lab.run("orders-0")
@@ -134,7 +136,7 @@ async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_s
 
 
 @pytest.mark.service("s3")
-async def test_keys_leave_older_versions_in_a_bucket_too(
+async def test_keys_are_erased_from_older_versions_in_a_bucket(
     tmp_path: Path, spark: SparkSession, s3_service: S3Service, s3_admin: S3Admin
 ) -> None:
     bucket = s3_admin.create_versioned_bucket()

@@ -10,7 +10,7 @@ from tests.pipeline.source.small_tier import SmallTier
 GUIDE = Path(__file__).parents[3] / "docs" / "spark.md"
 
 
-def test_the_blocks_of_the_guide_run_one_after_another(spark: SparkSession, tmp_path: Path) -> None:
+def test_code_blocks_of_the_guide_run_in_order(spark: SparkSession, tmp_path: Path) -> None:
     tier = SmallTier(tmp_path)
     base_s = 1_700_000_000
     for first in range(0, 100, 50):

@@ -1,4 +1,4 @@
-"""The whole way of a run, on a real session: what it does to a tier, and what it does when something is in its way."""
+"""Whole runs on a real session: their effect on a tier, without and with failures."""
 
 import asyncio
 import base64
@@ -23,8 +23,8 @@ from tierd.model import IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.committing.messages import Begun
-from tierd.pipeline.jobs.progress import JobProgress
-from tierd.pipeline.jobs.run import JobRun
+from tierd.pipeline.jobs.job_progress import JobProgress
+from tierd.pipeline.jobs.job_run import JobRun
 from tierd.pipeline.planning import CleaningPolicy, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.planning.work_order import Group
 from tierd.remote import ObjectKeyFactory, SegmentManifest
@@ -41,7 +41,7 @@ ENCRYPTED = {
 
 
 def fill(writer: PartitionWriter, *, segments: int, keys: int, first: int = 0) -> None:
-    """Rolled segments of ten records; record ``n`` has the key ``n`` modulo ``keys``, and its number as value."""
+    """Write rolled segments of ten records; record ``n`` has the key ``n`` modulo ``keys``, and its number as value."""
     for segment in range(segments):
         numbers = range(first + segment * SEGMENT_RECORDS, first + (segment + 1) * SEGMENT_RECORDS)
         records = [NewRecord(b"%d" % (n % keys), b"value %d" % n, 1_700_000_000_000 + n) for n in numbers]
@@ -66,7 +66,7 @@ async def contents(lab: JobLab, name: str) -> list[tuple[bytes | None, bytes | N
 
 
 class Log:
-    """A log dir whose partitions a test fills, and the lab over it."""
+    """Log dir whose partitions a test fills, and the lab over it."""
 
     def __init__(self, root: Path, names: tuple[str, ...]) -> None:
         self._root = root
@@ -75,14 +75,14 @@ class Log:
 
     @asynccontextmanager
     async def copied(self, **remote: object) -> AsyncIterator[JobLab]:
-        """Everything that was written so far, in the tier alone."""
+        """Return the lab with all written records in the tier alone."""
         self.writer.write_checkpoints()
         async with JobLab.opened(self._root, self.writer.path, **remote) as lab:
             await lab.copy()
             yield lab
 
 
-async def test_a_run_keeps_the_latest_of_every_key_and_the_next_run_has_nothing_to_do(
+async def test_run_keeps_the_latest_record_of_every_key_and_the_next_run_has_no_work(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders", "users"))
@@ -95,7 +95,7 @@ async def test_a_run_keeps_the_latest_of_every_key_and_the_next_run_has_nothing_
         assert (found.committed > 1, found.unchanged, found.failed, found.refused) == (True, 3, 0, 0)
         assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
         assert len(await contents(lab, "orders-0")) == 7
-        assert {row.segment for row in lab.rows("users-0")} == before, "nothing would change in them"
+        assert {row.segment for row in lab.rows("users-0")} == before, "no segment would change"
         assert (await lab.compact(spark.sparkContext, policies)).groups == 0
 
         fill(log.partitions["orders-0"], segments=2, keys=7, first=60)
@@ -108,7 +108,7 @@ async def test_a_run_keeps_the_latest_of_every_key_and_the_next_run_has_nothing_
         assert await lab.session.findings(lab.log_dir / "orders-0") == []
 
 
-async def test_segments_are_compressed_and_encrypted_on_the_way_through_a_run(
+async def test_run_over_compressed_and_encrypted_segments_keeps_their_transform(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders",))
@@ -121,14 +121,12 @@ async def test_segments_are_compressed_and_encrypted_on_the_way_through_a_run(
 
 
 def large(key: bytes) -> bytes:
-    """A batch of some kilobytes that unpacks to more than tierd opens: one record with the key, one of 257 MiB."""
+    """Return a batch of some kilobytes that unpacks to more than tierd opens: two records, one of 257 MiB."""
     records = [NewRecord(key, b"in the large batch", 1_700_000_000_000), NewRecord(b"large", bytes(257 << 20), 0)]
     return bytes(encode_batch(records, compression=Compression.ZSTD))
 
 
-async def test_compaction_goes_on_around_a_batch_that_unpacks_to_257_mib_and_counts_it(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+async def test_compaction_keeps_and_counts_a_batch_that_unpacks_to_257_mib(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     writer = log.partitions["orders-0"]
     fill(writer, segments=2, keys=7)
@@ -147,14 +145,14 @@ async def test_compaction_goes_on_around_a_batch_that_unpacks_to_257_mib_and_cou
                 assert found.counts["batches_unread"] == 1
         reader = lab.session.reader(lab.log_dir / "orders-0")
         behind = [(r.offset, r.key, r.value) async for r in reader.records(22, None, IsolationLevel.READ_UNCOMMITTED)]
-        assert behind[0] == (22, b"1", None), "what it hides may be in the batch"
+        assert behind[0] == (22, b"1", None), "the hidden record may be in the batch"
         before = {r.key: r.value async for r in reader.records(None, 20, IsolationLevel.READ_UNCOMMITTED)}
         assert before == {key: value for key, value in latest(range(20), 7).items() if key not in {b"0", b"1"}}
         logs = [path.read_bytes() for path in (tmp_path / "bucket").rglob("*.log")]
         assert any(batch[61:] in data for data in logs), "byte for byte"
 
 
-async def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path, spark: SparkSession) -> None:
+async def test_merge_of_small_segments_loses_no_record(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=5, keys=3)
     async with log.copied() as lab:
@@ -166,7 +164,7 @@ async def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path, spa
         assert await lab.session.findings(lab.log_dir / "orders-0") == []
 
 
-async def test_an_erasure_rewrites_only_what_has_the_key(tmp_path: Path, spark: SparkSession) -> None:
+async def test_erasure_rewrites_only_segments_with_the_key(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=1000)
     async with log.copied() as lab:
@@ -180,7 +178,7 @@ async def test_an_erasure_rewrites_only_what_has_the_key(tmp_path: Path, spark: 
         assert kept == [row.segment for row in before if row.start_offset != 10]
 
 
-async def test_a_damaged_segment_is_reported_and_only_its_group_stays_as_it_was(
+async def test_damaged_segment_is_reported_and_only_its_group_is_not_rewritten(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders", "users"))
@@ -197,7 +195,7 @@ async def test_a_damaged_segment_is_reported_and_only_its_group_stays_as_it_was(
         assert dict(await contents(lab, "users-0")) == latest(range(40), 7)
 
 
-async def test_an_audit_finds_what_is_damaged_and_changes_nothing(tmp_path: Path, spark: SparkSession) -> None:
+async def test_audit_finds_damaged_segments_and_changes_no_row(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=3, keys=7)
     async with log.copied() as lab:
@@ -215,7 +213,7 @@ async def test_an_audit_finds_what_is_damaged_and_changes_nothing(tmp_path: Path
 
 
 def audit_of(rows: Sequence[RemoteLogSegmentMetadata]) -> WorkOrder:
-    """An order to look at every byte of some segments."""
+    """Return an order to read every byte of some segments."""
     work = PartitionWork(
         index=0,
         partition=rows[0].segment.topic_id_partition,
@@ -231,7 +229,7 @@ def audit_of(rows: Sequence[RemoteLogSegmentMetadata]) -> WorkOrder:
 
 
 class RecordingLeader:
-    """Takes note of what it is told; nothing may be begun."""
+    """Leader that records its messages, and refuses to begin an output."""
 
     def __init__(self) -> None:
         self.unchanged_groups: list[int] = []
@@ -247,7 +245,7 @@ class RecordingLeader:
 
 
 class SabotagedLeader(LeaderClient):
-    """Whenever the second group of a partition was begun, something comes into its way."""
+    """Leader that lets a fault happen whenever the second group of a partition was begun."""
 
     in_the_way: ClassVar[list[Callable[[RemoteLogSegmentMetadata], None]]] = []
 
@@ -259,9 +257,7 @@ class SabotagedLeader(LeaderClient):
         return begun
 
 
-async def test_an_object_that_is_there_with_other_bytes_fails_its_group_alone(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+async def test_existing_object_with_other_bytes_fails_only_its_group(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=6, keys=7)
     async with log.copied() as lab:
@@ -281,7 +277,9 @@ async def test_an_object_that_is_there_with_other_bytes_fails_its_group_alone(
         assert len(await contents(lab, "orders-0")) == 7
 
 
-async def test_a_store_that_fails_half_way_leaves_the_rest_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+async def test_store_that_fails_half_way_leaves_the_remaining_groups_unchanged(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=6, keys=7)
     async with log.copied() as lab:
@@ -294,9 +292,7 @@ async def test_a_store_that_fails_half_way_leaves_the_rest_as_it_was(tmp_path: P
         assert len(await contents(lab, "orders-0")) == 7
 
 
-async def test_a_worker_that_is_killed_costs_at_most_the_group_that_kills_it(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+async def test_killed_worker_fails_at_most_the_group_that_kills_it(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=6, keys=7)
     async with log.copied() as lab:
@@ -307,7 +303,7 @@ async def test_a_worker_that_is_killed_costs_at_most_the_group_that_kills_it(
         assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
 
 
-async def test_task_that_dies_after_it_stored_its_output_runs_again_under_encryption_and_is_committed(
+async def test_encrypted_output_of_a_task_that_died_after_storing_is_committed_by_its_repetition(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     log = Log(tmp_path, ("orders",))
@@ -325,7 +321,7 @@ async def test_task_that_dies_after_it_stored_its_output_runs_again_under_encryp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingAccess(TierAccess):
-    """A tier that stores no output that begins at ``from_offset`` or behind it."""
+    """Access to a tier that stores no output that begins at ``from_offset`` or behind it."""
 
     from_offset: int
 
@@ -353,7 +349,7 @@ class FailingAccess(TierAccess):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlyAccess(FailingAccess):
-    """The same, but it takes the worker with it."""
+    """Access to a tier that kills the worker that stores such an output."""
 
     def fail(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -361,9 +357,9 @@ class DeadlyAccess(FailingAccess):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnceDeadlyAccess(TierAccess):
-    """A tier that kills one worker, once it has stored an output that begins at ``from_offset`` or behind it.
+    """Access to a tier that kills one worker, once it has stored an output that begins at ``from_offset`` or behind.
 
-    Only one: Spark gives a wave of groups up at the first death, and each of them one try more by itself.
+    Only one worker dies: the job abandons a wave of groups at the first death, and then tries each group once more.
     """
 
     from_offset: int

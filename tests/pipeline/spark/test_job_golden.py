@@ -1,4 +1,4 @@
-"""Every golden partition that a real broker has cleaned, of both versions, compacted by one run of the job, twice."""
+"""Golden partitions that a real broker of each version has cleaned, compacted by one run of the job, twice."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ from tierd.pipeline.planning import CleaningPolicy, WorkOrder
 
 
 def name_of(case: GoldenCase) -> str:
-    """Its directory here: both brokers have partitions of the same names."""
+    """Return the directory of a partition: both brokers have partitions of the same names."""
     return f"k{case.broker.replace('.', '')}-{case.partition}"
 
 
@@ -42,14 +42,14 @@ def active_base(directory: Path) -> int:
 
 
 async def assert_reads_as(golden: Path, case: GoldenCase, lab: JobLab, stage: str, *, end: int | None = None) -> None:
-    """By consumer, at both isolation levels; what lies below the log start is nobody's.
+    """Compare with a consumer, at both isolation levels, without records below the log start.
 
     Args:
         golden: where the oracles are.
         case: the partition.
         lab: where it is read.
-        stage: whose oracle it is to agree with.
-        end: exclusive, of the round; what it left for a later one may be there besides.
+        stage: stage of the oracle.
+        end: exclusive, of the round; records left for a later round may exist besides.
     """
     oracle = oracle_dir(golden, case, stage)
     start = read_offsets(oracle)["logStartOffset"]
@@ -65,7 +65,7 @@ async def assert_reads_as(golden: Path, case: GoldenCase, lab: JobLab, stage: st
 
 
 def offsets_left(found: list[OracleRecord], wanted: list[OracleRecord], end: int) -> set[int]:
-    """Surplus that a round to ``end`` cannot have taken: what lies behind it, or is superseded only there."""
+    """Return the surplus that a round to ``end`` cannot remove: records behind it, or superseded only there."""
     keys_behind = {line["key"] for line in found if line["offset"] >= end}
     surplus = {line["offset"] for line in found} - {line["offset"] for line in wanted}
     return {line["offset"] for line in found if line["offset"] >= end or line["key"] in keys_behind} & surplus
@@ -76,7 +76,7 @@ def round_ends(order: WorkOrder) -> dict[str, int]:
 
 
 def checkpoint_ends(golden: Path, log_dir: Path, stage: str) -> None:
-    """All offsets are stable: what the broker knew when it was stopped."""
+    """Checkpoint all offsets as stable, as the broker did at its stop."""
     lines = [
         f"{name_of(case).rpartition('-')[0]} 0 {read_offsets(oracle_dir(golden, case, stage))['highWatermark']}"
         for case in CASES
@@ -84,7 +84,7 @@ def checkpoint_ends(golden: Path, log_dir: Path, stage: str) -> None:
     (log_dir / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
 
-async def test_two_runs_over_all_partitions_read_as_what_the_real_cleaner_left(
+async def test_two_runs_over_all_partitions_leave_the_records_of_the_real_cleaner(
     golden: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     log_dir = tmp_path / "logdir"

@@ -1,4 +1,4 @@
-"""The job as a process of its own: what the daemon starts, and what becomes of it when the daemon goes."""
+"""Job as a process of its own, as the daemon starts it; and its end when the daemon ends."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tierd.pipeline.jobs.exit_codes import JobExit
 DEADLINE_S = 300.0
 
 
-async def test_the_file_that_spark_submit_is_given_carries_out_an_order_and_logs_json(tmp_path: Path) -> None:
+async def test_job_process_carries_out_an_order_and_logs_json(tmp_path: Path) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=7)
     async with log.copied() as lab:
@@ -28,10 +28,12 @@ async def test_the_file_that_spark_submit_is_given_carries_out_an_order_and_logs
         assert [event["event"] for event in events if event["event"].startswith("run_")] == ["run_begins", "run_ends"]
         assert (found.committed, found.stage) == (found.groups, "done")
         assert dict(await contents(lab, "orders-0")) == latest(range(40), 7)
-        assert not list((tmp_path / "state" / "pipeline").iterdir()), "Spark's scratch files go with the session"
+        assert not list((tmp_path / "state" / "pipeline").iterdir()), (
+            "the scratch files of Spark are removed with the session"
+        )
 
 
-async def test_a_job_whose_leader_hangs_up_ends_at_once_and_changes_nothing_more(tmp_path: Path) -> None:
+async def test_job_whose_leader_hangs_up_ends_at_once_and_changes_no_further_segment(tmp_path: Path) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=7)
     async with log.copied() as lab:
@@ -48,7 +50,7 @@ async def test_a_job_whose_leader_hangs_up_ends_at_once_and_changes_nothing_more
         assert lab.finished("orders-0") == before
 
 
-async def test_a_job_without_a_leader_or_a_configuration_says_so(tmp_path: Path) -> None:
+async def test_job_without_a_leader_or_a_configuration_fails_with_its_own_exit_code(tmp_path: Path) -> None:
     async with Log(tmp_path, ("orders",)).copied() as lab:
         lab.command()
         for file, wanted in (("tierd.yaml", JobExit.LEADER_GONE), ("none.yaml", JobExit.USAGE)):

@@ -1,4 +1,4 @@
-"""Transactions over the groups of a run: what ends one stays as long as anything of it does, wherever that lies."""
+"""Transactions over the groups of a run: a marker is kept while any group has data of its transaction."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,14 +18,14 @@ A_GROUP_A_SEGMENT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0,
 
 @asynccontextmanager
 async def tiered(root: Path, log: CompactedLog) -> AsyncIterator[JobLab]:
-    """The lab over the log, of which nothing is copied yet."""
+    """Return the lab over the log, without any copied segment."""
     (log.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_to_text(uuid4())}")
     async with JobLab.opened(root, log.directory.parent) as lab:
         yield lab
 
 
 async def copy(lab: JobLab, log: CompactedLog) -> None:
-    """Copy what is rolled, all of which is replicated and decided; it stays in the log dir, too."""
+    """Copy rolled segments, all replicated and decided; they also stay in the log dir."""
     end = log.log.log_end_offset
     (log.directory.parent / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {end}\n")
     lab.session = lab.new_session()
@@ -34,7 +34,7 @@ async def copy(lab: JobLab, log: CompactedLog) -> None:
 
 
 async def batches(lab: JobLab) -> list[RecordBatch]:
-    """Of the readable segments."""
+    """Return the batches of the readable segments."""
     rows = [row for row in lab.rows("orders-0") if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
     whole = ByteRange(0, 1 << 30)
     logs = [await lab.session.storage.fetch_log_segment(row, whole) if row.size_bytes else b"" for row in rows]
@@ -45,7 +45,7 @@ async def markers(lab: JobLab) -> dict[int, ControlRecordType | None]:
     return {batch.base_offset: batch.control_type() for batch in await batches(lab) if batch.is_control}
 
 
-async def test_a_marker_stays_while_data_of_its_transaction_is_in_an_earlier_group(
+async def test_marker_is_kept_while_data_of_its_transaction_is_in_an_earlier_group(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     (tmp_path / "logdir").mkdir()
@@ -81,7 +81,7 @@ async def test_a_marker_stays_while_data_of_its_transaction_is_in_an_earlier_gro
             found = await lab.compact(spark.sparkContext, {"orders-0": A_GROUP_A_SEGMENT})
             assert (found.groups > 3, found.failed, found.refused) == (True, 0, 0)
             assert await markers(lab) == wanted
-            log.write(9, 10)  # so that there is something to do again
+            log.write(9, 10)  # so that another run has work
             log.roll()
             await copy(lab, log)
         assert {batch.base_offset: batch.record_count for batch in await batches(lab) if batch.base_offset < 4} == {

@@ -15,7 +15,7 @@ from tests.log.logs import NOW_MS
 from tests.pipeline.rewriting.compacted_log import CompactedLog
 from tests.pipeline.source.queries import Queries
 from tests.scenarios.installation import Installation
-from tierd.app import copy_once
+from tierd.app import Deployment, copy_once
 from tierd.config import load_config
 from tierd.log import NewRecord, Producer
 from tierd.model import uuid_to_text
@@ -85,7 +85,7 @@ WAYS: dict[str, Way] = {
 
 @pytest.fixture(scope="module")
 def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """orders-0 with transactions of both ends, orders-1 without; several segments each."""
+    """Make a tier of orders-0 with committed and aborted transactions, and orders-1 without; several segments each."""
     root = tmp_path_factory.mktemp("tier")
     folder = LogDirWriter(root / "kafka")
     plain = folder.add_partition("orders", 1)
@@ -113,7 +113,9 @@ def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _copied(root: Path, log_dir: Path) -> Path:
     installation = Installation(root / "tierd", [log_dir])
-    outcomes = asyncio.run(copy_once(load_config(installation.config_file, {}), installation.config_file, None))
+    outcomes = asyncio.run(
+        copy_once(Deployment(load_config(installation.config_file, {}), installation.config_file), None)
+    )
     assert all(outcome.error is None for outcome in outcomes), outcomes
     return installation.config_file
 
@@ -137,7 +139,7 @@ def load(spark: SparkSession, config_file: Path, isolation: str) -> DataFrame:
 
 
 def plain_table(spark: SparkSession, config_file: Path, isolation: str) -> DataFrame:
-    """The rows that the source's own classes give without Spark, as a table of the driver."""
+    """Return the rows that the classes of the source give without Spark, as a table of the driver."""
     rows = Queries(config_file, subscribe="orders", isolation=isolation).rows(COLUMNS)
     return spark.createDataFrame([tuple(row.values()) for row in rows], COLUMNS)
 
@@ -154,7 +156,7 @@ def isolation(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, config_file: Path, isolation: str) -> dict[str, list[str]]:
-    """What each way of use gives over the plain table."""
+    """Return the answer of each way of use over the plain table."""
     table = plain_table(spark, config_file, isolation)
     assert table.count() == {"read_committed": 45 + 48, "read_uncommitted": 45 + 80}[isolation]
     return {name: answers(way(spark, table)) for name, way in WAYS.items()}
@@ -163,7 +165,7 @@ def expected(spark: SparkSession, config_file: Path, isolation: str) -> dict[str
 @pytest.mark.parametrize(
     ("registered_by", "pushdown", "adaptive"), [("tierd", "false", "true"), ("the user", "true", "false")]
 )
-def test_data_frame_used_in_every_way_gives_what_a_plain_table_gives(  # noqa: PLR0917 - fixtures
+def test_data_frame_in_any_query_gives_the_rows_of_a_plain_table(  # noqa: PLR0917 - fixtures
     spark: SparkSession,
     config_file: Path,
     isolation: str,
@@ -185,7 +187,7 @@ def test_data_frame_used_in_every_way_gives_what_a_plain_table_gives(  # noqa: P
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
-def test_stream_joined_with_a_data_frame_that_other_queries_filter_sees_all_its_rows(
+def test_stream_joined_with_a_data_frame_that_other_queries_filter_gets_all_rows_of_the_data_frame(
     spark: SparkSession, config_file: Path, tmp_path: Path, pushdown: str
 ) -> None:
     register(spark)

@@ -1,4 +1,4 @@
-"""Check of the settings in force by the job: spark-submit may have been given others than ours."""
+"""Check of the effective settings by the job: spark-submit may have been started with others than ours."""
 
 from types import SimpleNamespace
 from typing import cast
@@ -8,7 +8,7 @@ from pyspark import SparkContext
 
 from tierd.config.spark_protection import PROTECTION
 from tierd.errors import PipelineError
-from tierd.pipeline.jobs.main import require_protection
+from tierd.pipeline.jobs.job_main import require_protection
 
 
 def session(master: str, **settings: str) -> SparkContext:

@@ -1,4 +1,4 @@
-"""Queries over what a run of the job wrote, or replaced while they were under way."""
+"""Queries over segments that a run of the job wrote, or replaced during the query."""
 
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -15,16 +15,16 @@ from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter, PartitionWriter
 from tests.pipeline.source.queries import Queries, Row, read_all
 from tests.pipeline.spark.job_lab import JobLab
-from tierd.errors import DataLossError
 from tierd.log import NewRecord, encode_batch, iter_batches
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.pipeline import register
+from tierd.pipeline.pipeline_errors import DataLossError
 from tierd.pipeline.planning import CleaningPolicy
-from tierd.pipeline.source.reading import read_split
+from tierd.pipeline.source.split_reading import read_split
 from tierd.remote import SegmentManifest
 
 CHUNK_BYTES = 1 << 20
-SEGMENTS, BATCHES, RECORDS, VALUE_BYTES = 6, 50, 16, 2_000  # a segment of 1.6 MB; of every pair of records one stays
+SEGMENTS, BATCHES, RECORDS, VALUE_BYTES = 6, 50, 16, 2_000  # a segment of 1.6 MB; one of every pair of records is kept
 ONE_OUTPUT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0)
 SMALL_OUTPUTS = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=3_000)
 BATCH_MS = 1_000
@@ -34,7 +34,7 @@ INDEX_BYTES = 100_000  # more than indexes and manifests, which are read whole, 
 
 @dataclass(frozen=True)
 class Moments:
-    """Times [begin, end) of a query."""
+    """Time range [begin, end) of a query."""
 
     begin_ms: int
     end_ms: int
@@ -65,7 +65,7 @@ def in_order(batch: int, record: int) -> int:
 
 
 def out_of_order(batch: int, record: int) -> int:
-    """Backwards within each half-chunk, the halves in order; and the very first record is of the far future."""
+    """Return times that decrease within each half-chunk; the first record is of the far future."""
     if (batch, record) == (0, 0):
         return FIRST_TIMESTAMP_MS + 100 * SPAN_MS
     stretch, within = divmod(batch, 10)
@@ -73,7 +73,7 @@ def out_of_order(batch: int, record: int) -> int:
 
 
 def fill(writer: PartitionWriter, time_of: Callable[[int, int], int]) -> None:
-    """Segments whose records come in pairs of a key, so that a compaction has every batch to rewrite."""
+    """Write segments whose records come in pairs of a key, so that a compaction must rewrite every batch."""
     chance = random.Random(7)
     for segment in range(SEGMENTS):
         for batch in range(segment * BATCHES, (segment + 1) * BATCHES):
@@ -87,7 +87,7 @@ def fill(writer: PartitionWriter, time_of: Callable[[int, int], int]) -> None:
 
 @asynccontextmanager
 async def copied(root: Path, write: Callable[[PartitionWriter], None]) -> AsyncIterator[JobLab]:
-    """What was written to orders-0, in the tier, in chunks of a mebibyte."""
+    """Copy the written records of orders-0 to the tier, in chunks of a mebibyte."""
     log_dir = LogDirWriter(root / "logdir")
     write(log_dir.add_partition("orders"))
     log_dir.write_checkpoints()
@@ -108,7 +108,7 @@ def in_state(lab: JobLab, state: RemoteLogSegmentState) -> list[RemoteLogSegment
 def bytes_of_chunks_with(
     lab: JobLab, output: RemoteLogSegmentMetadata, manifest: SegmentManifest, moments: Moments
 ) -> int:
-    """Of the chunks that may have records of these times, and of the batches that reach into one of them."""
+    """Return the bytes of the chunks that may have records of these times, and of batches that reach into them."""
     (stored,) = (path for path in (lab.scratch / "bucket").rglob("*.log") if path.stat().st_size == output.size_bytes)
     wanted = {
         number
@@ -124,7 +124,7 @@ def bytes_of_chunks_with(
 
 
 @pytest.mark.parametrize("time_of", [in_order, out_of_order])
-async def test_of_what_a_run_wrote_a_narrow_range_of_times_fetches_only_the_chunks_that_may_have_it(
+async def test_query_of_a_narrow_time_range_fetches_only_chunks_of_that_time_from_a_rewritten_segment(
     tmp_path: Path, spark: SparkSession, time_of: Callable[[int, int], int]
 ) -> None:
     async with copied(tmp_path, lambda writer: fill(writer, time_of)) as lab:
@@ -148,7 +148,7 @@ async def test_of_what_a_run_wrote_a_narrow_range_of_times_fetches_only_the_chun
 
 
 def rows_of(lab: JobLab, output: RemoteLogSegmentMetadata, moments: Moments) -> list[Row]:
-    """What the source reads and gives, of which Spark has nothing to look at any more."""
+    """Return the rows of the source; check that it fetches little more than the chunks of these times."""
     reader = queries(lab).reader()
     assert not list(reader.pushFilters(moments.filters))
     with reader.access.open() as tier:
@@ -167,7 +167,7 @@ def load(spark: SparkSession, lab: JobLab) -> DataFrame:
 
 
 def fill_small(writer: PartitionWriter) -> None:
-    """Six segments of ten records of one key each, a segment; the last of them stays."""
+    """Write six segments of ten records of one key each; the last record of each key is kept."""
     for segment in range(6):
         for n in range(5):
             records = [NewRecord(b"%d" % segment, b"v%d" % (segment * 10 + 2 * n + m), 1_000 * n) for m in (0, 1)]
@@ -175,7 +175,7 @@ def fill_small(writer: PartitionWriter) -> None:
         writer.roll()
 
 
-async def test_a_query_reads_what_it_was_planned_over_though_a_run_replaced_it_meanwhile(
+async def test_query_reads_its_planned_segments_although_a_run_replaced_them(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     async with copied(tmp_path, fill_small) as lab:
@@ -187,12 +187,12 @@ async def test_a_query_reads_what_it_was_planned_over_though_a_run_replaced_it_m
 
         found = await lab.compact(spark.sparkContext, {"orders-0": SMALL_OUTPUTS})
         assert (found.committed > 0, found.failed, found.refused) == (True, 0, 0)
-        assert offsets(read_all(reader, planned)) == before, "the grace is for this"
+        assert offsets(read_all(reader, planned)) == before, "the grace serves such queries"
         assert offsets(queries(lab).batches()) == list(range(9, 60, 10))
 
 
 @pytest.mark.parametrize("already_read", [0, 1])
-async def test_after_the_grace_such_a_query_fails_and_says_why_and_never_mixes_old_and_new(
+async def test_query_over_replaced_segments_fails_after_their_grace_and_does_not_mix_old_and_new_records(
     tmp_path: Path, spark: SparkSession, already_read: int
 ) -> None:
     async with copied(tmp_path, fill_small) as lab:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tests.fakes.small_disk import SmallDisk
-from tierd.errors import RemoteReaderClosedError, RemoteResourceNotFoundError, RetriableRemoteStorageError
+from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import file_size_of
 from tierd.remote.cache.chunk_cache import ChunkCache
@@ -273,9 +274,9 @@ async def test_close_ends_downloads_and_refuses_later_calls(open_cache: OpenCach
     await eventually(lambda: bool(store.asked), what="the download")
     await cache.close()
     await cache.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await reader
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await cache.get("key", chunk(0))
 
 

@@ -25,7 +25,7 @@ from tierd.remote import (
     require_tag,
     with_tag,
 )
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import content_of
 
 KEYS = ObjectKeyFactory("pre", "cluster")

@@ -15,8 +15,8 @@ from tierd.remote import SegmentManifest
 from tierd.remote.segments.manifest import Transformation
 from tierd.remote.segments.open_segment import authenticated
 from tierd.remote.transform.binding import SegmentBinding
+from tierd.remote.transform.chunk_layout import ChunkLayout, StoredChunk
 from tierd.remote.transform.cipher import SegmentCipher
-from tierd.remote.transform.layout import ChunkLayout, StoredChunk
 from tierd.testing import content_of
 
 

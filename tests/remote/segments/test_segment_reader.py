@@ -23,7 +23,7 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange, IndexType
 from tierd.remote import MANIFEST, ChunkCache, SegmentStorage, Transform
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.segments.segment_reader import RangeCache
 
 MIB = 1 << 20

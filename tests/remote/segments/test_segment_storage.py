@@ -21,7 +21,7 @@ from tierd.model import ByteRange, IndexType
 from tierd.remote import Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.testing import content_of

@@ -21,7 +21,7 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote import Body, KeyRewrapping, ObjectKeyFactory, RewrapResult, SegmentManifest, SegmentStorage, Transform
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.segments.staged_segment import sampled_chunks
 from tierd.remote.transform import codec
 from tierd.testing import cancel_at

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tierd.kernels import crc32c
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.chunk_layout import StoredChunk
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
-from tierd.remote.transform.layout import StoredChunk
 from tierd.testing import content_of
 
 BINDING = SegmentBinding("cluster", UUID(int=7), 3, UUID(int=0xABC), 10, 19)

@@ -1,4 +1,4 @@
-"""A little tier with two segments, and what audits and repairs it; every look is that of a process of its own."""
+"""Small tier of two segments, and its audits and repairs; each access is that of a process of its own."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -22,10 +22,10 @@ from tierd.metadata import (
     RemoteLogMetadataManager,
     read_partition,
 )
-from tierd.metadata.serde import encode_segment
+from tierd.metadata.rows.serde import encode_segment
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentStorage, Transform
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import (
     AuditLimits,
@@ -58,7 +58,7 @@ MIN_AGE_S = 3600.0
 
 
 class Audited:
-    """One partition 0 of ``topic``, of rolled segments of 8 records each, not copied yet."""
+    """Partition 0 of ``topic`` with rolled segments of 8 records each, not copied yet."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Audited:
     def _transforming(self, _: SegmentStorage) -> SegmentStorage:
         return self.storage()
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ state of the tier
 
     async def objects(self, suffix: str) -> list[ObjectInfo]:
         return [info for info in await self.tier.store.list_objects("") if info.key.endswith(suffix)]
@@ -217,7 +217,7 @@ class Audited:
         min_age_s: float = MIN_AGE_S,
         accepts_unauthenticated: bool = False,
     ) -> TierRepair:
-        """A process that repairs."""
+        """Return a process that repairs."""
         led = {self.partition: 0} if led is None else led
         store, clock = store or self.tier.store, self.tier.clock
         storage, session_id = self.storage(store), uuid4()
@@ -288,7 +288,7 @@ class Audited:
     async def results(
         self, repair: TierRepair | None = None, *, deep: bool = False, is_confirmed: bool = True
     ) -> list[tuple[str, str]]:
-        """Run a repair; return what was done, and what became of it."""
+        """Run a repair; return each action with its result."""
         outcomes = await self.outcomes(repair, deep=deep, is_confirmed=is_confirmed)
         return [(outcome.action.kind.value, outcome.result.value) for outcome in outcomes]
 
@@ -299,7 +299,7 @@ class Audited:
         return [outcome async for outcome in running]
 
     async def records(self) -> list[int]:
-        """The offsets of all records that a reader gets."""
+        """Return the offsets of all records that a reader gets."""
         session = self.tier.session(storage=self._transforming)
         await session.metadata.become_leader(self.partition, 0)
         return [record.offset for record in await session.read_all(self.path)]

@@ -1,4 +1,4 @@
-"""A tier with compacted segments is whole: gaps in them are no gaps of it, and what they replaced is no orphan."""
+"""Audit of a tier with compacted segments: their offset gaps are no gaps of the tier, replaced segments no orphans."""
 
 import json
 from collections.abc import Collection
@@ -26,7 +26,7 @@ Layout = list[tuple[int, int, Collection[int]]]
 async def compacted(
     tmp_path: Path, layout: Layout, *, transform: str = "plain", grace_over: bool = False, keeps_local: bool = False
 ) -> Audited:
-    """Four segments of two batches of four records, copied and replaced; only the active one is left on local disk."""
+    """Copy four segments of two batches of four records, replace them, and delete the rolled ones from local disk."""
     audited = Audited(tmp_path, transform_named(transform), rolled_segments=4)
     assert [o.error for o in (await audited.session.copy_once()).values()] == [None]
     if not keeps_local:
@@ -50,7 +50,9 @@ async def first_readable(audited: Audited) -> RemoteLogSegmentMetadata:
 @pytest.mark.parametrize("grace_over", [False, True])
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_nothing_is_wrong_with_it(tmp_path: Path, layout: Layout, *, deep: bool, grace_over: bool) -> None:
+async def test_verify_and_repair_of_a_compacted_tier_find_nothing(
+    tmp_path: Path, layout: Layout, *, deep: bool, grace_over: bool
+) -> None:
     audited = await compacted(tmp_path, layout, grace_over=grace_over)
     assert await audited.kinds(deep=deep) == []
     assert await audited.results(deep=deep) == []
@@ -58,14 +60,14 @@ async def test_nothing_is_wrong_with_it(tmp_path: Path, layout: Layout, *, deep:
 
 
 @pytest.mark.parametrize("transform", ["zstd", "aes", "zstd+aes"])
-async def test_nor_where_segments_are_transformed(tmp_path: Path, transform: str) -> None:
+async def test_verify_of_a_compacted_and_transformed_tier_finds_nothing(tmp_path: Path, transform: str) -> None:
     layout: Layout = [(0, 15, {4, 8}), (16, 31, ())]
     audited = await compacted(tmp_path, layout, transform=transform)
     assert await audited.kinds(deep=True) == []
     assert await audited.records() == kept_offsets(layout)
 
 
-async def test_replaced_segments_that_nobody_expires_are_marked_and_removed(tmp_path: Path) -> None:
+async def test_repair_marks_and_removes_replaced_segments_that_expiration_left(tmp_path: Path) -> None:
     layout: Layout = [(0, 15, {4, 8}), (16, 31, ())]
     audited = await compacted(tmp_path, layout)
     audited.tier.clock.advance(GRACE_S + 1)
@@ -79,7 +81,9 @@ async def test_replaced_segments_that_nobody_expires_are_marked_and_removed(tmp_
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_lost_indexes_are_made_again_from_the_stored_log(tmp_path: Path, layout: Layout) -> None:
+async def test_lost_indexes_of_a_compacted_segment_are_rebuilt_from_the_stored_log(
+    tmp_path: Path, layout: Layout
+) -> None:
     audited = await compacted(tmp_path, layout, grace_over=True)
     damaged = await first_readable(audited)
     key = next(i.key for i in await audited.objects(".indexes") if f"{damaged.start_offset:020d}-" in i.key)
@@ -100,7 +104,7 @@ async def test_lost_indexes_are_made_again_from_the_stored_log(tmp_path: Path, l
     assert await audited.records() == kept_offsets(layout)
 
 
-async def test_what_compaction_took_out_does_not_come_back_from_the_local_log(tmp_path: Path) -> None:
+async def test_repair_of_a_compacted_segment_takes_no_records_from_the_local_log(tmp_path: Path) -> None:
     """A broker that has not cleaned yet holds the records of deleted keys, whose tombstones may be gone in the tier."""
     layout: Layout = [(0, 15, {4, 8}), (16, 31, {20})]
     audited = await compacted(tmp_path, layout, grace_over=True, keeps_local=True)
@@ -121,7 +125,9 @@ async def test_damage_in_a_compacted_log_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shift_ms", [-60_000, 60_000])
-async def test_times_that_the_manifest_gets_wrong_are_found_and_made_anew(tmp_path: Path, shift_ms: int) -> None:
+async def test_wrong_times_in_a_manifest_are_found_and_the_segment_is_copied_again(
+    tmp_path: Path, shift_ms: int
+) -> None:
     layout: Layout = [(0, 31, {0, 12, 28})]
     audited = await compacted(tmp_path, layout, grace_over=True)
     (manifest,) = await audited.objects(".manifest")
@@ -135,7 +141,7 @@ async def test_times_that_the_manifest_gets_wrong_are_found_and_made_anew(tmp_pa
     assert await audited.records() == kept_offsets(layout)
 
 
-async def test_a_replaced_segment_whose_row_is_lost_is_needed_by_nobody(tmp_path: Path) -> None:
+async def test_replaced_segment_whose_row_is_lost_is_removed_as_an_orphan(tmp_path: Path) -> None:
     audited = await compacted(tmp_path, [(0, 15, {4, 8}), (16, 31, {28})])
     before = await audited.records()
     await audited.forget_rows(8)

@@ -1,4 +1,4 @@
-"""Log start records in the bucket: verify holds them against the rows, and repair-tier mends them."""
+"""Log start records in the bucket: verify compares them with the rows, and repair-tier writes them again."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -39,7 +39,7 @@ async def put(tier: Audited, content: bytes | None) -> None:
         await tier.tier.store.put(key, content)
 
 
-async def test_record_that_says_what_the_row_says_is_no_finding(tier: Audited) -> None:
+async def test_record_that_agrees_with_its_row_is_no_finding(tier: Audited) -> None:
     assert await tier.findings() == []
     assert await tier.results() == []
 
@@ -90,7 +90,7 @@ async def test_oversized_record_is_found_and_left_to_a_person(tier: Audited) -> 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_record_of_a_partition_that_is_gone_is_found_and_removed_if_the_metadata_says_so(
+async def test_record_of_a_deleted_partition_is_found_and_removed_if_the_metadata_has_the_deletion(
     tier: Audited, is_known: bool
 ) -> None:
     gone = TopicIdPartition(uuid4(), "gone", 0)
@@ -103,7 +103,7 @@ async def test_record_of_a_partition_that_is_gone_is_found_and_removed_if_the_me
             )
     key = OBJECT_KEYS.log_start(gone)
     await tier.tier.store.put(key, record(4).encode(OBJECT_KEYS.cluster_id, gone))
-    assert await tier.findings() == [], "a young one may be removed at this moment"
+    assert await tier.findings() == [], "a young record may be removed at this moment"
     tier.tier.clock.advance(86_400)
 
     (finding,) = await tier.findings()
@@ -118,7 +118,7 @@ async def test_record_of_a_partition_that_is_gone_is_found_and_removed_if_the_me
         assert "tierd rebuild-metadata" in finding.remedy
 
 
-async def test_record_whose_row_says_that_it_is_not_written_is_no_finding(tier: Audited) -> None:
+async def test_missing_record_is_no_finding_if_its_row_calls_it_unwritten(tier: Audited) -> None:
     row = (await read_partition(tier.tier.rows, KEYS, tier.partition)).row
     assert row is not None
     await tier.session.metadata.advance_log_start_offset(tier.partition, 6)

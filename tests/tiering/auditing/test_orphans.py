@@ -1,4 +1,4 @@
-"""What an orphan is good for, over plain values."""
+"""Use of an orphan for its partition, decided over plain values."""
 
 from pathlib import Path
 
@@ -33,13 +33,13 @@ def use(
     return use_of(orphan, log, lineage or log.lineage)
 
 
-def test_what_the_tier_has_is_needed_by_nobody() -> None:
+def test_orphan_whose_offsets_are_in_the_tier_has_no_use() -> None:
     assert use(segment(10, 19), segment(0, 29)) is OrphanUse.NOTHING
     assert use(segment(10, 19), segment(0, 14), segment(15, 29)) is OrphanUse.NOTHING
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 9), (10, 19), (5, 15), (20, 29)])
-def test_a_hole_in_front_in_the_middle_or_at_the_end_is_filled(start: int, end: int) -> None:
+def test_orphan_fills_a_gap_at_the_start_in_the_middle_or_at_the_end(start: int, end: int) -> None:
     others = [each for each in (segment(0, 9), segment(10, 19), segment(20, 29)) if not _meets(each, start, end)]
     assert use(segment(start, end), *others) is OrphanUse.FILLS_GAP
 
@@ -48,12 +48,12 @@ def _meets(each: RemoteLogSegmentMetadata, start: int, end: int) -> bool:
     return each.start_offset <= end and start <= each.end_offset
 
 
-def test_what_lies_below_the_log_start_is_needed_by_nobody() -> None:
+def test_orphan_below_the_log_start_has_no_use() -> None:
     assert use(segment(0, 9), segment(10, 19), log_start_offset=10) is OrphanUse.NOTHING
     assert use(segment(0, 9), segment(10, 19), log_start_offset=9) is OrphanUse.FILLS_GAP
 
 
-def test_an_orphan_of_another_branch_is_told_apart() -> None:
+def test_orphan_of_another_branch_is_recognised() -> None:
     known = Lineage.of([(0, 0), (2, 10)])
     orphan = segment(10, 19, {1: 10})
     assert use(orphan, segment(0, 9), segment(20, 29, {2: 20}), lineage=known) is OrphanUse.OTHER_BRANCH
@@ -61,7 +61,7 @@ def test_an_orphan_of_another_branch_is_told_apart() -> None:
     assert use(mine, segment(0, 9), segment(20, 29, {2: 20}), lineage=known) is OrphanUse.FILLS_GAP
 
 
-def test_below_a_lineage_only_later_epochs_do_not_fit() -> None:
+def test_segment_below_a_lineage_fits_unless_its_epoch_is_later() -> None:
     lineage = Lineage.of([(4, 100)])
     assert is_of_lineage(segment(0, 99, 4), lineage, 0)
     assert is_of_lineage(segment(0, 99, 3), lineage, 0)
@@ -69,7 +69,7 @@ def test_below_a_lineage_only_later_epochs_do_not_fit() -> None:
     assert not is_of_lineage(segment(90, 109, 3), lineage, 90)
 
 
-def test_what_is_left_of_gaps() -> None:
+def test_covered_offsets_are_subtracted_from_gaps() -> None:
     gaps = [OffsetRange(0, 9), OffsetRange(20, 29)]
     assert uncovered(gaps, []) == gaps
     assert uncovered(gaps, [OffsetRange(0, 29)]) == []
@@ -80,13 +80,13 @@ def test_what_is_left_of_gaps() -> None:
     ]
 
 
-def test_orphan_whose_log_start_lay_inside_it_fills_the_gap_from_there_on() -> None:
+def test_orphan_copied_with_the_log_start_inside_fills_a_gap_from_the_log_start_on() -> None:
     orphan = segment(10, 19, {0: 15})
     assert use(orphan, segment(20, 29), log_start_offset=None) is OrphanUse.FILLS_GAP
     assert use(orphan, segment(15, 29), log_start_offset=None) is OrphanUse.NOTHING
 
 
-def test_orphan_between_the_tier_and_the_epochs_that_the_broker_remembers_is_of_an_epoch_that_nobody_knows() -> None:
+def test_orphan_between_the_tier_and_the_remembered_epochs_may_have_a_forgotten_epoch() -> None:
     scan = PartitionScan(
         PartitionDirectory(Path("orders-0"), PARTITION.topic_partition, PARTITION.topic_id, DirectoryKind.CURRENT, 1),
         (SegmentFiles(Path("orders-0"), 30, None),),

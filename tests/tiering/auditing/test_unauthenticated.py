@@ -1,4 +1,4 @@
-"""What verify finds and repair does in an encrypted tier with objects that no holder of its key ring wrote."""
+"""Verify and repair of an encrypted tier with objects that no holder of its key ring wrote."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from tierd.remote import (
     erasure_report_binding,
     with_tag,
 )
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import SegmentDeletion
 
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -43,7 +43,7 @@ def grow_old(tier: EncryptedTier) -> None:
 
 
 async def being_deleted(tier: EncryptedTier) -> RemoteLogSegmentMetadata:
-    """Begin to delete the first of the two segments, in the metadata alone; return its row of before."""
+    """Begin to delete the first of the two segments in the metadata alone; return its earlier row."""
     (first, _) = await tier.rows()
     now_ms = tier.tier.clock.now_ms()
     await tier.session.metadata.advance_log_start_offset(tier.partition, 8)
@@ -54,7 +54,7 @@ async def being_deleted(tier: EncryptedTier) -> RemoteLogSegmentMetadata:
     return first
 
 
-async def test_verify_finds_a_forged_segment_and_repair_leaves_it_alone(tier: EncryptedTier) -> None:
+async def test_verify_finds_a_forged_segment_and_repair_does_not_touch_it(tier: EncryptedTier) -> None:
     records = await tier.records()
     await tier.intruder.segments(records=16)
     grow_old(tier)
@@ -93,8 +93,8 @@ async def test_repair_adopts_a_plain_segment_that_a_person_accepts(tier: Encrypt
     assert [row.start_offset for row in await tier.rows()] == [0, 8]
 
 
-async def test_forged_tombstone_beside_a_segment_whose_row_is_lost_removes_nothing(tier: EncryptedTier) -> None:
-    """A backup of the metadata knows less than the bucket: what it does not know must not go by a forged word."""
+async def test_forged_tombstone_of_a_segment_without_a_row_removes_no_object(tier: EncryptedTier) -> None:
+    """A backup of the metadata lacks rows of the bucket: a forged tombstone must not remove their objects."""
     await tier.forget_rows(0)
     await tier.intruder.tombstones()
     grow_old(tier)
@@ -121,10 +121,10 @@ async def test_tombstone_of_a_holder_of_the_ring_removes_an_orphan_once_its_grac
     assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
 
 
-async def test_tombstone_of_before_an_undelete_that_is_put_again_removes_an_orphan_only_after_its_whole_grace(
+async def test_old_tombstone_that_is_put_again_after_an_undelete_removes_its_orphan_only_after_the_whole_grace(
     tier: EncryptedTier,
 ) -> None:
-    """The tag does not tell when: an intruder has kept the object, and a backup of the metadata lacks the row."""
+    """The tag has no time: an intruder has kept the object, and a backup of the metadata lacks the row."""
     (first, _) = await tier.rows()
     now_ms, grace_s = tier.tier.clock.now_ms(), 2 * (MIN_AGE_S + GRACE_S)
     old = Tombstone("retention_time", now_ms - 10**9, now_ms - 10**9 + round(1000 * grace_s), BROKER_ID)
@@ -138,7 +138,7 @@ async def test_tombstone_of_before_an_undelete_that_is_put_again_removes_an_orph
     assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
 
 
-async def test_tombstone_without_a_tag_of_a_segment_that_is_being_deleted_is_found_and_written_anew(
+async def test_tombstone_without_a_tag_of_a_segment_in_deletion_is_found_and_written_again(
     tier: EncryptedTier,
 ) -> None:
     first, now_ms = await being_deleted(tier), tier.tier.clock.now_ms()
@@ -149,7 +149,7 @@ async def test_tombstone_without_a_tag_of_a_segment_that_is_being_deleted_is_fou
     assert await tier.findings() == []
 
 
-async def test_log_start_without_a_tag_is_found_and_the_daemon_writes_it_with_one(tier: EncryptedTier) -> None:
+async def test_log_start_without_a_tag_is_found_and_the_daemon_writes_it_with_a_tag(tier: EncryptedTier) -> None:
     await tier.session.metadata.advance_log_start_offset(tier.partition, 8)
     await tier.session.copy_once()
     key = OBJECT_KEYS.log_start(tier.partition)
@@ -170,7 +170,7 @@ async def test_log_start_without_a_tag_is_found_and_the_daemon_writes_it_with_on
     assert (stored.record.log_start_offset, stored.record.leader_epoch) == (8, 0)
 
 
-async def test_verify_finds_a_report_of_an_erasure_without_a_tag_and_believes_one_that_has_it(
+async def test_verify_finds_an_erasure_report_without_a_tag_and_accepts_a_tagged_report(
     tier: EncryptedTier,
 ) -> None:
     request_id = UUID(int=77)
@@ -185,7 +185,7 @@ async def test_verify_finds_a_report_of_an_erasure_without_a_tag_and_believes_on
     assert await tier.tier.store.get(key) == content
 
 
-async def test_oversized_tombstone_beside_a_segment_whose_row_is_lost_removes_nothing(tier: EncryptedTier) -> None:
+async def test_oversized_tombstone_of_a_segment_without_a_row_removes_no_object(tier: EncryptedTier) -> None:
     row = (await tier.rows())[0]
     await tier.intruder.put(OBJECT_KEYS.segment(row, ".tombstone"), b" " * (TOMBSTONE.max_bytes + 1))
     await tier.forget_rows(0)
@@ -195,7 +195,7 @@ async def test_oversized_tombstone_beside_a_segment_whose_row_is_lost_removes_no
     assert await keys_of(tier) == before
 
 
-async def test_oversized_tombstone_of_a_segment_that_is_being_deleted_is_found_and_ends_no_repair(
+async def test_oversized_tombstone_of_a_segment_in_deletion_is_found_and_does_not_stop_repair(
     tier: EncryptedTier,
 ) -> None:
     first = await being_deleted(tier)
@@ -204,7 +204,7 @@ async def test_oversized_tombstone_of_a_segment_that_is_being_deleted_is_found_a
     assert await tier.results(is_confirmed=False) == [("nothing", "cannot")]
 
 
-async def test_verify_finds_a_report_of_an_erasure_that_is_larger_than_any(tier: EncryptedTier) -> None:
+async def test_verify_finds_an_oversized_erasure_report(tier: EncryptedTier) -> None:
     key = OBJECT_KEYS.erasure_report(UUID(int=77))
     await tier.intruder.put(key, b" " * (ERASURE_REPORT.max_bytes + 1))
     (finding,) = await tier.findings()
@@ -213,7 +213,7 @@ async def test_verify_finds_a_report_of_an_erasure_that_is_larger_than_any(tier:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".tombstone", ".manifest"])
-async def test_object_under_the_id_of_a_segment_in_another_place_says_nothing_of_the_segment(
+async def test_misplaced_object_with_the_id_of_a_segment_leaves_the_segment_untouched(
     tier: EncryptedTier, suffix: str
 ) -> None:
     (first, second), records = await tier.rows(), await tier.records()
@@ -229,8 +229,8 @@ async def test_object_under_the_id_of_a_segment_in_another_place_says_nothing_of
     assert await tier.records() == records
 
 
-async def test_forged_tombstone_beside_a_copy_that_is_being_removed_ends_no_repair(tier: EncryptedTier) -> None:
-    """A copy that was never readable has no grace, so its row says nothing of a tombstone."""
+async def test_forged_tombstone_beside_a_copy_in_removal_does_not_stop_repair(tier: EncryptedTier) -> None:
+    """A copy that was never readable has no grace, so its row has no tombstone."""
     (first, _) = await tier.rows()
     row = replace(first, state=DELETING, event_timestamp_ms=tier.tier.clock.now_ms())
     await tier.replace_row(row)
@@ -242,7 +242,7 @@ async def test_forged_tombstone_beside_a_copy_that_is_being_removed_ends_no_repa
     assert [row.start_offset for row in await tier.rows()] == [8]
 
 
-async def test_forged_tombstone_is_no_mark_of_a_segment_that_is_being_taken_back(tier: EncryptedTier) -> None:
+async def test_forged_tombstone_does_not_mark_a_segment_whose_undelete_was_interrupted(tier: EncryptedTier) -> None:
     """An undelete that the metadata store interrupted has removed the tombstone; an intruder puts one there."""
     first = await being_deleted(tier)
     (row,) = [row for row in await tier.rows() if row.segment == first.segment]
@@ -264,7 +264,7 @@ async def test_forged_tombstone_is_no_mark_of_a_segment_that_is_being_taken_back
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses to show one object, as S3 does what lies in an archive or under a key of another account."""
+    """Store that refuses to read one object, as S3 does for an archived object or a key of another account."""
 
     refused = ""
 
@@ -275,7 +275,7 @@ class RefusingStore(MemoryObjectStore):
 
 
 @pytest.mark.parametrize("name", ["manifest", "tombstone", "log-start.json", "report"])
-async def test_object_that_the_store_refuses_to_show_ends_no_verify(tmp_path: Path, name: str) -> None:
+async def test_verify_continues_after_an_object_that_the_store_refuses_to_read(tmp_path: Path, name: str) -> None:
     tier = EncryptedTier(tmp_path, store=RefusingStore)
     await tier.copy()
     store = tier.tier.store
@@ -300,7 +300,7 @@ async def test_object_that_the_store_refuses_to_show_ends_no_verify(tmp_path: Pa
     assert await tier.outcomes()
 
 
-async def test_store_that_shows_nothing_to_these_credentials_ends_verify(tmp_path: Path) -> None:
+async def test_verify_ends_with_an_access_error_if_the_store_refuses_all_reads(tmp_path: Path) -> None:
     tier = EncryptedTier(tmp_path, store=RefusingStore)
     await tier.copy()
     assert isinstance(tier.tier.store, RefusingStore)

@@ -1,4 +1,4 @@
-"""CutBackLab: a log that a killed broker cuts back within one leader epoch, beside the tier that was filled from it."""
+"""CutBackLab: a log that a killed broker cuts back within one leader epoch, and the tier that was filled from it."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from tierd.log import iter_batches
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import SegmentStorage
 from tierd.tiering import CopyOutcome
+from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.log_offsets import BrokerLogOffsets
-from tierd.tiering.plan import CopiedThrough
-from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 SEGMENT_RECORDS = 6
@@ -19,7 +19,7 @@ BATCH_RECORDS = 2
 
 
 class CountingStorage(SegmentStorage):
-    """Counts what is fetched, and may be away."""
+    """Storage that counts fetches and can be unreachable."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -33,8 +33,8 @@ class CountingStorage(SegmentStorage):
         return await super().fetch_log_segment(metadata, byte_range)
 
 
-class ToldLogOffsets(BrokerLogOffsets):
-    """Notes how far the log was told that the tier goes; its retention deletes that far."""
+class ReportedLogOffsets(BrokerLogOffsets):
+    """Log offsets that record the copied offsets reported to the log; retention of the log deletes up to them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class ToldLogOffsets(BrokerLogOffsets):
 
 
 class CutBackLab:
-    """A broker's log that may be cut back, what a consumer would read of it, and a tier that is filled from it."""
+    """Log of a broker that can be cut back, the records of a consumer of it, and a tier that is filled from it."""
 
     def __init__(
         self, folder: Path, *, leader: "CutBackLab | None" = None, broker_id: int = BROKER_ID, epoch: int = 0
     ) -> None:
-        """Begin an empty log; with ``leader`` it is another replica of that one's partition, over the same tier."""
+        """Begin an empty log; with ``leader`` it is another replica of its partition, over the same tier."""
         topic_id = leader.partition.topic_id if leader else None
         self.log_dir = LogDirWriter(folder / "kafka", node_id=broker_id)
         self.other_log_dir = LogDirWriter(folder / "kafka-2", node_id=broker_id)
@@ -65,7 +65,7 @@ class CutBackLab:
             rows=leader.tier.rows if leader else None,
         )
         self.storage = CountingStorage(self.tier)
-        self.told = ToldLogOffsets()
+        self.told = ReportedLogOffsets()
         self.session = self.start()
         self.values: list[bytes] = []
         self._written = 0
@@ -104,7 +104,7 @@ class CutBackLab:
             self.log_dir.write_checkpoints()
 
     def cut_back_and_grow_the_same_above(self, offset: int, same_from: int) -> None:
-        """Lose the records from ``offset`` on; other records come in their place, and from ``same_from`` the same."""
+        """Lose the records from ``offset`` on; append others, and from ``same_from`` on the same ones."""
         end, same = self._written, self.values[same_from:]
         self.lose_from(offset)
         self._written = offset
@@ -135,7 +135,7 @@ class CutBackLab:
         return [record.value for record in await self.session.read_all(self.path)]
 
     async def read_tier_only(self, end: int) -> list[bytes | None]:
-        """Return what the tier has up to ``end``, without the local log, where every segment is whole."""
+        """Return the records of the tier up to ``end``, without the local log, where every segment is whole."""
         view, found = self.session.metadata.view(self.partition), []
         for start, last in self.finished:
             metadata = next(view.segment_for(epoch, start) for epoch in (0, 1) if view.segment_for(epoch, start))

@@ -1,4 +1,4 @@
-"""CopyTask against real segment files, a real metadata manager and a storage that can be told to fail."""
+"""CopyTask over real segment files, a real metadata manager and a storage that a test can make fail."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ SINGLE_RECORDS = SegmentShape(batches=8, records_per_batch=1)
 
 
 class OnlyReplica(StaticLeadership):
-    """Every replica here is led, and the cluster has no other."""
+    """Leadership of a cluster with no other replicas: this broker leads all partitions."""
 
     async def changes(self) -> AsyncIterator[Leadership]:
         async for event in super().changes():
@@ -54,7 +54,7 @@ class OnlyReplica(StaticLeadership):
 
 
 class ScriptedStorage(SegmentStorage):
-    """A SegmentStorage that can be told what to do instead."""
+    """SegmentStorage with scripted failures."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -84,7 +84,7 @@ class ScriptedStorage(SegmentStorage):
 
 
 class Setup:
-    """One partition with some rolled segments, and a session over scripted storage."""
+    """Partition with some rolled segments, and a session over scripted storage."""
 
     def __init__(self, tmp_path: Path, *, rolled: int = 2, shape: SegmentShape = SHAPE) -> None:
         self.tmp_path = tmp_path
@@ -141,7 +141,7 @@ class TestOneSegment:
     @pytest.mark.spec("remote-tiering 126")
     @pytest.mark.spec("remote-tiering 127")
     @pytest.mark.spec("remote-tiering 128")
-    async def test_a_segment_over_two_epochs_goes_up_with_its_slice_of_lineage(self, tmp_path: Path) -> None:
+    async def test_segment_over_two_epochs_is_copied_with_its_part_of_the_lineage(self, tmp_path: Path) -> None:
         setup = Setup(tmp_path, rolled=0)
         setup.writer.append([b"x"] * 96)  # 100 records of epoch 0, with the four of the fixture
         setup.writer.begin_epoch(1)
@@ -167,17 +167,17 @@ class TestOneSegment:
         assert (setup.session.recorder.requests, setup.session.recorder.failures) == (1, 0)
         assert setup.session.recorder.copied == [row.size_bytes]
 
-    async def test_segments_go_up_one_at_a_time_and_ascending(self, setup: Setup) -> None:
+    async def test_segments_are_copied_one_at_a_time_in_ascending_order(self, setup: Setup) -> None:
         assert (await setup.run()).error is None
         assert [m.start_offset for m in setup.storage.copied] == [0, 8]  # remote-tiering 10.8, I3
         assert setup.finished == [(0, 7), (8, 15)]
 
-    async def test_a_second_pass_finds_nothing_to_do(self, setup: Setup) -> None:
+    async def test_second_pass_copies_nothing(self, setup: Setup) -> None:
         await setup.run()
         assert (await setup.run()).status.state == "idle"
         assert len(setup.storage.copied) == 2
 
-    async def test_another_session_goes_on_where_the_first_one_stopped(self, setup: Setup) -> None:
+    async def test_later_session_continues_behind_the_last_copied_segment(self, setup: Setup) -> None:
         await setup.run()
         setup.writer.roll()
         setup.log_dir.write_checkpoints()
@@ -200,7 +200,7 @@ class TestOneSegment:
         assert setup.finished == [(0, 7), (8, 15)]
 
 
-class TestWhatIsNotCopied:
+class TestUncopiedSegments:
     async def test_a_partition_without_a_high_watermark_waits(self, setup: Setup) -> None:
         setup.set_high_watermark(None)
         status = (await setup.run()).status
@@ -216,7 +216,7 @@ class TestWhatIsNotCopied:
         assert (status.lag.segments, status.state) == (1, "waiting")
 
     @pytest.mark.parametrize("new_process", [False, True])
-    async def test_a_snapshot_that_is_written_after_the_segment_was_held_is_the_one_that_goes(
+    async def test_snapshot_that_is_written_after_the_hold_of_its_segment_is_copied(
         self, setup: Setup, new_process: bool
     ) -> None:
         """A broker creates the next segment first; until it has written the snapshot, the hold has none."""
@@ -234,7 +234,7 @@ class TestWhatIsNotCopied:
         stored = await setup.storage.fetch_index(setup.session.rows(setup.partition)[0], IndexType.PRODUCER_SNAPSHOT)
         assert parse_producer_snapshot(stored, "stored") == (entry,)
 
-    async def test_a_damaged_batch_stops_the_segment_before_a_byte_leaves(self, setup: Setup) -> None:
+    async def test_segment_with_a_damaged_batch_is_not_uploaded(self, setup: Setup) -> None:
         log = setup.path / f"{8:020d}.log"
         content = bytearray(log.read_bytes())
         content[100] ^= 0xFF
@@ -245,7 +245,9 @@ class TestWhatIsNotCopied:
         assert len(setup.session.rows(setup.partition)) == 1
         assert [m.start_offset for m in setup.storage.copied] == [0]
 
-    async def test_a_missing_epoch_checkpoint_is_shown_and_recovers_by_itself(self, setup: Setup) -> None:
+    async def test_missing_epoch_checkpoint_quarantines_the_partition_until_the_file_returns(
+        self, setup: Setup
+    ) -> None:
         checkpoint = setup.path / "leader-epoch-checkpoint"
         content = checkpoint.read_bytes()
         checkpoint.unlink()
@@ -257,12 +259,12 @@ class TestWhatIsNotCopied:
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7), (8, 15)]
 
-    async def test_a_batch_of_an_epoch_that_the_lineage_does_not_give_it_is_refused(self, setup: Setup) -> None:
+    async def test_batch_with_an_epoch_at_odds_with_the_lineage_is_refused(self, setup: Setup) -> None:
         (setup.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 8\n")
         await setup.fails_with(SegmentChangedError)
         assert setup.finished == [(0, 7)]
 
-    async def test_a_paused_partition_begins_nothing_and_says_so(self, setup: Setup) -> None:
+    async def test_paused_partition_copies_nothing_and_reports_paused(self, setup: Setup) -> None:
         setup.session.manager.pause([TopicPartition("orders", 0)])
         status = (await setup.run()).status
         assert (status.state, status.lag.segments) == ("paused", 2)
@@ -274,7 +276,7 @@ class TestWhatIsNotCopied:
 class TestFailures:
     @pytest.mark.spec("remote-tiering 134")
     @pytest.mark.spec("remote-tiering 138")
-    async def test_a_failed_copy_is_deleted_at_once_and_nothing_counts_as_copied(self, setup: Setup) -> None:
+    async def test_failed_copy_is_deleted_at_once_and_does_not_count_as_copied(self, setup: Setup) -> None:
         setup.storage.on_copy = _raise(RemoteStorageError("refused"))
         error = await setup.fails_with(RemoteStorageError)
         assert "refused" in str(error)
@@ -289,7 +291,9 @@ class TestFailures:
     @pytest.mark.spec("remote-tiering 136")
     @pytest.mark.spec("remote-tiering 154")
     @pytest.mark.parametrize("failure", [KeyError("surprise"), MemoryError()], ids=["bug", "memory"])
-    async def test_any_exception_of_the_storage_is_a_storage_error(self, setup: Setup, failure: Exception) -> None:
+    async def test_unexpected_exception_of_the_storage_becomes_a_storage_error(
+        self, setup: Setup, failure: Exception
+    ) -> None:
         setup.storage.on_copy = _raise(failure)
         await setup.fails_with(RemoteStorageError)
         assert setup.session.rows(setup.partition) == []
@@ -297,7 +301,7 @@ class TestFailures:
         assert (await setup.run()).error is None
 
     @pytest.mark.spec("remote-tiering 154")
-    async def test_a_copy_that_never_ends_meets_its_deadline(self, setup: Setup) -> None:
+    async def test_copy_that_hangs_ends_at_its_deadline(self, setup: Setup) -> None:
         setup.storage.hangs = True
         setup.session = setup.new_session(CopySettings(attempt_timeout_s=0.01))
         error = await setup.fails_with(RetriableRemoteStorageError)
@@ -340,14 +344,14 @@ class TestFailures:
         assert (await setup.run()).error is None
         assert {m.custom_metadata for m in setup.session.rows(setup.partition)} == {b"x" * 128}
 
-    async def test_a_source_that_changed_during_the_upload_is_never_finished(self, setup: Setup) -> None:
+    async def test_copy_is_not_finished_if_its_source_changed_during_the_upload(self, setup: Setup) -> None:
         log = setup.path / f"{0:020d}.log"
         setup.storage.on_copy = lambda: log.write_bytes(log.read_bytes() + b"\0")
         await setup.fails_with(SegmentChangedError)
         assert setup.finished == []
         assert setup.session.rows(setup.partition) == []
 
-    async def test_a_source_that_was_replaced_during_the_upload_is_never_finished(self, setup: Setup) -> None:
+    async def test_copy_is_not_finished_if_its_source_was_replaced_during_the_upload(self, setup: Setup) -> None:
         log = setup.path / f"{0:020d}.log"
 
         def compact() -> None:
@@ -363,7 +367,7 @@ class TestFailures:
         assert setup.finished == [(0, 7), (8, 15)]
 
     @pytest.mark.parametrize("is_replaced", [True, False])
-    async def test_other_bytes_are_damage_only_where_the_source_is_still_the_same(
+    async def test_unexpected_bytes_are_damage_only_if_the_source_is_the_same_file(
         self, setup: Setup, *, is_replaced: bool
     ) -> None:
         log = setup.path / f"{0:020d}.log"
@@ -393,14 +397,14 @@ ADD_BATCH, FINISH_BATCH = 3, 4  # after the claim and the log start
 
 
 class _ScriptedRows(MemoryKeyValueStore):
-    """Batches of which one gets another answer."""
+    """Key-value store that answers one batch differently."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fail_at: tuple[int, TierError, bool] | None = None  # which batch, with what, after applying it
+        self.fail_at: tuple[int, TierError, bool] | None = None  # batch number, error, and whether to apply it
         self.failures = 1
         self.batches = 0
-        self.silent_after: int | None = None  # no answer at all after that many batches
+        self.silent_after: int | None = None  # no answer after that many batches
         self.on_get: Callable[[], object] = lambda: None
 
     async def get(self, key: str) -> bytes | None:
@@ -430,7 +434,7 @@ class TestMetadataFailures:
         return setup
 
     @pytest.mark.spec("remote-tiering 137")
-    async def test_without_a_row_nothing_is_uploaded(self, tmp_path: Path) -> None:
+    async def test_failed_add_of_the_row_uploads_nothing(self, tmp_path: Path) -> None:
         setup = self._setup(tmp_path, at=ADD_BATCH, error=RemoteStorageError("down"), applied=False)
         setup.session.recorder.failures = 0
         assert (await setup.run()).error is not None
@@ -447,7 +451,9 @@ class TestMetadataFailures:
         assert len(setup.session.rows(setup.partition)) == 1
 
     @pytest.mark.parametrize("applied", [False, True], ids=["lost", "landed"])
-    async def test_a_finish_of_unknown_outcome_is_repeated(self, tmp_path: Path, applied: bool) -> None:
+    async def test_finish_of_unknown_outcome_is_repeated_without_a_second_copy(
+        self, tmp_path: Path, applied: bool
+    ) -> None:
         setup = self._setup(tmp_path, at=FINISH_BATCH, error=OutcomeUnknownError("silence"), applied=applied)
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7)]
@@ -467,7 +473,7 @@ class TestMetadataFailures:
         assert [m.state for m in setup.session.rows(setup.partition)] == [FINISHED]
         assert setup.session.recorder.swept == 1
 
-    async def test_a_finish_that_landed_unheard_is_found_and_not_copied_again(self, tmp_path: Path) -> None:
+    async def test_finish_whose_answer_was_lost_is_found_by_the_next_pass(self, tmp_path: Path) -> None:
         setup = self._setup(tmp_path, at=FINISH_BATCH, error=OutcomeUnknownError("silence"), applied=True)
         rows = setup.tier.rows
         assert isinstance(rows, _ScriptedRows)
@@ -478,10 +484,9 @@ class TestMetadataFailures:
         assert len(setup.storage.copied) == 1
         assert setup.session.hold.statistics().segments == 0
 
-    async def test_a_finish_that_landed_unheard_is_found_although_somebody_else_loaded_the_rows(
+    async def test_finish_whose_answer_was_lost_is_found_although_expiration_loaded_the_rows(
         self, tmp_path: Path
     ) -> None:
-        """The expiration of the same partition does."""
         setup = self._setup(tmp_path, at=FINISH_BATCH, error=OutcomeUnknownError("silence"), applied=True)
         rows = setup.tier.rows
         assert isinstance(rows, _ScriptedRows)
@@ -494,7 +499,7 @@ class TestMetadataFailures:
 
     @pytest.mark.spec("remote-tiering 140")
     @pytest.mark.spec("remote-tiering 141")
-    async def test_while_the_metadata_is_not_ready_nothing_is_asked_of_either_store(self, tmp_path: Path) -> None:
+    async def test_pass_without_ready_metadata_calls_neither_store(self, tmp_path: Path) -> None:
         setup = self._setup(tmp_path, at=1, error=BackendUnavailableError("down"), applied=False)
         await setup.fails_with(BackendUnavailableError)
         assert (setup.storage.copied, setup.storage.deleted) == ([], [])
@@ -514,7 +519,7 @@ class TestMetadataFailures:
 
 
 async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Path) -> None:
-    """Not as time itself: any retention would delete them as soon as they are in the tier."""
+    """Any retention would delete such records at once if their age were that of time 0."""
     setup = Setup(tmp_path, rolled=0)
     setup.writer = setup.log_dir.add_partition("timeless")
     path = setup.writer.active_segment
@@ -529,13 +534,15 @@ async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Pat
 
 class TestLogStart:
     @pytest.mark.spec("remote-tiering 125")
-    async def test_the_first_leadership_takes_the_local_start(self, setup: Setup) -> None:
+    async def test_log_start_of_the_first_leadership_is_the_local_one(self, setup: Setup) -> None:
         delete_segment(setup.path, 0)
         assert (await setup.run()).status.log_start_offset == 8
         assert setup.session.recorder.gaps == []
 
     @pytest.mark.spec("remote-tiering 149")
-    async def test_a_deletion_request_raises_it_and_the_retention_does_not(self, setup: Setup) -> None:
+    async def test_deletion_request_raises_the_log_start_and_retention_of_the_broker_does_not(
+        self, setup: Setup
+    ) -> None:
         await setup.run()
         delete_segment(setup.path, 0)
         assert (await setup.run()).status.log_start_offset == 0
@@ -544,10 +551,12 @@ class TestLogStart:
         view = setup.session.metadata.view(setup.partition)
         assert view.log_start_offset == 10, "and it is stored"
 
-    async def test_a_log_start_that_was_taken_over_from_another_leader_expires_nothing(self, tmp_path: Path) -> None:
-        """Its retention put it at a base of its own segments; here it lies inside one (ReplicaFetcherThread)."""
+    async def test_log_start_that_was_taken_over_from_another_leader_does_not_raise_that_of_the_tier(
+        self, tmp_path: Path
+    ) -> None:
+        """Retention of the other leader put it at a base of its own segments; in the local log it is inside one."""
         setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
-        setup.writer.begin_epoch(1)  # of this broker; epoch 0 was another one's
+        setup.writer.begin_epoch(1)  # of this broker; epoch 0 was of another one
         setup.writer.append([b"mine"] * 4)
         setup.log_dir.write_checkpoints()
         delete_segment(setup.path, 0)
@@ -559,7 +568,7 @@ class TestLogStart:
         os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(1, 1))
         assert (await setup.run()).error is None
         assert setup.session.metadata.view(setup.partition).log_start_offset == before
-        setup.set_log_start(12)  # asked of this leader
+        setup.set_log_start(12)  # a request to this leader
         assert (await setup.run()).status.log_start_offset == 12
 
     @pytest.mark.parametrize(
@@ -569,7 +578,7 @@ class TestLogStart:
             pytest.param(SHAPE, 10, id="within-a-batch-of-an-earlier-leader"),
         ],
     )
-    async def test_first_minute_of_a_later_epoch_obeys_request_that_batches_prove(
+    async def test_request_that_batches_prove_is_obeyed_in_the_first_minute_of_a_later_epoch(
         self, tmp_path: Path, shape: SegmentShape, deleted_before: int
     ) -> None:
         setup = Setup(tmp_path, rolled=2, shape=shape)
@@ -581,7 +590,7 @@ class TestLogStart:
         assert (await setup.run()).status.log_start_offset == deleted_before
         assert [record.offset for record in await setup.session.read_all(setup.path)][:1] == [deleted_before]
 
-    async def test_daemon_that_starts_after_the_request_obeys_it(self, tmp_path: Path) -> None:
+    async def test_daemon_that_starts_after_a_deletion_request_obeys_the_request(self, tmp_path: Path) -> None:
         setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
         setup.writer.begin_epoch(1)
         setup.writer.append_batch(SINGLE_RECORDS.batch(), 1, times=8)
@@ -592,7 +601,7 @@ class TestLogStart:
         setup.session = setup.new_session()
         assert (await setup.run()).status.log_start_offset == 20
 
-    async def test_restarted_broker_that_is_the_only_replica_obeys_request_at_a_batch_of_an_earlier_epoch(
+    async def test_request_at_a_batch_of_an_earlier_epoch_is_obeyed_by_the_only_replica_after_a_restart(
         self, tmp_path: Path
     ) -> None:
         setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
@@ -605,7 +614,7 @@ class TestLogStart:
         setup.session = setup.new_session(leadership=OnlyReplica())
         assert (await setup.run()).status.log_start_offset == 10
 
-    async def test_only_replica_that_was_moved_here_takes_over_what_its_predecessor_retained(
+    async def test_retention_of_the_predecessor_is_no_request_to_the_only_replica_that_was_moved_here(
         self, tmp_path: Path
     ) -> None:
         setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
@@ -643,7 +652,9 @@ class TestLogStart:
         setup.set_log_start(9)
         assert (await setup.run()).status.log_start_offset == 9
 
-    async def test_only_replica_takes_over_what_a_leader_retained_that_copied_nothing(self, tmp_path: Path) -> None:
+    async def test_retention_of_a_leader_that_copied_nothing_is_no_request_to_the_only_replica(
+        self, tmp_path: Path
+    ) -> None:
         setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
         await setup.run()
         setup.writer.begin_epoch(1)
@@ -651,16 +662,16 @@ class TestLogStart:
         await setup.run()
         setup.writer.begin_epoch(2)
         setup.log_dir.write_checkpoints()
-        setup.set_log_start(10)  # a base of that leader's segments
+        setup.set_log_start(10)  # a base of the segments of that leader
         setup.session = setup.new_session(leadership=OnlyReplica())
         assert (await setup.run()).status.log_start_offset == 0
         setup.session = setup.new_session(leadership=OnlyReplica())
         assert (await setup.run()).status.log_start_offset == 0
 
-    async def test_a_log_that_ends_below_the_log_start_of_the_tier_is_copied_from_its_own_start(
+    async def test_log_that_ends_below_the_log_start_of_the_tier_is_copied_from_the_local_log_start(
         self, setup: Setup
     ) -> None:
-        """Its disk was replaced, or an unclean election cut it: nothing of it may be skipped in silence."""
+        """The disk was replaced, or an unclean election cut the log: no local record may be skipped in silence."""
         await setup.run()
         await setup.session.metadata.advance_log_start_offset(setup.partition, 1000)
         setup.session = setup.new_session()
@@ -672,7 +683,7 @@ class TestLogStart:
         assert (outcome.status.log_start_offset, outcome.status.copied_through) == (0, 19)
         assert setup.session.metadata.view(setup.partition).log_start_offset == 0
 
-    async def test_the_brokers_retention_under_way_hides_nothing_of_the_tier(self, setup: Setup) -> None:
+    async def test_running_retention_of_the_broker_hides_no_records_of_the_tier(self, setup: Setup) -> None:
         await setup.run()
         setup.set_log_start(8)  # raised and checkpointed; the files are renamed next
         assert (await setup.run()).status.log_start_offset == 0
@@ -683,7 +694,7 @@ class TestLogStart:
         assert await setup.session.read_all(setup.path) == before
         assert [record.offset for record in before] == list(range(20))
 
-    async def test_a_roll_that_the_listing_lacks_is_no_deletion_request(self, setup: Setup) -> None:
+    async def test_log_start_at_a_roll_that_the_listing_lacks_is_no_deletion_request(self, setup: Setup) -> None:
         await setup.run()
         (replica,) = setup.session.tiering.replicas.all()
         task = replica.tasks.copy
@@ -695,7 +706,7 @@ class TestLogStart:
         await task.run_once()
         assert task.state.log_start_offset == 0
 
-    async def test_a_segment_that_the_broker_renames_after_the_listing_is_not_stepped_over(self, setup: Setup) -> None:
+    async def test_segment_that_the_broker_renames_after_the_listing_is_copied(self, setup: Setup) -> None:
         rows = _ScriptedRows()
         setup.tier.rows = rows
         setup.session = setup.new_session()
@@ -709,7 +720,9 @@ class TestLogStart:
         assert setup.finished == [(0, 7), (8, 15)]
         assert setup.session.recorder.gaps == []
 
-    async def test_what_was_deleted_before_it_was_seen_is_said_once_and_stepped_over(self, setup: Setup) -> None:
+    async def test_segments_deleted_before_they_were_seen_are_reported_once_as_a_gap_and_skipped(
+        self, setup: Setup
+    ) -> None:
         setup.set_high_watermark(8)
         await setup.run()
         setup.session.hold.close()
@@ -732,7 +745,9 @@ class TestLogStart:
 
 class TestOpenTransactions:
     @pytest.mark.spec("remote-tiering 150")
-    async def test_an_open_transaction_keeps_its_segment_and_all_after_it(self, golden: Path, tmp_path: Path) -> None:
+    async def test_open_transaction_delays_its_segment_and_all_later_segments(
+        self, golden: Path, tmp_path: Path
+    ) -> None:
         (case,) = [c for c in golden_cases("clean") if c.partition == "txn-closed-0" and c.broker.endswith("4.3.1")]
         log_dir = tmp_path / "kafka"
         shutil.copytree(golden / case.logdirs[0] / case.partition, log_dir / case.partition)
@@ -759,7 +774,7 @@ class TestOpenTransactions:
 
 class TestMovesAndEpochs:
     @pytest.mark.spec("remote-tiering 139")
-    async def test_a_log_that_moved_to_another_log_dir_goes_on(self, tmp_path: Path) -> None:
+    async def test_copying_continues_after_the_log_moved_to_another_log_dir(self, tmp_path: Path) -> None:
         setup = Setup(tmp_path)
         other = LogDirWriter(tmp_path / "kafka2")
         setup.tier.log_dirs.append(other.path)
@@ -785,7 +800,7 @@ class TestMovesAndEpochs:
         assert setup.finished == [(0, 7), (8, 15), (16, 20)]
 
     @pytest.mark.spec("remote-tiering 155")
-    async def test_a_truncated_and_rewritten_log_is_copied_again_from_where_it_differs(self, tmp_path: Path) -> None:
+    async def test_truncated_and_rewritten_log_is_copied_again_from_its_first_difference(self, tmp_path: Path) -> None:
         setup = Setup(tmp_path, rolled=3)
         await setup.run()
         topic_id = setup.writer.topic_id

@@ -1,4 +1,4 @@
-"""FollowerTask: what it shows is true already when it is shown."""
+"""FollowerTask: its published state is true at the time of publication."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from tests.fakes.remote_segments import FINISHED, segment, step
 from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
 from tierd.log import PartitionScan, identify_directory, scan_partition
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.metadata.newest_epochs import EPOCHS_KEPT
+from tierd.metadata.rows.newest_epochs import EPOCHS_KEPT
 from tierd.model import OffsetRange
 from tierd.tiering.copying.follower_task import FollowerTask
 from tierd.tiering.local.held_segment import HeldSegment
@@ -21,7 +21,7 @@ from tierd.tiering.local.partition_log import PartitionLog
 
 
 class WatchedLog(PartitionLog):
-    """Notes what a task shows while segments are held, or let go."""
+    """Log offsets that record the published state of a task at each hold and release."""
 
     def __init__(self, scan: PartitionScan, hold: SegmentHold, shown: Callable[[], int | None]) -> None:
         super().__init__(scan, hold)
@@ -34,13 +34,13 @@ class WatchedLog(PartitionLog):
         self.shown_before.append(self._shown())
         return await super().protect(copied_through=copied_through, holes=holes, share=share)
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         self.shown_before.append(self._shown())
-        await super().let_go()
+        await super().release()
 
 
 @pytest.mark.parametrize("is_copied", [True, False])
-async def test_follower_shows_the_frontier_after_it_has_held_what_lies_above_it(
+async def test_follower_publishes_the_frontier_after_it_has_held_the_segments_above(
     tmp_path: Path, is_copied: bool
 ) -> None:
     log_dir = LogDirWriter(tmp_path / "kafka")

@@ -17,10 +17,10 @@ Entries = list[tuple[int, int]]
             [(6, 10), (8, 15)],
             [(4, 7), (6, 9), (8, 15)],
             [(0, 0), (4, 7), (6, 9), (8, 15)],
-            id="one of which nothing is left",
+            id="an epoch without remaining records",
         ),
-        pytest.param([(6, 10)], [(6, 10)], [(6, 7)], [(6, 10)], id="nothing is known below"),
-        pytest.param([(0, 0), (6, 7)], [(6, 10)], [(6, 7)], [(0, 0), (6, 7)], id="the tier knows it"),
+        pytest.param([(6, 10)], [(6, 10)], [(6, 7)], [(6, 10)], id="no known epoch below"),
+        pytest.param([(0, 0), (6, 7)], [(6, 10)], [(6, 7)], [(0, 0), (6, 7)], id="an epoch known to the tier"),
         pytest.param([(0, 0)], [], [(6, 7)], [(0, 0)], id="no local lineage"),
     ],
 )
@@ -38,10 +38,10 @@ def test_epochs_of_batches_below_the_log_start_complete_the_lineage(
     "seen",
     [
         pytest.param([(7, 7)], id="a later epoch than the first local one"),
-        pytest.param([(4, 12)], id="where the broker remembers"),
+        pytest.param([(4, 12)], id="an epoch that the broker remembers"),
     ],
 )
-def test_batches_of_another_branch_stay_a_misfit(seen: Entries) -> None:
+def test_epochs_of_batches_of_another_branch_do_not_fit_the_completed_lineage(seen: Entries) -> None:
     lineage, local = Lineage.of([(0, 0), (6, 10)]), Lineage.of([(6, 10)])
     epochs = tuple(EpochEntry(*entry) for entry in seen)
     assert epoch_misfit(epochs, with_forgotten_epochs(lineage, local, epochs)) is not None

@@ -1,4 +1,4 @@
-"""Where the log begins, and what the tier lacks below the frontier: decisions over views and scans."""
+"""First log start, frontier and holes of a tier, decided over views and scans."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment
 from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentFiles
 from tierd.metadata import BucketLogStart, BucketSegment, PartitionView, rebuild_partition
-from tierd.metadata.newest_epochs import CopiedEpochs
+from tierd.metadata.rows.newest_epochs import CopiedEpochs
 from tierd.model import Lineage, SoftDelete
+from tierd.tiering.copy_plan import NOTHING_COPIED, rolled_after
 from tierd.tiering.copying.frontier import first_log_start, frontier, holes
 from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import NOTHING_COPIED, rolled_after
 
 LENGTH = 10
 """Offsets of each segment."""
@@ -23,7 +23,7 @@ LENGTH = 10
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[int], list[int], int, int | None, BucketLogStart | None]:
-    """Epoch of each segment; which are in the bucket; the first local one; the checkpoint; the bucket's record."""
+    """Draw the epoch of each segment, the segments in the bucket, the first local one, checkpoint and record."""
     count = draw(st.integers(1, 7))
     epochs = sorted(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
     copied = draw(st.lists(st.integers(0, count - 1), unique=True))
@@ -39,7 +39,7 @@ def lineage_of(epochs: Sequence[int]) -> Lineage:
 
 
 def rebuilt_view(epochs: Sequence[int], copied: Sequence[int], record: BucketLogStart | None) -> PartitionView:
-    """What a rebuild makes of the segments that are in the bucket."""
+    """Return the metadata that a rebuild makes of the segments in the bucket."""
     found = [
         BucketSegment(
             metadata=segment(
@@ -53,7 +53,7 @@ def rebuilt_view(epochs: Sequence[int], copied: Sequence[int], record: BucketLog
 
 
 def scan_of(epochs: Sequence[int], first_local: int, checkpoint: int | None) -> PartitionScan:
-    """A log of rolled segments and an active one, whose broker has forgotten the epochs below its log start."""
+    """Return the scan of rolled segments and an active one, whose broker has forgotten epochs below its log start."""
     path = Path("/kafka/orders-0")
     bases = [number * LENGTH for number in range(first_local, len(epochs) + 1)]
     ends = [*bases[1:], None]
@@ -72,7 +72,7 @@ def is_readable(view: PartitionView, epochs: Sequence[int], offset: int) -> bool
 
 
 @given(st.data())
-def test_frontier_from_the_newest_epochs_is_that_from_all_of_them_or_none(data: st.DataObject) -> None:
+def test_frontier_from_the_newest_epochs_equals_that_from_all_epochs_or_is_unknown(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
     epochs = sorted(data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)))
     copied = sorted(data.draw(st.lists(st.integers(0, count - 1), unique=True)))
@@ -105,7 +105,7 @@ def test_log_start_of_a_rebuilt_tier_is_the_recorded_one_or_the_lower_of_both_ti
 
 
 @given(worlds())
-def test_every_local_record_that_may_be_read_is_in_the_tier_or_due_and_nothing_is_copied_twice(
+def test_every_readable_local_record_is_in_the_tier_or_due_and_no_copied_segment_is_due(
     world: tuple[list[int], list[int], int, int | None, BucketLogStart | None],
 ) -> None:
     epochs, copied, first_local, checkpoint, record = world
@@ -126,7 +126,7 @@ def test_every_local_record_that_may_be_read_is_in_the_tier_or_due_and_nothing_i
 
 
 def test_hole_in_a_segment_that_begins_below_the_leader_epochs_of_the_log_is_none() -> None:
-    """The log start lay inside the segment when it was copied: another copy would say the same."""
+    """The log start lay inside the segment when it was copied: another copy would have the same bounds."""
     row = replace(segment(0, 9, {0: 4}), state=FINISHED)
     found = BucketSegment(metadata=segment(0, 9, {0: 4}, segment_id=row.segment.id))
     view = rebuild_partition(

@@ -1,4 +1,4 @@
-"""The copy sequence interrupted at every call of either store, then begun again: nothing lost, nothing left behind."""
+"""Copy sequence interrupted at every call of either store, then repeated: it loses no segment and leaves no orphan."""
 
 import asyncio
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.tiering.interruption import (
 )
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.metadata import MemoryKeyValueStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 SEGMENTS = 2
 CALLS = 40  # more than the sequence makes: the last ones run uninterrupted, which a test checks
 
 
 class _Story:
-    """One partition of two rolled segments, and two stores that survive."""
+    """Partition of two rolled segments, and two stores that survive interruptions."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tmp_path = tmp_path
@@ -49,7 +49,7 @@ class _Story:
             assert error is None or isinstance(error, BaseExceptionGroup | CrashError)
 
     async def recover(self) -> None:
-        """A new process, and another once the grace has passed: the sweep takes what the first left."""
+        """Run a new process, and another after the grace, so that the sweep removes leftovers of the first."""
         tier = Tier(self.tmp_path, [self.path.parent], store=self.objects, rows=self.rows)
         await self._pass(tier)
         tier.clock.advance(3600)
@@ -92,7 +92,7 @@ async def test_a_cancellation_at_any_call_loses_no_segment_and_leaves_no_orphan(
     await story.recover()
 
 
-async def test_the_interruptions_reach_the_end_of_the_sequence(tmp_path: Path) -> None:
+async def test_interruption_numbers_reach_the_end_of_the_sequence(tmp_path: Path) -> None:
     interruption = Interruption(at=None)
     await _Story(tmp_path).copy_interrupted(interruption)
     assert 10 < interruption.calls < CALLS

@@ -1,4 +1,4 @@
-"""What the broker lost of what it wrote about producers is made anew, byte for byte, and no copy is stuck on it."""
+"""Producer snapshots and transaction indexes that the broker lost are rebuilt byte for byte: copying continues."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ every_replica = pytest.mark.parametrize("replica", REPLICAS, ids=lambda r: f"{r[
 
 
 class FlakyStorage(SegmentStorage):
-    """A SegmentStorage of which indexes cannot be had for a while."""
+    """SegmentStorage whose indexes are unreachable for a while."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -49,7 +49,7 @@ class FlakyStorage(SegmentStorage):
 
 
 class Replica:
-    """A partition that a broker wrote, the bytes of its files, and sessions that copy it."""
+    """Partition that a broker wrote, the bytes of its files, and sessions that copy it."""
 
     def __init__(self, tmp_path: Path, directory: Path) -> None:
         self.path = tmp_path / "kafka" / directory.name
@@ -64,14 +64,14 @@ class Replica:
         self.session = self.new_session()
 
     def _stable(self) -> int:
-        """Where the earliest transaction that never ended began, as the snapshot of the clean stop has it."""
+        """Return the begin of the earliest unfinished transaction, from the snapshot of the clean stop."""
         newest = max((name for name in self.written if name.endswith(".snapshot")), default=None)
         producers = () if newest is None else parse_producer_snapshot(self.written[newest], newest)
         began = [each.current_txn_first_offset for each in producers if each.current_txn_first_offset >= 0]
         return min(began, default=1 << 40)
 
     def new_session(self, hold_mode: HoldModeName = "none") -> Session:
-        """A process of tierd; by default it holds nothing, so that what is lost is lost."""
+        """Start a process of tierd; by default it holds no segment, so that lost files stay lost."""
         return self.tier.session(hold_mode=hold_mode, storage=lambda _: self.storage)
 
     def commit(self, high_watermark: int) -> None:
@@ -91,13 +91,13 @@ class Replica:
             delete_segment(self.path, base)
 
     def lose_before(self, base_offset: int) -> None:
-        """Let the broker delete all below an offset while tierd does not run; all of it is committed."""
+        """Let the broker delete all records below an offset while tierd does not run; all of them are committed."""
         self.delete(*(base for base in self.bases if base < base_offset))
         self.commit(1 << 40)
         self.session = self.new_session()
 
     async def lose_indexes(self, base_offset: int) -> None:
-        """Let the tier lose what it keeps beside the log of a segment."""
+        """Let the tier lose the indexes of a segment."""
         for info in await self.tier.store.list_objects(""):
             if info.key.endswith(".indexes") and f"/{base_offset:020d}-" in info.key:
                 await self.tier.store.delete(info.key)
@@ -110,7 +110,7 @@ class Replica:
         return await self.storage.fetch_index(row, kind)
 
     async def assert_as_written(self) -> None:
-        """The tier has every segment that is rolled and stable, with all that the broker wrote about producers."""
+        """Fail unless the tier has every rolled and stable segment with the producer files of the broker."""
         rows = self.session.rows(self.partition)
         ends = [following - 1 for following in self.bases[1:] if following <= self.stable]
         assert [end for _, end in self.session.finished(self.partition)] == ends
@@ -131,32 +131,36 @@ def replica_of(golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) ->
 
 @pytest.fixture
 def closed(golden: Path, tmp_path: Path) -> Replica:
-    """Seven segments of three transactional producers, every transaction decided, some over a roll."""
+    """Return seven segments of three transactional producers, every transaction decided, some over a roll."""
     (found,) = ((case, d) for case, d in REPLICAS if case.partition == "txn-closed-0" and case.broker.endswith("3.9.2"))
     return replica_of(golden, tmp_path, found)
 
 
 @pytest.fixture
 async def half(closed: Replica) -> Replica:
-    """The same with its first three segments, through offset 173, in the tier; two transactions are open there."""
+    """Return the partition of ``closed`` with three segments in the tier; two transactions are open at offset 173."""
     closed.commit(284)
     assert await closed.copy() is None
     assert [base for base, _ in closed.session.finished(closed.partition)] == [0, 56, 116]
     return closed
 
 
-class TestAsTheBrokerWroteIt:
+class TestRebuiltFiles:
     @every_replica
-    async def test_when_everything_is_lost(self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) -> None:
+    async def test_producer_files_are_rebuilt_when_all_are_lost(
+        self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
+    ) -> None:
         of = replica_of(golden, tmp_path, replica)
         if of.bases[0] > 0:
-            return  # records that tell of producers are gone: see what begins behind a gap
+            return  # records of the producers are deleted: the test of a gap covers this case
         of.lose(".snapshot", ".txnindex")
         assert await of.copy() is None
         await of.assert_as_written()
 
     @every_replica
-    async def test_when_one_roll_is_lost(self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) -> None:
+    async def test_producer_files_are_rebuilt_when_those_of_every_second_roll_are_lost(
+        self, golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]
+    ) -> None:
         of = replica_of(golden, tmp_path, replica)
         of.lose(".snapshot", ".txnindex", at=of.bases[1::2])
         if of.bases[0] > 0:
@@ -165,20 +169,20 @@ class TestAsTheBrokerWroteIt:
         await of.assert_as_written()
 
     @pytest.mark.parametrize("hold_mode", ["link", "descriptor"])
-    async def test_however_the_segments_are_held(self, closed: Replica, hold_mode: HoldModeName) -> None:
+    async def test_producer_files_are_rebuilt_in_any_hold_mode(self, closed: Replica, hold_mode: HoldModeName) -> None:
         closed.session = closed.new_session(hold_mode)
         closed.lose(".snapshot", ".txnindex")
         assert await closed.copy() is None
         await closed.assert_as_written()
 
     @pytest.mark.parametrize("damage", [lambda c: b"\x00\x07" + c[2:], lambda c: c[:-1]], ids=["other", "torn"])
-    async def test_when_it_is_damaged(self, closed: Replica, damage: Callable[[bytes], bytes]) -> None:
+    async def test_damaged_producer_files_are_rebuilt(self, closed: Replica, damage: Callable[[bytes], bytes]) -> None:
         for file in [*closed.path.glob("*.snapshot"), *closed.path.glob("*.txnindex")]:
             file.write_bytes(damage(file.read_bytes()))
         assert await closed.copy() is None
         await closed.assert_as_written()
 
-    async def test_a_line_tells_of_each_file(self, closed: Replica) -> None:
+    async def test_rebuild_of_each_file_is_logged_with_segment_and_source(self, closed: Replica) -> None:
         closed.lose(".snapshot", at=[116])
         closed.lose(".txnindex", at=[56])
         with capture_logs() as events:
@@ -191,8 +195,8 @@ class TestAsTheBrokerWroteIt:
             assert "missing" in event["problem"]
 
 
-class TestWhereTheStateBeforeComesFrom:
-    async def test_from_the_segment_before_in_the_tier(self, half: Replica) -> None:
+class TestSourcesOfState:
+    async def test_snapshot_is_rebuilt_from_the_segment_before_in_the_tier(self, half: Replica) -> None:
         half.delete(0, 56, 116)
         half.lose(".snapshot", ".txnindex")
         half.commit(1 << 40)
@@ -203,8 +207,10 @@ class TestWhereTheStateBeforeComesFrom:
         sources = [event["known_from"] for event in events if event["event"] == "producer_snapshot_rebuilt"]
         assert sources == ["the tier", "this host", "this host"]
 
-    async def test_from_an_earlier_snapshot_and_the_segments_in_between(self, half: Replica) -> None:
-        """As a broker does it; here because the tier has lost what it knew."""
+    async def test_snapshot_is_rebuilt_from_an_earlier_snapshot_and_the_segments_in_between(
+        self, half: Replica
+    ) -> None:
+        """A broker rebuilds its snapshots in this way; here the tier has lost the indexes of the segment before."""
         await half.lose_indexes(116)
         half.lose(".snapshot", ".txnindex", at=[174, 229])
         half.commit(1 << 40)
@@ -213,7 +219,7 @@ class TestWhereTheStateBeforeComesFrom:
         assert await half.stored(174, IndexType.PRODUCER_SNAPSHOT) == half.written[f"{229:020d}.snapshot"]
         assert [e["replayed_from"] for e in events if e["event"] == "producer_snapshot_rebuilt"] == [116]
 
-    async def test_from_nobody_where_the_log_begins(self, closed: Replica) -> None:
+    async def test_snapshot_at_the_beginning_of_the_log_is_rebuilt_from_its_own_records(self, closed: Replica) -> None:
         closed.delete(0, 56)
         closed.lose(".snapshot", ".txnindex")
         assert await closed.copy() is None
@@ -224,14 +230,14 @@ class TestWhereTheStateBeforeComesFrom:
         assert [(entry.first_offset, entry.last_offset) for entry in index.entries] == [(116, 167)]
         assert [base for base, _ in closed.session.finished(closed.partition)] == [116, 174, 229, 284]
 
-    async def test_from_nobody_behind_a_gap(self, half: Replica) -> None:
+    async def test_lost_snapshots_behind_a_gap_do_not_stop_copying(self, half: Replica) -> None:
         half.lose_before(229)
         half.lose(".snapshot")
         assert await half.copy() is None
         assert [base for base, _ in half.session.finished(half.partition)] == [0, 56, 116, 229, 284]
 
-    async def test_no_transaction_index_is_made_behind_a_gap(self, half: Replica) -> None:
-        """What an aborted transaction wrote before the gap is in the tier, and this index alone says so."""
+    async def test_lost_transaction_index_behind_a_gap_is_not_rebuilt(self, half: Replica) -> None:
+        """The tier holds aborted data from before the gap, and only the lost index marks it as aborted."""
         half.lose_before(229)
         index = half.path / f"{229:020d}.txnindex"
         half.lose(".snapshot", ".txnindex", at=[229])
@@ -241,9 +247,9 @@ class TestWhereTheStateBeforeComesFrom:
         assert "replica" in error.remedy
 
 
-class TestWhatCannotBeMade:
+class TestMissingSources:
     @pytest.mark.spec("remote-tiering 152")
-    async def test_a_producer_snapshot_that_nothing_tells_writes_no_row(self, half: Replica) -> None:
+    async def test_segment_whose_producer_snapshot_has_no_source_gets_no_row(self, half: Replica) -> None:
         await half.lose_indexes(116)
         half.delete(0, 56, 116)
         half.lose(".snapshot", at=[174, 229])
@@ -255,7 +261,7 @@ class TestWhatCannotBeMade:
         assert [row.start_offset for row in half.session.rows(half.partition)] == [0, 56, 116]
         assert half.session.recorder.failures == 1
 
-    async def test_a_store_that_does_not_answer_is_asked_again(self, half: Replica) -> None:
+    async def test_rebuild_from_a_store_without_an_answer_is_tried_again(self, half: Replica) -> None:
         half.delete(0, 56, 116)
         half.lose(".snapshot")
         half.commit(1 << 40)
@@ -266,10 +272,10 @@ class TestWhatCannotBeMade:
         await half.assert_as_written()
 
 
-class TestAnAbortWhoseDataIsInAnEarlierSegment:
+class TestAbortAcrossSegments:
     @pytest.fixture
     def aborted(self, tmp_path: Path) -> Path:
-        """One transaction: its data in the first segment, its marker, and nothing else of it, in the second."""
+        """Return one transaction: its data in the first segment, and only its marker in the second."""
         log_dir = LogDirWriter(tmp_path / "kafka")
         writer = log_dir.add_partition("orders")
         record, producer = NewRecord(None, b"x", FIRST_TIMESTAMP_MS), Producer(7, 0, 0)
@@ -286,8 +292,10 @@ class TestAnAbortWhoseDataIsInAnEarlierSegment:
         log_dir.write_checkpoints()
         return writer.path
 
-    async def test_its_index_is_made_anew(self, tmp_path: Path, aborted: Path) -> None:
-        """Without it readers would take what lies in the segment before for committed."""
+    async def test_index_of_an_abort_whose_data_is_in_an_earlier_segment_is_rebuilt(
+        self, tmp_path: Path, aborted: Path
+    ) -> None:
+        """Without the index readers would take the aborted records in the segment before for committed ones."""
         session = Tier(tmp_path, [aborted.parent]).session()
         assert (await session.copy_once())["orders-0"].error is None
         first, second = session.rows(partition_of(aborted))
@@ -298,7 +306,7 @@ class TestAnAbortWhoseDataIsInAnEarlierSegment:
             delete_segment(aborted, base)
         assert [r.value for r in await session.read_all(aborted, IsolationLevel.READ_COMMITTED)] == [b"y"]
 
-    async def test_a_marker_of_a_transaction_without_data_needs_none(self, tmp_path: Path, aborted: Path) -> None:
+    async def test_marker_of_a_transaction_without_data_needs_no_index(self, tmp_path: Path, aborted: Path) -> None:
         empty = encode_producer_snapshot(())
         (aborted / f"{1:020d}.snapshot").write_bytes(empty)
         session = Tier(tmp_path, [aborted.parent]).session()

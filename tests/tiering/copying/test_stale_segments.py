@@ -1,4 +1,4 @@
-"""Copied segments of a log that was cut back within one leader epoch, and of logs that only look like it."""
+"""Copied segments of a log that was cut back within one leader epoch, and of logs that only look like one."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from tierd.log import NewRecord, encode_batch, iter_batches
 from tierd.model import Lineage, RemoteLogSegmentState
 from tierd.tiering import TopicPolicy
 from tierd.tiering.copying.stale_segments import DIVERGED_GRACE_S
-from tierd.tiering.removing.partition_plan import LocalFacts
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
 
 
@@ -26,7 +26,7 @@ def lab(tmp_path: Path) -> CutBackLab:
     return CutBackLab(tmp_path)
 
 
-async def test_log_that_grew_again_over_copied_offsets_is_copied_anew(lab: CutBackLab) -> None:
+async def test_log_that_grew_again_over_copied_offsets_is_copied_again(lab: CutBackLab) -> None:
     lab.segments(5)
     await lab.run()
     lab.lose_from(16)  # inside the third segment
@@ -59,7 +59,7 @@ async def test_log_that_was_cut_back_while_tierd_was_down_is_compared_at_start(l
     assert await lab.read_tier_only(1000) == lab.values
 
 
-async def test_log_that_ends_below_what_was_copied_is_what_readers_see(lab: CutBackLab) -> None:
+async def test_readers_see_the_local_log_that_ends_below_the_copied_offsets(lab: CutBackLab) -> None:
     lab.segments(4)
     await lab.run()
     lab.lose_from(14)
@@ -68,8 +68,8 @@ async def test_log_that_ends_below_what_was_copied_is_what_readers_see(lab: CutB
     assert await lab.read() == lab.values
 
 
-async def test_log_that_ends_below_what_was_copied_counts_once_the_broker_says_so(lab: CutBackLab) -> None:
-    """Files that are being restored, or that a broker has yet to recover, end nothing."""
+async def test_log_that_ends_below_the_copied_offsets_counts_once_the_broker_confirms_its_end(lab: CutBackLab) -> None:
+    """Files in restoration, or before the recovery by a broker, do not end copied segments."""
     lab.segments(4)
     await lab.run()
     lab.lose_from(14, is_told=False)
@@ -81,7 +81,7 @@ async def test_log_that_ends_below_what_was_copied_counts_once_the_broker_says_s
     assert lab.ended == [(12, 17), (18, 23)]
 
 
-async def test_empty_log_of_a_new_disk_ends_nothing(lab: CutBackLab) -> None:
+async def test_empty_log_of_a_new_disk_ends_no_copied_segment(lab: CutBackLab) -> None:
     lab.segments(3)
     await lab.run()
     lab.lose_from(0)
@@ -90,7 +90,7 @@ async def test_empty_log_of_a_new_disk_ends_nothing(lab: CutBackLab) -> None:
     assert len(lab.finished) == 3
 
 
-async def test_loss_of_what_was_not_copied_ends_nothing_and_fetches_nothing(lab: CutBackLab) -> None:
+async def test_loss_of_records_that_were_not_copied_ends_no_segment_and_fetches_none(lab: CutBackLab) -> None:
     lab.segments(3)
     lab.produce(2)
     lab.log_dir.write_checkpoints()
@@ -102,7 +102,7 @@ async def test_loss_of_what_was_not_copied_ends_nothing_and_fetches_nothing(lab:
     assert await lab.read_tier_only(1000) == lab.values
 
 
-async def test_same_records_that_came_again_are_the_same_history(lab: CutBackLab) -> None:
+async def test_same_records_that_were_appended_again_are_the_same_history(lab: CutBackLab) -> None:
     lab.segments(3)
     await lab.run()
     written, values = lab._written, list(lab.values)
@@ -148,14 +148,14 @@ async def test_cleaned_batches_with_fewer_records_are_the_same_history(lab: CutB
     assert lab.storage.fetches == 1
 
 
-async def test_segment_whose_first_records_are_only_in_the_tier_stays(lab: CutBackLab) -> None:
+async def test_segment_whose_first_records_are_only_in_the_tier_is_kept(lab: CutBackLab) -> None:
     lab.segments(1)
     lab.produce(6)
     lab.writer.roll()
     lab.log_dir.write_checkpoints()
     await lab.run()
     assert lab.finished == [(0, 5), (6, 17)]
-    # the local log begins anew inside the second segment, with other records
+    # the local log restarts inside the second segment, with other records
     for base in (0, 6, 18):
         delete_segment(lab.path, base)
     fresh = PartitionWriter(
@@ -172,7 +172,7 @@ async def test_segment_whose_first_records_are_only_in_the_tier_stays(lab: CutBa
     assert lab.ended == []
 
 
-async def test_store_that_is_away_leaves_everything_held_and_nothing_ended(lab: CutBackLab) -> None:
+async def test_unreachable_store_keeps_segments_held_and_ends_no_copied_segment(lab: CutBackLab) -> None:
     lab.segments(3)
     await lab.run()
     lab.lose_from(12)
@@ -191,7 +191,7 @@ async def test_log_at_rest_is_compared_at_most_once(lab: CutBackLab) -> None:
     lab.segments(3)
     await lab.run()
     lab.start()
-    os.utime(lab.path / f"{12:020d}.log", ns=(1, 2 * 10**18))  # as if it had been touched since
+    os.utime(lab.path / f"{12:020d}.log", ns=(1, 2 * 10**18))  # as if the file had been touched later
     for _ in range(3):
         await lab.run()
     assert lab.storage.fetches == 1
@@ -199,10 +199,10 @@ async def test_log_at_rest_is_compared_at_most_once(lab: CutBackLab) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_tier_and_local_log_together_are_the_log_in_the_end(
+def test_tier_and_local_log_together_hold_the_whole_log_after_random_losses(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A log of one epoch that appends, rolls, is copied, loses what was not flushed, and grows again."""
+    """The log has one epoch; it appends, rolls, is copied, loses unflushed records, and grows again."""
     asyncio.run(_play(CutBackLab(tmp_path_factory.mktemp("lab")), data))
 
 
@@ -232,7 +232,7 @@ async def _play(lab: CutBackLab, data: st.DataObject) -> None:
     assert len(tier) == len(lab.values), "all has rolled"
 
 
-async def test_deep_verify_names_a_record_that_the_local_log_has_otherwise(lab: CutBackLab) -> None:
+async def test_deep_verify_names_a_record_that_differs_in_the_local_log(lab: CutBackLab) -> None:
     lab.segments(4)
     await lab.run()
     lab.lose_from(14)
@@ -248,7 +248,7 @@ async def test_deep_verify_names_a_record_that_the_local_log_has_otherwise(lab: 
     assert await lab.session.findings(lab.path) == []
 
 
-async def test_deep_verify_ignores_what_a_replica_has_above_its_high_watermark(lab: CutBackLab) -> None:
+async def test_deep_verify_ignores_records_above_the_high_watermark_of_a_replica(lab: CutBackLab) -> None:
     lab.segments(4)
     await lab.run()
     lab.lose_from(14)
@@ -257,7 +257,7 @@ async def test_deep_verify_ignores_what_a_replica_has_above_its_high_watermark(l
     assert await lab.session.findings(lab.path) == []
 
 
-async def test_undelete_brings_no_lost_record_back_unless_its_segment_is_named(lab: CutBackLab) -> None:
+async def test_undelete_restores_a_segment_that_the_log_lost_only_by_name_and_force(lab: CutBackLab) -> None:
     lab.segments(3)
     await lab.run()
     lab.lose_from(12)
@@ -271,7 +271,7 @@ async def test_undelete_brings_no_lost_record_back_unless_its_segment_is_named(l
         refuse([taken], force=False)
 
 
-async def test_listing_older_than_the_tier_ends_nothing(lab: CutBackLab) -> None:
+async def test_listing_older_than_the_tier_ends_no_copied_segment(lab: CutBackLab) -> None:
     """A replica that begins to lead has its last listing and a high watermark of some seconds ago."""
     lab.segments(2)
     late = lab.start()
@@ -290,7 +290,7 @@ async def test_listing_older_than_the_tier_ends_nothing(lab: CutBackLab) -> None
     assert lab.ended == []
 
 
-async def test_segment_that_the_log_start_lay_inside_is_compared_too(lab: CutBackLab) -> None:
+async def test_segment_that_the_log_start_lay_inside_is_compared(lab: CutBackLab) -> None:
     lab.segments(3)
     (lab.log_dir.path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 14\n")
     lab.writer.forget_epochs_below(14)
@@ -308,8 +308,8 @@ async def test_segment_that_the_log_start_lay_inside_is_compared_too(lab: CutBac
     assert await lab.read() == lab.values[14:]
 
 
-async def test_log_is_told_of_a_hole_before_it_is_copied_again(lab: CutBackLab) -> None:
-    """Its retention may delete what it was told of, and what the hole lacks is in the log only."""
+async def test_hole_in_the_tier_is_reported_to_the_log_before_its_records_are_copied_again(lab: CutBackLab) -> None:
+    """Retention of the log may delete records below the reported offset; those of the hole are only in the log."""
     lab.segments(4)
     await lab.run()
     assert lab.told.told[-1] == (23, 0)
@@ -341,7 +341,7 @@ async def test_log_start_that_rose_since_the_leadership_began_leaves_no_hole_bel
     assert len(lab.session.recorder.copied) == 1
 
 
-async def test_hole_that_the_log_start_has_passed_keeps_nothing_from_the_retention_of_the_log(lab: CutBackLab) -> None:
+async def test_hole_that_the_log_start_has_passed_does_not_hold_back_the_retention_of_the_log(lab: CutBackLab) -> None:
     lab.segments(4)
     await lab.run()
     await lab.take_away(6)
@@ -356,7 +356,7 @@ async def test_hole_that_the_log_start_has_passed_keeps_nothing_from_the_retenti
     assert lab.told.told[-1] == (23, 0)
 
 
-async def test_segment_of_another_size_is_compared_whatever_its_times_say(lab: CutBackLab) -> None:
+async def test_segment_of_another_size_is_compared_regardless_of_its_timestamps(lab: CutBackLab) -> None:
     """An undelete, a compaction and an adoption date a row later than the copy that it came from."""
     lab.segments(3)
     await lab.run()

@@ -1,4 +1,4 @@
-"""Copied segments held against a log that another log dir or another broker has, or that the tier has rewritten."""
+"""Copied segments compared with the log of another log dir or another broker, and rewritten segments of the tier."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def follower_of(lab: CutBackLab, folder: Path) -> CutBackLab:
 
 
 def touch_long_ago(path: Path) -> None:
-    """Date the segments of a log before every copy, as files that have not changed for long."""
+    """Date the segments of a log before every copy, as files that were not changed for long."""
     for log in path.glob("*.log"):
         os.utime(log, ns=(LONG_AGO_NS, LONG_AGO_NS))
 
@@ -38,7 +38,7 @@ def move(lab: CutBackLab) -> None:
 
 
 def move_and_compact(lab: CutBackLab, *, drop: int) -> None:
-    """Move the replica as a broker does that has cleaned it: what is left of it in one segment, and an active one."""
+    """Move the replica after a cleaning by the broker: one segment of its remaining records, and an active one."""
     new, logs = lab.other_log_dir.path / lab.path.name, sorted(lab.path.glob("*.log"))
     new.mkdir()
     for name in ("partition.metadata", "leader-epoch-checkpoint"):
@@ -62,7 +62,9 @@ def _follow_to(lab: CutBackLab, new: Path) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-async def test_log_that_was_moved_to_another_log_dir_ends_nothing(lab: CutBackLab, is_restarted: bool) -> None:
+async def test_log_that_was_moved_to_another_log_dir_ends_no_copied_segment(
+    lab: CutBackLab, is_restarted: bool
+) -> None:
     lab.segments(3)
     await lab.run()
     move(lab)
@@ -76,7 +78,9 @@ async def test_log_that_was_moved_to_another_log_dir_ends_nothing(lab: CutBackLa
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("drop", [2, 3, 9])
-async def test_log_that_was_moved_and_compacted_ends_nothing(lab: CutBackLab, drop: int, is_restarted: bool) -> None:
+async def test_log_that_was_moved_and_compacted_ends_no_copied_segment(
+    lab: CutBackLab, drop: int, is_restarted: bool
+) -> None:
     lab.segments(3)
     lab.produce(1)
     await lab.run()
@@ -88,7 +92,7 @@ async def test_log_that_was_moved_and_compacted_ends_nothing(lab: CutBackLab, dr
     assert (lab.ended, lab.finished) == ([], [(0, 5), (6, 11), (12, 17)])
 
 
-async def test_log_that_was_cut_back_and_then_moved_is_copied_anew(lab: CutBackLab) -> None:
+async def test_log_that_was_cut_back_and_then_moved_is_copied_again(lab: CutBackLab) -> None:
     lab.segments(4)
     await lab.run()
     lab.lose_from(14)
@@ -102,7 +106,7 @@ async def test_log_that_was_cut_back_and_then_moved_is_copied_anew(lab: CutBackL
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-async def test_follower_with_the_same_batches_that_becomes_leader_ends_nothing(
+async def test_new_leader_with_the_same_batches_ends_no_copied_segment(
     lab: CutBackLab, tmp_path: Path, is_old: bool
 ) -> None:
     lab.segments(3)
@@ -122,10 +126,8 @@ async def test_follower_with_the_same_batches_that_becomes_leader_ends_nothing(
     assert await follower.read_tier_only(1000) == follower.values
 
 
-async def test_follower_with_batches_of_other_sizes_that_becomes_leader_ends_nothing(
-    lab: CutBackLab, tmp_path: Path
-) -> None:
-    """Replicas roll by their own configuration."""
+async def test_new_leader_with_segments_of_other_sizes_ends_no_copied_segment(lab: CutBackLab, tmp_path: Path) -> None:
+    """Replicas roll their segments by their own configuration."""
     lab.segments(4)
     await lab.run()
     follower = follower_of(lab, tmp_path)
@@ -141,7 +143,7 @@ async def test_follower_with_batches_of_other_sizes_that_becomes_leader_ends_not
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-async def test_follower_with_other_batches_that_becomes_leader_copies_its_own(
+async def test_new_leader_with_other_batches_copies_its_own_batches(
     lab: CutBackLab, tmp_path: Path, is_old: bool
 ) -> None:
     """A file of another broker that has not changed since the copy is no proof that the copy was made of it."""
@@ -164,8 +166,8 @@ async def test_follower_with_other_batches_that_becomes_leader_copies_its_own(
     assert await follower.read() == follower.values
 
 
-async def test_segment_that_another_epoch_ends_is_compared_up_to_there(lab: CutBackLab, tmp_path: Path) -> None:
-    """The lineage hides the end of the copied segment; what it leaves of the segment may be of a lost log too."""
+async def test_segment_cut_by_another_epoch_is_compared_up_to_that_epoch(lab: CutBackLab, tmp_path: Path) -> None:
+    """The lineage hides the end of the copied segment; the visible beginning may be of a lost log too."""
     lab.segments(2)
     lab.produce(6)
     lab.writer.roll()
@@ -185,7 +187,7 @@ async def test_segment_that_another_epoch_ends_is_compared_up_to_there(lab: CutB
     assert await lab.read_tier_only(1000) == lab.values
 
 
-async def test_segment_that_another_epoch_ends_stays_where_it_is_the_same_up_to_there(lab: CutBackLab) -> None:
+async def test_segment_cut_by_another_epoch_is_kept_if_it_is_the_same_up_to_that_epoch(lab: CutBackLab) -> None:
     lab.segments(2)
     lab.produce(6)
     lab.writer.roll()
@@ -228,7 +230,7 @@ async def test_segments_that_the_tier_has_merged_are_the_same_history(lab: CutBa
 
 
 @pytest.mark.parametrize("kept", [(12, 14, 16), (12, 16), (12, 14)])
-async def test_cut_log_is_found_where_the_tier_has_compacted_the_lost_records_meanwhile(
+async def test_cut_log_is_found_although_the_tier_has_compacted_the_lost_records(
     lab: CutBackLab, tmp_path: Path, kept: tuple[int, ...]
 ) -> None:
     """The output of a compaction is newer than the local file, which therefore need not be what was copied."""
@@ -250,9 +252,7 @@ async def test_cut_log_is_found_where_the_tier_has_compacted_the_lost_records_me
     assert await lab.read_tier_only(18) == lab.values[:18]
 
 
-async def test_cut_log_is_found_where_the_tier_has_merged_the_lost_records_meanwhile(
-    lab: CutBackLab, tmp_path: Path
-) -> None:
+async def test_cut_log_is_found_although_the_tier_has_merged_the_lost_records(lab: CutBackLab, tmp_path: Path) -> None:
     lab.segments(4)
     await lab.run()
     await Compaction(lab.session, lab.partition, tmp_path / "job").replace(6, 23, lambda _: True)
@@ -293,7 +293,7 @@ async def test_segment_whose_log_start_lies_inside_it_is_compared(lab: CutBackLa
 
 
 async def test_stale_segment_below_a_newer_right_copy_is_found_by_deep_verify_alone(lab: CutBackLab) -> None:
-    """An older tierd went on above such segments; to compare every copied segment would read the whole tier."""
+    """An older tierd copied on above stale segments; a comparison of every copied segment would read the whole tier."""
     lab.segments(3)
     await lab.run()
     lab.cut_back_and_grow_the_same_above(8, 12)

@@ -1,4 +1,4 @@
-"""``python -m tests.tiering.crash_points``: killed at every point, by operation and backend; or at one of them alone.
+"""``python -m tests.tiering.crash_points``: kill at every point, by operation and backend, or at one point alone.
 
 ::
 
@@ -29,7 +29,7 @@ BACKENDS = ("memory", "sqlite", "postgres", "redis")
 
 
 def main() -> int:
-    """Parse the arguments, kill, count; 1 when an invariant broke."""
+    """Parse the arguments, kill, count; return 1 if an invariant broke."""
     options = _arguments()
     successors = [options.then] if options.then else list(SUCCESSORS)
     order = Order("", MEMORY, successors, options.alternating, options.place, options.at)
@@ -61,7 +61,7 @@ def _arguments() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _addresses(backend: str, operations: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Metadata for every operation, of which several run at a time."""
+    """Return metadata addresses for every operation; several operations run at a time."""
     match backend:
         case "postgres":
             dsn = os.environ["TIERD_TEST_POSTGRES_DSN"]

@@ -1,4 +1,4 @@
-"""Running a process's work on a loop of its own, and burying that loop when it is killed."""
+"""Work of a process on an event loop of its own, and the burial of that loop when the process is killed."""
 
 import asyncio
 import ctypes
@@ -11,7 +11,7 @@ from tests.tiering.crash_points.points import CountingLoop, KilledError, Points
 
 
 def run_until_killed(points: Points, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work`` on a loop of its own until it ends or is killed; killed, not one more line of it ever runs."""
+    """Run ``work`` on a loop of its own until its end or its kill; after a kill no further line of it runs."""
     open_before = _descriptors()
     loop = CountingLoop(points)
     try:
@@ -25,12 +25,12 @@ def run_until_killed(points: Points, work: Callable[[], Coroutine[Any, Any, None
         asyncio.set_event_loop(None)
         loop.close()
     if points.is_dead:
-        for descriptor in _descriptors() - open_before:  # as the kernel does; nobody is left to use them
+        for descriptor in _descriptors() - open_before:  # as the kernel does; no task is left to use them
             os.close(descriptor)
 
 
 def _bury(remains: list[object]) -> None:
-    """Keep the dead coroutines for ever: collected, they would be closed, and run their ``finally``."""
+    """Keep the dead coroutines for ever: garbage collection would close them and run their ``finally`` blocks."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(remains))
 
 

@@ -1,4 +1,4 @@
-"""Killing one operation at every point, each time in a fresh copy of the same world, and having others go on."""
+"""Kill of one operation at every point, each time in a fresh copy of the same world, and the processes after it."""
 
 import shutil
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,17 +21,17 @@ from tests.tiering.crash_points.points import Points
 from tests.tiering.crash_points.world import GRACE_S, SUCCESSORS, Process, World, new_world
 
 _ROUNDS = 5
-_BETWEEN_ROUNDS_S = 3 * GRACE_S  # past every grace, and past the hour that a deletion is left to who began it
+_BETWEEN_ROUNDS_S = 3 * GRACE_S  # past every grace, and past the hour that a deletion is left to its first process
 _LATER_MS = 1000
 
 
 class CrashPointError(AssertionError):
-    """An invariant broke; says at which point, and how to run that one alone."""
+    """Broken invariant, with the point and the command that runs this point alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The world before an operation: its files, its rows, the ids of the segments in it, and which have an object."""
+    """World before an operation: its files, its rows, the ids of its segments, and the segments with objects."""
 
     operation: Operation
     world: World
@@ -41,10 +41,10 @@ class Template:
 
 
 class Victim(Protocol):
-    """Runs an operation and kills it at a point, of those whose description contains ``place``."""
+    """Process that runs an operation and dies at a point, of those whose description contains ``place``."""
 
     def __call__(self, world: World, operation: Operation, at: int | None, *, place: str) -> Points:
-        """Return what has counted; ``at`` None lets it live."""
+        """Return the counted points; with ``at`` None the process lives."""
 
 
 class _VictimAtPlace(Protocol):
@@ -72,14 +72,14 @@ def template_of(operation: Operation, root: Path) -> Template:
 
 
 def kill_here(world: World, operation: Operation, at: int | None, *, place: str) -> Points:
-    """A victim in this process: its loop is abandoned and buried. For metadata in memory."""
+    """Kill a victim in this process: its loop is abandoned and buried. For metadata in memory."""
     points = Points(at=at, place=place)
     run_until_killed(points, lambda: lived(world, operation, points))
     return points
 
 
 async def lived(world: World, operation: Operation, points: Points) -> None:
-    """The life of a process whose death is planned."""
+    """Run the life of a process whose death is planned."""
     async with world.metadata() as store:
         process = Process(world, store, points=points)
         points.now_ms = process.clock.now_ms
@@ -90,14 +90,14 @@ async def lived(world: World, operation: Operation, points: Points) -> None:
 
 
 class Campaign:
-    """One operation, one backend."""
+    """Campaign of one operation on one backend."""
 
     def __init__(self, template: Template, root: Path, *, address: str, victim: _VictimAtPlace) -> None:
-        """Begin nothing yet.
+        """Store the arguments.
 
         Args:
             template: the world before.
-            root: for the worlds, one at a time.
+            root: folder of the worlds, one at a time.
             address: of the metadata.
             victim: runs and kills.
         """
@@ -107,10 +107,10 @@ class Campaign:
         self._victim = victim
 
     def run(self, successors: Sequence[str], *, is_alternating: bool = False) -> int:
-        """Kill at point 1, then at point 2, until the operation lives to its end; return how many points it has.
+        """Kill at point 1, then at point 2, until the operation lives to its end; return the number of its points.
 
         Args:
-            successors: who goes on after each point: ``restart``, ``takeover`` or both.
+            successors: processes that continue after each point: ``restart``, ``takeover`` or both.
             is_alternating: one of them after each point, in turn.
 
         Raises:
@@ -125,7 +125,7 @@ class Campaign:
         return at - 1
 
     def kill_at(self, at: int, who: str) -> bool:
-        """Kill at one point and have ``who`` go on; False when the operation has fewer points.
+        """Kill at one point and let ``who`` continue; return False when the operation has fewer points.
 
         Raises:
             CrashPointError: an invariant broke.
@@ -177,5 +177,5 @@ def _prepare(world: World, preparation: Preparation) -> None:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run what nobody kills on the same kind of loop: one without threads is much faster."""
+    """Run work without a kill on the same kind of loop: a loop without threads is much faster."""
     run_until_killed(Points(at=None), work)

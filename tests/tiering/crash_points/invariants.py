@@ -1,4 +1,4 @@
-"""What holds of the tier, at the moment of a death and when everything has come to rest."""
+"""Invariants of the tier, at the moment of a death and when all work has come to rest."""
 
 from collections.abc import Collection, Sequence
 from itertools import pairwise
@@ -44,19 +44,19 @@ OBJECTS = {".indexes", ".log", ".manifest"}
 
 
 async def view_of(world: World, store: KeyValueStore) -> PartitionView:
-    """The partition as anybody would read it."""
+    """Return the metadata of the partition as any process would read it."""
     return await read_partition(store, KEYS, world.partition)
 
 
 async def objects_of(world: World) -> dict[UUID, set[str]]:
-    """What the bucket has of every segment, by suffix."""
+    """Return the suffixes of the objects of each segment in the bucket."""
     storage = SegmentStorage(FilesystemObjectStore(world.bucket), cluster_id=CLUSTER_ID, broker_id=0)
     listed = await storage.list_segment_objects(world.partition)
     return {segment: {Path(info.key).suffix for info in found} for segment, found in listed.items()}
 
 
 async def recorded_log_start(world: World) -> int:
-    """The log start that the bucket has, 0 where it has none."""
+    """Return the log start in the bucket, 0 without a record."""
     stored = await LogStartStorage(FilesystemObjectStore(world.bucket), OBJECT_KEYS).read(world.partition)
     if stored is None:
         return 0
@@ -65,7 +65,7 @@ async def recorded_log_start(world: World) -> int:
 
 
 async def check_at_death(world: World, store: KeyValueStore) -> frozenset[UUID]:
-    """Hold what a dead process left against what must never be seen, not even for a moment; return every id."""
+    """Check the leftovers of a dead process for states that must not be seen at any moment; return every id."""
     view, objects = await view_of(world, store), await objects_of(world)
     start = view.log_start_offset or 0
     for metadata in view.list():
@@ -76,12 +76,12 @@ async def check_at_death(world: World, store: KeyValueStore) -> frozenset[UUID]:
             assert metadata.end_offset < start, f"deleted from {metadata.start_offset} on, log start {start}"
     _check_highest(view)
     readable = sorted((m for m in view.list() if m.state is FINISHED), key=lambda m: m.start_offset)
-    assert all(a.end_offset < b.start_offset for a, b in pairwise(readable)), "both an output and what it replaces"
+    assert all(a.end_offset < b.start_offset for a, b in pairwise(readable)), "both an output and its inputs"
     orphans = objects.keys() - view.segments.keys()
-    assert not orphans, f"objects that nobody knows of: {sorted(map(uuid_to_text, orphans))}"
+    assert not orphans, f"objects without a row: {sorted(map(uuid_to_text, orphans))}"
     assert start in range(0, SEGMENTS * RECORDS_PER_SEGMENT, RECORDS_PER_SEGMENT)
-    assert start <= (SEGMENTS - 1) * RECORDS_PER_SEGMENT, "the log start is above everything that may be deleted"
-    assert await recorded_log_start(world) <= start, "a rebuild would hide what is readable"
+    assert start <= (SEGMENTS - 1) * RECORDS_PER_SEGMENT, "the log start is above all offsets that may be deleted"
+    assert await recorded_log_start(world) <= start, "a rebuild would hide readable records"
     await _check_readable(world, view)
     return frozenset(view.segments)
 
@@ -92,7 +92,7 @@ async def stored_ids(world: World) -> frozenset[UUID]:
 
 
 async def check_rebuild_at_death(world: World) -> None:
-    """What the bucket alone gives in that moment reads like the log, however far somebody had come."""
+    """Check that a rebuild from the bucket at that moment reads like the log, at any progress of the operation."""
     rebuilt_rows = MemoryKeyValueStore()
     await _rebuild(FilesystemObjectStore(world.bucket), rebuilt_rows).run()
     rebuilt = await view_of(world, rebuilt_rows)
@@ -101,7 +101,7 @@ async def check_rebuild_at_death(world: World) -> None:
 
 
 async def check_tombstones(world: World, store: KeyValueStore) -> None:
-    """Every segment in its grace has a tombstone, and no other has."""
+    """Check that every segment in its grace has a tombstone, and no other segment has one."""
     view, objects = await view_of(world, store), await objects_of(world)
     marked = {segment for segment, suffixes in objects.items() if ".tombstone" in suffixes}
     in_grace = {m.segment.id for m in view.list() if m.state is DELETING and m.soft_delete is not None}
@@ -109,7 +109,7 @@ async def check_tombstones(world: World, store: KeyValueStore) -> None:
 
 
 async def is_at_rest(process: Process) -> bool:
-    """Whether nothing is left to be done, of copies, deletions and uploads."""
+    """Return True if no work is left of copies, deletions and uploads."""
     view = await view_of(process.world, process.store)
     is_settled = all(m.state is FINISHED for m in view.list())
     is_settled = is_settled and view.row is not None and view.row.is_log_start_recorded
@@ -121,15 +121,17 @@ async def is_at_rest(process: Process) -> bool:
 async def check_at_rest(
     process: Process, ids: frozenset[UUID], readable: Sequence[int], stored: frozenset[UUID]
 ) -> None:
-    """Hold the tier against the source, the bucket against the rows, and the ledger against both.
+    """Check the tier against the source, the bucket against the rows, and the ledger against both.
 
-    ``stored``: those of ``ids`` that had an object when they were looked at.
+    ``stored``: those of ``ids`` that had an object at the time of the check.
     """
     world = process.world
     view, objects = await view_of(world, process.store), await objects_of(world)
     rows = sorted(view.list(), key=lambda m: m.start_offset)
-    assert [(m.start_offset, m.state) for m in rows] == [(start, FINISHED) for start in readable], "dangling, or gone"
-    assert ids <= view.segments.keys() | view.tombstones.keys() or not readable, "I5: an id that nobody knows of"
+    assert [(m.start_offset, m.state) for m in rows] == [(start, FINISHED) for start in readable], (
+        "a dangling or missing row"
+    )
+    assert ids <= view.segments.keys() | view.tombstones.keys() or not readable, "I5: an id without a row or an end"
     assert objects == dict.fromkeys(view.segments, OBJECTS), "orphans, or objects that are missing"
     assert await process.storage.list_unfinished_uploads() == []
     _check_ledger(world, ids, rows, stored)
@@ -159,7 +161,7 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 def _check_ledger(
     world: World, ids: frozenset[UUID], rows: Sequence[RemoteLogSegmentMetadata], stored: frozenset[UUID]
 ) -> None:
-    """The last line of a segment that is gone says so; of one that is there, that it came back, if there is a line.
+    """Check that the last line of a removed segment is its removal, and that of an existing one, if any, its undelete.
 
     An attempt that put no object needs no line when it goes.
     """
@@ -175,7 +177,7 @@ def _check_ledger(
 
 
 async def _check_readable(world: World, view: PartitionView) -> None:
-    """Every record of the tier, read from the tier alone, is the source's."""
+    """Check that every record read from the tier alone is that of the source."""
     if not any(m.state is FINISHED for m in view.list()):
         return
     end = TieredLog(view.partition, view, None, None).remote_end_offset
@@ -193,7 +195,7 @@ async def _check_readable(world: World, view: PartitionView) -> None:
 
 
 async def _check_audit(process: Process) -> None:
-    """``tierd verify --deep`` finds nothing."""
+    """Check that ``tierd verify --deep`` has no finding."""
 
     async def tiered_log(partition: TopicIdPartition) -> TieredLog:
         directory = identify_directory(process.world.path(process.broker_id))
@@ -221,7 +223,7 @@ async def _check_audit(process: Process) -> None:
 
 
 async def _check_rebuild(process: Process, view: PartitionView) -> None:
-    """The bucket alone gives the same metadata."""
+    """Check that a rebuild from the bucket alone gives the same metadata."""
     rebuilt_rows = MemoryKeyValueStore()
     report = await _rebuild(process.objects, rebuilt_rows).run()
     assert report.problems == []
@@ -244,7 +246,7 @@ def _rebuild(objects: ObjectStore, rows: KeyValueStore) -> MetadataRebuild:
         ),
         session_id=UUID(int=1),
         grace_ends_ms=0,
-        tell=lambda _: None,
+        on_progress=lambda _: None,
     )
 
 

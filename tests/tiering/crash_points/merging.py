@@ -1,4 +1,4 @@
-"""A compaction as the pipeline and the leader do it together, step by step: the first two segments become one."""
+"""Compaction in the steps of pipeline and leader: the first two segments become one."""
 
 from dataclasses import replace
 from uuid import uuid4
@@ -21,7 +21,7 @@ _INPUTS = 2
 
 
 async def merge(process: Process) -> None:
-    """Replace the first two segments by one that has their batches, unless that is done; the partition is led."""
+    """Replace the first two segments by one with their batches, unless that is done; the partition is led."""
     view = process.metadata.view(process.world.partition)
     finished = sorted((m for m in view.list() if m.state is _FINISHED), key=lambda m: m.start_offset)
     inputs = [m for m in finished if m.end_offset < _INPUTS * RECORDS_PER_SEGMENT and view.is_readable(m)]

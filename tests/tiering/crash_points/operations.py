@@ -1,4 +1,4 @@
-"""What is killed: every operation that changes the tier, how the tier stands before it, and what is left of it."""
+"""Operations to kill: each operation that changes the tier, the tier before it, and the expected rest."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ EXPIRE_OLD = TopicPolicy(retention_ms=DAY_MS)
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """A process before the one that is killed; ``dies`` names the point of its death, None lets it end."""
+    """Process before the one that is killed; ``dies`` names the point of its death, None lets it end."""
 
     act: Act
     policy: TopicPolicy = KEEP
@@ -28,17 +28,17 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation.
+    """One operation that changes the tier.
 
     Attributes:
-        name: for people and the command line.
-        act: what is killed.
-        again: one round of what the next process does, and the operator, until nothing is left to do.
+        name: of the operation, for the command line and messages.
+        act: work that is killed.
+        again: one round of the next process and the operator, repeated until no work is left.
         before: the processes before.
         policy: of the topic, while ``act`` runs and after.
-        readable: where the readable segments begin in the end; empty when nothing is left.
-        taken_over_in_round: which round of ``again`` is the first that another broker does not only watch.
-        rebuilds: whether at every death the bucket alone gives metadata through which the whole log is read.
+        readable: start offsets of the readable segments in the end; empty when none is left.
+        taken_over_in_round: first round of ``again`` in which another broker acts and does not only watch.
+        rebuilds: a rebuild from the bucket at every death reads the whole log.
     """
 
     name: str
@@ -125,7 +125,7 @@ _DIED_COPYING = Preparation(
 _COMPACTED = Preparation(_compact, later_s=GRACE_S + 1)
 _DIED_COMPACTING = Preparation(
     _compact,
-    # The same of an output: its manifest says what it replaces, its row that it was begun, the inputs are read.
+    # The same for an output: its manifest names the inputs, its row says that it was begun, the inputs are read.
     dies=lambda: Points(at=3, place="before FileUpload.close"),
     later_s=3600.0,
 )

@@ -1,4 +1,4 @@
-"""One operation's campaign as a process of its own carries it out, and what it prints."""
+"""Campaign of one operation, run and printed by a process of its own."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ from tests.tiering.crash_points.world import MEMORY, RAM
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run for one operation."""
+    """Work order of one operation."""
 
     operation: str
     address: str
@@ -31,7 +31,7 @@ class Order:
 
 
 def carry_out(order: Order) -> bool:
-    """Kill, count, print; return whether every invariant held."""
+    """Kill, count and print; return True if every invariant held."""
     if order.at is None:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began_s = time.monotonic()

@@ -24,12 +24,12 @@ KILLED_EXIT_CODE = 9
 
 
 class KilledError(SystemExit):
-    """Ends the loop at once: asyncio lets it through every task and every handle."""
+    """Death of the process: asyncio lets it through every task and every handle, so that the loop ends at once."""
 
 
 @dataclass
 class _Call:
-    """A call of a store behind a network, whose waits are not told apart but for the first."""
+    """Call of a store behind a network: only the first of its waits counts."""
 
     name: str
     is_under_way: bool = False
@@ -39,13 +39,13 @@ _network_call: ContextVar[_Call | None] = ContextVar("_network_call", default=No
 
 
 class Points(Interruption):
-    """Counts the points of one process and kills it at one of them."""
+    """Counter of the points of one process, which dies at one of them."""
 
     def __init__(self, *, at: int | None, place: str = "", is_child: bool = False, network_kv: bool = False) -> None:
         """Count from 1 on.
 
         Args:
-            at: where to die; None lives.
+            at: number of the point of death; with None the process lives.
             place: if not empty, only points whose description contains it count.
             is_child: this whole process dies, not only its loop.
             network_kv: waits inside a call of the key-value store depend on sockets: of them only the first counts.
@@ -63,17 +63,17 @@ class Points(Interruption):
         self._is_counting = False
 
     def begin(self) -> None:
-        """Count from here on: what went before was the start of the process."""
+        """Count from here on: the points before were those of the start of the process."""
         self._is_counting = True
 
     def end(self) -> None:
-        """Count no more: the work is done."""
+        """Stop counting: the work is done."""
         self._is_counting = False
 
     def passes(self, place: str, waiting: object = None) -> bool:
-        """Count one point; True when the process dies here, at the latest when whoever asked waits next.
+        """Count one point; return True when the process dies here, at the latest at the next wait of the caller.
 
-        ``waiting``: the coroutine whose wait it is, whose place is looked up only where it matters.
+        ``waiting``: the waiting coroutine; its place is looked up only if needed.
         """
         if self.is_dead or not self._is_counting or self._wanted not in place:
             return self.is_dead
@@ -92,7 +92,7 @@ class Points(Interruption):
         raise KilledError
 
     async def during(self, call: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Make a call of a store: the process may die before it, while a network has it, and before the answer."""
+        """Make a call of a store: the process may die before it, with the call on the network, or before its answer."""
         name = _name(call)
         if self._network_kv and "KeyValueStore" in name:
             return await self._over_network(name, call)
@@ -116,7 +116,7 @@ class Points(Interruption):
             await asyncio.get_running_loop().create_future()  # for ever
 
     def suspended(self, work: Coroutine[Any, Any, object]) -> None:
-        """A task waits."""
+        """Count the wait of a task."""
         call = _network_call.get()
         if call is not None:
             if call.is_under_way:
@@ -128,7 +128,7 @@ class Points(Interruption):
 
 
 class MarkedLedger:
-    """A ledger with a point on either side of a line."""
+    """Ledger with a point before and after each line."""
 
     def __init__(self, inner: Ledger, points: Points) -> None:
         self._inner = inner
@@ -139,7 +139,7 @@ class MarkedLedger:
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """A loop whose tasks count their waits, and whose threads' work is done at once, with a point before it."""
+    """Event loop that counts the waits of its tasks, and does the work of threads at once, with a point before it."""
 
     def __init__(self, points: Points) -> None:
         super().__init__()
@@ -163,13 +163,13 @@ class CountingLoop(asyncio.SelectorEventLoop):
         func: Callable[[*Arguments], Answer],
         *arguments: *Arguments,
     ) -> "asyncio.Future[Answer]":
-        """Do the work now, so that every run is like the other; a process that dies before it never does it."""
+        """Do the work now, so that every run is the same; a process that dies before it never does it."""
         done: asyncio.Future[Answer] = self.create_future()
         if self.points.passes(f"before {_name(func)} in a thread"):
             return done
         try:
             answer = func(*arguments)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+        except Exception as error:  # noqa: BLE001 - it belongs to the waiting task
             self.call_soon(_fail, done, error)
         else:
             self.call_soon(_settle, done, answer)
@@ -188,7 +188,7 @@ def _steps(points: Points, work: Coroutine[Any, Any, Answer]) -> Generator[Any, 
             points.suspended(work)
             try:
                 answer = yield waited_for
-            except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to the driven coroutine
+            except BaseException as error:  # noqa: BLE001  any exception belongs to the driven coroutine
                 if points.is_dead:
                     points.die()
                 waited_for = work.throw(error)
@@ -212,7 +212,7 @@ def _fail(done: "asyncio.Future[Answer]", error: Exception) -> None:
 
 
 def _name(call: object) -> str:
-    """What a call is named, without what a closure or ``functools.partial`` puts around it."""
+    """Return the name of a call without the wrappers of closures and ``functools.partial``."""
     while isinstance(call, partial):
         call = call.args[0] if getattr(call.func, "__qualname__", "") == "Context.run" else call.func
     name: str = getattr(call, "__qualname__", str(call))
@@ -220,7 +220,7 @@ def _name(call: object) -> str:
 
 
 def _innermost(work: object) -> str:
-    """Where a suspended coroutine waits, as far as that is Python: its own line, not that of asyncio."""
+    """Return the Python line at which a suspended coroutine waits: its own line, not that of asyncio."""
     place = ""
     while work is not None:
         code = getattr(work, "cr_code", None) or getattr(work, "gi_code", None) or getattr(work, "ag_code", None)

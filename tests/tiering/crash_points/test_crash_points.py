@@ -40,27 +40,27 @@ def _kill_everywhere(backend: str, *more: str, **settings: str) -> None:
     print(ended.stdout)
 
 
-def test_no_death_at_any_point_breaks_the_tier_with_metadata_in_memory() -> None:
+def test_tier_with_metadata_in_memory_survives_a_kill_at_every_point() -> None:
     _kill_everywhere("memory")
 
 
-def test_no_death_of_a_real_process_breaks_the_tier_with_sqlite() -> None:
+def test_tier_with_sqlite_survives_a_kill_of_a_real_process_at_every_point() -> None:
     _kill_everywhere("sqlite")
 
 
 @pytest.mark.service("postgres")
-def test_no_death_around_a_batch_breaks_the_tier_with_postgres(postgres_service: PostgresService) -> None:
+def test_tier_with_postgres_survives_a_kill_around_every_batch(postgres_service: PostgresService) -> None:
     dsn = postgres_service.dsn
     _kill_everywhere("postgres", "--place", "KeyValueStore.apply", TIERD_TEST_POSTGRES_DSN=dsn)
 
 
 @pytest.mark.service("redis")
-def test_no_death_around_a_batch_breaks_the_tier_with_redis(redis_service: RedisService) -> None:
+def test_tier_with_redis_survives_a_kill_around_every_batch(redis_service: RedisService) -> None:
     _kill_everywhere("redis", "--place", "KeyValueStore.apply", TIERD_TEST_REDIS_URL=redis_service.url)
 
 
-def test_the_points_are_where_they_are_said_to_be(tmp_path: Path) -> None:
-    """Both kinds of death strike, and leave what a death there leaves: the row, and a file under its temporary name."""
+def test_kill_strikes_at_the_named_crash_point(tmp_path: Path) -> None:
+    """Both kinds of kill strike at the point and leave the row, and a file under its temporary name."""
     template = template_of(OPERATIONS["copy"], tmp_path / "template")
     place = "before os.link"
     with ForkedVictims() as victims:
@@ -70,7 +70,7 @@ def test_the_points_are_where_they_are_said_to_be(tmp_path: Path) -> None:
     assert points.place.startswith(place)
 
 
-def test_a_process_that_nobody_kills_lives(tmp_path: Path) -> None:
+def test_process_without_a_kill_completes_its_operation(tmp_path: Path) -> None:
     template = template_of(OPERATIONS["copy"], tmp_path / "template")
     assert template.world.address == MEMORY
     with ForkedVictims() as victims:

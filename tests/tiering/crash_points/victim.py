@@ -1,7 +1,7 @@
-"""Real processes that die by ``os._exit`` at a point. One parent has imported everything and forks for each of them.
+"""Real processes that die by ``os._exit`` at a point. One parent has imported all modules and forks each of them.
 
-Run as a script it is that parent; imported, it is how a campaign talks to it. In a child calls of the file system count
-too: a process may die between any two of them.
+Run as a script, this module is that parent; imported, it is the client of a campaign. In a child, calls of the
+file system count too: a process may die between any two of them.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ _WRITES = frozenset({"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"
 
 
 class ForkedVictims(ForkingParent):
-    """Victims as processes of their own, one at a time. Use as a context manager."""
+    """Victims as processes of their own, one at a time; a context manager."""
 
     def __init__(self) -> None:
         super().__init__("tests.tiering.crash_points.victim")
 
     def kill(self, world: World, operation: Operation, at: int | None, *, place: str) -> Points:
-        """Run the operation and kill it at a point; what is returned tells how that ended."""
+        """Run the operation and kill it at a point; return the counted points and the end of the process."""
         order = {
             "root": str(world.root),
             "address": world.address,
@@ -71,9 +71,9 @@ def _live(line: str) -> int:
 
 
 def _file_system_points(points: Points, root: str) -> "Callable[[str, tuple[object, ...]], None]":
-    """A hook that the interpreter calls before every change of a directory, and before a file is opened to be written.
+    """Count a point before every change of a directory, and before a file is opened for writing, by an audit hook.
 
-    What SQLite does to its files happens below the interpreter: its own commits are what makes that safe.
+    SQLite changes its files below the interpreter: its own commits make these changes safe.
     """
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What survives a process: log dirs, bucket, state and metadata; and processes of tierd that come and go."""
+"""State that survives a process: log dirs, bucket, state dir and metadata; and processes of tierd over it."""
 
 import asyncio
 import os
@@ -53,11 +53,11 @@ from tierd.tiering.removing.sweep import UploadSweep
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 DAY_MS = 86_400_000
 GRACE_S = 3600.0
-SEGMENTS = 3  # rolled ones, of which the first two are old
+SEGMENTS = 3  # rolled segments, of which the first two are old
 RECORDS_PER_SEGMENT = 4
 TOPIC_ID = UUID(int=0xC0FFEE)
-_FOREVER_S = 7 * 86_400.0  # tombstones are looked at in the end
-_NOW_MS = time.time_ns() // 1_000_000  # unfinished uploads are as old as the file system says
+_FOREVER_S = 7 * 86_400.0  # tombstones are checked in the end
+_NOW_MS = time.time_ns() // 1_000_000  # unfinished uploads have the age of their files
 
 MEMORY = "memory"
 SUCCESSORS = {"restart": 1, "takeover": 2}
@@ -68,7 +68,7 @@ RAM = next((path for path in ("/dev/shm",) if os.access(path, os.W_OK)), None)
 
 @dataclass
 class World:
-    """One directory with everything that survives. Broker 1 led; broker 2 has the same log under a higher epoch."""
+    """Directory with all state that survives. Broker 1 led; broker 2 has the same log under a higher epoch."""
 
     root: Path
     address: str
@@ -88,7 +88,7 @@ class World:
         return self.root / f"state-{broker_id}"
 
     def path(self, broker_id: int) -> Path:
-        """The partition's directory."""
+        """Return the directory of the partition."""
         return self.log_dir(broker_id) / "orders-0"
 
     @property
@@ -97,7 +97,7 @@ class World:
 
     @asynccontextmanager
     async def metadata(self) -> AsyncIterator[KeyValueStore]:
-        """The metadata store, opened anew."""
+        """Open the metadata store again."""
         store = await self._open()
         try:
             yield store
@@ -115,19 +115,19 @@ class World:
         return await SqliteKeyValueStore.open(self.root / self.address)
 
     async def rows(self) -> dict[str, bytes]:
-        """Everything in the metadata store."""
+        """Return all rows of the metadata store."""
         async with self.metadata() as store:
             return dict(await store.scan(""))
 
     async def fill(self, rows: dict[str, bytes]) -> None:
-        """Make the metadata store hold exactly that."""
+        """Replace the content of the metadata store by these rows."""
         async with self.metadata() as store:
             present = await store.scan("")
             erase = [Delete(key) for key, _ in present if key not in rows]
             await store.apply(Batch([*erase, *(Put(key, value) for key, value in rows.items())]))
 
     def copy_to(self, root: Path, address: str) -> "World":
-        """The same files elsewhere; the metadata is filled by the caller."""
+        """Copy the files to another place; the caller fills the metadata."""
         shutil.copytree(self.root, root, ignore=shutil.ignore_patterns("metadata.db*"))
         return World(root, address, policy=self.policy, now_ms=self.now_ms)
 
@@ -142,7 +142,7 @@ async def _claim(world: World) -> None:
 
 
 def new_world(root: Path) -> World:
-    """A log of three rolled segments, the first two of them old, and nothing in the tier."""
+    """Make a log of three rolled segments, the first two of them old, and an empty tier."""
     world = World(root, MEMORY)
     writer = LogDirWriter(world.log_dir(1))
     partition = writer.add_partition("orders", topic_id=TOPIC_ID)
@@ -164,7 +164,7 @@ def new_world(root: Path) -> World:
 
 
 class OrderedStorage(SegmentStorage):
-    """Insists on one upload after the other, ascending: invariant I3."""
+    """Storage that requires one upload after the other, ascending: invariant I3."""
 
     _last_start = -1
     _is_copying = False
@@ -179,10 +179,10 @@ class OrderedStorage(SegmentStorage):
 
 
 class Process:
-    """One process of tierd: its own session, caches, holds, ledger; nothing of it survives but what it wrote."""
+    """Process of tierd with its own session, caches, holds and ledger; only its files and rows survive it."""
 
     def __init__(self, world: World, store: KeyValueStore, *, broker_id: int = 1, points: Points | None = None) -> None:
-        """``points``: where it may die."""
+        """Start the process; ``points`` are its possible deaths."""
         self.world = world
         self.broker_id = broker_id
         self.clock = FakeClock(now_ms=world.now_ms)
@@ -236,26 +236,26 @@ class Process:
         self.manager = self.tiering.manager
 
     async def close(self) -> None:
-        """End in an orderly way, as far as descriptors go; the world's clock goes on where this one's stands."""
+        """Close descriptors in an orderly way, and set the clock of the world to that of this process."""
         self.world.now_ms = self.clock.now_ms()
         self.hold.close()
         await self.metadata.close()
         await self.objects.close()
 
     async def copy(self) -> None:
-        """One pass over everything that this broker leads."""
+        """Run one pass over all partitions that this broker leads."""
         for outcome in await self.manager.copy_once():
             if outcome.error is not None:
                 raise outcome.error
 
     async def expire(self) -> None:
-        """One pass of expiration."""
+        """Run one pass of expiration."""
         for outcome in await self.tiering.removals.expire_here(None):
             if outcome.error is not None:
                 raise outcome.error
 
     async def sweep_uploads(self) -> int:
-        """Discard what dead processes left half uploaded."""
+        """Abort the unfinished uploads of dead processes."""
         sweep = UploadSweep(
             storage=self.storage,
             metadata=self.metadata,

@@ -1,4 +1,4 @@
-"""What the broker says of its offsets, read no more often than it is written."""
+"""Checkpoints of the broker, read no more often than the broker writes them."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
 ORDERS = TopicPartition("orders", 0)
 
 
-async def test_a_checkpoint_that_many_ask_for_at_once_is_parsed_once(
+async def test_checkpoint_with_many_readers_at_once_is_parsed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 8\n")
@@ -29,7 +29,7 @@ async def test_a_checkpoint_that_many_ask_for_at_once_is_parsed_once(
     assert len(parsed) == 2, "each of the two files"
 
 
-async def test_a_checkpoint_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+async def test_checkpoint_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     path, new = tmp_path / "replication-offset-checkpoint", tmp_path / "new"
     checkpoints = BrokerCheckpoints()
     assert (await checkpoints.offsets(tmp_path, ORDERS)).high_watermark is None

@@ -55,7 +55,7 @@ def _names(path: Path) -> dict[str, FileState]:
 
 
 def _begin_anew(path: Path, *, active: int, content: bytes, at: int) -> None:
-    """Leave a log as a broker does that cuts it off whole (LocalLog.truncateFullyAndStartAt) and starts at ``at``."""
+    """Cut a log off whole and restart it at ``at``, as a broker does (LocalLog.truncateFullyAndStartAt)."""
     for file in path.iterdir():
         if file.name[:20].isdigit():
             file.unlink()
@@ -83,7 +83,7 @@ def test_a_held_segment_outlives_the_brokers_deletion(setup: Setup, mode: HoldMo
 
 
 @pytest.mark.parametrize("mode", ["link", "descriptor"])
-def test_a_snapshot_that_the_broker_writes_after_the_roll_is_held_too(setup: Setup, mode: HoldModeName) -> None:
+def test_snapshot_that_the_broker_writes_after_the_roll_is_held(setup: Setup, mode: HoldModeName) -> None:
     hold = setup.hold(mode=mode)
     snapshot_file = setup.path / "00000000000000000008.snapshot"
     content = snapshot_file.read_bytes()
@@ -102,7 +102,7 @@ def test_a_snapshot_that_the_broker_writes_after_the_roll_is_held_too(setup: Set
     hold.close()
 
 
-def test_nothing_in_the_log_dir_is_touched(setup: Setup) -> None:
+def test_hold_and_release_change_no_file_of_the_log_dir(setup: Setup) -> None:
     before = _names(setup.log_dir.path)
     hold = setup.hold()
     hold.protect(setup.scan(), copied_through=-1)
@@ -111,7 +111,7 @@ def test_nothing_in_the_log_dir_is_touched(setup: Setup) -> None:
     assert _names(setup.log_dir.path) == before
 
 
-def test_what_is_in_the_tier_is_let_go(setup: Setup) -> None:
+def test_segment_that_is_in_the_tier_is_released(setup: Setup) -> None:
     hold = setup.hold()
     hold.protect(setup.scan(), copied_through=-1)
     assert hold.statistics().segments == 3
@@ -120,10 +120,12 @@ def test_what_is_in_the_tier_is_let_go(setup: Setup) -> None:
     assert hold.statistics().bytes == sum(setup.log(base).stat().st_size for base in (8, 16))
 
 
-def test_links_are_found_again_by_the_next_process(setup: Setup) -> None:
+def test_links_are_recovered_by_the_next_process(setup: Setup) -> None:
     setup.hold().protect(setup.scan(), copied_through=-1)
     delete_segment(setup.path, 0)
-    (setup.path / "leader-epoch-checkpoint").write_text("0\n1\n0 8\n")  # the broker forgets with what it deletes
+    (setup.path / "leader-epoch-checkpoint").write_text(
+        "0\n1\n0 8\n"
+    )  # the broker forgets the epochs of deleted segments
 
     hold = setup.hold()
     assert hold.recover() == 3
@@ -143,14 +145,14 @@ def test_an_unfinished_hold_is_removed_at_the_next_start(setup: Setup) -> None:
     assert not list(setup.hold_dir.rglob("*.tmp"))
 
 
-def test_what_is_no_hold_is_left_alone(setup: Setup) -> None:
+def test_directory_that_is_no_hold_is_not_touched(setup: Setup) -> None:
     strange = setup.hold_dir / "notes" / "of-a-person"
     strange.mkdir(parents=True)
     assert setup.hold().recover() == 0
     assert strange.is_dir()
 
 
-def test_a_segment_that_compaction_replaced_is_held_anew(setup: Setup) -> None:
+def test_segment_that_compaction_replaced_is_held_in_its_new_form(setup: Setup) -> None:
     hold = setup.hold()
     before = hold.protect(setup.scan(), copied_through=-1)[0]
     cleaned = setup.path / "cleaned"
@@ -162,7 +164,7 @@ def test_a_segment_that_compaction_replaced_is_held_anew(setup: Setup) -> None:
     assert hold.statistics().segments == 3
 
 
-def test_a_segment_that_truncation_cut_off_is_let_go(setup: Setup) -> None:
+def test_segment_that_truncation_cut_off_is_released(setup: Setup) -> None:
     hold = setup.hold()
     hold.protect(setup.scan(), copied_through=-1)
     for base in (16, 24):
@@ -179,14 +181,14 @@ def test_a_segment_that_the_broker_has_marked_for_deletion_can_still_be_held(set
     assert first.path(SegmentFile.PRODUCER_SNAPSHOT) is not None
 
 
-def test_what_compaction_marked_for_deletion_is_no_history(setup: Setup) -> None:
+def test_file_that_compaction_marked_for_deletion_is_not_held(setup: Setup) -> None:
     old = setup.path / f"{12:020d}.log.deleted"
     old.write_bytes(b"replaced")
     held = setup.hold().protect(setup.scan(), copied_through=-1)
     assert [segment.base_offset for segment in held] == [0, 8, 16]
 
 
-def test_log_that_begins_anew_above_a_backlog_does_not_cover_it(setup: Setup) -> None:
+def test_log_that_restarts_above_a_backlog_does_not_cover_the_backlog(setup: Setup) -> None:
     hold = setup.hold()
     hold.protect(setup.scan(), copied_through=-1)
     _begin_anew(setup.path, active=0, content=b"", at=24)
@@ -196,7 +198,7 @@ def test_log_that_begins_anew_above_a_backlog_does_not_cover_it(setup: Setup) ->
     assert [(each.base_offset, each.next_base_offset) for each in held] == [(8, 16), (16, 24)]
 
 
-def test_active_segment_of_a_log_that_began_anew_ends_where_its_data_end(setup: Setup) -> None:
+def test_active_segment_of_a_log_before_its_restart_ends_with_its_data(setup: Setup) -> None:
     content = setup.log(8).read_bytes()
     _begin_anew(setup.path, active=8, content=content, at=24)
 
@@ -205,9 +207,9 @@ def test_active_segment_of_a_log_that_began_anew_ends_where_its_data_end(setup: 
     assert [(each.base_offset, each.next_base_offset) for each in held] == [(8, 16)]
 
 
-def test_empty_segment_that_was_held_while_its_log_began_anew_is_let_go(setup: Setup) -> None:
+def test_empty_segment_that_was_held_during_a_restart_of_its_log_is_released(setup: Setup) -> None:
     _begin_anew(setup.path, active=0, content=b"", at=24)
-    (setup.path / f"{0:020d}.log.deleted").rename(setup.log(0))  # as in the moment before it is renamed
+    (setup.path / f"{0:020d}.log.deleted").rename(setup.log(0))  # as in the moment before the rename
     hold = setup.hold()
     assert [(each.base_offset, each.next_base_offset) for each in hold.protect(setup.scan(), copied_through=7)] == [
         (0, 24)
@@ -217,7 +219,7 @@ def test_empty_segment_that_was_held_while_its_log_began_anew_is_let_go(setup: S
     assert hold.protect(setup.scan(), copied_through=7) == ()
 
 
-def test_deleted_segment_that_the_cleaner_emptied_reaches_the_log_behind_it(setup: Setup) -> None:
+def test_deleted_segment_that_the_cleaner_emptied_ends_at_the_next_segment(setup: Setup) -> None:
     delete_segment(setup.path, 0)
     for file in setup.path.glob(f"{8:020d}.*"):
         if file.suffix != ".snapshot":
@@ -229,7 +231,7 @@ def test_deleted_segment_that_the_cleaner_emptied_reaches_the_log_behind_it(setu
     assert [(each.base_offset, each.next_base_offset) for each in held] == [(8, 16), (16, 24)]
 
 
-def test_the_oldest_are_kept_when_there_is_no_room(setup: Setup) -> None:
+def test_oldest_segments_are_held_when_the_hold_is_full(setup: Setup) -> None:
     size = setup.log(0).stat().st_size
     hold = setup.hold(max_bytes=2 * size)
     kinds = [held.kind for held in hold.protect(setup.scan(), copied_through=-1)]
@@ -241,7 +243,7 @@ def test_the_oldest_are_kept_when_there_is_no_room(setup: Setup) -> None:
     assert hold.statistics().unheld_segments == 0
 
 
-def test_descriptors_are_bounded(setup: Setup) -> None:
+def test_number_of_held_descriptors_is_bounded(setup: Setup) -> None:
     hold = setup.hold(mode="descriptor", max_descriptors=4)
     kinds = [held.kind for held in hold.protect(setup.scan(), copied_through=-1)]
     assert kinds == [HoldKind.DESCRIPTOR, HoldKind.NONE, HoldKind.NONE]
@@ -251,7 +253,7 @@ def test_descriptors_are_bounded(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("refusal", [errno.EXDEV, errno.EPERM], ids=["another mount", "protected_hardlinks"])
-def test_where_linking_is_impossible_files_are_kept_open(
+def test_files_are_kept_open_if_links_are_impossible(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, refusal: int
 ) -> None:
     tries = []
@@ -271,7 +273,9 @@ def test_where_linking_is_impossible_files_are_kept_open(
     hold.close()
 
 
-def test_a_full_state_dir_falls_back_for_the_moment_only(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_state_dir_makes_the_hold_keep_files_open_until_links_succeed(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*paths: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -283,7 +287,7 @@ def test_a_full_state_dir_falls_back_for_the_moment_only(setup: Setup, monkeypat
     hold.close()
 
 
-def test_a_hold_dir_that_cannot_be_one_is_no_catastrophe(setup: Setup) -> None:
+def test_files_are_kept_open_if_the_hold_dir_is_no_directory(setup: Setup) -> None:
     setup.hold_dir.parent.joinpath("hold").touch()
     hold = setup.hold()
     assert hold.recover() == 0
@@ -292,7 +296,7 @@ def test_a_hold_dir_that_cannot_be_one_is_no_catastrophe(setup: Setup) -> None:
     hold.close()
 
 
-def test_mode_none_protects_nothing_and_says_nothing_of_it(setup: Setup) -> None:
+def test_mode_none_holds_no_segment_and_reports_none_as_unheld(setup: Setup) -> None:
     hold = setup.hold(mode="none")
     held = hold.protect(setup.scan(), copied_through=-1)
     assert {segment.kind for segment in held} == {HoldKind.NONE}
@@ -300,7 +304,7 @@ def test_mode_none_protects_nothing_and_says_nothing_of_it(setup: Setup) -> None
     assert held[0].log == setup.log(0)
 
 
-def test_a_partition_that_is_gone_leaves_no_directory(setup: Setup) -> None:
+def test_dropped_partition_leaves_no_directory_in_the_hold_dir(setup: Setup) -> None:
     hold = setup.hold()
     hold.protect(setup.scan(), copied_through=-1)
     assert hold.drop_partition(setup.key) == 3
@@ -309,7 +313,7 @@ def test_a_partition_that_is_gone_leaves_no_directory(setup: Setup) -> None:
 
 
 def merge(setup: Setup, base: int, *others: int) -> bytes:
-    """What a broker does that compacts: one log in the place of several, under the first's name; return its bytes."""
+    """Compact as a broker does: one log replaces several, under the name of the first; return its bytes."""
     content = b"".join(setup.log(each).read_bytes() for each in (base, *others))
     cleaned = setup.path / "cleaned"
     cleaned.write_bytes(content)
@@ -326,21 +330,19 @@ def mark_deleted(setup: Setup, base: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["link", "descriptor"])
-def test_a_log_that_compaction_merged_is_not_taken_with_the_end_that_an_older_listing_tells(
-    setup: Setup, mode: HoldModeName
-) -> None:
+def test_merged_log_is_not_held_with_the_end_from_an_older_listing(setup: Setup, mode: HoldModeName) -> None:
     hold, listed = setup.hold(mode=mode), setup.scan()
     merged = merge(setup, 0, 8)
-    assert [held.base_offset for held in hold.protect(listed, copied_through=-1)] == [16], "0 is looked at again"
+    assert [held.base_offset for held in hold.protect(listed, copied_through=-1)] == [16], "segment 0 is checked again"
     first, second = hold.protect(setup.scan(), copied_through=-1)
     assert (first.base_offset, first.next_base_offset, second.base_offset) == (0, 16, 16)
     assert first.log.read_bytes() == merged
     hold.close()
 
 
-def test_a_merged_log_that_retention_is_deleting_is_taken_with_its_own_end(setup: Setup) -> None:
+def test_merged_log_in_deletion_by_retention_is_held_with_its_own_end(setup: Setup) -> None:
     merged = merge(setup, 0, 8)
-    mark_deleted(setup, 0)  # the names of 8, which it took in, are still there
+    mark_deleted(setup, 0)  # the names of segment 8, which was merged into it, still exist
     first, second = setup.hold().protect(setup.scan(), copied_through=-1)
     assert (first.base_offset, first.next_base_offset, second.base_offset) == (0, 16, 16)
     assert first.log.read_bytes() == merged
@@ -349,20 +351,20 @@ def test_a_merged_log_that_retention_is_deleting_is_taken_with_its_own_end(setup
     assert snapshot.name == f"{16:020d}.snapshot"
 
 
-def test_what_compaction_merged_stays_held_until_the_merged_log_is(setup: Setup) -> None:
+def test_originals_stay_held_until_the_merged_log_is_held(setup: Setup) -> None:
     hold = setup.hold()
     originals = [setup.log(base).read_bytes() for base in (0, 8)]
     hold.protect(setup.scan(), copied_through=-1)
     merge(setup, 0, 8)
     listed = setup.scan()
-    delete_segment(setup.path, 0)  # by retention, before anybody could hold it
+    delete_segment(setup.path, 0)  # by retention, before a hold of the merged log
     for _ in range(2):
         held = hold.protect(listed, copied_through=-1)
         assert [each.log.read_bytes() for each in held[:2]] == originals
         listed = setup.scan()
 
 
-def test_a_log_that_compaction_made_smaller_takes_the_place_of_the_one_that_was_held(setup: Setup) -> None:
+def test_log_that_compaction_made_smaller_replaces_the_held_original(setup: Setup) -> None:
     hold = setup.hold()
     hold.protect(setup.scan(), copied_through=-1)
     cleaned = merge(setup, 8)
@@ -384,7 +386,7 @@ def link_to_secret(path: Path) -> None:
 
 @pytest.mark.parametrize("plant", [pipe, link_to_secret])
 @pytest.mark.parametrize("mode", ["descriptor", "link"])
-def test_pipe_or_link_in_place_of_an_index_neither_stops_a_hold_nor_leads_it_elsewhere(
+def test_pipe_or_link_in_place_of_an_index_does_not_stop_a_hold_and_is_not_followed(
     setup: Setup, plant: Callable[[Path], None], mode: HoldModeName
 ) -> None:
     setup.log(0).with_name("secret").write_bytes(b"secret")

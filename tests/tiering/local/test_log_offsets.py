@@ -1,4 +1,4 @@
-"""Logs that tierd appends to itself: copied up to their own high watermark, and deleted locally only after that."""
+"""Logs that tierd itself appends to: copied up to their own high watermark, and deleted locally only after the copy."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.fakes.manual_clock import ManualClock
 from tests.log.cleaning.cleaners import own_log_rules
 from tests.tiering.setups import Session, Tier
 from tierd.errors import BackendUnavailableError, UnknownPartitionError
-from tierd.log import LogConfig, LogManager, LogService, NewRecord, UnifiedLog, encode_batch
+from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService, NewRecord, UnifiedLog, encode_batch
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering import BrokerLogOffsets, OwnLogOffsets, TopicPolicy
@@ -25,7 +25,7 @@ LONG_AFTER_MS = NOW_MS + 10_000_000
 
 @dataclass
 class OwnLog:
-    """One log in a log dir of tierd's, and a session that tiers it."""
+    """Log in a log dir of tierd, and a session that tiers it."""
 
     service: LogService
     offsets: OwnLogOffsets
@@ -49,7 +49,7 @@ class OwnLog:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     async def delete_old(self) -> list[int]:
-        """Apply local retention, long after; return the bases that are left."""
+        """Apply local retention at a much later time; return the remaining bases."""
         await self.service.writer(NAME).run(lambda log: log.delete_old_segments(LONG_AFTER_MS))
         return [segment.base_offset for segment in self.log.segments]
 
@@ -59,7 +59,7 @@ async def own_log(tmp_path: Path, *, rows: MemoryKeyValueStore | None = None) ->
     config = LogConfig(remote_storage_enable=True, local_retention_ms=1000)
     log_dir, clock, topic_id = tmp_path / "own", ManualClock(), uuid4()
     log_dir.mkdir()
-    manager = LogManager([log_dir], config_for=lambda _: config, clock=clock)
+    manager = LogManager([log_dir], LogManagerSettings(config_for=lambda _: config, clock=clock))
     async with LogService(manager, clock=clock, rewriting=own_log_rules()) as service:
         await service.get_or_create(NAME, topic_id=topic_id)
         offsets = OwnLogOffsets(service, [log_dir])
@@ -68,7 +68,7 @@ async def own_log(tmp_path: Path, *, rows: MemoryKeyValueStore | None = None) ->
         yield OwnLog(service, offsets, tier, session, TopicIdPartition(topic_id, "orders", 0))
 
 
-async def test_what_is_committed_is_copied_and_only_that_goes_locally(tmp_path: Path) -> None:
+async def test_own_log_deletes_only_committed_and_copied_segments(tmp_path: Path) -> None:
     async with own_log(tmp_path) as own:
         await own.append(3)
         await own.roll()
@@ -77,10 +77,10 @@ async def test_what_is_committed_is_copied_and_only_that_goes_locally(tmp_path: 
         await own.append(1)
         own.log.update_high_watermark(4)
         await own.session.copy_once()
-        assert own.session.finished(own.partition) == [(0, 2)], "the high watermark is in the second one"
+        assert own.session.finished(own.partition) == [(0, 2)], "the high watermark is in the second segment"
         assert own.log.highest_remote_offset == 2
         own.commit()
-        assert await own.delete_old() == [3, 6], "the second one is not in the tier yet"
+        assert await own.delete_old() == [3, 6], "the second segment is not in the tier yet"
         assert (own.log.log_start_offset, own.log.local_log_start_offset) == (0, 3)
 
 
@@ -107,7 +107,7 @@ async def test_a_finish_that_fails_for_good_keeps_the_local_segment(tmp_path: Pa
 
 
 @pytest.mark.spec("remote-tiering 155")
-async def test_what_was_truncated_and_rewritten_stays_until_it_is_copied_again(tmp_path: Path) -> None:
+async def test_rewritten_segments_of_an_own_log_stay_until_they_are_copied_again(tmp_path: Path) -> None:
     async with own_log(tmp_path) as own:
         for _ in range(4):
             await own.append(50)
@@ -123,19 +123,21 @@ async def test_what_was_truncated_and_rewritten_stays_until_it_is_copied_again(t
         await own.append(50, epoch=1)
         own.commit()
         bases = await own.delete_old()
-        assert min(bases) == 150, "nothing from there on is deleted"
+        assert min(bases) == 150, "no segment from there on is deleted"
         await own.session.copy_once()
         assert own.log.highest_remote_offset == own.session.finished(own.partition)[-1][1] > 200
         assert own.session.metadata.view(own.partition).segment_for(1, 155) is not None
 
 
-async def test_a_word_about_an_epoch_that_the_log_does_not_have_counts_nothing(tmp_path: Path) -> None:
+async def test_remote_offset_of_an_epoch_that_the_log_lacks_is_ignored(tmp_path: Path) -> None:
     async with own_log(tmp_path) as own:
         await own.append(10)
         assert not own.log.replace_highest_remote_offset(5, epoch=3)
         assert own.log.highest_remote_offset == -1
         assert own.log.replace_highest_remote_offset(5, epoch=0)
-        assert own.log.replace_highest_remote_offset(3, epoch=0), "a new leader's word replaces the former one's"
+        assert own.log.replace_highest_remote_offset(3, epoch=0), (
+            "the report of a new leader replaces that of the former one"
+        )
         assert own.log.highest_remote_offset == 3
         assert own.log.replace_highest_remote_offset(-1, epoch=-1)
         assert own.log.highest_remote_offset == -1
@@ -151,14 +153,14 @@ async def test_expiration_raises_the_log_start_of_an_own_log(tmp_path: Path) -> 
         assert (offsets.high_watermark, offsets.log_start_offset) == (10, 4)
 
 
-async def test_a_log_that_is_not_open_is_no_answer(tmp_path: Path) -> None:
+async def test_offsets_of_an_own_log_that_is_not_open_are_an_error(tmp_path: Path) -> None:
     async with own_log(tmp_path) as own:
         await own.service.delete(NAME)
         with pytest.raises(UnknownPartitionError):
             await own.offsets.offsets(tmp_path / "own", own.partition)
 
 
-async def test_other_log_dirs_are_a_brokers(tmp_path: Path) -> None:
+async def test_offsets_in_other_log_dirs_are_those_of_the_broker(tmp_path: Path) -> None:
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 7\n")
     async with own_log(tmp_path) as own:
         theirs = await own.offsets.offsets(tmp_path, own.partition)
@@ -166,7 +168,7 @@ async def test_other_log_dirs_are_a_brokers(tmp_path: Path) -> None:
         assert theirs.high_watermark == 7
 
 
-async def test_high_watermarks_are_those_of_the_asked_log_dir_whoever_owns_it(tmp_path: Path) -> None:
+async def test_high_watermarks_are_those_of_the_requested_log_dir_for_either_owner(tmp_path: Path) -> None:
     theirs = LogDirWriter(tmp_path / "kafka")
     writer = theirs.add_partition("payments")
     writer.append([b"x", b"y"])

@@ -1,4 +1,4 @@
-"""FetchTask for readers of committed records: what a log of transactions in the tier costs, and what it gives."""
+"""FetchTask for readers of committed records: requests and records for a log of transactions in the tier."""
 
 from collections import Counter
 from pathlib import Path
@@ -31,7 +31,7 @@ LAYOUTS = [
 
 
 class Committed:
-    """A partition that its leader wrote and rolled entry by entry; all but the active segment are only in the tier."""
+    """Partition that its leader wrote and rolled entry by entry; only its active segment is on local disk."""
 
     def __init__(self, tmp_path: Path, layout: str) -> None:
         log_dir = LogDirWriter(tmp_path / "kafka").path
@@ -50,7 +50,7 @@ class Committed:
         return self
 
     def asked_for_aborts(self) -> set[int]:
-        """Base offsets of the segments whose transaction index was fetched."""
+        """Return the base offsets of the segments whose transaction index was fetched."""
         asked = zip(self.storage.indexes, self.storage.indexed_segments, strict=True)
         return {base for index_type, base in asked if index_type is IndexType.TRANSACTION}
 
@@ -62,7 +62,7 @@ class Committed:
 
 @pytest.mark.spec("remote-tiering 248")
 @pytest.mark.parametrize(("layout", "committed", "indexed"), LAYOUTS)
-async def test_a_committed_reader_gets_the_committed_records_and_passes_over_empty_indexes(
+async def test_committed_reader_returns_the_committed_records_and_fetches_no_empty_index(
     tmp_path: Path, layout: str, committed: set[int], indexed: set[int]
 ) -> None:
     setup = await Committed(tmp_path, layout).copied()
@@ -75,7 +75,7 @@ async def test_a_committed_reader_gets_the_committed_records_and_passes_over_emp
 @pytest.mark.spec("remote-tiering 248")
 @pytest.mark.parametrize("is_one_reader", [True, False], ids=["one reader", "a new reader for each"])
 @pytest.mark.parametrize(("layout", "committed", "indexed"), LAYOUTS)
-async def test_fetches_one_after_the_other_cost_no_more_than_two_requests_a_segment(
+async def test_consecutive_fetches_cost_no_more_than_two_requests_a_segment(
     tmp_path: Path, layout: str, committed: set[int], indexed: set[int], *, is_one_reader: bool
 ) -> None:
     setup = await Committed(tmp_path, layout).copied()
@@ -93,6 +93,6 @@ async def test_fetches_one_after_the_other_cost_no_more_than_two_requests_a_segm
 
 
 def _offsets(result: FetchResult) -> list[int]:
-    """What a consumer makes of one answer, knowing nothing of the answers before it."""
+    """Return the offsets that a consumer takes from one answer, without knowledge of earlier answers."""
     batches = iter_batches(result.data, name="answer")
     return [record.offset for batch in committed_batches(batches, result.aborted) for record in batch.records()]

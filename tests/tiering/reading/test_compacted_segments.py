@@ -1,4 +1,4 @@
-"""Both tiers read as one log where segments were compacted: gaps in them, nothing in them, and under a reader."""
+"""Reads of both tiers as one log with compacted segments: gaps, empty segments, and replacement during a read."""
 
 import random
 import shutil
@@ -22,18 +22,18 @@ from tierd.log import LogConfig, opened_partition
 from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.tiering import FetchTask, Tier, TieredLog
 from tierd.tiering.reading.kept_readers import KeptReaders
-from tierd.tiering.reading.timestamps import OffsetSpec
+from tierd.tiering.reading.list_offsets import OffsetSpec
 
 UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
 EACH, SEGMENTS, END = 4, 6, 25
 TRANSACTIONS = ("A", "B", "A", "B", "A!", "B+", "-")
 
-Replacement = tuple[int, int, Collection[int]]  # start, end, and the offsets that stay
+Replacement = tuple[int, int, Collection[int]]  # start, end, and the kept offsets
 Hook = Callable[[], Awaitable[None]]
 
 
 class HookedStorage(CountingStorage):
-    """Does something once, just before the next fetch from a segment or of an index."""
+    """Storage that runs a hook once, just before the next fetch of a log or of an index."""
 
     before_log: Hook | None = None
     before_index: Hook | None = None
@@ -52,7 +52,7 @@ class HookedStorage(CountingStorage):
 
 
 class Compacted:
-    """Six rolled segments of four batches of one record each, and an active one of one; all rolled ones copied."""
+    """Six rolled and copied segments of four batches of one record each, and an active one of one record."""
 
     def __init__(self, tmp_path: Path, *, value_bytes: int = 200) -> None:
         log_dir = LogDirWriter(tmp_path / "kafka")
@@ -75,7 +75,7 @@ class Compacted:
         self.compaction = Compaction(self.session, self.partition, tmp_path / "compacted")
 
     async def copied(self, *, local_from: int = SEGMENTS * EACH) -> "Compacted":
-        """Copy, and keep on local disk only what lies at ``local_from`` and behind it."""
+        """Copy, and keep on local disk only the records from ``local_from`` on."""
         assert [o.error for o in (await self.session.copy_once()).values()] == [None]
         for base in range(0, local_from, EACH):
             delete_segment(self.path, base)
@@ -121,7 +121,7 @@ def expected(replacements: Sequence[Replacement], *, local_from: int) -> list[in
 
 @pytest.mark.parametrize("local_from", [24, 16, 8])
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_reader_at_any_offset_gets_all_that_is_left_behind_it(
+async def test_reader_at_any_offset_returns_all_remaining_records_behind_that_offset(
     tmp_path: Path, layout: list[Replacement], local_from: int
 ) -> None:
     setup = await (await Compacted(tmp_path).copied(local_from=local_from)).replaced(*layout)
@@ -134,7 +134,7 @@ async def test_a_reader_at_any_offset_gets_all_that_is_left_behind_it(
 @pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
 @pytest.mark.parametrize("local_from", [24, 16])
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_fetch_inside_a_gap_gives_the_next_batch(
+async def test_fetch_inside_a_gap_returns_the_next_batch(
     tmp_path: Path, layout: list[Replacement], local_from: int, isolation: IsolationLevel
 ) -> None:
     setup = await (await Compacted(tmp_path).copied(local_from=local_from)).replaced(*layout)
@@ -149,7 +149,7 @@ async def test_a_fetch_inside_a_gap_gives_the_next_batch(
 
 @pytest.mark.parametrize("max_bytes", [1, 600, 1 << 20])
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_fetches_one_after_the_other_give_every_batch_once(
+async def test_consecutive_fetches_return_every_batch_once(
     tmp_path: Path, layout: list[Replacement], max_bytes: int
 ) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced(*layout)
@@ -163,8 +163,8 @@ async def test_fetches_one_after_the_other_give_every_batch_once(
     assert found == expected(layout, local_from=24)
 
 
-async def test_read_that_ends_behind_an_emptied_segment_looks_no_further(tmp_path: Path) -> None:
-    """Behind its end may lie offsets that were lost before they were copied."""
+async def test_read_that_ends_behind_an_emptied_segment_searches_no_further(tmp_path: Path) -> None:
+    """Behind the end of the read may lie offsets that were lost before they were copied."""
     setup = await (await Compacted(tmp_path).copied()).replaced((0, 3, ()), (8, 11, ()))
     hole = next(row for row in setup.session.rows(setup.partition) if row.start_offset == 4)
     removed = hole.advance(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, event_timestamp_ms=0, broker_id=1)
@@ -181,7 +181,7 @@ async def test_read_that_ends_behind_an_emptied_segment_looks_no_further(tmp_pat
         assert [record.offset async for record in reader.records(0, 5, UNCOMMITTED)]
 
 
-async def test_a_gap_at_the_end_of_a_segment_costs_no_request_of_its_own(tmp_path: Path) -> None:
+async def test_gap_at_the_end_of_a_segment_needs_no_extra_request(tmp_path: Path) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced((0, 7, {1, 2}), (8, 15, ()), (16, 23, {20}))
     kept = KeptReaders(capacity=4, clock=FakeClock())
     reader, offset = setup.reader(kept=kept), 0
@@ -195,11 +195,11 @@ async def test_a_gap_at_the_end_of_a_segment_costs_no_request_of_its_own(tmp_pat
 
 
 @pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
-async def test_a_fetch_behind_the_last_record_goes_on_at_the_end_of_the_tier(
+async def test_fetch_behind_the_last_record_continues_at_the_end_of_the_tier(
     tmp_path: Path, isolation: IsolationLevel
 ) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced((8, 15, {8}), (16, 19, ()), (20, 23, ()))
-    shutil.rmtree(setup.path)  # nothing is local any more, and so nothing is known of the last record
+    shutil.rmtree(setup.path)  # no local file is left, and so the last record is unknown
 
     async def without_replica() -> TieredLog:
         return TieredLog(setup.partition, setup.session.metadata.view(setup.partition), None, None)
@@ -212,7 +212,7 @@ async def test_a_fetch_behind_the_last_record_goes_on_at_the_end_of_the_tier(
     assert [record.offset async for record in reader.records(9, None, isolation)] == []
 
 
-async def test_an_empty_segment_is_never_asked_for(tmp_path: Path) -> None:
+async def test_empty_segment_is_not_requested_from_the_store(tmp_path: Path) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced((4, 11, ()), (12, 15, ()))
     setup.storage.ranges.clear()
     setup.storage.indexed_segments.clear()
@@ -226,7 +226,7 @@ async def test_an_empty_segment_is_never_asked_for(tmp_path: Path) -> None:
 class TestTimestamps:
     @pytest.mark.parametrize("local_from", [24, 16])
     @pytest.mark.parametrize("layout", LAYOUTS)
-    async def test_the_first_record_since_a_time_is_found_behind_gaps(
+    async def test_first_record_since_a_timestamp_is_found_behind_gaps(
         self, tmp_path: Path, layout: list[Replacement], local_from: int
     ) -> None:
         setup = await (await Compacted(tmp_path).copied(local_from=local_from)).replaced(*layout)
@@ -239,7 +239,9 @@ class TestTimestamps:
         assert await setup.reader().list_offset(FIRST_TIMESTAMP_MS + 1000 * END) is None
 
     @pytest.mark.parametrize("layout", LAYOUTS)
-    async def test_named_places_are_those_of_the_ranges(self, tmp_path: Path, layout: list[Replacement]) -> None:
+    async def test_offset_specs_resolve_to_the_bounds_of_both_tiers(
+        self, tmp_path: Path, layout: list[Replacement]
+    ) -> None:
         setup = await (await Compacted(tmp_path).copied()).replaced(*layout)
         for spec, offset in (
             (OffsetSpec.EARLIEST, 0),
@@ -253,7 +255,7 @@ class TestTimestamps:
             assert listed is not None
             assert listed.offset == offset
 
-    async def test_a_search_goes_on_in_what_replaced_a_segment_that_is_gone(self, tmp_path: Path) -> None:
+    async def test_search_continues_in_the_replacement_of_a_removed_segment(self, tmp_path: Path) -> None:
         setup = await Compacted(tmp_path).copied()
 
         async def compact() -> None:
@@ -264,7 +266,7 @@ class TestTimestamps:
         assert listed is not None
         assert listed.offset == 9
 
-    async def test_a_segment_that_should_be_there_and_is_not_stays_an_error(self, tmp_path: Path) -> None:
+    async def test_search_in_a_lost_segment_is_an_error(self, tmp_path: Path) -> None:
         setup = await Compacted(tmp_path).copied()
         for info in await setup.stores.store.list_objects(""):
             await setup.stores.store.delete(info.key)
@@ -272,11 +274,11 @@ class TestTimestamps:
             await setup.reader().list_offset(FIRST_TIMESTAMP_MS)
 
 
-class TestReplacedUnderAReader:
-    """Every object of the replaced segments is gone: the grace was over before the reader came back."""
+class TestReplacementDuringRead:
+    """Replacement during a read: the grace is over, and all objects of the replaced segments are deleted."""
 
     @pytest.mark.parametrize("at", range(24))
-    async def test_it_goes_on_at_its_next_offset(self, tmp_path: Path, at: int) -> None:
+    async def test_reader_continues_at_its_next_offset_after_a_replacement(self, tmp_path: Path, at: int) -> None:
         setup = await Compacted(tmp_path, value_bytes=15_000).copied()
         layout: list[Replacement] = [(0, 11, {0, 3, 10}), (12, 15, ()), (16, 23, {17, 23})]
         found: list[int] = []
@@ -290,7 +292,7 @@ class TestReplacedUnderAReader:
         assert set(found) >= {*range(at + 1), *(offset for offset in left if offset > at)}
         assert found[-5:][-1] == END - 1
 
-    async def test_twice_over(self, tmp_path: Path) -> None:
+    async def test_reader_continues_after_two_replacements(self, tmp_path: Path) -> None:
         setup = await Compacted(tmp_path, value_bytes=30_000).copied()
         found: list[int] = []
         async with aclosing(setup.reader(prefetch_bytes=64 << 10).records(None, None, UNCOMMITTED)) as reading:
@@ -305,7 +307,7 @@ class TestReplacedUnderAReader:
         assert 20 not in found
 
     @pytest.mark.parametrize("at", [0, 5, 9, 22])
-    async def test_fetches_go_on_too(self, tmp_path: Path, at: int) -> None:
+    async def test_fetches_continue_at_the_next_offset_after_a_replacement(self, tmp_path: Path, at: int) -> None:
         setup = await Compacted(tmp_path).copied()
         kept = KeptReaders(capacity=4, clock=FakeClock())
         reader, found, offset = setup.reader(kept=kept), list[int](), 0
@@ -319,7 +321,7 @@ class TestReplacedUnderAReader:
         left = expected([(0, 7, {6}), (8, 23, {8, 9, 21})], local_from=24)
         assert found == [*range(at + 1), *(each for each in left if each > at)]
 
-    async def test_the_segment_behind_a_gap_may_be_the_one_that_goes(self, tmp_path: Path) -> None:
+    async def test_read_continues_if_the_segment_behind_a_gap_is_replaced(self, tmp_path: Path) -> None:
         setup = await (await Compacted(tmp_path).copied()).replaced((0, 3, ()), (4, 7, ()))
 
         async def compact() -> None:
@@ -329,7 +331,7 @@ class TestReplacedUnderAReader:
         result = await setup.reader().read(1, max_bytes=1, isolation=UNCOMMITTED)
         assert result.base_offset == 15
 
-    async def test_an_object_that_is_lost_is_an_error_beside_segments_that_were_replaced(self, tmp_path: Path) -> None:
+    async def test_lost_object_beside_replaced_segments_is_an_error(self, tmp_path: Path) -> None:
         setup = await (await Compacted(tmp_path).copied()).replaced((0, 7, {6}))
         for info in await setup.stores.store.list_objects(""):
             if f"/{8:020d}-" in info.key:
@@ -340,8 +342,8 @@ class TestReplacedUnderAReader:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_readers_on_their_way_miss_nothing_and_see_nothing_twice(tmp_path: Path, seed: int) -> None:
-    """Compactions at random moments; a record that a reader misses was compacted away before it came there."""
+async def test_readers_during_random_compactions_see_each_remaining_record_once(tmp_path: Path, seed: int) -> None:
+    """A record that a reader misses was compacted away before the reader came to its offset."""
     source = random.Random(seed)
     setup = await Compacted(tmp_path).copied()
     kept = KeptReaders(capacity=4, clock=FakeClock())
@@ -360,7 +362,7 @@ async def test_readers_on_their_way_miss_nothing_and_see_nothing_twice(tmp_path:
 
 
 class _Walk:
-    """A reader that goes on where it was."""
+    """Reader that continues at its last offset."""
 
     def __init__(self, reader: FetchTask, isolation: IsolationLevel) -> None:
         self.reader = reader
@@ -374,7 +376,7 @@ class _Walk:
 
 
 async def _compact_at_random(setup: Compacted, source: random.Random, left: set[int]) -> set[int]:
-    """Replace some neighbouring segments, drop some of their records, and return those."""
+    """Replace some neighbouring segments, drop some of their records, and return the dropped ones."""
     ranges = setup.session.finished(partition_of(setup.path))
     first = source.randrange(len(ranges))
     last = source.randrange(first, min(first + 3, len(ranges)))
@@ -386,7 +388,7 @@ async def _compact_at_random(setup: Compacted, source: random.Random, left: set[
 
 
 class TestTransactions:
-    """``A`` aborted and ``B`` committed, each entry of ``TRANSACTIONS`` a segment."""
+    """Transactions ``A``, aborted, and ``B``, committed; each entry of ``TRANSACTIONS`` is a segment."""
 
     async def _setup(self, tmp_path: Path) -> Compacted:
         log_dir = LogDirWriter(tmp_path / "kafka").path
@@ -406,7 +408,7 @@ class TestTransactions:
         return await setup.storage.fetch_index(row, IndexType.TRANSACTION)
 
     @pytest.mark.parametrize("groups", [[(0, 6)], [(0, 1), (2, 3), (4, 6)], [(0, 3), (4, 4)], [(2, 5)]])
-    async def test_aborted_data_that_is_left_stays_hidden_by_the_index_of_its_marker(
+    async def test_remaining_aborted_data_stays_hidden_by_the_index_of_its_marker(
         self, tmp_path: Path, groups: list[tuple[int, int]]
     ) -> None:
         setup = await self._setup(tmp_path)
@@ -420,13 +422,15 @@ class TestTransactions:
         assert await setup.offsets() == [0, 1, 2, 3, 6, 7]
 
     @pytest.mark.parametrize("end", [3, 4, 6])
-    async def test_a_marker_may_be_left_alone_or_gone(self, tmp_path: Path, end: int) -> None:
+    async def test_committed_records_are_read_with_and_without_markers_of_removed_data(
+        self, tmp_path: Path, end: int
+    ) -> None:
         setup = await self._setup(tmp_path)
         await setup.compaction.replace(0, end, {1, 3, 5, 6}, is_grace_over=True)
         for isolation in (UNCOMMITTED, COMMITTED):
             assert await setup.offsets(isolation=isolation) == [1, 3, 6, 7]
 
-    async def test_aborted_data_never_shows_when_the_index_goes_after_it_was_read(self, tmp_path: Path) -> None:
+    async def test_aborted_data_stays_hidden_if_its_index_is_removed_during_a_read(self, tmp_path: Path) -> None:
         setup = await self._setup(tmp_path)
 
         async def compact() -> None:
@@ -435,7 +439,7 @@ class TestTransactions:
         setup.storage.before_index = compact
         assert await setup.offsets(isolation=COMMITTED) == [1, 3, 6, 7]
 
-    async def test_nor_does_it_in_an_answer_to_a_fetch(self, tmp_path: Path) -> None:
+    async def test_aborted_data_stays_hidden_if_its_index_is_removed_during_a_fetch(self, tmp_path: Path) -> None:
         setup = await self._setup(tmp_path)
 
         async def compact() -> None:
@@ -445,7 +449,7 @@ class TestTransactions:
         result = await setup.reader().read(0, max_bytes=1, isolation=COMMITTED)
         assert (result.base_offset, result.aborted) == (1, ())
 
-    async def test_an_index_that_is_lost_is_an_error(self, tmp_path: Path) -> None:
+    async def test_fetch_with_a_lost_index_is_an_error(self, tmp_path: Path) -> None:
         setup = await self._setup(tmp_path)
         for info in await setup.stores.store.list_objects(""):
             if f"/{4:020d}-" in info.key:
@@ -455,7 +459,7 @@ class TestTransactions:
 
 
 def _bases(data: bytes) -> list[int]:
-    """Base offsets of the batches in ``data``."""
+    """Return the base offsets of the batches in ``data``."""
     found, at = list[int](), 0
     while at < len(data):
         base, size = struct.unpack_from(">qi", data, at)

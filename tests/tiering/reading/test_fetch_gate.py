@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
-from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
-from tierd.tiering.quota import RateQuota
+from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
+from tierd.tiering.capacity.rate_quota import RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate
 
 
@@ -17,7 +18,7 @@ def gate() -> FetchGate:
 
 
 class Reads:
-    """Reads that end when they are told to."""
+    """Reads that end on a signal of the test."""
 
     def __init__(self, gate: FetchGate) -> None:
         self._gate = gate
@@ -46,10 +47,10 @@ async def running(gate: FetchGate, running: int, pending: int) -> None:
 
 
 @pytest.mark.spec("remote-tiering 206")
-async def test_a_read_is_refused_at_once_when_too_many_wait(gate: FetchGate, reads: Reads) -> None:
+async def test_read_is_refused_at_once_when_the_queue_is_full(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
-    with pytest.raises(RemoteReaderBusyError) as refused:
+    with pytest.raises(RetriableRemoteStorageError, check=coded(TierErrorCode.READER_BUSY)) as refused:
         async with gate.place("read e"):
             pytest.fail("there was no place")
     assert refused.value.retriable
@@ -60,7 +61,7 @@ async def test_a_read_is_refused_at_once_when_too_many_wait(gate: FetchGate, rea
     await running(gate, 0, 0)
 
 
-async def test_places_are_given_in_order_of_arrival(gate: FetchGate, reads: Reads) -> None:
+async def test_reads_get_places_in_order_of_arrival(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     for name in "badc":
@@ -70,7 +71,9 @@ async def test_places_are_given_in_order_of_arrival(gate: FetchGate, reads: Read
 
 
 @pytest.mark.spec("remote-tiering 207")
-async def test_what_is_cancelled_while_it_waits_never_runs_and_leaves_the_queue(gate: FetchGate, reads: Reads) -> None:
+async def test_read_that_is_cancelled_in_the_queue_leaves_the_queue_and_does_not_run(
+    gate: FetchGate, reads: Reads
+) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     tasks[2].cancel()
@@ -83,12 +86,14 @@ async def test_what_is_cancelled_while_it_waits_never_runs_and_leaves_the_queue(
     await running(gate, 0, 0)
 
 
-async def test_a_place_that_is_given_to_one_who_is_cancelled_goes_to_the_next(gate: FetchGate, reads: Reads) -> None:
+async def test_place_of_a_read_cancelled_at_its_admission_is_passed_to_the_next_read(
+    gate: FetchGate, reads: Reads
+) -> None:
     tasks = [reads.start(name) for name in "abcd"]
     await running(gate, 2, 2)
     reads.ends["a"].set()
     await tasks[0]
-    tasks[2].cancel()  # its place was given in this very turn, perhaps
+    tasks[2].cancel()  # it may have got its place in this turn of the loop
     await asyncio.wait({tasks[2]})
     await eventually(lambda: "d" in reads.begun, what="the next one")
     for name in "bd":
@@ -97,13 +102,13 @@ async def test_a_place_that_is_given_to_one_who_is_cancelled_goes_to_the_next(ga
     await running(gate, 0, 0)
 
 
-async def test_closing_refuses_who_waits_and_who_comes(gate: FetchGate, reads: Reads) -> None:
+async def test_close_refuses_waiting_and_later_reads(gate: FetchGate, reads: Reads) -> None:
     tasks = [reads.start(name) for name in "abc"]
     await running(gate, 2, 1)
     gate.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await tasks[2]
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         async with gate.place("late"):
             pytest.fail("it was closed")
     reads.ends["a"].set()
@@ -112,7 +117,7 @@ async def test_closing_refuses_who_waits_and_who_comes(gate: FetchGate, reads: R
     assert gate.statistics().running == 0
 
 
-async def test_the_quota_is_asked_and_told() -> None:
+async def test_gate_throttles_by_the_bytes_recorded_in_its_quota() -> None:
     clock = FakeClock()
     gate = FetchGate(concurrency=1, max_pending=1, quota=RateQuota(100), clock=clock)
     assert gate.throttle_ms() == 0

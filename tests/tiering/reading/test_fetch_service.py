@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.fakes.manual_clock import ManualClock
@@ -16,12 +17,11 @@ from tests.tiering.setups import Tier as Stores
 from tierd.config import FetchSettings
 from tierd.errors import (
     OffsetOutOfRangeError,
-    RemoteReaderBusyError,
-    RemoteReaderClosedError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RemoteStorageNotReadyError,
     RetriableRemoteStorageError,
+    TierErrorCode,
 )
 from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import ChunkCache, SegmentStorage
@@ -32,7 +32,7 @@ UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
 class HeldStorage(SegmentStorage):
-    """A SegmentStorage that counts, waits and fails as it is told."""
+    """SegmentStorage that counts calls, and waits or fails on demand."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -107,7 +107,7 @@ async def read(
     return await service.read(task, offset, max_bytes=max_bytes, isolation=UNCOMMITTED, max_wait_s=max_wait_s)
 
 
-async def test_a_read_gives_what_the_segment_has(setup: Setup, service: FetchService) -> None:
+async def test_read_returns_the_batches_of_a_copied_segment(setup: Setup, service: FetchService) -> None:
     result = await read(service, service.task(setup.snapshot()), 8)
     assert (result.base_offset, result.next_offset) == (8, 16)
 
@@ -116,7 +116,7 @@ class TestQuota:
     LIMIT = FetchSettings(max_bytes_per_second=10)
 
     @pytest.mark.spec("remote-tiering 162")
-    async def test_the_bytes_of_a_read_are_recorded_and_none_of_one_that_failed(self, setup: Setup) -> None:
+    async def test_quota_records_the_bytes_of_a_read_and_none_of_a_failed_read(self, setup: Setup) -> None:
         async with opened(setup, self.LIMIT) as service:
             task = service.task(setup.snapshot())
             setup.storage.error = RetriableRemoteStorageError("slow")
@@ -128,7 +128,7 @@ class TestQuota:
             assert service._gate._quota.rate(setup.clock.monotonic_s()) == len(result.data)
 
     @pytest.mark.spec("remote-tiering 208")
-    async def test_above_the_quota_the_answer_is_empty_and_no_error(self, setup: Setup) -> None:
+    async def test_read_above_the_quota_returns_an_empty_answer(self, setup: Setup) -> None:
         async with opened(setup, self.LIMIT) as service:
             task = service.task(setup.snapshot())
             size = len((await read(service, task, 0)).data)
@@ -138,26 +138,28 @@ class TestQuota:
             assert result.throttled_ms == round((size / 10 - 1) * 1000)
             assert setup.session.recorder.throttles_ms == [result.throttled_ms]
             assert setup.storage.calls == 0
-            assert (await read(service, task, 24)).next_offset == 28, "local reads go on"
+            assert (await read(service, task, 24)).next_offset == 28, "local reads continue"
             setup.clock.advance(size / 10 + 1)
             assert (await read(service, task, 8)).next_offset == 16
 
 
 class TestPlaces:
     @pytest.mark.spec("remote-tiering 206")
-    async def test_too_many_reads_are_refused_at_once(self, setup: Setup, service: FetchService) -> None:
+    async def test_reads_beyond_the_bound_of_the_queue_are_refused_at_once(
+        self, setup: Setup, service: FetchService
+    ) -> None:
         task = service.task(setup.snapshot())
         setup.storage.open.clear()
         reads = [asyncio.create_task(read(service, task, 0)) for _ in range(2)]
         await eventually(lambda: service.statistics().gate.pending == 1, what="the queue")
-        with pytest.raises(RemoteReaderBusyError):
+        with pytest.raises(RetriableRemoteStorageError, check=coded(TierErrorCode.READER_BUSY)):
             await read(service, task, 0)
         assert (await read(service, task, 24)).next_offset == 28, "local reads need no place"
         setup.storage.open.set()
         assert [result.next_offset for result in await asyncio.gather(*reads)] == [8, 8]
 
     @pytest.mark.spec("remote-tiering 207")
-    async def test_a_search_that_is_cancelled_in_the_queue_never_runs(
+    async def test_search_that_is_cancelled_in_the_queue_does_not_run(
         self, setup: Setup, service: FetchService
     ) -> None:
         task = service.task(setup.snapshot())
@@ -174,7 +176,7 @@ class TestPlaces:
         assert setup.storage.calls == 1
         assert service.statistics().gate.running == 0
 
-    async def test_a_read_that_takes_too_long_goes_on_without_its_waiter(
+    async def test_read_that_exceeds_its_wait_continues_without_the_waiter(
         self, setup: Setup, service: FetchService
     ) -> None:
         task = service.task(setup.snapshot())
@@ -222,20 +224,20 @@ class TestPlaces:
             assert statistics.misses == 1
         await chunks.close()
 
-    async def test_closing_ends_reads_and_refuses_later_ones(self, setup: Setup) -> None:
+    async def test_close_ends_reads_and_refuses_later_reads(self, setup: Setup) -> None:
         async with opened(setup, FetchSettings()) as service:
             task = service.task(setup.snapshot())
             setup.storage.open.clear()
             running = asyncio.create_task(read(service, task, 0))
             await eventually(lambda: setup.storage.calls == 1, what="the read")
-        with pytest.raises(RemoteReaderClosedError):
+        with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
             await running
-        with pytest.raises(RemoteReaderClosedError):
+        with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
             await read(service, task, 0)
 
 
 class TestErrorClasses:
-    """What each cause looks like to whoever answers a consumer (remote-tiering 14.6)."""
+    """Error of each cause, as a server of consumers receives it (remote-tiering 14.6)."""
 
     async def test_metadata_that_is_not_loaded_is_retriable(self, setup: Setup, service: FetchService) -> None:
         async def not_ready() -> TieredLog:
@@ -245,7 +247,7 @@ class TestErrorClasses:
             await read(service, service.task(not_ready), 0)
         assert error.value.retriable
 
-    async def test_a_segment_that_metadata_does_not_know_is_out_of_range(
+    async def test_offset_without_a_segment_in_the_metadata_is_out_of_range(
         self, setup: Setup, service: FetchService
     ) -> None:
         log = await setup.session.tiered_log(setup.path)
@@ -257,9 +259,7 @@ class TestErrorClasses:
             await read(service, service.task(hole), 8)
 
     @pytest.mark.spec("remote-tiering 205")
-    async def test_an_object_that_is_not_there_is_a_storage_error_and_counted(
-        self, setup: Setup, service: FetchService
-    ) -> None:
+    async def test_missing_object_is_a_storage_error_and_is_counted(self, setup: Setup, service: FetchService) -> None:
         for info in await setup.stores.store.list_objects(""):
             if info.key.endswith(".log"):
                 await setup.stores.store.delete(info.key)
@@ -278,14 +278,14 @@ class TestErrorClasses:
 
 class TestTimestampSearches:
     @pytest.mark.spec("remote-tiering 214")
-    async def test_a_search_that_fails_has_its_error_in_the_answer(self, setup: Setup, service: FetchService) -> None:
+    async def test_failed_search_returns_its_error(self, setup: Setup, service: FetchService) -> None:
         task = service.task(setup.snapshot())
         setup.storage.error = RetriableRemoteStorageError("slow")
         found = await service.list_offset(task, 1_700_000_000_000)
         assert found is setup.storage.error
         assert service.statistics().gate.running == 0
 
-    async def test_a_search_that_takes_too_long_is_ended(self, setup: Setup) -> None:
+    async def test_search_that_exceeds_its_timeout_returns_an_error(self, setup: Setup) -> None:
         async with opened(setup, FetchSettings(timestamp_timeout_s=0.05)) as service:
             setup.storage.open.clear()
             found = await service.list_offset(service.task(setup.snapshot()), 1_700_000_000_000)

@@ -24,13 +24,13 @@ UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_CO
 
 
 class CountingStorage(SegmentStorage):
-    """A SegmentStorage that remembers what was asked of it and may refuse."""
+    """SegmentStorage that records its calls and may refuse them."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
         self.ranges: list[ByteRange] = []
         self.indexes: list[IndexType] = []
-        self.indexed_segments: list[int] = []  # their base offsets, beside ``indexes``
+        self.indexed_segments: list[int] = []  # base offsets of the segments of ``indexes``
         self.error: Exception | None = None
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
@@ -79,7 +79,7 @@ async def _offsets(reader: FetchTask, start: int | None = None, end: int | None 
 
 
 class TestRecords:
-    async def test_both_tiers_are_one_log(self, setup: Setup) -> None:
+    async def test_records_of_both_tiers_are_read_as_one_log(self, setup: Setup) -> None:
         await setup.copied()
         assert await _offsets(setup.reader) == list(range(28))
 
@@ -92,12 +92,12 @@ class TestRecords:
         await setup.copied(deleted=2)
         assert await _offsets(setup.reader, 5, 19) == list(range(5, 19))
 
-    async def test_a_reader_sees_nothing_above_the_high_watermark(self, setup: Setup) -> None:
+    async def test_reader_gets_no_record_above_the_high_watermark(self, setup: Setup) -> None:
         await setup.copied(deleted=2)
         (setup.log_dir.path / "replication-offset-checkpoint").write_text("0\n1\norders 0 24\n")
         assert await _offsets(setup.reader) == list(range(24))
 
-    async def test_files_that_vanish_under_a_reader_are_read_from_the_tier(self, setup: Setup) -> None:
+    async def test_records_of_files_that_vanish_during_a_read_are_read_from_the_tier(self, setup: Setup) -> None:
         await setup.copied(deleted=0)
         records = setup.reader.records(None, None, UNCOMMITTED)
         seen = [(await anext(records)).offset]
@@ -106,14 +106,14 @@ class TestRecords:
         seen += [record.offset async for record in records]
         assert seen == list(range(28))
 
-    async def test_leaving_early_ends_what_is_read_ahead(self, tmp_path: Path) -> None:
+    async def test_early_exit_of_a_reader_ends_its_read_ahead(self, tmp_path: Path) -> None:
         setup = await Setup(tmp_path, SegmentShape(batches=40, value_bytes=2000)).copied(deleted=0)
         for base in (0, 160, 320):
             delete_segment(setup.path, base)
         records = setup.session.reader(setup.path, prefetch_bytes=64 << 10).records(None, None, UNCOMMITTED)
         assert (await anext(records)).offset == 0
         await records.aclose()
-        assert len(setup.storage.ranges) == 2, "one read, and one ahead"
+        assert len(setup.storage.ranges) == 2, "one read, and one read ahead"
 
     async def test_a_sequential_reader_reads_every_byte_once(self, tmp_path: Path) -> None:
         setup = await Setup(tmp_path, SegmentShape(batches=40, value_bytes=2000)).copied(deleted=0)
@@ -145,7 +145,7 @@ class TestOneRead:
         assert (result.base_offset, result.position) == (12, batch.size_bytes)
 
     @pytest.mark.spec("remote-tiering 199")
-    async def test_a_first_batch_above_the_limit_comes_only_when_one_must(self, setup: Setup) -> None:
+    async def test_first_batch_above_the_limit_is_returned_only_with_at_least_one(self, setup: Setup) -> None:
         await setup.copied()
         whole = await setup.reader.read(0, max_bytes=10, isolation=UNCOMMITTED)
         assert (whole.base_offset, whole.next_offset) == (0, 4)
@@ -157,7 +157,7 @@ class TestOneRead:
         result = await setup.reader.read(0, max_bytes=10, isolation=UNCOMMITTED)
         assert (result.base_offset, result.next_offset) == (0, 8)
 
-    async def test_a_read_asks_for_little_more_than_its_limit(self, tmp_path: Path) -> None:
+    async def test_read_requests_little_more_than_its_limit(self, tmp_path: Path) -> None:
         setup = await Setup(tmp_path, SegmentShape(batches=400, value_bytes=2000)).copied(deleted=0)
         delete_segment(setup.path, 0)
         await setup.reader.read(1000, max_bytes=4096, isolation=UNCOMMITTED)
@@ -166,7 +166,9 @@ class TestOneRead:
         assert asked.size <= 4096 + 128 * 1024
 
     @pytest.mark.spec("remote-tiering 198")
-    async def test_a_segment_without_a_batch_at_the_offset_leads_to_the_next(self, tmp_path: Path) -> None:
+    async def test_read_in_a_segment_without_a_batch_at_the_offset_continues_in_the_next_one(
+        self, tmp_path: Path
+    ) -> None:
         setup = Setup(tmp_path, SegmentShape())
         (setup.path / f"{8:020d}.log").write_bytes(b"")  # compacted to nothing
         await setup.copied()
@@ -183,7 +185,7 @@ class TestOneRead:
 
 class TestErrors:
     @pytest.mark.spec("remote-tiering 205")
-    async def test_a_missing_object_is_a_storage_error_and_never_out_of_range(self, setup: Setup) -> None:
+    async def test_missing_object_is_a_storage_error_and_not_out_of_range(self, setup: Setup) -> None:
         await setup.copied()
         for info in await setup.stores.store.list_objects(""):
             if info.key.endswith(".log"):
@@ -204,7 +206,7 @@ class TestErrors:
         assert setup.session.recorder.fetch_failures == 1
         assert setup.session.recorder.fetched_bytes == 0
 
-    async def test_damaged_remote_bytes_are_told_apart_from_damaged_local_ones(self, setup: Setup) -> None:
+    async def test_damaged_remote_bytes_are_an_integrity_error(self, setup: Setup) -> None:
         await setup.copied()
         store = setup.stores.store
         (key,) = [info.key for info in await store.list_objects("") if f"{0:020d}" in info.key and ".log" in info.key]
@@ -229,7 +231,7 @@ class TestErrors:
 class TestTransactions:
     @staticmethod
     async def _transactional(golden: Path, tmp_path: Path, *, kept_local: int) -> tuple[Setup, list[int]]:
-        """The golden partition of transactions that span segments, its first segments only in the tier."""
+        """Copy the golden partition of transactions that span segments, its first segments only in the tier."""
         (case,) = [c for c in golden_cases("clean") if c.partition == "txn-closed-0" and c.broker.endswith("4.3.1")]
         setup = Setup.__new__(Setup)
         log_dir = tmp_path / "kafka"
@@ -246,7 +248,7 @@ class TestTransactions:
 
     @pytest.mark.spec("remote-tiering 202")
     @pytest.mark.parametrize("kept_local", [0, 1, 2])
-    async def test_an_abort_in_another_segment_or_tier_is_found_once(
+    async def test_abort_marker_in_another_segment_or_tier_is_found_once(
         self, golden: Path, tmp_path: Path, kept_local: int
     ) -> None:
         setup, _ = await self._transactional(golden, tmp_path, kept_local=0)
@@ -258,7 +260,7 @@ class TestTransactions:
             assert len(set(result.aborted)) == len(result.aborted)
 
     @pytest.mark.spec("remote-tiering 203")
-    async def test_a_segment_known_to_have_no_aborts_is_not_asked_for_them(self, setup: Setup) -> None:
+    async def test_transaction_index_of_a_segment_without_aborts_is_not_fetched(self, setup: Setup) -> None:
         await setup.copied()
         assert len(await setup.session.read_all(setup.path, COMMITTED)) == 28
         assert IndexType.TRANSACTION not in setup.storage.indexes

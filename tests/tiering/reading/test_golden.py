@@ -37,7 +37,7 @@ def _as_oracle(record: Record) -> OracleRecord:
 @pytest.mark.parametrize(
     ("case", "logdir"), CASES, ids=[f"{case.id}-{Path(logdir).parent.name}" for case, logdir in CASES]
 )
-async def test_a_golden_partition_is_copied_and_reads_as_the_consumer_read_it(
+async def test_copied_golden_partition_reads_as_a_consumer_read_it(
     golden: Path, tmp_path: Path, case: GoldenCase, logdir: str
 ) -> None:
     log_dir = tmp_path / "logdir"

@@ -9,15 +9,17 @@ from uuid import uuid4
 
 import pytest
 
+from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import segment
 from tierd.errors import (
     RemoteIndexAbsentError,
     RemoteIntegrityError,
-    RemoteReaderClosedError,
     RemoteResourceNotFoundError,
+    RemoteStorageError,
     RetriableRemoteStorageError,
+    TierErrorCode,
 )
 from tierd.log import AbortedTransaction, OffsetIndex, TransactionIndex
 from tierd.log.indexes import offset_index, time_index, transaction_index
@@ -44,7 +46,7 @@ ENTRY_BYTES = sum(file_size_of(len(content)) for content in CONTENTS.values())
 
 
 class Remote:
-    """The storage of segments that all have the same indexes; it can be held up and made to lie."""
+    """Storage of segments with equal indexes, which a test can block or make return wrong bytes."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, IndexType]] = []
@@ -144,7 +146,7 @@ async def test_a_segments_indexes_become_three_files_and_are_fetched_once(
 
 
 @pytest.mark.spec("remote-tiering 218")
-async def test_a_transaction_index_that_is_nowhere_is_an_empty_file(
+async def test_missing_transaction_index_is_cached_as_an_empty_file(
     cache: RemoteIndexCache, remote: Remote, directory: Path
 ) -> None:
     remote.contents[TRANSACTION] = RemoteIndexAbsentError("none")
@@ -154,9 +156,7 @@ async def test_a_transaction_index_that_is_nowhere_is_an_empty_file(
     assert await RemoteIndexes(cache.read).transaction_index(metadata) == TransactionIndex()
 
 
-async def test_nothing_is_known_of_the_transactions_of_a_segment_that_is_gone(
-    cache: RemoteIndexCache, remote: Remote
-) -> None:
+async def test_transaction_index_of_a_removed_segment_is_an_error(cache: RemoteIndexCache, remote: Remote) -> None:
     remote.contents[TRANSACTION] = RemoteResourceNotFoundError("the object is gone")
     for fetch in (cache.read, remote.fetch_index):
         with pytest.raises(RemoteResourceNotFoundError):
@@ -171,7 +171,7 @@ async def test_a_transaction_index_known_to_be_empty_is_not_fetched(cache: Remot
 
 
 @pytest.mark.spec("remote-tiering 219")
-async def test_an_offset_below_the_first_entry_is_looked_for_from_the_start(cache: RemoteIndexCache) -> None:
+async def test_lookup_below_the_first_entry_returns_the_start_of_the_segment(cache: RemoteIndexCache) -> None:
     indexes = RemoteIndexes(cache.read)
     metadata = at(100)
     assert await indexes.lookup_offset(metadata, 100) == 0
@@ -189,7 +189,7 @@ async def test_a_timestamp_leads_to_a_position_that_is_not_below_the_start(cache
 
 
 @pytest.mark.spec("remote-tiering 220")
-async def test_what_does_not_fit_makes_room_and_costs_new_calls_later(
+async def test_full_cache_evicts_an_entry_and_fetches_it_again_later(
     open_cache: OpenCache, remote: Remote, directory: Path, clock: FakeClock
 ) -> None:
     cache = await open_cache(capacity_bytes=2 * ENTRY_BYTES)
@@ -207,7 +207,7 @@ async def test_what_does_not_fit_makes_room_and_costs_new_calls_later(
     assert len(remote.asked) == 3
 
 
-async def test_an_entry_above_the_capacity_is_given_and_goes_again(open_cache: OpenCache, directory: Path) -> None:
+async def test_entry_above_the_capacity_is_returned_and_not_kept(open_cache: OpenCache, directory: Path) -> None:
     cache = await open_cache(capacity_bytes=ENTRY_BYTES - 1)
     await load(cache, at(100))
     assert len(cache) == 0
@@ -215,23 +215,23 @@ async def test_an_entry_above_the_capacity_is_given_and_goes_again(open_cache: O
 
 
 @pytest.mark.spec("remote-tiering 221")
-async def test_a_closed_cache_refuses_and_its_cleaner_has_stopped(cache: RemoteIndexCache, directory: Path) -> None:
+async def test_closed_cache_refuses_reads_and_its_cleaner_has_stopped(cache: RemoteIndexCache, directory: Path) -> None:
     metadata = at(100)
     await load(cache, metadata)
     await cache.close()
     await cache.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await cache.read(metadata, OFFSET)
     assert len(names(directory)) == 3
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "remote index cleaner"]
 
 
-async def test_closing_ends_a_load_and_tells_who_waits_for_it(cache: RemoteIndexCache, remote: Remote) -> None:
+async def test_close_ends_a_load_and_its_readers_get_an_error(cache: RemoteIndexCache, remote: Remote) -> None:
     remote.open.clear()
     reader = asyncio.create_task(cache.read(at(100), OFFSET))
     await eventually(lambda: len(remote.asked) == 3, what="the load")
     await cache.close()
-    with pytest.raises(RemoteReaderClosedError):
+    with pytest.raises(RemoteStorageError, check=coded(TierErrorCode.READER_CLOSED)):
         await reader
 
 
@@ -302,7 +302,7 @@ class TestReadersAndRemovers:
         await eventually(lambda: names(directory) == [], what="the files to go")
 
     @pytest.mark.spec("remote-tiering 224")
-    async def test_who_comes_after_a_removal_loads_a_whole_entry(
+    async def test_read_after_a_removal_loads_a_whole_entry(
         self, cache: RemoteIndexCache, remote: Remote, directory: Path
     ) -> None:
         metadata = at(100)
@@ -318,7 +318,7 @@ class TestReadersAndRemovers:
         assert len(remote.asked) == 21 * 3
 
     @pytest.mark.spec("remote-tiering 224")
-    async def test_a_removal_during_a_load_leaves_all_or_nothing(
+    async def test_removal_during_a_load_leaves_a_whole_entry(
         self, cache: RemoteIndexCache, remote: Remote, directory: Path
     ) -> None:
         metadata = at(100)
@@ -328,7 +328,7 @@ class TestReadersAndRemovers:
         cache.remove([metadata.segment.id])
         remote.open.set()
         await reader
-        assert metadata.segment.id in cache, "it was removed before it was there"
+        assert metadata.segment.id in cache, "it was removed before its load ended"
         assert len(names(directory)) == 3
 
 
@@ -349,7 +349,7 @@ class TestStart:
 
     @pytest.mark.spec("remote-tiering 226")
     @pytest.mark.parametrize("missing", SUFFIXES.values())
-    async def test_an_entry_of_which_a_file_is_missing_goes(
+    async def test_entry_with_a_missing_file_is_removed_at_start(
         self, open_cache: OpenCache, directory: Path, missing: str
     ) -> None:
         first = await open_cache()
@@ -361,7 +361,9 @@ class TestStart:
         assert names(directory) == []
 
     @pytest.mark.spec("remote-tiering 227")
-    async def test_what_was_being_written_or_deleted_goes(self, open_cache: OpenCache, directory: Path) -> None:
+    async def test_temporary_and_deleted_files_are_removed_at_start(
+        self, open_cache: OpenCache, directory: Path
+    ) -> None:
         directory.mkdir(parents=True)
         for name in ("1_a.index.deleted", "1_a.index.12-ff.tmp", "2_b.txnindex.tmp", "2_b.timeindex.deleted"):
             (directory / name).write_bytes(b"left")
@@ -381,20 +383,22 @@ class TestStart:
         second = await open_cache()
         assert [metadata.segment.id in second for metadata in (sound, torn)] == [True, False]
 
-    async def test_one_process_at_a_time_has_the_directory(
+    async def test_directory_is_open_in_one_process_at_a_time(
         self, cache: RemoteIndexCache, open_cache: OpenCache, remote: Remote, directory: Path, clock: FakeClock
     ) -> None:
         assert await RemoteIndexCache.open(directory, remote=remote, capacity_bytes=1, clock=clock) is None
         await cache.close()
         await open_cache()
 
-    async def test_a_directory_that_cannot_be_made_means_no_cache(
+    async def test_cache_is_not_opened_if_its_directory_cannot_be_made(
         self, remote: Remote, directory: Path, clock: FakeClock
     ) -> None:
         directory.parent.write_bytes(b"a file in the way")
         assert await RemoteIndexCache.open(directory, remote=remote, capacity_bytes=1, clock=clock) is None
 
-    async def test_only_its_owner_may_look_into_it(self, cache: RemoteIndexCache, directory: Path) -> None:
+    async def test_directory_and_files_are_readable_by_their_owner_only(
+        self, cache: RemoteIndexCache, directory: Path
+    ) -> None:
         await load(cache, at(100))
         assert directory.stat().st_mode & 0o777 == 0o700
         assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
@@ -411,7 +415,7 @@ class TestDamage:
         await load(cache, metadata)
         assert len(remote.asked) == 3
 
-    async def test_files_without_an_entry_that_are_sound_are_used(
+    async def test_sound_files_without_an_entry_are_used(
         self, cache: RemoteIndexCache, open_cache: OpenCache, remote: Remote, directory: Path
     ) -> None:
         metadata = at(100)
@@ -426,7 +430,7 @@ class TestDamage:
         assert remote.asked == []
 
     @pytest.mark.parametrize("index_type", SUFFIXES)
-    async def test_a_file_that_is_damaged_later_is_fetched_anew(
+    async def test_file_that_is_damaged_later_is_fetched_again(
         self, cache: RemoteIndexCache, remote: Remote, directory: Path, index_type: IndexType
     ) -> None:
         metadata = at(100)
@@ -460,7 +464,7 @@ class TestDamage:
         remote.contents[TIMESTAMP] = CONTENTS[TIMESTAMP]
         await load(cache, metadata)
 
-    async def test_a_disk_that_takes_nothing_costs_the_cache_and_nothing_else(
+    async def test_indexes_are_read_without_a_cache_if_the_disk_is_full(
         self, cache: RemoteIndexCache, remote: Remote, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(*_: object) -> int:
@@ -473,7 +477,7 @@ class TestDamage:
 
 
 @pytest.mark.spec("remote-tiering 230")
-async def test_another_capacity_counts_at_once(cache: RemoteIndexCache, directory: Path) -> None:
+async def test_new_capacity_applies_at_once(cache: RemoteIndexCache, directory: Path) -> None:
     segments = [at(100 * n) for n in range(1, 5)]
     await load(cache, *segments)
     cache.resize(8 * ENTRY_BYTES)

@@ -1,4 +1,4 @@
-"""A client that reads on from where it stopped: its bytes are under way, and are those that a new reader would give."""
+"""Client that continues where it stopped: its bytes are fetched ahead and equal those that a new reader returns."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ PIECE, PREFETCH = 64 * KIB, 1024 * KIB
 
 
 class CountingStorage(SegmentStorage):
-    """Knows which ranges were asked for and which are under way; answers when it is told."""
+    """Storage that records requested ranges and those in flight, and answers on demand."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -65,7 +65,7 @@ class Setup:
         return self.service.task(self.snapshot)
 
     async def read(self, offset: int, *, max_bytes: int = 32 * KIB) -> tuple[int | None, bytes, int]:
-        """A new task each time, as for a request."""
+        """Read by a new task each time, as for a request."""
         result = await self.task().read(offset, max_bytes=max_bytes, isolation=UNCOMMITTED)
         return result.base_offset, result.data, result.next_offset
 
@@ -97,7 +97,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 10 * KIB, 32 * KIB, 100 * KIB, 1024 * KIB])
-async def test_one_read_after_the_other_gives_what_separate_reads_do(setup: Setup, max_bytes: int) -> None:
+async def test_consecutive_reads_return_the_same_as_separate_reads(setup: Setup, max_bytes: int) -> None:
     plain = FetchTask(
         setup.snapshot, remote=setup.storage, recorder=setup.session.recorder, prefetch_bytes=0, piece_bytes=PIECE
     )
@@ -112,7 +112,7 @@ async def test_one_read_after_the_other_gives_what_separate_reads_do(setup: Setu
         offset = expected.next_offset
 
 
-async def test_every_byte_is_asked_for_once(setup: Setup) -> None:
+async def test_every_byte_is_requested_once(setup: Setup) -> None:
     offset, size = 0, 0
     while offset < SEGMENTS * RECORDS:
         _, data, offset = await setup.read(offset)
@@ -120,24 +120,24 @@ async def test_every_byte_is_asked_for_once(setup: Setup) -> None:
     assert sum(asked.size for asked in setup.storage.asked) == size
 
 
-async def test_the_first_read_asks_for_nothing_ahead(setup: Setup) -> None:
+async def test_first_read_requests_no_range_ahead(setup: Setup) -> None:
     await setup.read(0)
     assert len(setup.storage.asked) == 1
 
 
-async def test_who_goes_on_finds_the_bytes_under_way(setup: Setup) -> None:
+async def test_continued_read_finds_its_bytes_fetched_ahead(setup: Setup) -> None:
     offset = 0
     for _ in range(4):
         _, _, offset = await setup.read(offset)
     setup.storage.open.clear()
     held = len(setup.storage.asked)
     _, data, offset = await setup.read(offset)
-    assert data, "it had come before anybody asked for it"
+    assert data, "it had been fetched ahead of the read"
     await eventually(lambda: len(setup.storage.asked) > held, what="more that is asked for ahead")
     setup.storage.open.set()
 
 
-async def test_one_that_begins_elsewhere_disturbs_nobody(setup: Setup) -> None:
+async def test_reader_at_another_offset_does_not_disturb_kept_readers(setup: Setup) -> None:
     _, _, first = await setup.read(0)
     _, _, second = await setup.read(200)
     assert (await setup.read(first))[0] == first
@@ -145,7 +145,7 @@ async def test_one_that_begins_elsewhere_disturbs_nobody(setup: Setup) -> None:
     assert (await setup.read(first))[0] == first, "another reader of the same bytes"
 
 
-async def test_a_reader_that_does_not_come_back_is_closed(setup: Setup) -> None:
+async def test_idle_reader_is_closed(setup: Setup) -> None:
     _, _, offset = await setup.read(0)
     _, _, offset = await setup.read(offset)
     assert len(setup.service._kept) == 1
@@ -155,16 +155,16 @@ async def test_a_reader_that_does_not_come_back_is_closed(setup: Setup) -> None:
     assert (await setup.read(offset))[0] == offset
 
 
-async def test_only_so_many_are_kept(setup: Setup) -> None:
+async def test_number_of_kept_readers_is_bounded(setup: Setup) -> None:
     for base in range(0, 400, 8):
         await setup.read(base, max_bytes=1)
     assert len(setup.service._kept) == 16
 
 
-async def test_what_failed_ahead_is_asked_for_again(setup: Setup) -> None:
+async def test_range_that_failed_ahead_is_requested_again(setup: Setup) -> None:
     _, _, offset = await setup.read(0)
     setup.storage.error = RetriableRemoteStorageError("reset")
-    _, _, offset = await setup.read(offset)  # it has its bytes; those ahead of it fail
+    _, _, offset = await setup.read(offset)  # its own bytes are present; the ranges ahead fail
     await eventually(lambda: setup.storage.under_way == 0, what="the failures")
     setup.storage.error = None
     while offset < SEGMENTS * RECORDS:
@@ -172,7 +172,7 @@ async def test_what_failed_ahead_is_asked_for_again(setup: Setup) -> None:
         assert data
 
 
-async def test_deleted_records_are_not_given_from_memory(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_records_are_not_returned_by_a_kept_reader(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, offset = await setup.read(0)
     _, _, offset = await setup.read(offset)
     monkeypatch.setattr(TieredLog, "log_start_offset", SEGMENTS * RECORDS)
@@ -181,7 +181,7 @@ async def test_deleted_records_are_not_given_from_memory(setup: Setup, monkeypat
     assert len(setup.service._kept) == 0
 
 
-async def test_who_reaches_the_local_log_leaves_nothing_behind(setup: Setup) -> None:
+async def test_reader_that_reaches_the_local_log_is_not_kept(setup: Setup) -> None:
     _, _, offset = await setup.read((SEGMENTS - 1) * RECORDS, max_bytes=1024 * KIB)
     while offset < SEGMENTS * RECORDS:
         _, _, offset = await setup.read(offset, max_bytes=1024 * KIB)

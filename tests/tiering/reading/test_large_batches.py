@@ -1,4 +1,4 @@
-"""Readers of small batches that unpack to much: bounded memory, and a clear end where one cannot be opened."""
+"""Readers of small batches that unpack to much: bounded memory, and an error at a batch that cannot be opened."""
 
 import tracemalloc
 from pathlib import Path
@@ -18,7 +18,7 @@ BATCHES = 40
 
 
 async def remote_reader(tmp_path: Path) -> FetchTask:
-    """One segment in the tier alone: batches of one record each, a few hundred bytes that unpack to 4 MiB."""
+    """Return a reader of a segment in the tier: batches of one record, some hundred bytes that unpack to 4 MiB."""
     log_dir = LogDirWriter(tmp_path / "kafka")
     writer = log_dir.add_partition("orders")
     for _ in range(BATCHES):
@@ -32,7 +32,7 @@ async def remote_reader(tmp_path: Path) -> FetchTask:
     return session.reader(writer.path)
 
 
-async def test_reading_many_batches_that_unpack_to_much_holds_few_of_them(tmp_path: Path) -> None:
+async def test_read_of_many_batches_that_unpack_to_much_keeps_few_in_memory(tmp_path: Path) -> None:
     reader = await remote_reader(tmp_path)
     tracemalloc.start()
     try:
@@ -44,7 +44,7 @@ async def test_reading_many_batches_that_unpack_to_much_holds_few_of_them(tmp_pa
     assert peak_bytes < 10 * VALUE_BYTES
 
 
-async def test_batch_that_cannot_be_opened_ends_the_reading_behind_all_before_it(
+async def test_batch_that_cannot_be_opened_ends_the_read_after_all_earlier_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = await remote_reader(tmp_path)
@@ -59,7 +59,7 @@ async def test_batch_that_cannot_be_opened_ends_the_reading_behind_all_before_it
 
     async def read_all() -> None:
         async for record in reader.records(None, None, IsolationLevel.READ_UNCOMMITTED):
-            seen.append(record.offset)  # noqa: PERF401 - those before the error count
+            seen.append(record.offset)  # noqa: PERF401 - records before the error count
 
     with pytest.raises(BatchTooLargeError, match="the batch of offsets 3 to 3 has more than") as refused:
         await read_all()
@@ -69,7 +69,7 @@ async def test_batch_that_cannot_be_opened_ends_the_reading_behind_all_before_it
     assert behind == list(range(4, BATCHES))
 
 
-async def test_search_for_a_time_ends_clearly_at_a_batch_that_cannot_be_opened(tmp_path: Path) -> None:
+async def test_timestamp_search_fails_with_an_error_at_a_batch_that_cannot_be_opened(tmp_path: Path) -> None:
     reader = await remote_reader(tmp_path)
     with opening_at_most(VALUE_BYTES // 2), pytest.raises(BatchTooLargeError, match="the batch of offsets 0 to 0"):
         await reader.list_offset(5)

@@ -1,4 +1,4 @@
-"""How a sequential reader goes through the tier: several ranges under way, across segments, and a latency hidden."""
+"""Read-ahead of a sequential reader in the tier: several ranges in flight, across segments, to hide latency."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ SEGMENTS, RECORDS = 4, 160
 
 @dataclass
 class Asked:
-    """One range that was asked for."""
+    """Requested range."""
 
     segment: int
     byte_range: ByteRange
@@ -32,7 +32,7 @@ class Asked:
 
 
 class HeldStorage(SegmentStorage):
-    """A SegmentStorage whose ranges are answered when a test says so, or at once."""
+    """SegmentStorage whose ranges are answered on demand, or at once."""
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -105,12 +105,12 @@ async def offsets(task: FetchTask, start: int | None = None, end: int | None = N
 
 
 async def collect(task: FetchTask, seen: list[int]) -> None:
-    """Note what is read, also when it ends in an error."""
+    """Append each offset as it is read, so that offsets before an error are kept."""
     async for record in task.records(None, None, UNCOMMITTED):
-        seen.append(record.offset)  # noqa: PERF401 - what was seen before an error counts
+        seen.append(record.offset)  # noqa: PERF401 - offsets before an error count
 
 
-async def test_a_whole_read_has_its_window_under_way_at_once(setup: Setup) -> None:
+async def test_read_of_the_whole_log_requests_its_window_at_once(setup: Setup) -> None:
     setup.storage.is_held = True
     reading = asyncio.create_task(offsets(setup.task(prefetch=256 * KIB)))
     await eventually(lambda: len(setup.storage.under_way) == 4, what="the window")
@@ -121,7 +121,7 @@ async def test_a_whole_read_has_its_window_under_way_at_once(setup: Setup) -> No
     assert await reading == list(range(SEGMENTS * RECORDS + 4))
 
 
-async def test_the_next_segment_is_under_way_before_this_one_ends(setup: Setup) -> None:
+async def test_next_segment_is_requested_before_the_current_one_ends(setup: Setup) -> None:
     setup.storage.is_held = True
     reading = asyncio.create_task(offsets(setup.task(prefetch=512 * KIB, piece=128 * KIB)))
     await eventually(lambda: {a.segment for a in setup.storage.under_way} == {0, RECORDS}, what="both segments")
@@ -133,7 +133,7 @@ async def test_the_next_segment_is_under_way_before_this_one_ends(setup: Setup) 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 64 * KIB, 200 * KIB, 1024 * KIB, 64 << 20])
 @pytest.mark.parametrize("piece", [64 * KIB, 100 * KIB, 4 << 20])
-async def test_every_byte_is_asked_for_once_and_no_more_than_the_window_at_a_time(
+async def test_every_byte_is_requested_once_and_at_most_a_window_at_a_time(
     setup: Setup, prefetch: int, piece: int
 ) -> None:
     assert await offsets(setup.task(prefetch=prefetch, piece=piece)) == list(range(SEGMENTS * RECORDS + 4))
@@ -142,7 +142,7 @@ async def test_every_byte_is_asked_for_once_and_no_more_than_the_window_at_a_tim
     assert setup.session.recorder.fetched_bytes == setup.tiered_bytes
 
 
-async def test_a_reader_of_one_batch_asks_for_nothing_ahead(setup: Setup) -> None:
+async def test_reader_of_one_batch_requests_no_range_ahead(setup: Setup) -> None:
     task = setup.task(prefetch=512 * KIB)
     assert await offsets(task, 80, 81) == [80]
     assert len(setup.storage.asked) == 1
@@ -151,7 +151,7 @@ async def test_a_reader_of_one_batch_asks_for_nothing_ahead(setup: Setup) -> Non
     assert len(setup.storage.asked) == 1
 
 
-async def test_a_reader_that_goes_on_is_given_more_each_time(setup: Setup) -> None:
+async def test_read_ahead_grows_while_a_reader_continues(setup: Setup) -> None:
     task = setup.task(prefetch=512 * KIB)
     widths: list[int] = []
     setup.storage.is_held = True
@@ -166,10 +166,10 @@ async def test_a_reader_that_goes_on_is_given_more_each_time(setup: Setup) -> No
     assert widths[0] == 1
     assert widths == sorted(widths)
     assert widths[-1] >= 4
-    assert setup.storage.under_way == [], "what was ahead ended with the reader"
+    assert setup.storage.under_way == [], "requests ahead ended with the reader"
 
 
-async def test_ranges_end_where_stored_chunks_do(setup: Setup) -> None:
+async def test_ranges_end_at_the_ends_of_stored_chunks(setup: Setup) -> None:
     await offsets(setup.task(prefetch=256 * KIB, piece=128 * KIB), 45)
     first, *rest = [asked.byte_range for asked in setup.storage.asked]
     assert first.start % (128 * KIB)
@@ -178,7 +178,7 @@ async def test_ranges_end_where_stored_chunks_do(setup: Setup) -> None:
     assert {r.end + 1 for r in rest} == {128 * KIB, 256 * KIB, size}
 
 
-async def test_a_failure_ahead_is_told_when_the_reader_gets_there_and_ends_what_is_under_way(setup: Setup) -> None:
+async def test_failure_ahead_is_raised_at_its_offset_and_ends_requests_in_flight(setup: Setup) -> None:
     broken = RetriableRemoteStorageError("reset")
     setup.storage.failing = lambda asked: broken if asked.segment == 2 * RECORDS else None
     seen: list[int] = []
@@ -188,7 +188,7 @@ async def test_a_failure_ahead_is_told_when_the_reader_gets_there_and_ends_what_
     assert setup.storage.under_way == []
 
 
-async def test_who_asks_again_after_a_failure_reads_on(setup: Setup) -> None:
+async def test_read_after_a_failure_continues_at_the_next_offset(setup: Setup) -> None:
     failed: list[Asked] = []
 
     def once(asked: Asked) -> Exception | None:
@@ -206,16 +206,16 @@ async def test_who_asks_again_after_a_failure_reads_on(setup: Setup) -> None:
     assert seen == list(range(SEGMENTS * RECORDS + 4))
 
 
-async def test_an_object_that_is_cut_is_no_short_read(setup: Setup, tmp_path: Path) -> None:
+async def test_truncated_object_is_an_error_and_no_short_read(setup: Setup, tmp_path: Path) -> None:
     async def short(metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         return b""
 
-    setup.storage.fetch_log_segment = short  # type: ignore[method-assign] # a store that lies about the end
+    setup.storage.fetch_log_segment = short  # type: ignore[method-assign] # a store with a wrong end
     with pytest.raises(RemoteIntegrityError, match="ends at byte"):
         await offsets(setup.task(prefetch=256 * KIB))
 
 
-async def test_leaving_early_ends_everything_under_way(setup: Setup) -> None:
+async def test_early_exit_of_a_reader_ends_all_requests_in_flight(setup: Setup) -> None:
     records = setup.task(prefetch=512 * KIB).records(None, None, UNCOMMITTED)
     assert (await anext(records)).offset == 0
     setup.storage.is_held = True
@@ -223,7 +223,7 @@ async def test_leaving_early_ends_everything_under_way(setup: Setup) -> None:
     assert setup.storage.under_way == []
 
 
-async def test_a_reader_cancelled_in_its_wait_leaves_nothing_under_way(setup: Setup) -> None:
+async def test_reader_cancelled_in_its_wait_leaves_no_request_in_flight(setup: Setup) -> None:
     setup.storage.is_held = True
     reading = asyncio.create_task(offsets(setup.task(prefetch=256 * KIB)))
     await eventually(lambda: len(setup.storage.under_way) == 4, what="the window")
@@ -234,11 +234,13 @@ async def test_a_reader_cancelled_in_its_wait_leaves_nothing_under_way(setup: Se
     assert setup.storage.cancelled == 4
 
 
-async def test_a_reader_that_never_waits_is_given_no_more(setup: Setup) -> None:
+async def test_read_ahead_does_not_grow_for_a_reader_that_does_not_wait(setup: Setup) -> None:
     task = setup.task(prefetch=1024 * KIB)
     reading = task.batches(None, None, UNCOMMITTED)
     async with aclosing(reading) as groups:
         async for _ in groups:
             await eventually(lambda: not setup.storage.under_way, what="everything that was asked for")
     assert sum(a.byte_range.size for a in setup.storage.asked) == setup.tiered_bytes
-    assert setup.storage.most_bytes <= 8 * 64 * KIB, "twice what an eager reader begins with: it waited for the first"
+    assert setup.storage.most_bytes <= 8 * 64 * KIB, (
+        "twice the first window of an eager reader: it waited for the first range"
+    )

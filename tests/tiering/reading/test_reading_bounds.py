@@ -1,4 +1,4 @@
-"""Where readers of committed records stop when the local log does not say: the tier's own last stable offset."""
+"""End of reads of committed records without a local last stable offset: that of the tier itself."""
 
 import shutil
 from collections.abc import Callable
@@ -25,7 +25,7 @@ COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCO
 
 
 class Storage(CountingStorage):
-    """Whose producer snapshots a test may take away, or change."""
+    """Storage whose producer snapshots a test may remove or change."""
 
     snapshots: Callable[[RemoteLogSegmentMetadata], bytes | None] = staticmethod(lambda _: None)
 
@@ -36,7 +36,7 @@ class Storage(CountingStorage):
 
 
 class Host:
-    """A partition that its leader writes, and a reader elsewhere: without a replica, or with an older one.
+    """Partition that its leader writes, and a reader on another host: without a replica, or with an older one.
 
     Layout: "-" is a record without a transaction, "A" one in the transaction of producer A, "A+" the marker that
     commits it, "A!" the one that aborts it, and "|" rolls the segment.
@@ -68,7 +68,7 @@ class Host:
         return self
 
     def replicate(self, *, high_watermark: int, from_segment: int = 0) -> None:
-        """Give the reader the log as it is now, of which it knows so much to be committed."""
+        """Give the reader the present log, committed up to the high watermark."""
         self.replica = self.tmp_path / "replica" / self.path.name
         shutil.copytree(self.path, self.replica, dirs_exist_ok=True)
         for file in self.replica.glob("0*.*"):
@@ -100,27 +100,29 @@ def host(tmp_path: Path) -> Host:
 
 
 class TestWithoutAReplica:
-    async def test_what_is_aborted_by_a_marker_that_is_not_in_the_tier_yet_is_not_shown(self, host: Host) -> None:
+    async def test_records_aborted_by_a_marker_that_the_tier_lacks_are_not_shown(self, host: Host) -> None:
         await host.write("- A - | A! -").copy()
         assert host.session.finished(partition_of(host.path)) == [(0, 2)]
         assert await host.offsets(UNCOMMITTED) == [0, 1, 2]
         assert await host.offsets() == [0]
 
     @pytest.mark.parametrize(("marker", "shown"), [("A!", [0, 2, 4]), ("A+", [0, 1, 2, 4])])
-    async def test_it_is_read_on_when_the_marker_is_there(self, host: Host, marker: str, shown: list[int]) -> None:
+    async def test_reader_continues_once_the_marker_is_in_the_tier(
+        self, host: Host, marker: str, shown: list[int]
+    ) -> None:
         await host.write(f"- A - | {marker} -").copy()
         reader = host.reader
         assert await host.offsets(reader=reader) == [0]
         await host.write("|").copy()
         assert await host.offsets(reader=reader) == shown
 
-    async def test_a_fetch_gives_nothing_there_and_is_no_error(self, host: Host) -> None:
+    async def test_fetch_behind_the_last_stable_offset_is_empty_and_no_error(self, host: Host) -> None:
         await host.write("- A - | A! -").copy()
         for offset in (1, 2, 3):
             result = await host.reader.read(offset, max_bytes=1 << 20, isolation=COMMITTED)
             assert (result.data, result.next_offset) == (b"", offset)
 
-    async def test_the_latest_committed_offset_is_where_it_began(self, host: Host) -> None:
+    async def test_latest_committed_offset_is_where_the_open_transaction_began(self, host: Host) -> None:
         await host.write("- A - | A! -").copy()
         committed = await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)
         uncommitted = await host.reader.list_offset(OffsetSpec.LATEST, isolation=UNCOMMITTED)
@@ -128,24 +130,24 @@ class TestWithoutAReplica:
         assert uncommitted is not None
         assert (committed.offset, uncommitted.offset) == (1, 3)
 
-    async def test_no_timestamp_is_found_there(self, host: Host) -> None:
+    async def test_timestamp_search_behind_the_last_stable_offset_finds_no_record(self, host: Host) -> None:
         await host.write("A - | A! -").copy()
         assert await host.reader.list_offset(0, isolation=COMMITTED) is None
         found = await host.reader.list_offset(0, isolation=UNCOMMITTED)
         assert found is not None
         assert found.offset == 0
 
-    async def test_without_an_open_transaction_the_tier_is_read_to_its_end(self, host: Host) -> None:
+    async def test_tier_without_an_open_transaction_is_read_to_its_end(self, host: Host) -> None:
         await host.write("A A! - | B - | B+ -").copy()
         assert await host.offsets() == [2]
         await host.write("|").copy()
         assert await host.offsets() == [2, 3, 4, 6]
 
-    async def test_the_earliest_of_several_open_transactions_counts(self, host: Host) -> None:
+    async def test_last_stable_offset_is_at_the_earliest_of_several_open_transactions(self, host: Host) -> None:
         await host.write("- B A | B - | A! B+ -").copy()
         assert await host.offsets() == [0]
 
-    async def test_what_is_open_is_looked_up_once_for_each_last_segment(self, host: Host) -> None:
+    async def test_open_transactions_are_looked_up_once_for_each_last_segment(self, host: Host) -> None:
         await host.write("- A | A! -").copy()
         reader = host.reader
         assert await host.offsets(UNCOMMITTED, reader) == [0, 1]
@@ -158,14 +160,14 @@ class TestWithoutAReplica:
             assert await host.offsets(reader=reader) == [0, 3]
         assert host.snapshots_fetched == 2
 
-    async def test_an_empty_tier_has_nothing(self, host: Host) -> None:
+    async def test_committed_reader_of_an_empty_tier_returns_no_record(self, host: Host) -> None:
         await host.write("-").copy()
         assert await host.offsets() == []
         assert host.snapshots_fetched == 0
 
 
 class TestFailures:
-    async def test_a_snapshot_that_is_not_there_is_an_error(self, host: Host) -> None:
+    async def test_missing_snapshot_is_an_error(self, host: Host) -> None:
         await host.write("- A | A! -").copy()
         host.storage.snapshots = _gone
         with pytest.raises(RemoteResourceNotFoundError):
@@ -173,13 +175,13 @@ class TestFailures:
         with pytest.raises(RemoteResourceNotFoundError):
             await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)
 
-    async def test_a_damaged_one_is_damage_of_the_tier(self, host: Host) -> None:
+    async def test_damaged_snapshot_is_an_integrity_error_of_the_tier(self, host: Host) -> None:
         await host.write("- A | A! -").copy()
         host.storage.snapshots = lambda _: b"garbage"
         with pytest.raises(RemoteIntegrityError, match="producer_snapshot"):
             await host.offsets()
 
-    async def test_one_of_a_segment_that_was_replaced_meanwhile_is_looked_for_anew(self, host: Host) -> None:
+    async def test_snapshot_of_a_segment_that_was_replaced_during_the_read_is_looked_up_again(self, host: Host) -> None:
         await host.write("- - | - A | A! -").copy()
         seen, looks = await host.look(), list[TieredLog]()
         whole = host.storage.snapshots
@@ -199,7 +201,7 @@ class TestFailures:
 
 
 class TestWithAReplica:
-    async def test_one_that_reaches_the_marker_decides_and_nothing_is_fetched(self, host: Host) -> None:
+    async def test_replica_that_reaches_the_marker_decides_and_no_snapshot_is_fetched(self, host: Host) -> None:
         await host.write("- A - | A! -").copy()
         host.replicate(high_watermark=5)
         assert await host.offsets() == [0, 2, 4]
@@ -208,14 +210,16 @@ class TestWithAReplica:
         assert host.snapshots_fetched == 0
 
     @pytest.mark.parametrize("high_watermark", [0, 1, 2, 3])
-    async def test_one_that_is_behind_the_marker_does_not_make_it_known(self, host: Host, high_watermark: int) -> None:
+    async def test_replica_that_ends_before_the_marker_leaves_the_transaction_open(
+        self, host: Host, high_watermark: int
+    ) -> None:
         await host.write("- A -").copy()
         host.replicate(high_watermark=high_watermark)
         await host.write("| A! -").copy()
         assert host.session.finished(partition_of(host.path)) == [(0, 2)]
         assert await host.offsets() == [0]
 
-    async def test_a_transaction_that_began_below_its_first_segment_is_open_there_too(self, host: Host) -> None:
+    async def test_transaction_that_began_below_the_first_local_segment_is_open(self, host: Host) -> None:
         await host.write("- A - | - A! -").copy()
         host.replicate(high_watermark=4, from_segment=3)
         assert await host.offsets() == [0]
@@ -223,7 +227,7 @@ class TestWithAReplica:
         assert latest is not None
         assert latest.offset == 1
 
-    async def test_an_abort_that_only_the_tier_knows_is_heeded_in_local_data(self, host: Host) -> None:
+    async def test_abort_that_only_the_tier_has_is_applied_to_local_records(self, host: Host) -> None:
         host.write("- A -").replicate(high_watermark=3)
         await host.write("| A! - | -").copy()
         assert host.session.finished(partition_of(host.path)) == [(0, 2), (3, 4)]

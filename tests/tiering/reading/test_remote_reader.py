@@ -1,4 +1,4 @@
-"""The batches of a segment, however its bytes are cut into ranges."""
+"""Batches of a remote segment, read in ranges of any size."""
 
 from collections.abc import AsyncGenerator
 from itertools import pairwise
@@ -18,7 +18,7 @@ SIZES = st.lists(st.integers(0, 300), min_size=1, max_size=12)
 
 
 class Ranges:
-    """A ``RemoteStorageManager`` that only has the bytes of one log."""
+    """``RemoteStorageManager`` that has only the bytes of one log."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -47,13 +47,13 @@ class Ranges:
 
 
 def log_of(sizes: list[int]) -> bytes:
-    """A batch of one record of each size."""
+    """Return a log with a batch of one record for each size."""
     batches = [encode_batch([NewRecord(None, b"v" * size, 1)], base_offset=at) for at, size in enumerate(sizes)]
     return b"".join(bytes(batch) for batch in batches)
 
 
 @given(sizes=SIZES, cuts=st.lists(st.integers(1, 4000), max_size=20))
-def test_batches_are_the_same_wherever_the_bytes_are_cut(sizes: list[int], cuts: list[int]) -> None:
+def test_batches_are_the_same_for_any_cut_of_the_bytes(sizes: list[int], cuts: list[int]) -> None:
     content = log_of(sizes)
     edges = [0, *sorted({min(cut, len(content)) for cut in cuts}), len(content)]
     found, tail, position = [], b"", 0
@@ -71,7 +71,9 @@ def test_batches_are_the_same_wherever_the_bytes_are_cut(sizes: list[int], cuts:
 @given(
     sizes=SIZES, cut=st.integers(1, 4000), length=st.one_of(st.integers(-(1 << 31), 13), st.integers(14, (1 << 31) - 1))
 )
-def test_a_length_that_is_nonsense_is_refused_or_never_complete(sizes: list[int], cut: int, length: int) -> None:
+def test_batch_with_an_impossible_length_is_refused_or_stays_incomplete(
+    sizes: list[int], cut: int, length: int
+) -> None:
     content = bytearray(log_of(sizes))
     content[8:12] = length.to_bytes(4, "big", signed=True)
     whole = bytes(content)
@@ -84,7 +86,7 @@ def test_a_length_that_is_nonsense_is_refused_or_never_complete(sizes: list[int]
     assert parsed.batches == [] or bytes(whole) == log_of(sizes)
 
 
-async def test_a_batch_larger_than_a_range_is_put_together() -> None:
+async def test_batch_larger_than_a_range_is_assembled_from_several_ranges() -> None:
     batch = SegmentShape(records_per_batch=100, value_bytes=3000).batch()
     content = bytes(batch)
     remote = Ranges(content)
@@ -97,7 +99,7 @@ async def test_a_batch_larger_than_a_range_is_put_together() -> None:
     assert reader.fetched_bytes == len(content)
 
 
-async def test_what_is_left_at_the_end_is_no_batch() -> None:
+async def test_incomplete_batch_at_the_end_of_a_segment_is_an_integrity_error() -> None:
     content = log_of([10, 20])[:-1]
     metadata = segment(0, 1, size_bytes=len(content))
     reader = RemoteSegmentReader(Ranges(content), metadata, position=0, first_bytes=1 << 20, piece_bytes=1 << 20)

@@ -1,4 +1,4 @@
-"""TieredLog and explain: where an offset is, from values alone."""
+"""TieredLog and explain: the place of an offset, decided over values alone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.tiering import OffsetPlace, Tier, TieredLog, explain
-from tierd.tiering.auditing.findings import missing_offsets, offset_findings
+from tierd.tiering.auditing.tier_findings import missing_offsets, offset_findings
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 
@@ -60,16 +60,16 @@ def _log(view: PartitionView, scan: PartitionScan | None, high_watermark: int | 
 
 
 class TestBounds:
-    def test_without_a_replica_the_tier_alone_says_where_the_log_begins_and_ends(self) -> None:
+    def test_bounds_without_a_replica_are_those_of_the_tier(self) -> None:
         log = _log(_view((100, 199, [(0, 100)]), (200, 299, [(0, 200)])), None)
         assert (log.log_start_offset, log.end_offset) == (100, 300)
 
-    def test_a_stale_high_watermark_does_not_hide_what_the_tier_proves(self) -> None:
+    def test_stale_high_watermark_does_not_hide_copied_offsets(self) -> None:
         log = _log(_view((0, 99, [(0, 0)])), _scan(0, 100, lineage=[(0, 0)]), high_watermark=50)
         assert log.end_offset == 100
         assert (log.tier_of(49), log.tier_of(50)) == (Tier.LOCAL, Tier.REMOTE)
 
-    def test_the_last_segment_that_is_ours_to_its_end_is_no_one_that_goes_on_with_another_branch(self) -> None:
+    def test_last_whole_segment_is_none_that_continues_another_branch(self) -> None:
         view = _view((0, 9, [(0, 0)]), (10, 29, [(0, 10), (1, 20)]))
         abandoned = _log(view, _scan(15, lineage=[(0, 0), (2, 15)]))
         assert [m.start_offset for m in (abandoned.last_whole_segment,) if m] == [0]
@@ -77,14 +77,14 @@ class TestBounds:
         assert [m.start_offset for m in (kept.last_whole_segment,) if m] == [10]
         assert _log(_view(), None).last_whole_segment is None
 
-    def test_the_last_whole_segment_is_the_one_that_ends_last_and_no_shorter_one_that_it_covers(self) -> None:
-        """The broker's cleaner puts one log in the place of copied ones and of one that was not copied yet."""
+    def test_last_whole_segment_is_the_covering_one_and_no_shorter_copy(self) -> None:
+        """The cleaner of the broker merges copied segments with a segment that was not copied yet."""
         log = _log(_view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]), (0, 299, [(0, 0)])), None)
         last = log.last_whole_segment
         assert last is not None
         assert (last.start_offset, last.end_offset) == (0, 299)
 
-    def test_a_tier_whose_segments_have_all_expired_ends_where_the_log_begins(self) -> None:
+    def test_tier_whose_segments_have_all_expired_ends_at_the_log_start(self) -> None:
         view = _view((0, 99, [(0, 0)]))
         row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 2, UUID(int=99)), log_start_offset=100)
         log = _log(replace(view, row=row, segments={}, epochs={}), None)
@@ -92,8 +92,8 @@ class TestBounds:
         place = explain(log, 50, last_stable_offset=0, log_end_offset=log.remote_end_offset, remote_key=None).place
         assert place is OffsetPlace.EXPIRED
 
-    def test_a_followers_log_start_hides_nothing_that_the_leader_keeps(self) -> None:
-        """A follower takes it over from a leader whose retention put it at a base of its own segments."""
+    def test_log_start_of_a_follower_does_not_hide_records_that_the_leader_keeps(self) -> None:
+        """A follower takes over the log start of a leader whose retention put it at a base of its own segments."""
         view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))
         row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 2, UUID(int=99)), log_start_offset=0)
         log = TieredLog(PARTITION, replace(view, row=row), _scan(100, 200, lineage=[(0, 100)]), 300, 150)
@@ -107,7 +107,7 @@ class TestBounds:
         place = explain(log, 50, last_stable_offset=300, log_end_offset=300, remote_key="key").place
         assert place is (OffsetPlace.EXPIRED if start else OffsetPlace.REMOTE)
 
-    def test_before_anything_is_copied_the_broker_says_where_the_log_begins(self) -> None:
+    def test_log_start_before_the_first_copy_is_that_of_the_broker(self) -> None:
         log = TieredLog(PARTITION, _view(), _scan(100, 200, lineage=[(0, 100)]), 300, 200)
         assert log.log_start_offset == 200
 
@@ -119,11 +119,11 @@ class TestBounds:
         with pytest.raises(OffsetOutOfRangeError):
             log.require_readable(201)
 
-    def test_an_abandoned_branch_does_not_lengthen_the_log(self) -> None:
+    def test_log_ends_where_an_abandoned_branch_begins(self) -> None:
         log = _log(_view((0, 199, [(0, 0)])), _scan(0, 150, lineage=[(0, 0), (1, 150)]), high_watermark=160)
         assert log.remote_end_offset == 150
 
-    def test_a_segment_is_left_where_our_branch_leaves_it(self) -> None:
+    def test_segment_is_readable_up_to_the_end_of_our_branch_in_it(self) -> None:
         log = _log(_view((0, 199, [(0, 0)])), _scan(0, 150, lineage=[(0, 0), (1, 150)]), high_watermark=160)
         segment = log.remote_segment(10)
         assert segment is not None
@@ -138,13 +138,13 @@ class TestBounds:
 
 class TestTransactionIndexes:
     @pytest.mark.spec("remote-tiering 201")
-    def test_the_next_one_is_looked_for_along_the_lineage(self) -> None:
+    def test_next_indexed_segment_is_found_along_the_lineage(self) -> None:
         view = _view((0, 99, [(0, 0)]), (100, 199, [(1, 100)]), (200, 299, [(2, 200)]), txn_index_of=frozenset({3}))
         found = _log(view, None).next_indexed_segment(10)
         assert found is not None
         assert (found.metadata.start_offset, found.end_offset) == (200, 300)
 
-    def test_segments_that_an_abandoned_branch_wrote_in_our_epoch_are_passed_over(self) -> None:
+    def test_indexed_segment_of_an_abandoned_branch_in_our_epoch_is_skipped(self) -> None:
         abandoned, ours = (200, 299, [(0, 200)]), (150, 299, [(1, 150)])
         view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]), abandoned, ours, txn_index_of=frozenset({3, 4}))
         log = _log(view, _scan(300, lineage=[(0, 0), (1, 150)]))
@@ -152,7 +152,7 @@ class TestTransactionIndexes:
         assert found is not None
         assert found.metadata.segment.id == UUID(int=4)
 
-    def test_index_counts_up_to_where_its_segment_leaves_our_branch(self) -> None:
+    def test_transaction_index_applies_up_to_the_end_of_our_branch_in_its_segment(self) -> None:
         view = _view((0, 199, [(0, 0)]), (150, 299, [(1, 150)]), txn_index_of=frozenset({1, 2}))
         log = _log(view, _scan(300, lineage=[(0, 0), (1, 150)]))
         first = log.next_indexed_segment(10)
@@ -163,13 +163,13 @@ class TestTransactionIndexes:
         assert second.metadata.segment.id == UUID(int=2)
 
     @pytest.mark.parametrize("asked", [10, 120])
-    def test_one_behind_a_hole_is_found_for_its_marker_may_decide_what_lies_before_the_hole(self, asked: int) -> None:
+    def test_indexed_segment_behind_a_hole_is_found(self, asked: int) -> None:
         view = _view((0, 99, [(0, 0)]), (200, 299, [(0, 200)]), txn_index_of=frozenset({2}))
         found = _log(view, None).next_indexed_segment(asked)
         assert found is not None
         assert (found.start_offset, found.end_offset) == (200, 300)
 
-    def test_none_is_none(self) -> None:
+    def test_next_indexed_segment_is_none_without_transaction_indexes(self) -> None:
         assert _log(_view((0, 99, [(0, 0)])), None).next_indexed_segment(10) is None
 
 
@@ -182,15 +182,15 @@ class TestGaps:
         log = _log(_view((0, 99, [(0, 0)])), _scan(150, 200, lineage=[(0, 0)]), high_watermark=250)
         assert [str(gap) for gap in missing_offsets(log)] == ["[100-149]"]
 
-    def test_what_local_files_still_hold_is_no_hole(self) -> None:
+    def test_offsets_that_local_files_have_are_no_hole(self) -> None:
         log = _log(_view((0, 99, [(0, 0)])), _scan(0, 100, 200, lineage=[(0, 0)]), high_watermark=250)
         assert list(missing_offsets(log)) == []
 
-    def test_overlapping_segments_that_both_answer_are_pointed_out(self) -> None:
+    def test_overlapping_segments_that_both_serve_reads_are_found(self) -> None:
         log = _log(_view((5, 150, [(0, 5)]), (148, 155, [(0, 148)])), None)
         assert [finding.kind for finding in offset_findings(log)] == ["overlap"]
 
-    def test_what_was_copied_again_because_its_old_copy_goes_on_with_an_abandoned_branch_is_no_finding(self) -> None:
+    def test_second_copy_of_a_segment_whose_first_copy_is_of_an_abandoned_branch_is_no_finding(self) -> None:
         abandoned = [(0, 119, [(0, 0)]), (120, 179, [(0, 120)]), (180, 239, [(0, 180)])]
         log = _log(_view(*abandoned, (120, 199, [(0, 120), (2, 140)])), None)
         assert list(offset_findings(log)) == []
@@ -200,23 +200,23 @@ class TestGaps:
         log = _log(_view((10, 19, [(0, 15)]), (20, 29, [(0, 20)])), None)
         assert list(offset_findings(log)) == []
         assert (log.log_start_offset, log.remote_end_offset) == (15, 30)
-        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 30)] == [(15, 20), (20, 30)]
+        assert [(s.start_offset, s.end_offset) for s in log.branch.readable_ranges(0, 30)] == [(15, 20), (20, 30)]
 
-    def test_a_log_start_inside_a_later_segment_hides_nothing_of_it(self) -> None:
+    def test_log_start_inside_a_later_segment_leaves_its_other_offsets_readable(self) -> None:
         log = _log(_view((0, 9, [(0, 0)]), (10, 19, [(0, 15)])), None)
         assert [str(gap) for gap in missing_offsets(log)] == ["[10-14]"]
         assert log.next_available(10) == 15
-        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 20)] == [(0, 10), (15, 20)]
+        assert [(s.start_offset, s.end_offset) for s in log.branch.readable_ranges(0, 20)] == [(0, 10), (15, 20)]
         assert log.last_whole_segment is not None
         assert log.last_whole_segment.start_offset == 10
 
-    def test_a_hole_ends_where_a_later_epoch_of_a_segment_answers(self) -> None:
-        """A longer copy hides another one in some epochs, and goes."""
+    def test_hole_ends_at_a_later_epoch_of_a_segment_that_serves_reads(self) -> None:
+        """A longer copy hides another copy in some epochs, and is then deleted."""
         view = _view((37, 52, [(1, 37), (3, 51), (4, 52)]), (45, 59, [(1, 45), (3, 51), (4, 52)]), (5, 9, [(1, 5)]))
         longer = view.segments[UUID(int=1)]
         gone = longer.advance(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, event_timestamp_ms=1, broker_id=1)
         log = _log(view.with_updated(gone).view, None)
-        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 60)] == [(5, 10), (51, 60)]
+        assert [(s.start_offset, s.end_offset) for s in log.branch.readable_ranges(0, 60)] == [(5, 10), (51, 60)]
         assert [str(gap) for gap in missing_offsets(log)] == ["[10-50]"]
         assert log.next_available(10) == 51
 
@@ -241,7 +241,7 @@ class TestExplain:
         view = _view((50, 99, [(0, 50)]), (100, 199, [(0, 100)]))
         return _log(view, _scan(100, 200, 300, lineage=[(0, 0)]), high_watermark=330)
 
-    def test_every_place_has_its_word(self, log: TieredLog) -> None:
+    def test_explain_names_the_place_of_an_offset(self, log: TieredLog) -> None:
         places = {offset: self._place(log, offset) for offset in (10, 60, 120, 220, 310, 340, 350)}
         assert places == {
             10: OffsetPlace.EXPIRED,
@@ -258,24 +258,24 @@ class TestExplain:
         assert found.place is OffsetPlace.LOCAL
         assert "last stable offset is 250" in found.why
 
-    def test_an_offset_in_a_gap_of_a_compacted_segment_says_where_readers_go_on(self, log: TieredLog) -> None:
+    def test_explain_of_an_offset_in_a_compaction_gap_names_the_next_record(self, log: TieredLog) -> None:
         found = explain(log, 60, last_stable_offset=330, log_end_offset=350, remote_key="key", next_record=71)
         assert (found.place, found.next_record) == (OffsetPlace.REMOTE, 71)
         assert "readers go on at 71" in found.why
         there = explain(log, 60, last_stable_offset=330, log_end_offset=350, remote_key="key", next_record=60)
         assert "compaction" not in there.why
 
-    def test_a_lost_offset_is_called_lost(self) -> None:
+    def test_explain_of_a_lost_offset_names_it_lost(self) -> None:
         log = _log(_view((0, 99, [(0, 0)])), _scan(150, 200, lineage=[(0, 0)]), high_watermark=250)
         assert self._place(log, 120, leo=250) is OffsetPlace.LOST
 
-    def test_it_names_file_key_and_epoch(self, log: TieredLog) -> None:
+    def test_explain_names_file_key_and_epoch(self, log: TieredLog) -> None:
         found = explain(log, 120, last_stable_offset=330, log_end_offset=350, remote_key="key")
         assert (found.leader_epoch, found.remote_key) == (0, "key")
         assert found.local_file == f"/kafka/orders-0/{100:020d}.log"
 
 
-def test_a_segment_that_left_our_branch_within_one_of_our_epochs_is_read_up_to_there() -> None:
+def test_segment_that_left_our_branch_within_our_epoch_is_readable_up_to_its_later_epoch() -> None:
     # Its broker wrote epoch 6 from 10 on; ours kept 10 and 11 of epoch 5, and was elected again as 7.
     view = _view((0, 19, [(5, 0), (6, 10)]))
     log = _log(view, _scan(12, lineage=[(5, 0), (7, 12)]), 20)

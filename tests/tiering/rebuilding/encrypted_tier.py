@@ -1,4 +1,4 @@
-"""An encrypted tier whose metadata is lost and rebuilt from its bucket."""
+"""Encrypted tier whose metadata is lost and rebuilt from its bucket."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.tiering.rebuilding.intruder import Intruder
 from tests.tiering.setups import Session
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, PartitionView, read_partition
 from tierd.model import IsolationLevel, RemoteLogSegmentState
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -18,7 +18,7 @@ GRACE_S = 3600
 
 
 class EncryptedTier(Audited):
-    """Two encrypted segments of 8 records, and what becomes of them once their metadata is lost."""
+    """Two encrypted segments of 8 records, whose metadata can be lost and rebuilt."""
 
     def __init__(self, folder: Path, *, store: type[MemoryObjectStore] = MemoryObjectStore) -> None:
         super().__init__(folder, transform_named("aes"), store=store)
@@ -46,7 +46,7 @@ class EncryptedTier(Audited):
             ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
             accepts_unauthenticated=accepts_unauthenticated,
         )
 
@@ -54,7 +54,7 @@ class EncryptedTier(Audited):
         return await read_partition(self.tier.rows, KEYS, self.partition)
 
     async def values(self) -> Mapping[int, bytes | None]:
-        """The values of all records of the tier by their offsets, as a host without a replica reads them."""
+        """Return the values of all records of the tier by their offsets, as a host without a replica reads them."""
         log = TieredLog(self.partition, await self.view(), None, None)
 
         async def answer() -> TieredLog:
@@ -64,7 +64,7 @@ class EncryptedTier(Audited):
         return {r.offset: r.value async for r in reader.records(None, None, IsolationLevel.READ_UNCOMMITTED)}
 
     async def expire(self) -> None:
-        """Expire as the daemon does that leads the partition next; its first look and one after the grace."""
+        """Expire as the daemon of the next leader does: one pass, and another after the grace."""
         session: Session = self.tier.session(storage=self._transforming)
         for _ in range(2):
             await session.manager.copy_once()

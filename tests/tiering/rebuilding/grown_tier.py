@@ -1,4 +1,4 @@
-"""A tier that grew by any history: a broker's log that rolls, merges and forgets, and the daemon that leads it."""
+"""Tier that grew by any history: the log of a broker that rolls, merges and forgets, and the daemon of its leader."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegme
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, OpenOutputs
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
-from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.topic_policy import TopicPolicy
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
 OBJECT_KEYS = ObjectKeyFactory("", CLUSTER_ID)
@@ -66,7 +66,7 @@ steps = st.lists(
 
 
 class GrownTier:
-    """One partition, its broker, and the tierd that leads it."""
+    """Partition with its broker and the tierd that leads it."""
 
     def __init__(self, root: Path, transform: Transform = PLAIN) -> None:
         self.root = root
@@ -95,7 +95,7 @@ class GrownTier:
 
     @property
     def view(self) -> PartitionView:
-        """The metadata of the leader."""
+        """Return the metadata of the leader."""
         return self.session.metadata.view(self.partition)
 
     async def begin(self) -> None:
@@ -104,14 +104,14 @@ class GrownTier:
         await claim_tier(self.tier.store, key_prefix="", cluster_id=CLUSTER_ID, store_id=store_id)
 
     async def forget_rows(self, *ids: UUID) -> None:
-        """Take rows of segments out of the metadata, as an old backup of it would: their objects are orphans."""
+        """Remove rows of segments from the metadata, as an old backup lacks them: their objects are orphans."""
         texts = list(map(uuid_to_text, ids))
         rows = await self.tier.rows.scan(KEYS.partition_prefix(self.partition))
         doomed = [key for key, value in rows if any(text in key or text.encode() in value for text in texts)]
         await self.tier.rows.apply(Batch(list(map(Delete, doomed))))
 
     async def play(self, history: Sequence[Step]) -> None:
-        """Do what the history says, then copy what has rolled."""
+        """Carry out the history, then copy the rolled segments."""
         await self.begin()
         for step in (*history, ("write", 0, 0), ("roll", 0, 0), ("write", 0, 0), ("copy", 0, 0)):
             await self._step(*step)
@@ -163,11 +163,11 @@ class GrownTier:
             self._log.roll()
 
     def _bases(self) -> list[int]:
-        """Of the segments on disk; the last one is active."""
+        """Return the bases of the segments on disk; the last one is active."""
         return sorted(int(log.stem) for log in self.path.glob("[0-9]*.log"))
 
     def _merge_local(self, where: int, count: int) -> None:
-        """Merge neighbours that have rolled, as the broker's cleaner does with small segments."""
+        """Merge rolled neighbours, as the cleaner of the broker does with small segments."""
         rolled = self._bases()[:-1]
         first, *others = rolled[where % len(rolled) :][:count] if rolled else [0]
         if not others:
@@ -180,19 +180,19 @@ class GrownTier:
         self._remove(others)
 
     def _delete_records(self, where: int, much: int) -> None:
-        """Obey a DeleteRecords request for an offset in some segment; whole segments below it go."""
+        """Obey a DeleteRecords request for an offset in some segment; delete whole segments below it."""
         bases = [*self._bases(), self._log.end_offset]
         base, following = list(pairwise(bases))[where % (len(bases) - 1)]
         self._raise_log_start(min(base + much, following, self._log.end_offset))
         self._remove([base for base, following in pairwise(bases[:-1]) if following <= self._log_start])
 
     def forget_copied(self) -> None:
-        """Delete what is in the tier from local disk, as the broker's local retention does."""
+        """Delete copied segments from local disk, as local retention of the broker does."""
         end = max(metadata.end_offset for metadata in self.session_rows())
         self._forget_local([base for base, following in pairwise(self._bases()) if following <= end + 1])
 
     def _forget_local(self, bases: Sequence[int]) -> None:
-        """Delete the oldest rolled segments, as retention does: copied ones, or some that nobody has copied."""
+        """Delete the oldest rolled segments, as retention does: copied ones, or some that were not copied."""
         rolled = self._bases()[:-1]
         gone = [base for base in rolled if base in bases]
         if gone != rolled[: len(gone)] or not gone:
@@ -218,7 +218,7 @@ class GrownTier:
     # ------------------------------------------------------------ tierd
 
     def session_rows(self) -> list[RemoteLogSegmentMetadata]:
-        """The rows of the leader, ascending; none before the partition is led."""
+        """Return the rows of the leader, ascending; none before the partition is led."""
         return self.session.rows(self.partition) if self.session.manager.led() else []
 
     async def _copy(self) -> None:
@@ -227,7 +227,7 @@ class GrownTier:
         assert all(outcome.error is None for outcome in outcomes.values()), outcomes
 
     async def _run(self, what: str, *, erased: bytes) -> None:
-        """One run of the job, with the leader's own commit."""
+        """Run the job once, with the commit of the leader."""
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
@@ -259,7 +259,7 @@ class GrownTier:
             await leader.end()
 
     async def expire(self, keep: int | None) -> None:
-        """Let all but the last segments expire, or end what has begun."""
+        """Let all but the last segments expire, or complete deletions that have begun."""
         sizes = [m.size_bytes for m in self.session_rows() if m.state is FINISHED]
         self.policy = TopicPolicy() if keep is None else TopicPolicy(retention_bytes=sum(sizes[-1 - keep :]))
         outcomes = await self.session.tiering.removals.expire_here(None)
@@ -267,10 +267,10 @@ class GrownTier:
         assert all(outcome.error is None for outcome in outcomes), outcomes
 
     async def undelete(self) -> None:
-        """Take everything back that is in its grace and was not replaced."""
+        """Undelete all segments that are in their grace and were not replaced."""
         await self.session.tiering.removals.undelete(self.partition.topic_partition, None, force=True, dry_run=False)
 
-    # ------------------------------------------------------------ what is looked at
+    # ------------------------------------------------------------ checks
 
     def rebuild_of(self, rows: KeyValueStore) -> MetadataRebuild:
         return MetadataRebuild(
@@ -283,7 +283,7 @@ class GrownTier:
             ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         )
 
     async def rebuilt(self) -> tuple[RebuildReport, KeyValueStore]:
@@ -295,14 +295,14 @@ class GrownTier:
         return await read_partition(rows, KEYS, self.partition)
 
     def remote_log(self, view: PartitionView) -> TieredLog:
-        """The tier as a host without a replica sees it."""
+        """Return the tier as a host without a replica sees it."""
         return TieredLog(self.partition, view, None, None)
 
     async def remote_records(self, view: PartitionView, *, start: int | None = None) -> list[tuple[int, bytes | None]]:
-        """Offset and key of every record of the tier that a reader of ``view`` gets, over every hole."""
+        """Return offset and key of every record of the tier that a reader of ``view`` gets, across holes."""
         log = self.remote_log(view)
         found: list[tuple[int, bytes | None]] = []
-        for stretch in log.branch.stretches(start or 0, log.branch.end_offset):
+        for stretch in log.branch.readable_ranges(start or 0, log.branch.end_offset):
             reader = FetchTask(
                 _answering(log), remote=self.session.storage, recorder=SilentRecorder(), prefetch_bytes=1 << 20
             )

@@ -1,4 +1,4 @@
-"""An intruder of an encrypted tier: puts objects, deletes none, and has no key ring."""
+"""Intruder of an encrypted tier, who puts objects, deletes none, and has no key ring."""
 
 import json
 from collections.abc import Collection
@@ -8,13 +8,13 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.tiering.setups import Tier
 from tierd.model import TopicIdPartition
 from tierd.remote import Tombstone
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 FORGED = b"forged"
 
 
 class Intruder:
-    """Makes objects that only lack what the key ring gives.
+    """Maker of objects that lack only the proof of the key ring.
 
     Args:
         folder: scratch space.
@@ -28,7 +28,7 @@ class Intruder:
         self._partition = partition
 
     async def put(self, key: str, content: bytes) -> None:
-        """Put an object as a plain request does it: it takes the place of the one that is there."""
+        """Put an object by a plain request, in the place of an existing one."""
         await self._store.delete(key)
         await self._store.put(key, content)
 

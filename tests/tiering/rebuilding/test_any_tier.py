@@ -1,4 +1,4 @@
-"""Whatever the tier was made of, the bucket gives its metadata back, row by row; so does an export."""
+"""Rebuild and export of a tier with any history restore its metadata row by row."""
 
 import asyncio
 import tempfile
@@ -17,7 +17,7 @@ from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity, 
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import Transform
 from tierd.remote.transform.transform import PLAIN
-from tierd.tiering.auditing.findings import missing_offsets, offset_findings
+from tierd.tiering.auditing.tier_findings import missing_offsets, offset_findings
 
 LOG_START_INSIDE: list[Step] = [
     ("write", 0, 2),
@@ -58,7 +58,7 @@ def played(history: list[Step], check: Callable[[GrownTier], Awaitable[None]], t
 
 
 def lasting(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    """All of a row but the time and the broker of its last event, and the end of its grace."""
+    """Return a row without time and broker of its last event, and without the end of its grace."""
     reason = metadata.soft_delete and replace(metadata.soft_delete, delete_after_ms=0)
     return replace(metadata, event_timestamp_ms=0, broker_id=0, soft_delete=reason)
 
@@ -87,16 +87,16 @@ async def check_rebuild(tier: GrownTier) -> None:
 
 
 def places(view: PartitionView) -> list[tuple[int, int]]:
-    """Every epoch with every offset, and some behind the end."""
+    """Return every epoch with every offset, and some offsets behind the end."""
     end = max((metadata.end_offset for metadata in view.list()), default=-1) + 2
     return [(epoch, offset) for epoch in view.epochs for offset in range(end)]
 
 
 def has_answer(before: PartitionView, after: PartitionView, epoch: int, offset: int) -> bool:
-    """Hold a lookup against the one of before; return whether the same segment answers.
+    """Compare a lookup with the earlier one; return True if the same segment serves it.
 
-    Of copies with equal offsets in an epoch the one that was finished last answers. An undelete finishes a copy once
-    more, and the bucket does not say so: there a copy that holds as much may answer.
+    Of copies with equal offsets in an epoch the one that was finished last serves reads. An undelete finishes a copy
+    once more, and the bucket does not have that event: there a copy with the same offsets may serve reads.
     """
     was, now = before.segment_for(epoch, offset), after.segment_for(epoch, offset)
     if was is None or (now is not None and now.segment == was.segment):
@@ -115,14 +115,14 @@ def has_answer(before: PartitionView, after: PartitionView, epoch: int, offset: 
 @example(MERGED_BY_THE_BROKER, PLAIN)
 @example(EPOCH_FORGOTTEN, PLAIN)
 @example(EPOCH_FORGOTTEN, ENCRYPTED)
-def test_rebuild_of_any_tier_gives_its_metadata_back_row_by_row(history: list[Step], transform: Transform) -> None:
+def test_rebuild_of_any_tier_restores_its_metadata_row_by_row(history: list[Step], transform: Transform) -> None:
     played(history, check_rebuild, transform)
 
 
 async def check_export(tier: GrownTier) -> None:
     lines = [line async for line in export_lines(tier.tier.rows, KEYS, exported_ms=1)]
     store = MemoryKeyValueStore()
-    await import_lines(store, KEYS, lambda: iter(lines), tell=lambda _: None)
+    await import_lines(store, KEYS, lambda: iter(lines), report=lambda _: None)
     assert await tier.view_in(store) == await tier.view_in(tier.tier.rows)
     report = await tier.rebuild_of(store).run()
     assert report.differing == []
@@ -139,7 +139,7 @@ def test_export_of_any_tier_is_imported_row_by_row_and_equals_the_bucket(
 
 
 class AuditedTier(Audited):
-    """The audit and the repair of a tier that grew."""
+    """Audit and repair of a tier that grew."""
 
     def __init__(self, grown: GrownTier) -> None:
         self.folder = grown.root
@@ -150,7 +150,7 @@ class AuditedTier(Audited):
 
 
 async def check_repair(tier: GrownTier, which: int) -> None:
-    """Lose the row of any segment that readers find, and whatever is left of its copied log on local disk."""
+    """Lose the row of any segment that readers find, and its remaining copied log on local disk."""
     tier.forget_copied()
     before, start = tier.view, tier.view.log_start_offset or 0
     records = await tier.remote_records(before, start=start)
@@ -176,7 +176,7 @@ async def check_repair(tier: GrownTier, which: int) -> None:
 @given(steps, st.integers(0, 7), transforms)
 @example(LOG_START_INSIDE, 0, PLAIN)
 @example(LOG_START_INSIDE, 0, ENCRYPTED)
-def test_repair_of_any_tier_brings_back_a_segment_whose_row_is_lost(
+def test_repair_of_any_tier_restores_a_segment_whose_row_is_lost(
     history: list[Step], which: int, transform: Transform
 ) -> None:
     played(history, lambda tier: check_repair(tier, which), transform)
@@ -201,7 +201,7 @@ async def check_undelete(tier: GrownTier) -> None:
 @given(steps, transforms)
 @example(LOG_START_INSIDE, PLAIN)
 @example(LOG_START_INSIDE, ENCRYPTED)
-def test_undelete_of_any_tier_brings_back_what_expired_and_a_rebuild_agrees(
+def test_undelete_of_any_tier_restores_expired_segments_and_a_rebuild_agrees(
     history: list[Step], transform: Transform
 ) -> None:
     played(history, check_undelete, transform)

@@ -1,4 +1,4 @@
-"""An encrypted tier whose bucket has objects that nobody with its key ring wrote."""
+"""Encrypted tier whose bucket has objects that no holder of its key ring wrote."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import TOMBSTONE, LogStartRecord, SegmentStorage, Tombstone, Transform
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import RebuildReport
 
@@ -79,7 +79,7 @@ def storage_of(store: MemoryObjectStore, transform: Transform) -> SegmentStorage
 
 
 class MixedTier(FilledTier):
-    """Segments through a storage with a key ring, or without one."""
+    """Segments through a storage with a key ring, and through one without."""
 
     def __init__(self, folder: Path, objects: MemoryObjectStore | None = None) -> None:
         self.objects = objects or MemoryObjectStore()
@@ -133,7 +133,7 @@ def states(view: PartitionView) -> dict[int, RemoteLogSegmentState]:
 NOTE, CONFLICT = RebuildSeverity.NOTE, RebuildSeverity.CONFLICT
 
 
-async def test_plain_segments_of_before_encryption_come_back_only_when_they_are_accepted(mixed: MixedTier) -> None:
+async def test_plain_segments_from_before_encryption_are_rebuilt_only_when_accepted(mixed: MixedTier) -> None:
     await mixed.copy(0, 9, storage=mixed.plain)
     await mixed.copy(10, 19)
     report, view = await mixed.rebuild()
@@ -146,7 +146,7 @@ async def test_plain_segments_of_before_encryption_come_back_only_when_they_are_
     assert states(view) == {0: FINISHED, 10: FINISHED}
 
 
-async def test_tier_without_a_ring_asks_for_no_proof(mixed: MixedTier) -> None:
+async def test_rebuild_without_a_ring_requires_no_proof(mixed: MixedTier) -> None:
     mixed.storage = mixed.plain
     kept, gone = await mixed.copy(0, 9), await mixed.copy(10, 19)
     await mixed.give_up(gone)
@@ -156,7 +156,7 @@ async def test_tier_without_a_ring_asks_for_no_proof(mixed: MixedTier) -> None:
     assert states(await view_in(rows)) == {kept.start_offset: FINISHED, gone.start_offset: DELETE_STARTED}
 
 
-async def test_plain_output_never_replaces_encrypted_segments_although_it_is_accepted(mixed: MixedTier) -> None:
+async def test_plain_output_does_not_replace_encrypted_segments_even_when_accepted(mixed: MixedTier) -> None:
     inputs = [await mixed.copy(0, 9), await mixed.copy(10, 19)]
     await mixed.replacing(mixed.plain, *inputs)
     for accepts in (False, True):
@@ -176,10 +176,10 @@ async def test_output_of_a_holder_of_the_ring_replaces_its_inputs(mixed: MixedTi
     assert {m.segment.id for m in view.list() if m.state is DELETE_STARTED} == {m.segment.id for m in inputs}
 
 
-async def test_tombstone_and_log_start_of_an_earlier_version_are_believed_only_when_they_are_accepted(
+async def test_tombstone_and_log_start_of_an_earlier_version_count_only_when_accepted(
     mixed: MixedTier,
 ) -> None:
-    """An earlier tierd wrote both without a tag, and encrypted segments just as now."""
+    """An earlier tierd wrote both without a tag, and encrypted segments in the present form."""
     gone = await mixed.copy(0, 9)
     await mixed.copy(10, 19)
     tombstone = Tombstone("retention-time", 1, 2, 1)
@@ -216,7 +216,7 @@ async def test_encrypted_tier_of_a_version_without_tags_is_rebuilt_and_read(*, a
         assert await storage.fetch_log_segment(metadata, ByteRange(0, 999)) == CONTENT
 
 
-async def test_segment_that_was_put_again_under_the_other_form_of_a_long_name_counts_once(mixed: MixedTier) -> None:
+async def test_segment_stored_again_under_the_other_form_of_a_long_name_counts_once(mixed: MixedTier) -> None:
     partition = TopicIdPartition(UUID(int=9), "x" * 240, 0)
     await mixed.lead(partition)
     segment = await mixed.copy(0, 9, partition=partition)
@@ -239,7 +239,7 @@ async def test_object_in_the_place_of_a_tombstone_hides_no_segment(mixed: MixedT
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
-async def test_grace_of_a_deletion_counts_from_the_rebuild_whatever_the_tombstone_says(
+async def test_grace_of_a_deletion_ends_no_earlier_than_a_full_grace_after_the_rebuild(
     mixed: MixedTier, *, is_encrypted: bool
 ) -> None:
     mixed.storage = mixed.encrypted if is_encrypted else mixed.plain
@@ -251,7 +251,7 @@ async def test_grace_of_a_deletion_counts_from_the_rebuild_whatever_the_tombston
     assert ends == {0: GRACE_ENDS_MS, 10: GRACE_ENDS_MS + 7}
 
 
-async def test_tombstone_of_the_metadata_takes_the_place_of_a_forged_one(mixed: MixedTier) -> None:
+async def test_deletion_replaces_a_forged_tombstone_with_its_own(mixed: MixedTier) -> None:
     segment = await mixed.copy(0, 9)
     forged = Tombstone("topic-deleted", 0, 1, 1).encode()
     await mixed.objects.put(OBJECT_KEYS.segment(segment, ".tombstone"), forged)
@@ -275,9 +275,7 @@ async def put_under_the_id_of(mixed: MixedTier, segment: RemoteLogSegmentMetadat
 
 
 @pytest.mark.parametrize("start", [5, 15])
-async def test_accepted_segment_under_the_id_of_a_proven_one_never_takes_its_place(
-    mixed: MixedTier, start: int
-) -> None:
+async def test_accepted_segment_with_the_id_of_a_proven_one_does_not_replace_it(mixed: MixedTier, start: int) -> None:
     segment = await mixed.copy(10, 19)
     await put_under_the_id_of(mixed, segment, start)
     report, view = await mixed.rebuild(accepts_unauthenticated=True)
@@ -285,7 +283,7 @@ async def test_accepted_segment_under_the_id_of_a_proven_one_never_takes_its_pla
     assert states(view) == {10: FINISHED}
 
 
-async def test_two_segments_under_one_id_are_a_conflict_without_a_ring_too(mixed: MixedTier) -> None:
+async def test_two_segments_with_one_id_are_a_conflict_without_a_ring(mixed: MixedTier) -> None:
     segment = await mixed.copy(10, 19, storage=mixed.plain)
     await put_under_the_id_of(mixed, segment, 5)
     report = await rebuild_of(mixed.objects, MemoryKeyValueStore()).run()
@@ -294,8 +292,10 @@ async def test_two_segments_under_one_id_are_a_conflict_without_a_ring_too(mixed
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 9), (5, 19), (0, 19), (3, 4)])
-async def test_accepted_segment_with_offsets_of_a_proven_one_is_named(mixed: MixedTier, start: int, end: int) -> None:
-    """Readers may get its records in place of the proven ones: somebody has to say whose they are."""
+async def test_accepted_segment_with_offsets_of_a_proven_one_is_reported(
+    mixed: MixedTier, start: int, end: int
+) -> None:
+    """Readers may get its records in place of the proven ones: a person has to decide which are right."""
     await mixed.copy(0, 9)
     await mixed.lead(later=1)
     accepted = await mixed.copy(start, end, storage=mixed.plain)
@@ -315,7 +315,7 @@ async def test_accepted_segment_that_a_proven_one_replaces_is_no_conflict(mixed:
 
 
 @pytest.mark.parametrize("name", ["a-name", "z-name"])
-async def test_log_start_under_another_name_of_a_topic_ends_no_rebuild_without_a_ring(
+async def test_log_start_under_another_name_of_a_topic_does_not_stop_a_rebuild_without_a_ring(
     mixed: MixedTier, name: str
 ) -> None:
     mixed.storage = mixed.plain
@@ -332,7 +332,7 @@ async def test_log_start_under_another_name_of_a_topic_ends_no_rebuild_without_a
     assert (view.row.topic, view.log_start_offset) == (PARTITION.topic, None)
 
 
-async def test_segments_under_another_name_of_a_topic_end_no_rebuild_without_a_ring(mixed: MixedTier) -> None:
+async def test_segments_under_another_name_of_a_topic_do_not_stop_a_rebuild_without_a_ring(mixed: MixedTier) -> None:
     mixed.storage = mixed.plain
     await mixed.copy(0, 9)
     other = replace(PARTITION, topic="z-name")
@@ -345,7 +345,7 @@ async def test_segments_under_another_name_of_a_topic_end_no_rebuild_without_a_r
 
 
 class RefusingStore(MemoryObjectStore):
-    """Refuses to show objects with a suffix, as S3 does those in an archive or under a key of another account."""
+    """Store that refuses to read objects with a suffix, as S3 does for archived objects or a key of another account."""
 
     suffix = ""
 
@@ -355,7 +355,7 @@ class RefusingStore(MemoryObjectStore):
         return await super().get(key, byte_range)
 
 
-async def test_tombstone_that_the_store_refuses_to_show_hides_no_proven_segment(tmp_path: Path) -> None:
+async def test_tombstone_that_the_store_refuses_to_read_hides_no_proven_segment(tmp_path: Path) -> None:
     mixed = MixedTier(tmp_path, RefusingStore())
     await mixed.claim()
     await mixed.lead()
@@ -384,7 +384,7 @@ async def test_tombstone_that_the_store_refuses_to_show_hides_no_proven_segment(
 async def test_number_that_no_row_can_hold_makes_no_partition_unreadable(
     mixed: MixedTier, suffix: str, name: str, number: int
 ) -> None:
-    """Without a key ring a rebuild believes what is there; what it writes must be readable all the same."""
+    """A rebuild without a key ring accepts the objects of the bucket; its rows must be readable nevertheless."""
     mixed.storage = mixed.plain
     kept, given_up = await mixed.copy(0, 9), await mixed.copy(10, 19)
     await mixed.give_up(given_up)
@@ -406,7 +406,7 @@ async def test_number_that_no_row_can_hold_makes_no_partition_unreadable(
 
 @functools.cache
 def sound_bucket() -> tuple[Mapping[str, bytes], PartitionView]:
-    """Objects of a tier with all that decides, and the metadata that they give."""
+    """Return the objects of a tier with all deciding objects, and the metadata that they give."""
 
     async def fill(folder: Path) -> tuple[Mapping[str, bytes], PartitionView]:
         tier = MixedTier(folder)
@@ -428,7 +428,7 @@ def sound_bucket() -> tuple[Mapping[str, bytes], PartitionView]:
 
 
 def deciding() -> list[str]:
-    """The keys of manifests, tombstones and the log start."""
+    """Return the keys of manifests, tombstones and the log start."""
     return [key for key in sound_bucket()[0] if key.endswith((".manifest", ".tombstone", "log-start.json"))]
 
 
@@ -461,7 +461,7 @@ mutations = st.lists(
 
 
 def mutated(objects: dict[str, bytes], mutation: Mutation) -> None:
-    """Put what an intruder makes of the deciding objects; none is deleted, and any may be put over another."""
+    """Put the changes of an intruder to the deciding objects; none is deleted, and any may be put over another."""
     what, which, how = mutation
     keys = [key for key in deciding() if key in objects]
     key, other = keys[which % len(keys)], keys[how % len(keys)]
@@ -528,7 +528,7 @@ async def check_unbelieved(objects: Mapping[str, bytes]) -> None:
 @given(mutations)
 @example([("tombstone", 1, n) for n in range(5)])
 @example([("move", n, 9999) for n in range(7)])
-def test_no_change_of_deciding_objects_is_believed(changes: list[Mutation]) -> None:
+def test_rebuild_from_changed_objects_adds_no_segment_and_no_deletion(changes: list[Mutation]) -> None:
     objects = dict(sound_bucket()[0])
     for change in changes:
         mutated(objects, change)

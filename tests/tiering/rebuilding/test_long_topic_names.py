@@ -1,4 +1,4 @@
-"""Topics with names of every legal length: stored, listed, rebuilt from the bucket, read and deleted again."""
+"""Topics with names of every legal length: stored, listed, rebuilt from the bucket, read and deleted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from tierd.metadata import MemoryKeyValueStore, RebuildSeverity
 from tierd.model import ByteRange, TopicIdPartition
 from tierd.remote import ObjectStore
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 LENGTHS = range(1, 250)
@@ -72,7 +72,7 @@ def s3_store(service: S3Service, bucket: str) -> S3ObjectStore:
 
 
 async def respell(store: ObjectStore, partition: TopicIdPartition) -> None:
-    """Move the objects of a partition to the keys that tierd wrote before."""
+    """Move the objects of a partition to the keys of earlier versions of tierd."""
     now, before = OBJECT_KEYS.forms(partition.topic)
     for info in await store.list_objects(now.partition_prefix(partition)):
         await store.put(
@@ -82,7 +82,7 @@ async def respell(store: ObjectStore, partition: TopicIdPartition) -> None:
         await store.delete(info.key)
 
 
-async def test_long_topic_names_in_keys_of_before_and_of_now_are_rebuilt_together(tmp_path: Path) -> None:
+async def test_objects_of_a_long_topic_name_under_old_and_new_keys_are_rebuilt_together(tmp_path: Path) -> None:
     tier = FilledTier(tmp_path, MemoryObjectStore())
     partition = partition_of_length(249)
     await tier.claim()
@@ -109,7 +109,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     return s3_store(request.getfixturevalue("s3_service"), request.getfixturevalue("s3_bucket"))
 
 
-async def test_segment_whose_keys_of_before_are_too_long_for_the_store_is_not_found(
+async def test_segment_whose_old_keys_are_too_long_for_the_store_is_not_found(
     any_store: ObjectStore, tmp_path: Path
 ) -> None:
     tier = FilledTier(tmp_path, any_store)

@@ -1,4 +1,4 @@
-"""A tier as daemons fill it: segments through ``SegmentStorage``, metadata through its manager; ids count up."""
+"""Tier as daemons fill it: segments through ``SegmentStorage``, metadata through its manager; ids count up."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, Tombstone, claim_tier
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier
 
@@ -44,7 +44,7 @@ def storage_of(store: ObjectStore) -> SegmentStorage:
 
 
 class FilledTier:
-    """One leader at a time, one partition after the other."""
+    """Tier with one leader at a time, one partition after the other."""
 
     def __init__(self, folder: Path, store: ObjectStore | None = None) -> None:
         self.store = store or MemoryObjectStore()
@@ -81,7 +81,7 @@ class FilledTier:
         through: str = "finished",
         storage: SegmentStorage | None = None,
     ) -> RemoteLogSegmentMetadata:
-        """Copy a segment; ``through`` is where the copy ends: started, manifest or finished."""
+        """Copy a segment; ``through`` is the last step of the copy: started, manifest or finished."""
         self._copies += 1
         self.clock.advance(1)
         starts = {epochs: start} if isinstance(epochs, int) else epochs
@@ -164,7 +164,7 @@ def rebuild_of(
         ),
         session_id=NEW_SESSION,
         grace_ends_ms=grace_ends_ms,
-        tell=lambda _: None,
+        on_progress=lambda _: None,
         accepts_unauthenticated=accepts_unauthenticated,
         dry_run=dry_run,
     )

@@ -9,7 +9,7 @@ from tierd.model import TopicIdPartition
 from tierd.tiering.removing.partition_contents import PartitionContents
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.sweep import UploadSweep
-from tierd.tiering.removing.undelete import Undeletion
+from tierd.tiering.removing.undeletion import Undeletion
 
 
 def undeletion_of(process: Process) -> Undeletion:

@@ -1,4 +1,4 @@
-"""Rows of remote segments, and views over them, as plans and tasks of removing see them."""
+"""Rows of remote segments, and views over them, for plans and tasks of removing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,13 +22,13 @@ def row(
     soft_delete: SoftDelete | None = None,
     segment_id: UUID | None = None,
 ) -> RemoteLogSegmentMetadata:
-    """One row; finished unless told otherwise."""
+    """Return one row, finished by default."""
     plain = segment(start, end, epochs, size_bytes=size_bytes, segment_id=segment_id)
     return replace(plain, state=state, max_timestamp_ms=max_timestamp_ms, soft_delete=soft_delete)
 
 
 def lister(rows: Sequence[RemoteLogSegmentMetadata]) -> Callable[[int], list[RemoteLogSegmentMetadata]]:
-    """``list(tp, epoch)`` over ``rows``: by start offset, of equal starts in the order given."""
+    """Return ``list(tp, epoch)`` over ``rows``: by start offset, of equal starts in the order given."""
 
     def list_epoch(epoch: int) -> list[RemoteLogSegmentMetadata]:
         mentioned = [m for m in rows if any(entry.epoch == epoch for entry in m.segment_leader_epochs)]

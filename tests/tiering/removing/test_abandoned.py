@@ -1,4 +1,4 @@
-"""AbandonedCopies: what a fenced or cancelled copy left in the bucket goes, once no row tells of it, and not before."""
+"""AbandonedCopies: objects of a fenced or cancelled copy are removed once no row has the copy, and not before."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -23,7 +23,7 @@ STARTED = row(0, 9, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 
 @dataclass
 class Storage:
-    """Remembers what was deleted; the rest is never asked for."""
+    """Storage that records deletions; its other calls are not used."""
 
     deleted: list[UUID] = field(default_factory=list)
     refuses: bool = False
@@ -50,7 +50,7 @@ class Storage:
 
 
 class Left:
-    """The task, with a row that is there or not."""
+    """AbandonedCopies task, with or without a row of the copy."""
 
     def __init__(self) -> None:
         self.clock, self.storage = FakeClock(), Storage()
@@ -80,14 +80,14 @@ def left() -> Left:
     return left
 
 
-async def test_objects_without_a_row_go_after_the_grace(left: Left) -> None:
+async def test_objects_without_a_row_are_removed_after_the_grace(left: Left) -> None:
     assert await left.task.run_once() == GRACE_S
     assert left.storage.deleted == []
     assert await left.after_grace() is None
     assert left.storage.deleted == [STARTED.segment.id]
 
 
-async def test_while_the_row_is_there_it_is_somebody_elses_business(left: Left) -> None:
+async def test_objects_with_a_row_are_left_to_the_sweep(left: Left) -> None:
     left.view = PartitionView(PARTITION).with_added(STARTED).view
     assert await left.after_grace() == GRACE_S
     assert left.storage.deleted == []
@@ -96,7 +96,7 @@ async def test_while_the_row_is_there_it_is_somebody_elses_business(left: Left) 
     assert left.storage.deleted == [STARTED.segment.id]
 
 
-async def test_a_copy_that_was_finished_after_all_is_kept_for_ever(left: Left) -> None:
+async def test_copy_that_was_finished_after_all_is_kept(left: Left) -> None:
     finish = STARTED.advance(RemoteLogSegmentState.COPY_SEGMENT_FINISHED, event_timestamp_ms=0, broker_id=1)
     left.view = PartitionView(PARTITION).with_added(STARTED).view.with_updated(finish).view
     assert await left.after_grace() is None
@@ -105,7 +105,7 @@ async def test_a_copy_that_was_finished_after_all_is_kept_for_ever(left: Left) -
     assert left.storage.deleted == []
 
 
-async def test_what_cannot_be_looked_up_or_removed_is_tried_again(left: Left) -> None:
+async def test_removal_that_failed_is_tried_again_after_the_grace(left: Left) -> None:
     left.view = None
     assert await left.after_grace() == GRACE_S
     left.view, left.storage.refuses = PartitionView(PARTITION), True
@@ -115,7 +115,7 @@ async def test_what_cannot_be_looked_up_or_removed_is_tried_again(left: Left) ->
     assert left.storage.deleted == [STARTED.segment.id]
 
 
-async def test_no_more_is_remembered_than_a_bound(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_remembered_copies_is_bounded(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(abandoned, "REMEMBERED", 1)
     left.task.add(second := row(10, 19, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED, segment_id=UUID(int=77)))
     assert await left.after_grace() is None

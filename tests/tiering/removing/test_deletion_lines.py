@@ -1,4 +1,4 @@
-"""What deletions write into the ledger while a store is away, refuses, or never got an object."""
+"""Ledger lines of deletions while the store is unreachable, refuses, or has no object of the copy."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from tests.tiering.removing.world import DELETING, STARTED, Process, World
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import ObjectInfo
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 
-class AwayStore(MemoryObjectStore):
-    """Answers nothing while it is away."""
+class UnreachableStore(MemoryObjectStore):
+    """Store that can be unreachable."""
 
     is_away = False
 
@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 
 async def attempt(process: Process, start: int, *, with_objects: bool) -> RemoteLogSegmentMetadata:
-    """Begin a copy of a hundred offsets that nobody ends."""
+    """Begin a copy of a hundred offsets that is never finished."""
     metadata = await process.add(start, start + 99, state=STARTED)
     if not with_objects:
         for suffix in (".log", ".indexes", ".manifest"):
@@ -43,8 +43,8 @@ async def attempt(process: Process, start: int, *, with_objects: bool) -> Remote
     return metadata
 
 
-async def test_attempts_that_put_no_object_leave_no_line_while_the_store_is_away_and_after(world: World) -> None:
-    store = AwayStore(clock=world.clock)
+async def test_attempts_without_an_object_write_no_line_during_and_after_an_outage_of_the_store(world: World) -> None:
+    store = UnreachableStore(clock=world.clock)
     world.objects = store
     process = world.process()
     await process.lead()
@@ -60,7 +60,7 @@ async def test_attempts_that_put_no_object_leave_no_line_while_the_store_is_away
     assert world.ledger_lines() == []
 
 
-async def test_attempt_that_put_an_object_has_its_line_before_the_object_goes(world: World) -> None:
+async def test_ledger_line_of_an_attempt_is_written_before_its_object_is_deleted(world: World) -> None:
     process = world.process()
     await process.lead()
     metadata = await attempt(process, 0, with_objects=True)
@@ -71,7 +71,7 @@ async def test_attempt_that_put_an_object_has_its_line_before_the_object_goes(wo
     assert world.steps() == [("deleted", 0)]
 
 
-async def test_deletion_that_fails_again_and_again_has_its_lines_once_in_a_process(world: World) -> None:
+async def test_deletion_that_fails_repeatedly_writes_its_lines_once_per_process(world: World) -> None:
     process = world.process()
     await process.lead()
     metadata = await attempt(process, 0, with_objects=True)

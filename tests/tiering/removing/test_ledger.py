@@ -1,4 +1,4 @@
-"""The ledger of deletions: durable before the step, bounded, and readable after a crash."""
+"""Ledger of deletions: durable before the step, bounded, and readable after a crash."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def entry(start: int = 0, *, time_ms: int = NOW_MS, detail: str = "") -> LedgerE
     )
 
 
-async def test_a_line_is_there_when_record_returns(tmp_path: Path) -> None:
+async def test_line_is_in_the_file_when_record_returns(tmp_path: Path) -> None:
     noted = entry()
     await DeletionLedger(tmp_path).record(noted)
     assert json.loads((tmp_path / LEDGER_NAME).read_text()) == asdict(noted)
@@ -36,7 +36,7 @@ async def test_a_line_is_there_when_record_returns(tmp_path: Path) -> None:
     assert list(read_ledger(tmp_path)) == [noted]
 
 
-async def test_lines_that_come_together_share_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_lines_share_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     ledger = DeletionLedger(tmp_path)
@@ -47,7 +47,7 @@ async def test_lines_that_come_together_share_one_sync(tmp_path: Path, monkeypat
     assert len(list(read_ledger(tmp_path))) == 101
 
 
-async def test_old_files_go_and_the_newest_lines_stay(tmp_path: Path) -> None:
+async def test_old_files_are_removed_and_the_newest_lines_are_kept(tmp_path: Path) -> None:
     ledger = DeletionLedger(tmp_path, max_file_bytes=1000, old_files=2)
     for start in range(40):
         await ledger.record(entry(start))
@@ -66,7 +66,7 @@ async def test_copy_that_a_person_made_beside_the_ledger_is_not_read(tmp_path: P
     assert list(read_ledger(tmp_path)) == [noted]
 
 
-async def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
+async def test_torn_line_does_not_affect_other_lines(tmp_path: Path) -> None:
     await DeletionLedger(tmp_path).record(entry(1))
     with (tmp_path / LEDGER_NAME).open("a") as file:
         file.write('{"time_ms":1700')
@@ -74,7 +74,7 @@ async def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
     assert [noted.start_offset for noted in read_ledger(tmp_path)] == [1, 2]
 
 
-async def test_line_of_64_mebibytes_is_passed_over_without_its_memory(tmp_path: Path) -> None:
+async def test_line_of_64_mebibytes_is_skipped_within_bounded_memory(tmp_path: Path) -> None:
     ledger, first, last = DeletionLedger(tmp_path), entry(), entry(100)
     await ledger.record(first)
     os.truncate(tmp_path / LEDGER_NAME, 64 << 20)
@@ -102,7 +102,7 @@ async def test_a_full_disk_is_an_error_and_leaves_no_half_line(tmp_path: Path, m
     assert len((tmp_path / LEDGER_NAME).read_text().splitlines()) == 2
 
 
-async def test_whoever_is_cancelled_takes_nobody_with_him(tmp_path: Path) -> None:
+async def test_cancelled_record_does_not_cancel_a_concurrent_one(tmp_path: Path) -> None:
     ledger = DeletionLedger(tmp_path)
     cancelled = asyncio.create_task(ledger.record(entry(1)))
     other = asyncio.create_task(ledger.record(entry(2)))
@@ -121,7 +121,7 @@ async def test_lines_are_chosen_by_partition_and_time(tmp_path: Path) -> None:
     assert list(read_ledger(tmp_path, TopicPartition("payments", 0))) == []
 
 
-def test_without_a_ledger_nothing_was_deleted(tmp_path: Path) -> None:
+def test_missing_ledger_reads_as_empty(tmp_path: Path) -> None:
     assert list(read_ledger(tmp_path)) == []
 
 
@@ -137,7 +137,7 @@ def test_a_ledger_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_content_makes_the_reader_fail(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_reader_accepts_any_content_without_an_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     directory = tmp_path_factory.mktemp("ledger")
     (directory / LEDGER_NAME).write_bytes(content)
     assert list(read_ledger(directory)) == []

@@ -1,4 +1,4 @@
-"""Deletions that had begun in a partition that left its leader's host: the daemon ends them, and a repair may."""
+"""Unfinished deletions in a partition that left the host of its leader: the daemon completes them, and a repair may."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def left_deletions(process: Process, *here: TopicIdPartition) -> LeftDeletions:
 
 
 async def interrupted(world: World) -> None:
-    """Leave one readable segment, one in its grace, one whose deletion stopped half-way, and a copy without an end."""
+    """Make a readable segment, one in its grace, one whose deletion stopped half-way, and an unfinished copy."""
     process = world.process()
     await process.lead()
     _, soft = await process.fill(2)
@@ -49,7 +49,7 @@ async def states_of(world: World) -> dict[int, str]:
     return {start: state.name for start, state in sorted(process.states().items())}
 
 
-async def test_deletions_of_a_partition_that_left_are_ended_when_they_are_due(world: World) -> None:
+async def test_deletions_of_a_partition_that_left_the_host_are_completed_when_they_are_due(world: World) -> None:
     await interrupted(world)
     task = left_deletions(world.process())
     assert await task.run_once() == SWEEP_GRACE_S
@@ -57,11 +57,11 @@ async def test_deletions_of_a_partition_that_left_are_ended_when_they_are_due(wo
     assert await task.run_once() == GRACE_S - SWEEP_GRACE_S
     world.clock.advance(GRACE_S - SWEEP_GRACE_S)
     assert await task.run_once() == 3600
-    assert len(await world.objects.list_objects("")) == 3, "what is readable stays"
+    assert len(await world.objects.list_objects("")) == 3, "the readable segment is kept"
     assert await states_of(world) == {0: FINISHED.name}
 
 
-async def test_deletions_of_a_partition_that_is_here_are_its_leaders(world: World) -> None:
+async def test_deletions_of_a_partition_on_this_host_are_left_to_its_leader(world: World) -> None:
     await interrupted(world)
     world.clock.advance(GRACE_S)
     await left_deletions(world.process(), PARTITION).run_once()

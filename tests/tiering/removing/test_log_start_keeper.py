@@ -1,4 +1,4 @@
-"""LogStartKeeper: the bucket's log start follows the row, lies above it at no moment, and no stale leader moves it."""
+"""LogStartKeeper: the log start in the bucket follows the row, is never above it, and no stale leader moves it."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tierd.errors import (
 from tierd.metadata import RECORD_IN_DOUBT
 from tierd.model import ByteRange
 from tierd.remote import LOG_START, Body, LogStartRecord, LogStartStorage, ObjectKeyFactory, StoredLogStart
-from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 from tierd.tiering.removing.log_start_keeper import INTERVAL_S, REFUSED_RETRY_S, is_of_later_leader, must_write
 
@@ -30,7 +30,7 @@ CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 
 
 class CountingStore(MemoryObjectStore):
-    """Counts what is asked of the log start, and may refuse to write it."""
+    """Store that counts calls about the log start, and may refuse to write it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,13 +62,13 @@ class CountingStore(MemoryObjectStore):
 
 
 async def recorded(world: World) -> int | None:
-    """What the bucket says, None where it says nothing."""
+    """Return the log start in the bucket, None without a record."""
     stored = await LogStartStorage(world.objects, ObjectKeyFactory("", CLUSTER_ID)).read(world.partition)
     return None if stored is None or stored.record is None else stored.record.log_start_offset
 
 
 async def led(world: World, leader_epoch: int = 0) -> Process:
-    """A process that leads and has a segment in the tier."""
+    """Return a process that leads and has a segment in the tier."""
     process = world.process()
     await process.lead(leader_epoch)
     await process.metadata.ensure_ready(world.partition)
@@ -93,7 +93,7 @@ def world(tmp_path: Path, store: CountingStore) -> World:
     return world
 
 
-async def test_nothing_is_asked_of_the_store_while_the_log_start_is_0(world: World, store: CountingStore) -> None:
+async def test_store_is_not_called_while_the_log_start_is_0(world: World, store: CountingStore) -> None:
     process = await led(world)
     assert await process.log_starts.keep(world.partition) is None
     await raise_to(process, 0)
@@ -101,7 +101,7 @@ async def test_nothing_is_asked_of_the_store_while_the_log_start_is_0(world: Wor
     assert (store.reads, store.writes) == (0, 0)
 
 
-async def test_partition_that_never_had_a_segment_gets_no_object(world: World, store: CountingStore) -> None:
+async def test_partition_without_any_segment_gets_no_record(world: World, store: CountingStore) -> None:
     process = world.process()
     await process.lead()
     await process.metadata.ensure_ready(world.partition)
@@ -110,7 +110,7 @@ async def test_partition_that_never_had_a_segment_gets_no_object(world: World, s
     assert (store.reads, store.writes) == (0, 0)
 
 
-async def test_log_start_that_rises_is_written_once_and_not_looked_at_again(world: World, store: CountingStore) -> None:
+async def test_log_start_that_rises_is_written_once_and_not_read_again(world: World, store: CountingStore) -> None:
     process = await led(world)
     await raise_to(process, 50)
     for _ in range(3):
@@ -150,7 +150,7 @@ async def test_stale_leader_does_not_move_the_log_start(world: World) -> None:
     assert await recorded(world) == 50
 
 
-async def test_leader_that_is_replaced_while_it_writes_loses(world: World, store: CountingStore) -> None:
+async def test_leader_that_is_replaced_during_its_write_is_fenced(world: World, store: CountingStore) -> None:
     stale = await led(world)
     await raise_to(stale, 10)
     await stale.log_starts.keep(world.partition)
@@ -168,7 +168,7 @@ async def test_leader_that_is_replaced_while_it_writes_loses(world: World, store
     assert await recorded(world) == 50
 
 
-async def test_record_of_a_later_leader_than_the_metadata_knows_stays(world: World) -> None:
+async def test_record_of_a_leader_later_than_the_metadata_is_kept(world: World) -> None:
     process = await led(world, 3)
     later = LogStartRecord(log_start_offset=70, leader_epoch=4, broker_id=2, written_ms=0)
     await process.storage.log_starts.write(world.partition, later, previous=None)
@@ -185,9 +185,7 @@ async def test_damaged_record_is_replaced(world: World) -> None:
     assert await recorded(world) == 50
 
 
-async def test_oversized_record_is_left_alone_and_looked_at_again_in_an_hour(
-    world: World, store: CountingStore
-) -> None:
+async def test_oversized_record_is_kept_and_checked_again_in_an_hour(world: World, store: CountingStore) -> None:
     process, key = await led(world), ObjectKeyFactory("", CLUSTER_ID).log_start(world.partition)
     await store.put(key, b" " * (LOG_START.max_bytes + 1))
     await raise_to(process, 50)
@@ -199,7 +197,7 @@ async def test_oversized_record_is_left_alone_and_looked_at_again_in_an_hour(
 
 
 @pytest.mark.parametrize("error", [RemoteObjectRetainedError("kept"), RemoteFormatError("of a later tierd")])
-async def test_record_that_the_store_keeps_is_tried_again_in_an_hour(
+async def test_record_that_the_store_refuses_to_replace_is_tried_again_in_an_hour(
     world: World, store: CountingStore, error: TierError
 ) -> None:
     process = await led(world)
@@ -242,7 +240,7 @@ async def test_log_start_is_lowered_in_the_bucket_before_the_row(world: World) -
     assert await recorded(world) == 20
 
 
-async def test_lowering_that_was_given_up_is_undone(world: World) -> None:
+async def test_abandoned_lowering_is_undone(world: World) -> None:
     process = await led(world)
     await raise_to(process, 50)
     await process.log_starts.keep(world.partition)
@@ -266,7 +264,7 @@ async def test_deleted_partition_gets_no_new_record(world: World, store: Countin
     assert await recorded(world) is None
 
 
-async def test_cancellation_at_any_wait_is_made_good_by_the_next_call(tmp_path: Path) -> None:
+async def test_cancellation_at_any_wait_is_repaired_by_the_next_call(tmp_path: Path) -> None:
     suspension, was_cancelled = 0, True
     while was_cancelled:
         suspension += 1
@@ -284,7 +282,7 @@ async def test_cancellation_at_any_wait_is_made_good_by_the_next_call(tmp_path: 
 
 
 class Story:
-    """Leaders that come and go, die at any call, and move the log start."""
+    """History of leaders that start, die at any call, and move the log start."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
@@ -314,7 +312,7 @@ class Story:
                 async with process.log_starts.lowered(partition, lower):
                     await process.metadata.lower_log_start_offset(partition, lower)
             await process.log_starts.keep(partition)
-        assert (await recorded(self.world) or 0) <= await self.stored(), "a rebuild would hide what is readable"
+        assert (await recorded(self.world) or 0) <= await self.stored(), "a rebuild would hide readable records"
 
     async def stored(self) -> int:
         return (await self.leader()).view.log_start_offset or 0
@@ -331,7 +329,7 @@ steps = st.tuples(st.integers(-60, 60), st.none() | st.integers(1, 16), st.boole
 
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=8))
-def test_record_is_never_above_the_row_and_equal_in_the_end(
+def test_record_is_at_most_the_row_at_each_step_and_equal_in_the_end(
     tmp_path_factory: pytest.TempPathFactory, story: list[tuple[int, int | None, bool]]
 ) -> None:
     async def run() -> None:
@@ -364,6 +362,6 @@ def test_decision_to_write_depends_on_epoch_and_offset(stored: StoredLogStart | 
         assert not must_write(stored, wanted)
         return
     after = wanted.log_start_offset if must_write(stored, wanted) else present.log_start_offset if present else 0
-    assert after == start, "what the bucket says afterwards is what the leader says"
+    assert after == start, "the log start in the bucket is that of the leader"
     if present is not None and present.log_start_offset == start:
         assert not must_write(stored, wanted)

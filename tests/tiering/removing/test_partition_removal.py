@@ -1,4 +1,4 @@
-"""Whole partitions: marked, started, finished; with a grace; by whom; and one that fails stops no other."""
+"""Removal of whole partitions: marked, started, finished; grace; the broker that removes; failures of one partition."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.tiering.removing.removals import remover_of
 from tests.tiering.removing.world import CLUSTER_ID, DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, TierError
 from tierd.metadata import partitions_being_deleted
-from tierd.metadata.partition_deletes import deleted_partitions
+from tierd.metadata.stored.partition_deletes import deleted_partitions
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -29,7 +29,7 @@ GRACE_S = 3600.0
 
 
 class UnfinishedUploads(SegmentStorage):
-    """Lists made-up uploads; None refuses to."""
+    """Source of made-up uploads; None refuses the listing."""
 
     def __init__(self, store: ObjectStore, uploads: list[UnfinishedSegmentUpload] | None) -> None:
         super().__init__(store, cluster_id=CLUSTER_ID, broker_id=1)
@@ -97,7 +97,7 @@ async def test_series_of_a_topic_are_dropped_with_its_last_partition(world: Worl
 
 
 @pytest.mark.spec("remote-tiering 192")
-async def test_one_partition_that_fails_stops_no_other(world: World) -> None:
+async def test_failed_removal_of_a_partition_does_not_stop_another(world: World) -> None:
     process = world.process()
     await filled(world, process, PARTITION, 2)
     await filled(world, process, OTHER, 2)
@@ -128,7 +128,7 @@ async def left(process: Process) -> list[TopicIdPartition]:
     return [entry.metadata.partition for entry in found]
 
 
-async def test_a_partition_stays_readable_in_no_row_but_whole_in_the_store_during_its_grace(world: World) -> None:
+async def test_partition_in_its_grace_has_no_readable_row_and_all_its_objects(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -139,7 +139,7 @@ async def test_a_partition_stays_readable_in_no_row_but_whole_in_the_store_durin
     assert process.starts(FINISHED) == [0, 100]
     assert await remover.run_once() == GRACE_S
     assert delete_state(process) is RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-    assert process.states() == {0: DELETING, 100: DELETING}, "what was never readable is gone"
+    assert process.states() == {0: DELETING, 100: DELETING}, "the copy that was never readable is removed"
     assert len(await world.objects.list_objects("")) == 8
     world.clock.advance(GRACE_S)
     assert await remover.run_once() is None
@@ -147,7 +147,7 @@ async def test_a_partition_stays_readable_in_no_row_but_whole_in_the_store_durin
     assert {entry.reason for entry in world.ledger_lines()} == {"topic_deleted"}
 
 
-async def test_at_once_also_takes_what_had_a_grace_already(world: World) -> None:
+async def test_removal_at_once_includes_segments_already_in_their_grace(world: World) -> None:
     process = world.process()
     await process.lead()
     (metadata, _) = await process.fill(2)
@@ -159,7 +159,7 @@ async def test_at_once_also_takes_what_had_a_grace_already(world: World) -> None
     assert await world.objects.list_objects("") == []
 
 
-async def test_the_same_broker_goes_on_after_a_restart(world: World) -> None:
+async def test_removal_is_continued_by_the_same_broker_after_a_restart(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -172,7 +172,7 @@ async def test_the_same_broker_goes_on_after_a_restart(world: World) -> None:
     assert await world.objects.list_objects("") == []
 
 
-async def test_another_broker_steps_in_when_nobody_goes_on(world: World) -> None:
+async def test_removal_without_progress_is_taken_over_by_another_broker(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -185,7 +185,7 @@ async def test_another_broker_steps_in_when_nobody_goes_on(world: World) -> None
     assert await world.objects.list_objects("") == []
 
 
-async def test_of_several_brokers_that_hear_of_it_the_owner_deletes(world: World) -> None:
+async def test_partition_of_a_deleted_topic_is_removed_by_its_owner_and_not_by_a_follower(world: World) -> None:
     owner = world.process()
     await owner.lead()
     await owner.fill(1)
@@ -198,10 +198,10 @@ async def test_of_several_brokers_that_hear_of_it_the_owner_deletes(world: World
     mine.delete_tier(PARTITION)
     assert await mine.run_once() is None
     assert await world.objects.list_objects("") == []
-    assert await follower.run_once() is None, "it was done"
+    assert await follower.run_once() is None, "the removal was done by the owner"
 
 
-async def test_a_dead_owners_partition_is_deleted_by_whoever_heard_of_it(world: World) -> None:
+async def test_partition_of_a_dead_owner_is_removed_by_a_follower_after_a_delay(world: World) -> None:
     owner = world.process()
     await owner.lead()
     await owner.fill(1)
@@ -213,7 +213,7 @@ async def test_a_dead_owners_partition_is_deleted_by_whoever_heard_of_it(world: 
     assert await world.objects.list_objects("") == []
 
 
-async def test_what_the_store_keeps_keeps_the_partition_being_deleted(world: World) -> None:
+async def test_retained_object_keeps_its_partition_in_deletion(world: World) -> None:
     process = world.process()
     await process.lead()
     (metadata,) = await process.fill(1)
@@ -227,7 +227,7 @@ async def test_what_the_store_keeps_keeps_the_partition_being_deleted(world: Wor
     assert await remover.run_once() is None
 
 
-async def test_log_start_record_goes_with_the_partition_once_the_store_lets_it_go(world: World) -> None:
+async def test_log_start_record_is_removed_with_the_partition_once_its_retention_ends(world: World) -> None:
     process = world.process()
     await process.lead()
     await process.fill(2)
@@ -250,7 +250,7 @@ async def test_a_partition_without_a_tier_is_refused(world: World) -> None:
         await remover_of(world.process()).accept(replace(PARTITION, topic_id=UUID(int=99)))
 
 
-async def test_a_copy_under_way_is_waited_for(world: World) -> None:
+async def test_removal_waits_for_a_copy_that_runs(world: World) -> None:
     process = world.process()
     await process.lead()
     copied = await process.add(0, 99, state=STARTED)
@@ -263,7 +263,7 @@ async def test_a_copy_under_way_is_waited_for(world: World) -> None:
     assert await remover.run_once() is None
 
 
-async def test_a_segment_that_a_crash_left_without_a_tombstone_gets_it_and_its_grace_begins_once(world: World) -> None:
+async def test_segment_that_a_crash_left_without_a_tombstone_gets_one_and_a_single_grace(world: World) -> None:
     process = world.process()
     await filled(world, process, PARTITION, 1)
     remover = remover_of(process, grace_s=GRACE_S)
@@ -280,7 +280,7 @@ async def test_a_segment_that_a_crash_left_without_a_tombstone_gets_it_and_its_g
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
-async def test_who_lost_a_deletion_to_another_broker_keeps_nothing_of_it(world: World, *, is_finished: bool) -> None:
+async def test_broker_that_lost_a_deletion_to_another_forgets_its_metadata(world: World, *, is_finished: bool) -> None:
     first, second = world.process(), world.process(broker_id=2)
     await filled(world, first, PARTITION, 2)
     loser, winner = remover_of(first, grace_s=GRACE_S), remover_of(second, grace_s=GRACE_S)
@@ -294,7 +294,7 @@ async def test_who_lost_a_deletion_to_another_broker_keeps_nothing_of_it(world: 
     assert first.metadata.statistics().partitions == 0
 
 
-async def test_the_tombstone_of_a_deleted_partition_goes_after_its_retention(world: World) -> None:
+async def test_tombstone_of_a_deleted_partition_is_removed_after_its_retention(world: World) -> None:
     process = world.process()
     await filled(world, process, PARTITION, 1)
     remover = remover_of(process, grace_s=0)
@@ -307,7 +307,7 @@ async def test_the_tombstone_of_a_deleted_partition_goes_after_its_retention(wor
     assert await process.kv.scan(process.metadata.keys.partition_prefix(PARTITION)) == []
 
 
-async def test_what_was_left_half_uploaded_goes_with_the_partition_and_no_other_does(world: World) -> None:
+async def test_removal_aborts_unfinished_uploads_of_its_partition_and_no_others(world: World) -> None:
     process = world.process()
     await filled(world, process, PARTITION, 1)
     ours, others = (
@@ -335,7 +335,7 @@ async def test_what_was_left_half_uploaded_goes_with_the_partition_and_no_other_
     assert process.recorder.aborted == 1
 
 
-async def test_a_store_that_lists_no_uploads_does_not_keep_the_partition(world: World) -> None:
+async def test_store_that_cannot_list_uploads_does_not_hold_up_the_removal(world: World) -> None:
     process = world.process()
     await filled(world, process, PARTITION, 1)
     uploads = UploadSweep(

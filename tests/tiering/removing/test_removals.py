@@ -1,4 +1,4 @@
-"""What an operator asks for, carried out through the tasks of whoever owns the claim."""
+"""Requests of an operator, carried out by the tasks of the owner of the claim."""
 
 import asyncio
 import threading
@@ -14,15 +14,15 @@ from tests.tiering.removing.world import DELETING, FINISHED, Process, World
 from tests.tiering.setups import Tier, partition_of
 from tierd.errors import RefusedError, RemoteStorageError, UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.removals import Removals
+from tierd.tiering.topic_policy import TopicPolicy
 
 NAME = TopicPartition("orders", 0)
 
 
 class Desk:
-    """One expired segment of one partition, and the removals over its task."""
+    """Expired segment of one partition, and the removals over its task."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -54,21 +54,21 @@ async def desk(tmp_path: Path) -> Desk:
     return Desk(process)
 
 
-async def test_a_plan_does_nothing(desk: Desk) -> None:
+async def test_plan_of_expiration_changes_no_row(desk: Desk) -> None:
     (outcome,) = await desk.removals.plan(None)
     assert [p.metadata.start_offset for p in outcome.plan.deletions] == [0]
     assert outcome.plan.new_log_start_offset == 100
     assert desk.process.starts(FINISHED) == [0]
 
 
-async def test_a_pass_right_here_says_what_went(desk: Desk) -> None:
+async def test_expiration_without_a_supervisor_returns_its_plan(desk: Desk) -> None:
     (outcome,) = await desk.removals.expire_here([NAME])
     assert len(outcome.plan.deletions) == 1
     assert outcome.error is None
     assert desk.process.starts(DELETING) == [0]
 
 
-async def test_a_pass_that_fails_says_why(desk: Desk) -> None:
+async def test_failed_expiration_returns_its_error(desk: Desk) -> None:
     desk.process.world.grace_s = 0
     desk.task = desk.process.task()
     desk.process.storage.refuses = True
@@ -76,7 +76,7 @@ async def test_a_pass_that_fails_says_why(desk: Desk) -> None:
     assert isinstance(outcome.error, RemoteStorageError)
 
 
-async def test_a_supervised_pass_is_waited_for(desk: Desk) -> None:
+async def test_supervised_expiration_is_awaited(desk: Desk) -> None:
     waiting = asyncio.create_task(desk.removals.expire_supervised([NAME]))
     await desk.task.wake.wait()
     assert not waiting.done()
@@ -86,19 +86,19 @@ async def test_a_supervised_pass_is_waited_for(desk: Desk) -> None:
     assert len(outcome.plan.deletions) == 1
 
 
-async def test_who_waits_for_a_task_that_ends_is_let_go(desk: Desk) -> None:
+async def test_waiting_request_returns_when_its_task_is_closed(desk: Desk) -> None:
     waiting = asyncio.create_task(desk.removals.expire_supervised([NAME]))
     await desk.task.wake.wait()
     desk.task.close()
     await waiting
 
 
-async def test_a_partition_that_is_not_led_here_is_named(desk: Desk) -> None:
+async def test_request_for_a_partition_that_is_not_led_here_is_refused_by_name(desk: Desk) -> None:
     with pytest.raises(UnknownPartitionError, match="payments-3"):
         await desk.removals.plan([TopicPartition("payments", 3)])
 
 
-async def test_segments_come_back_and_the_task_hears_of_it(desk: Desk) -> None:
+async def test_undelete_restores_segments_and_wakes_the_expiration_task(desk: Desk) -> None:
     await desk.task.run_once()
     with pytest.raises(RefusedError):
         await desk.removals.undelete(NAME, None, force=False, dry_run=False)
@@ -113,7 +113,7 @@ async def test_segments_come_back_and_the_task_hears_of_it(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_planning_what_comes_back_holds_up_nobody(
+async def test_undelete_is_planned_outside_the_event_loop(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     planned_in: list[threading.Thread] = []
@@ -122,7 +122,7 @@ async def test_planning_what_comes_back_holds_up_nobody(
         planned_in.append(threading.current_thread())
         return ()
 
-    monkeypatch.setattr("tierd.tiering.removing.undelete.plan_undelete", plan)
+    monkeypatch.setattr("tierd.tiering.removing.undeletion.plan_undelete", plan)
     await desk.removals.undelete(NAME, None, force=False, dry_run=dry_run)
     assert threading.main_thread() not in planned_in
     assert len(planned_in) == 1
@@ -133,7 +133,7 @@ async def test_a_partition_is_marked_for_the_remover(desk: Desk) -> None:
     assert desk.process.view.delete_state is not None
 
 
-async def test_a_partition_that_is_still_copied_is_deleted_only_by_force(desk: Desk) -> None:
+async def test_partition_that_is_still_copied_is_deleted_only_with_force(desk: Desk) -> None:
     desk.is_copied = True
     with pytest.raises(RefusedError, match="still copied"):
         await desk.removals.delete_partition(desk.process.world.partition, at_once=True)
@@ -143,7 +143,9 @@ async def test_a_partition_that_is_still_copied_is_deleted_only_by_force(desk: D
 
 
 @pytest.mark.parametrize(("copies", "is_refused"), [(True, True), (False, False)])
-async def test_the_topics_settings_say_whether_it_is_copied(tmp_path: Path, copies: bool, is_refused: bool) -> None:
+async def test_deletion_is_refused_if_the_settings_of_the_topic_enable_copies(
+    tmp_path: Path, copies: bool, is_refused: bool
+) -> None:
     writer = LogDirWriter(tmp_path / "kafka")
     partition = writer.add_partition("orders")
     partition.fill(rolled_segments=1, shape=SegmentShape())
@@ -156,7 +158,7 @@ async def test_the_topics_settings_say_whether_it_is_copied(tmp_path: Path, copi
         await session.tiering.removals.delete_partition(partition_of(partition.path), at_once=False)
 
 
-async def test_a_copy_that_ends_wakes_the_expiration_of_its_partition(tmp_path: Path) -> None:
+async def test_finished_copy_wakes_the_expiration_of_its_partition(tmp_path: Path) -> None:
     writer = LogDirWriter(tmp_path / "kafka")
     partition = writer.add_partition("orders")
     partition.fill(rolled_segments=2, shape=SegmentShape())

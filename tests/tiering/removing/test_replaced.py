@@ -1,4 +1,4 @@
-"""What a compaction has replaced goes its way to the end: tombstone, grace, objects, row; and it never comes back."""
+"""Segments that a compaction replaced: tombstone, grace, removal of objects and row, no undelete."""
 
 import asyncio
 from dataclasses import replace
@@ -12,15 +12,15 @@ from tests.tiering.removing.removals import undeletion_of
 from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import RefusedError, StateDirError, TierError
 from tierd.model import RemoteLogSegmentMetadata, SoftDelete, uuid_to_text
-from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.removing.ledger import LedgerEntry
+from tierd.tiering.topic_policy import TopicPolicy
 
 GRACE_S = 3600.0
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> World:
-    """Three segments, the first two of which an output of the same offsets has replaced."""
+    """Return three segments, the first two of which an output of the same offsets has replaced."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -52,10 +52,10 @@ def inputs_of(process: Process) -> list[RemoteLogSegmentMetadata]:
     return sorted((m for m in process.view.list() if m.state is DELETING), key=lambda m: m.start_offset)
 
 
-async def test_segment_that_was_taken_back_and_then_replaced_gets_its_tombstone_from_the_same_task(
+async def test_undeleted_segment_that_is_replaced_later_gets_its_tombstone_from_the_same_task(
     tmp_path: Path,
 ) -> None:
-    """Its first tombstone went when it was taken back; a rebuild needs the second one once the output expires."""
+    """The undelete removed its first tombstone; a rebuild needs a second one once the output expires."""
     world = World(tmp_path)
     world.grace_s = GRACE_S
     process = world.process()
@@ -75,7 +75,7 @@ async def test_segment_that_was_taken_back_and_then_replaced_gets_its_tombstone_
     assert tombstone.reason == "replaced"
 
 
-async def test_they_get_tombstones_stay_for_their_grace_and_go(process: Process) -> None:
+async def test_replaced_segments_get_tombstones_and_are_removed_after_their_grace(process: Process) -> None:
     world, inputs = process.world, inputs_of(process)
     assert await process.task().run_once() == pytest.approx(GRACE_S)
     for metadata in inputs:
@@ -95,7 +95,7 @@ async def test_they_get_tombstones_stay_for_their_grace_and_go(process: Process)
     assert process.view.log_start_offset is None
 
 
-async def test_the_ledger_tells_what_was_replaced_and_when_it_went(process: Process) -> None:
+async def test_ledger_has_tombstone_and_deletion_of_each_replaced_segment(process: Process) -> None:
     world, inputs = process.world, inputs_of(process)
     await process.task().run_once()
     await process.task().run_once()
@@ -107,7 +107,7 @@ async def test_the_ledger_tells_what_was_replaced_and_when_it_went(process: Proc
     assert world.ledger_lines()[0].detail == "its records are in the output of a compaction or merge"
 
 
-async def test_after_a_restart_no_line_is_written_twice(process: Process) -> None:
+async def test_restart_writes_no_ledger_line_twice(process: Process) -> None:
     await process.task().run_once()
     other = process.world.process()
     await other.lead()
@@ -115,14 +115,14 @@ async def test_after_a_restart_no_line_is_written_twice(process: Process) -> Non
     assert [step for step, _ in process.world.steps()] == ["tombstoned", "tombstoned"]
 
 
-async def test_when_nothing_ran_until_the_grace_was_over_they_are_marked_and_go_at_once(process: Process) -> None:
+async def test_replaced_segments_are_marked_and_removed_at_once_if_no_task_ran_in_their_grace(process: Process) -> None:
     process.world.clock.advance(GRACE_S + 5)
     await process.task().run_once()
     assert process.starts(DELETING) == []
     assert process.world.steps() == [("tombstoned", 0), ("deleted", 0), ("tombstoned", 100), ("deleted", 100)]
 
 
-async def test_without_a_grace_they_go_with_the_next_pass(tmp_path: Path) -> None:
+async def test_replaced_segments_without_a_grace_are_removed_by_the_next_pass(tmp_path: Path) -> None:
     world = World(tmp_path)
     process = world.process()
     await process.lead()
@@ -133,7 +133,7 @@ async def test_without_a_grace_they_go_with_the_next_pass(tmp_path: Path) -> Non
     assert process.starts(DELETING) == []
 
 
-async def test_what_cannot_be_written_down_is_neither_marked_nor_removed(world: World) -> None:
+async def test_replaced_segment_whose_ledger_line_fails_is_neither_marked_nor_removed(world: World) -> None:
     class FullDisk:
         async def record(self, entry: LedgerEntry) -> None:
             raise StateDirError(f"no space for {entry.step}")
@@ -150,13 +150,13 @@ async def test_what_cannot_be_written_down_is_neither_marked_nor_removed(world: 
         assert await process.suffixes(metadata) == [".indexes", ".log", ".manifest"]
 
 
-async def test_the_sweep_leaves_them_to_their_grace(process: Process) -> None:
+async def test_sweep_does_not_remove_replaced_segments_in_their_grace(process: Process) -> None:
     await process.sweep().run_once()
     assert process.storage.deleted == []
     assert process.starts(DELETING) == [0, 100]
 
 
-async def test_the_output_expires_like_any_other_segment(process: Process) -> None:
+async def test_output_of_a_compaction_expires_like_any_other_segment(process: Process) -> None:
     process.world.policy = TopicPolicy(retention_ms=1000)
     process.world.clock.advance(10)
     await process.task().run_once()
@@ -165,7 +165,7 @@ async def test_the_output_expires_like_any_other_segment(process: Process) -> No
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_none_is_taken_back_whoever_insists(process: Process, force: bool) -> None:
+async def test_undelete_of_a_replaced_segment_is_refused_even_with_force(process: Process, force: bool) -> None:
     facts = await process.world.log.facts(sizes=False)
     first = inputs_of(process)[0]
     output = process.view.segment_for(0, 0)
@@ -177,7 +177,7 @@ async def test_none_is_taken_back_whoever_insists(process: Process, force: bool)
     assert process.starts(DELETING) == [0, 100]
 
 
-async def test_taking_everything_back_leaves_out_what_was_replaced(process: Process) -> None:
+async def test_undelete_of_all_segments_leaves_out_replaced_segments(process: Process) -> None:
     world = process.world
     world.policy = TopicPolicy(retention_ms=1000)
     world.clock.advance(10)
@@ -205,7 +205,7 @@ async def _interrupted(world: World, interruption: Interruption) -> None:
 
 
 @pytest.mark.parametrize(("after", "cancels"), [(False, False), (True, False), (False, True), (True, True)])
-async def test_interrupted_anywhere_the_next_process_brings_them_to_their_end(
+async def test_removal_interrupted_at_any_call_is_completed_by_the_next_process(
     tmp_path: Path, after: bool, cancels: bool
 ) -> None:
     for at in range(1, 100):

@@ -1,4 +1,4 @@
-"""The sweep: what interrupted copies leave in metadata and store."""
+"""Sweep of the rows, objects and uploads that interrupted copies leave behind."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -33,7 +33,7 @@ DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 class RecordingStorage(SegmentStorage):
-    """Remembers deletes, and may refuse them; lists made-up uploads."""
+    """Storage that records deletions, may refuse them, and lists made-up uploads."""
 
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
@@ -122,11 +122,11 @@ async def setup(tmp_path: Path) -> Setup:
     return setup
 
 
-async def test_nothing_dangling_needs_no_further_look(setup: Setup) -> None:
+async def test_sweep_without_dangling_copies_plans_no_further_run(setup: Setup) -> None:
     assert await setup.sweep.run_once() is None
 
 
-async def test_a_dangling_copy_goes_after_the_grace_and_its_objects_once_more_after_another(setup: Setup) -> None:
+async def test_dangling_copy_is_removed_after_its_grace_and_its_objects_again_after_another_grace(setup: Setup) -> None:
     metadata = await setup.begun(1)
     assert await setup.sweep.run_once() == GRACE_S
     assert setup.storage.deleted == []
@@ -140,7 +140,7 @@ async def test_a_dangling_copy_goes_after_the_grace_and_its_objects_once_more_af
     assert setup.session.recorder.swept == 1
 
 
-async def test_a_copy_under_way_is_never_swept(setup: Setup) -> None:
+async def test_copy_that_runs_is_not_swept(setup: Setup) -> None:
     metadata = await setup.begun(1)
     setup.being_copied.add(metadata.segment.id)
     setup.tier.clock.advance(10 * GRACE_S)
@@ -148,7 +148,7 @@ async def test_a_copy_under_way_is_never_swept(setup: Setup) -> None:
     assert len(setup.states()) == 1
 
 
-async def test_no_more_than_the_limit_in_one_run(setup: Setup) -> None:
+async def test_sweep_removes_no_more_than_its_limit_in_one_run(setup: Setup) -> None:
     for number in (1, 2, 3):
         await setup.begun(number)
         setup.tier.clock.advance(1)
@@ -183,30 +183,30 @@ class TestUploads:
             segment_id=segment_id, rows={}, being_copied=being_copied, is_ours=is_ours, age_ms=age_ms, grace_ms=100
         )
 
-    def test_one_without_a_row_is_abandoned_once_it_is_old(self) -> None:
+    def test_upload_without_a_row_is_abandoned_once_it_is_old(self) -> None:
         assert self._judged()
         assert not self._judged(age_ms=99)
 
-    def test_one_that_this_process_is_at_is_not(self) -> None:
+    def test_upload_of_a_copy_in_this_process_is_not_abandoned(self) -> None:
         assert not self._judged(being_copied={SEGMENT_ID})
 
-    def test_one_of_a_partition_that_is_not_ours_is_not_however_old(self) -> None:
+    def test_upload_in_a_partition_of_another_broker_is_not_abandoned_at_any_age(self) -> None:
         assert not self._judged(is_ours=False, age_ms=10**12)
 
-    def test_one_that_is_no_segments_is_not(self) -> None:
+    def test_upload_of_no_segment_is_not_abandoned(self) -> None:
         assert not self._judged(segment_id=None)
 
-    async def test_a_dead_sessions_upload_is_discarded_at_once(self, setup: Setup) -> None:
+    async def test_upload_of_a_dead_session_is_aborted_at_once(self, setup: Setup) -> None:
         metadata = await setup.begun(1)
         setup.storage.uploads = [
             setup.upload("mine", metadata.segment.id, PARTITION),
-            setup.upload("somebody's", uuid4(), replace(PARTITION, topic_id=uuid4())),
+            setup.upload("another's", uuid4(), replace(PARTITION, topic_id=uuid4())),
         ]
         assert await setup.upload_sweep().run_once([PARTITION]) == 0
         assert setup.storage.aborted == ["mine"]
         assert setup.session.recorder.aborted == 1
 
-    async def test_unfinished_upload_of_a_log_start_is_discarded_after_the_grace(self, setup: Setup) -> None:
+    async def test_unfinished_upload_of_a_log_start_is_aborted_after_the_grace(self, setup: Setup) -> None:
         def upload(name: str, partition: TopicIdPartition) -> UnfinishedSegmentUpload:
             unfinished = UnfinishedUpload(KEYS.log_start(partition), name, setup.tier.clock.now_ms())
             return UnfinishedSegmentUpload.of(unfinished, KEYS)
@@ -214,12 +214,12 @@ class TestUploads:
         other = replace(PARTITION, partition=1)
         setup.storage.uploads = [upload("ours", PARTITION), upload("theirs", other)]
         assert await setup.upload_sweep().run_once([PARTITION]) == 1
-        assert setup.storage.aborted == [], "it may be written at this moment"
+        assert setup.storage.aborted == [], "the log start may be written at this moment"
         setup.tier.clock.advance(GRACE_S)
         assert await setup.upload_sweep().run_once([PARTITION]) == 0
         assert setup.storage.aborted == ["ours"]
 
-    async def test_a_living_brokers_upload_in_another_partition_of_the_topic_is_never_aborted(
+    async def test_upload_of_a_living_broker_in_another_partition_of_the_topic_is_not_aborted(
         self, setup: Setup
     ) -> None:
         theirs = replace(PARTITION, partition=1)
@@ -230,7 +230,7 @@ class TestUploads:
         assert await setup.upload_sweep().run_once([PARTITION]) == 0
         assert setup.storage.aborted == []
 
-    async def test_whoever_lost_the_partition_judges_nothing_in_it(self, setup: Setup) -> None:
+    async def test_broker_that_lost_the_partition_aborts_no_upload_in_it(self, setup: Setup) -> None:
         metadata = await setup.begun(1)
         successor = setup.tier.session()
         await successor.metadata.become_leader(PARTITION, 1)
@@ -241,7 +241,7 @@ class TestUploads:
         assert setup.storage.aborted == []
 
 
-async def test_a_segment_that_can_still_be_taken_back_is_not_swept(setup: Setup) -> None:
+async def test_segment_that_can_still_be_undeleted_is_not_swept(setup: Setup) -> None:
     metadata = await setup.begun(1)
     for state, soft in ((FINISHED, None), (DELETING, SoftDelete("retention_time", 0))):
         await setup.session.metadata.update(
@@ -252,7 +252,7 @@ async def test_a_segment_that_can_still_be_taken_back_is_not_swept(setup: Setup)
     assert setup.states() == [DELETING]
 
 
-async def test_what_the_store_keeps_does_not_use_up_the_limit(setup: Setup) -> None:
+async def test_retained_segments_do_not_use_up_the_limit_of_a_run(setup: Setup) -> None:
     for number in (1, 2, 3):
         await setup.begun(number)
     setup.tier.clock.advance(GRACE_S)
@@ -263,7 +263,7 @@ async def test_what_the_store_keeps_does_not_use_up_the_limit(setup: Setup) -> N
     assert setup.session.recorder.delete_failures == 0
 
 
-async def test_a_segment_that_somebody_deletes_now_is_left_to_him(setup: Setup) -> None:
+async def test_segment_that_another_task_deletes_is_not_swept(setup: Setup) -> None:
     metadata = await setup.begun(1)
     setup.tier.clock.advance(GRACE_S)
     with setup.deletion.exclusively(metadata):

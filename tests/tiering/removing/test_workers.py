@@ -1,4 +1,4 @@
-"""Several at a time, begun in order, and no further after a failure."""
+"""Concurrent work on several items, begun in order, and no further after a failure."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ async def test_items_are_begun_in_order_and_no_more_than_the_width_at_once() -> 
     assert most == 3
 
 
-async def test_slots_bound_all_partitions_together() -> None:
+async def test_slots_bound_the_work_of_all_partitions_together() -> None:
     slots, running, most = asyncio.Semaphore(2), 0, 0
 
     async def do(_: int) -> None:
@@ -38,7 +38,7 @@ async def test_slots_bound_all_partitions_together() -> None:
     assert most == 2
 
 
-async def test_after_a_failure_nothing_is_begun_and_what_runs_ends() -> None:
+async def test_failure_ends_running_items_and_no_further_item_is_begun() -> None:
     begun: list[int] = []
     ended: list[int] = []
 
@@ -56,7 +56,7 @@ async def test_after_a_failure_nothing_is_begun_and_what_runs_ends() -> None:
     assert ended == [0]
 
 
-async def test_nothing_to_do_is_done() -> None:
+async def test_empty_list_of_items_calls_no_work() -> None:
     async def do(item: int) -> None:
         raise AssertionError(item)
 

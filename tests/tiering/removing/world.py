@@ -1,4 +1,4 @@
-"""A tier of one partition over memory stores, and processes of tierd that remove from it."""
+"""Tier of one partition over memory stores, and processes of tierd that remove from it."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,16 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.believed_clock import BelievedClock
-from tierd.tiering.removing.branch import LocalSegment
+from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.ledger import DeletionLedger, Ledger, LedgerEntry, read_ledger
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.partition_plan import LocalFacts
+from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
+from tierd.tiering.topic_policy import TopicPolicy
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -45,7 +45,7 @@ SWEEP_SETTINGS = SweepSettings(grace_s=SWEEP_GRACE_S, limit=16, retry_s=30)
 
 @dataclass
 class FakeLog:
-    """A LocalLogView that says what it is told to, and remembers where it was told to begin."""
+    """LocalLogView with scripted facts, which records each new log start."""
 
     partition: TopicIdPartition = PARTITION
     lineage: Lineage = field(default_factory=lambda: Lineage.of([(0, 0)]))
@@ -62,7 +62,7 @@ class FakeLog:
 
 
 class WatchedStorage(SegmentStorage):
-    """Tells of each deletion of objects before it happens, and may refuse it."""
+    """Storage that reports each deletion of objects before it happens, and may refuse it."""
 
     def __init__(self, store: ObjectStore, broker_id: int) -> None:
         super().__init__(store, cluster_id=CLUSTER_ID, broker_id=broker_id)
@@ -79,7 +79,7 @@ class WatchedStorage(SegmentStorage):
 
 
 class World:
-    """Both stores and the ledger, which survive; processes come and go."""
+    """Both stores and the ledger, which survive processes."""
 
     def __init__(self, tmp_path: Path, *, partition: TopicIdPartition = PARTITION) -> None:
         self.state_dir = tmp_path
@@ -103,19 +103,19 @@ class World:
     ) -> "Process":
         process = Process(self, objects or self.objects, rows or self.rows, ledger, width=width, broker_id=broker_id)
         if not believes_leaps:
-            process.clock = BelievedClock(self.clock)
+            process.clock = MonotonicGuard(self.clock)
         return process
 
     def ledger_lines(self) -> list[LedgerEntry]:
         return list(read_ledger(self.state_dir))
 
     def steps(self) -> list[tuple[str, int]]:
-        """What the ledger says happened, with the start offset of each segment."""
+        """Return the steps in the ledger with the start offset of each segment."""
         return [(entry.step, entry.start_offset) for entry in self.ledger_lines()]
 
 
 class Process:
-    """One process: a session, and everything that removes."""
+    """Process with a session and all parts that remove."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Process:
         size_bytes: int = SIZE,
         leader_epoch: int = 0,
     ) -> RemoteLogSegmentMetadata:
-        """A segment with its objects, brought into ``state``."""
+        """Add a segment with its objects, and bring it into ``state``."""
         starts = {epochs: start} if isinstance(epochs, int) else epochs
         now_ms = self.world.clock.now_ms()
         metadata = RemoteLogSegmentMetadata(
@@ -224,7 +224,7 @@ class Process:
         return metadata
 
     async def fill(self, count: int, *, age_ms: int = 0) -> list[RemoteLogSegmentMetadata]:
-        """``count`` finished segments of a hundred offsets each."""
+        """Add ``count`` finished segments of a hundred offsets each."""
         return [await self.add(n * 100, n * 100 + 99, age_ms=age_ms) for n in range(count)]
 
     def key(self, metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
@@ -233,12 +233,12 @@ class Process:
         return f"{CLUSTER_ID}/{partition.topic}-{uuid_to_text(partition.topic_id)}/{partition.partition}/{name}"
 
     async def suffixes(self, metadata: RemoteLogSegmentMetadata) -> list[str]:
-        """Which objects of the segment are there."""
+        """Return the suffixes of the existing objects of the segment."""
         found = (await self.storage.list_segment_objects(self.world.partition)).get(metadata.segment.id, [])
         return sorted(Path(item.key).suffix for item in found)
 
     def states(self) -> dict[int, RemoteLogSegmentState]:
-        """The state of every row by start offset."""
+        """Return the state of every row by start offset."""
         return {m.start_offset: m.state for m in self.view.list()}
 
     def starts(self, state: RemoteLogSegmentState) -> list[int]:
@@ -250,7 +250,7 @@ __all__ = ["DELETING", "FINISHED", "STARTED", "SWEEP_GRACE_S", "FakeLog", "Proce
 
 @contextlib.contextmanager
 def deletions_of(process: Process) -> Iterator[Sequence[RemoteLogSegmentMetadata]]:
-    """Every segment whose objects are deleted while the block lasts."""
+    """Collect the segments whose objects are deleted while the block lasts."""
     seen: list[RemoteLogSegmentMetadata] = []
     process.storage.on_delete = seen.append
     yield seen

@@ -1,11 +1,11 @@
-"""Driver of the rewriting of segments: which records and batches a compaction keeps.
+"""Driver of the rewriting of segments: records and batches that a compaction keeps.
 
 ::
 
     batch a:1 b:2 a:             a batch with three records of the keys a, b, a; the last record is a tombstone of a
     batch a:1 producer=7         the same in a transaction of the producer
     commit producer=7            the marker that ends the transaction; abort as well
-    clean [delete-retention=1d] [retention=7d] [erase=a,b]     compact all of the log, and show what is left
+    clean [delete-retention=1d] [retention=7d] [erase=a,b]     compact all of the log, and show the result
     wait 1d
 """
 
@@ -37,7 +37,7 @@ _REASONS = ("superseded", "keyless", "tombstone", "aborted", "marker", "expired"
 
 
 class _Output:
-    """The batches that a pass leaves, as the bytes of a log."""
+    """Batches that a pass leaves, as the bytes of a log."""
 
     def __init__(self) -> None:
         self.log = bytearray()
@@ -50,7 +50,7 @@ class _Output:
 
 
 class Cleaning:
-    """A log of a compacted topic."""
+    """Log of a compacted topic."""
 
     def __init__(self) -> None:
         """Begin with an empty log."""
@@ -61,7 +61,7 @@ class Cleaning:
         self._now_ms = NOW_MS
 
     def run(self, command: Command) -> Iterator[str]:
-        """Do what a command says; ``clean`` yields what is left."""
+        """Do what a command says; ``clean`` yields the remaining batches."""
         match command.name:
             case "batch":
                 self._append(self._batch(command))
@@ -115,7 +115,7 @@ class Cleaning:
         output = _Output()
         rewriter = BatchRewriter(rules, self._latest(rules), output, open_producers=())
         source = InputLog(name=_NAME, start_offset=0, end_offset=self._end_offset - 1, pieces=[self._log])
-        for found in source.stretches():
+        for found in source.runs():
             rewriter.take(found)
         self._log = bytes(output.log)
         for kept in iter_batches(self._log, name=_NAME):

@@ -1,4 +1,4 @@
-"""Driver of the copy plan: which segments of a log are due, and how far the tier goes.
+"""Driver of the copy plan: due segments of a log, and the end of the tier.
 
 ::
 
@@ -10,9 +10,9 @@
     newest 100 age=2h                age of the newest record of the segment that begins at 100
     delay 1h                         copy a segment only when its newest record is that old (remote.copy.lag.ms)
     log-start 150                    first offset of both tiers
-    damage 100-199                   the segment is not in the tier any more
-    plan                             what is decided
-    copy                             what is decided, and the copies are made
+    damage 100-199                   the segment is no longer in the tier
+    plan                             show the decisions
+    copy                             show the decisions, and make the copies
     wait 1h
 """
 
@@ -29,9 +29,7 @@ from tierd.log import ControlRecordType, DirectoryKind, PartitionDirectory, Part
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.metadata import effective_lineage
 from tierd.model import Lineage, OffsetRange
-from tierd.tiering.copying.frontier import frontier, holes
-from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import (
+from tierd.tiering.copy_plan import (
     NOTHING_COPIED,
     Age,
     CopyDelay,
@@ -42,12 +40,14 @@ from tierd.tiering.plan import (
     ripe_segments,
     rolled_after,
 )
+from tierd.tiering.copying.frontier import frontier, holes
+from tierd.tiering.local.broker_state import BrokerOffsets
 
 _LOG_DIR = Path("/kafka/orders-0")
 
 
 class Copying:
-    """A leader's log and its tier."""
+    """Log of a leader and its tier."""
 
     def __init__(self) -> None:
         """Begin with an empty log."""
@@ -61,7 +61,7 @@ class Copying:
         self._now_ms = NOW_MS
 
     def run(self, command: Command) -> Iterator[str]:
-        """Do what a command says; ``plan`` and ``copy`` yield the decisions."""
+        """Carry out a command; ``plan`` and ``copy`` yield the decisions."""
         match command.name:
             case "log":
                 bases = [int(word) for word in command.words()]

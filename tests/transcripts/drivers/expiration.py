@@ -1,4 +1,4 @@
-"""Driver of the expiration plan, of undelete and of the sweep: what leaves the tier, and what comes back.
+"""Driver of the expiration plan, of undelete and of the sweep: segments that leave the tier, and those that return.
 
 ::
 
@@ -7,10 +7,10 @@
     local 200 300 [size=1MiB] [epochs=0@0] [end=350]     the local segments, each of that size; the last one is active
     retention [time=7d] [size=3MiB]
     log-start 150                                        first offset of both tiers
-    plan                                                 what is decided
-    expire grace=1d                                      what is decided, and every deletion begins
-    undelete                                             what comes back of what is in its grace
-    sweep grace=6h                                       what no writer will bring to an end
+    plan                                                 show the decisions
+    expire grace=1d                                      show the decisions, and begin every deletion
+    undelete                                             segments in their grace that return
+    sweep grace=6h                                       abandoned copies and deletions
     wait 2d
 """
 
@@ -29,16 +29,16 @@ from tests.transcripts.units import (
     show_duration,
 )
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
-from tierd.tiering.plan import dangling_segments
-from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.branch import LocalSegment
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.copy_plan import dangling_segments
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
+from tierd.tiering.topic_policy import TopicPolicy
 
 
 class Expiration:
-    """A tier, the local log above it and the retention of the topic."""
+    """Tier, the local log above it and the retention of the topic."""
 
     def __init__(self) -> None:
         """Begin with an empty tier, an empty log and no limit."""
@@ -48,7 +48,7 @@ class Expiration:
         self._now_ms = NOW_MS
 
     def run(self, command: Command) -> Iterator[str]:
-        """Do what a command says, and yield the decisions."""
+        """Carry out a command, and yield the decisions."""
         match command.name:
             case "tier":
                 self._tier.finish(self._begun(command), now_ms=self._now_ms)
@@ -91,7 +91,7 @@ class Expiration:
     def _plan(self) -> ExpirationPlan:
         ends = [metadata.end_offset + 1 for metadata in self._tier.view.list()]
         local = self._local if self._local.segments else LocalFacts(Lineage(), max(ends, default=0), None)
-        return partition_plan(self._tier.view, local, self._policy, being_copied=(), now_ms=self._now_ms)
+        return partition_expiration(self._tier.view, local, self._policy, being_copied=(), now_ms=self._now_ms)
 
     def _shown(self, plan: ExpirationPlan) -> Iterator[str]:
         for metadata, reason, detail in plan.deletions:

@@ -1,13 +1,13 @@
-"""Driver of ``PartitionRoles``: what the answers of brokers mean for the partitions on broker 1.
+"""Driver of ``PartitionRoles``: roles of the partitions on broker 1 by the answers of brokers.
 
 ::
 
-    replica orders-0 [id=A] [epoch=3]     a directory is there; epoch: the newest in its leader-epoch-checkpoint
-    removed orders-0 [id=A]               the directory is gone
+    replica orders-0 [id=A] [epoch=3]     a directory exists; epoch: the newest in its leader-epoch-checkpoint
+    removed orders-0 [id=A]               the directory was removed
     answer orders [id=A] leader=1 epoch=3 [partition=0] [replicas=1,2]     leader=none: no leader at present
     answer orders [id=A] unknown | denied | failed
-    unconfirmed                           topics that every broker is to be asked for
-    confirm orders [id=A] brokers=3 unknown unknown     what the brokers say, one word each
+    unconfirmed                           topics to ask every broker for
+    confirm orders [id=A] brokers=3 unknown unknown     answers of the brokers, one word each
     status                                roles and problems
     wait 30s
 """
@@ -35,7 +35,7 @@ class LeadershipEvents:
         self._names: dict[UUID, str] = {}  # of topic ids
 
     def run(self, command: Command) -> Iterator[str]:
-        """Do what a command says, and yield what ``PartitionRoles`` returns."""
+        """Carry out a command, and yield the events of ``PartitionRoles``."""
         match command.name:
             case "wait":
                 self._now_s += parse_duration(command.word()) / 1000

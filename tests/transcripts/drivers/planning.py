@@ -1,4 +1,4 @@
-"""Driver of the planning of a run: which partitions are due, how segments are grouped, what one run takes.
+"""Driver of the planning of a run: due partitions, groups of segments, and the work of one run.
 
 ::
 
@@ -50,7 +50,7 @@ class _Partition:
 
 
 class Planning:
-    """The partitions that a run may compact or merge: partition 0 of each topic."""
+    """Partitions that a run may compact or merge: partition 0 of each topic."""
 
     def __init__(self) -> None:
         """Begin without a partition."""
@@ -58,7 +58,7 @@ class Planning:
         self._now_ms = NOW_MS
 
     def run(self, command: Command) -> Iterator[str]:
-        """Do what a command says; ``plan`` yields the decisions."""
+        """Carry out a command; ``plan`` yields the decisions."""
         match command.name:
             case "wait":
                 self._now_ms += parse_duration(command.word())

@@ -5,7 +5,7 @@
     object a 0-99 [leader=5] [epochs=0@0] [replaces=b,c] [tombstone=retention_time]
                                  a segment with a manifest, in the order of their copies; leader: epoch of the copy
     log-start 100 leader=6       the record of the log start, and the leader epoch of its writer
-    rebuild                      what the metadata says afterwards, and what does not fit
+    rebuild                      metadata afterwards, and conflicts
     find 50 epoch=0              the segment that a reader of that offset gets
 """
 
@@ -24,7 +24,7 @@ _MINUTE_MS = 60_000
 
 
 class Rebuild:
-    """The objects of one partition, and the metadata of the latest rebuild."""
+    """Objects of one partition, and the metadata of the latest rebuild."""
 
     def __init__(self) -> None:
         """Begin with an empty bucket."""
@@ -34,7 +34,7 @@ class Rebuild:
         self._view = PartitionView(PARTITION)
 
     def run(self, command: Command) -> Iterator[str]:
-        """Do what a command says; ``rebuild`` and ``find`` yield the decisions."""
+        """Carry out a command; ``rebuild`` and ``find`` yield the decisions."""
         match command.name:
             case "object":
                 self._found.append(self._object(command))

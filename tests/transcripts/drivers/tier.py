@@ -1,4 +1,4 @@
-"""Tier: the metadata of one partition, which grows by the words of a transcript."""
+"""Tier: metadata of one partition, changed by the commands of a transcript."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -18,7 +18,7 @@ from tierd.model import (
 
 
 class Tier:
-    """A ``PartitionView``, and every change that a transcript makes to it."""
+    """``PartitionView`` with every change that a transcript makes to it."""
 
     def __init__(self, partition: TopicIdPartition = PARTITION) -> None:
         """Begin with an empty tier."""
@@ -46,7 +46,7 @@ class Tier:
         return begun
 
     def finish(self, metadata: RemoteLogSegmentMetadata, *, now_ms: int) -> None:
-        """Finish a copy: from here on readers find it."""
+        """Finish a copy: readers find it from now on."""
         self._step(metadata, FINISHED, now_ms=now_ms)
 
     def begin_deletion(self, metadata: RemoteLogSegmentMetadata, soft_delete: SoftDelete, *, now_ms: int) -> None:
@@ -60,7 +60,7 @@ class Tier:
         self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, now_ms=now_ms)
 
     def undelete(self, metadata: RemoteLogSegmentMetadata, log_start_offset: int | None, *, now_ms: int) -> None:
-        """Take back a segment whose deletion has begun."""
+        """Undelete a segment whose deletion has begun."""
         update = step(metadata, FINISHED, event_timestamp_ms=now_ms)
         self.view = self.view.with_undeleted(update, log_start_offset=log_start_offset).view
 

@@ -2,18 +2,16 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from tierd.app import found_offset, run_in_loop, tier_reader
+from tierd.app import Deployment, found_offset, run_in_loop, tier_reader
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_bytes
-from tierd.cli.records import as_json_line, as_text_line
+from tierd.cli.record_text import as_json_line, as_text_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import IsolationLevel, TopicPartition
 
 _WRITTEN_AT_ONCE_BYTES = 256 * 1024
@@ -29,14 +27,16 @@ def cat(
     partition: PartitionArgument,
     *,
     from_offset: Annotated[
-        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; the log start otherwise.")
+        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; default: the log start.")
     ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option("--from-time", metavar="T", help="First record no older than T: ISO 8601, or milliseconds."),
+        typer.Option(
+            "--from-time", metavar="T", help="Begin with the first record at or after T: ISO 8601, or milliseconds."
+        ),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; the end otherwise.")
+        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; default: the end.")
     ] = None,
     committed: Annotated[
         bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")
@@ -59,13 +59,12 @@ def cat(
     if from_time is not None and from_offset is not None:
         raise typer.BadParameter("--from and --from-time exclude each other; give one")
     first = from_offset if from_time is None else Since(timestamp_ms_of(from_time))
-    settings, name = begin(config), TopicPartition.parse(partition)
-    run_in_loop(_print(settings, config, name, first=first, end_offset=end, isolation=isolation, as_json=as_json))
+    deployment, name = Deployment(begin(config), config), TopicPartition.parse(partition)
+    run_in_loop(_print(deployment, name, first=first, end_offset=end, isolation=isolation, as_json=as_json))
 
 
 async def _print(
-    config: TierdConfig,
-    config_file: Path,
+    deployment: Deployment,
     name: TopicPartition,
     *,
     first: int | Since | None,
@@ -74,7 +73,7 @@ async def _print(
     as_json: bool,
 ) -> None:
     line_of = as_json_line if as_json else as_text_line
-    async with tier_reader(config, config_file) as reader:
+    async with tier_reader(deployment) as reader:
         task = reader.fetch_task(await reader.locate(name))
         if isinstance(first, Since):
             youngest = await found_offset(reader, task, first.timestamp_ms)

@@ -26,9 +26,9 @@ def check_config(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """List every fault of the configuration file, each with line and column; exits with 2 when there is one.
+    """List every fault of the configuration file, each with line and column; exits with 2 if there is one.
 
-    If the file enables the pipeline, pyspark or Java that is missing or too old is a fault, too. With --online, log
+    If the file enables the pipeline, a missing or too old pyspark or Java is a fault, too. With --online, log
     dirs, Kafka, metadata store and object store are tried step by step; test objects are removed. Exits with 1 when a
     step failed, with 3 when a service cannot be reached.
 
@@ -41,7 +41,7 @@ def check_config(
             print_json({"valid": False, "faults": [_fault_json(fault) for fault in error.faults]})
         raise
     if policy:
-        _print_policy(settings)
+        _print_policy(settings, config)
     elif online:
         _check_online(settings, config, as_json=as_json)
     else:
@@ -57,10 +57,10 @@ def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
     """Raise if the file enables the pipeline and this host cannot run it."""
     if not settings.pipeline.enabled:
         return
-    from tierd.app import require_spark, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
+    from tierd.app import Deployment, require_spark, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
 
     try:
-        run_in_loop(require_spark(settings))
+        run_in_loop(require_spark(Deployment(settings, config)))
     except SparkMissingError as error:
         if as_json:
             fault = ConfigFault(config, 0, 0, f"pipeline.enabled: {error}")
@@ -69,11 +69,11 @@ def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
 
 
 def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
-    from tierd.app import check_online, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
+    from tierd.app import Deployment, check_online, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
     from tierd.cli.session import log_to_stderr  # noqa: PLC0415 - the check of the file alone needs no log
 
     log_to_stderr()
-    steps = run_in_loop(check_online(settings, config))
+    steps = run_in_loop(check_online(Deployment(settings, config)))
     outcomes = {step.outcome for step in steps}
     if as_json:
         listed = [asdict(step) for step in steps]
@@ -92,11 +92,10 @@ def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_policy(settings: TierdConfig) -> None:
-    from tierd.app import known_cluster_id, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
-    from tierd.app.access_policy import access_policy  # noqa: PLC0415 - the check of the file alone loads no backend
+def _print_policy(settings: TierdConfig, config: Path) -> None:
+    from tierd.app import Deployment, access_policy, run_in_loop  # noqa: PLC0415 - only this option loads backends
 
-    cluster_id = run_in_loop(known_cluster_id(settings))
+    cluster_id = run_in_loop(Deployment(settings, config).known_cluster_id())
     print_json(access_policy(settings.remote, cluster_id=cluster_id), indent=2)
 
 

@@ -6,14 +6,14 @@ from typing import Annotated, cast
 import typer
 from pydantic import JsonValue
 
+from tierd.app import Deployment, past_runs, plan_compaction, run_in_loop
 from tierd.app import compact as run_compaction
-from tierd.app import past_runs, plan_compaction, run_in_loop
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import CompactionPlan
@@ -32,10 +32,11 @@ def compact(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Compact and merge segments in the tier with Spark; exits with 1 when a part could not be done.
+    """Compact and merge segments in the tier with Spark; exits with 1 if a part failed.
 
-    A running daemon does the run, and goes on after Ctrl-C. Without a daemon this command does the run, and Ctrl-C ends
-    it: segments that were replaced stay replaced, the others stay as they were. Needs the extra spark and Java 17.
+    A running daemon carries out the run, and continues after Ctrl-C. Without a daemon, this command carries it out, and
+    Ctrl-C ends it: segments that were replaced stay replaced, the others stay as they were. Needs the extra spark
+    and Java 17.
 
     Examples: tierd compact --once --dry-run, tierd compact --once orders-0, tierd compact --history
     """
@@ -43,10 +44,10 @@ def compact(
         print_error("tierd: compact needs --once, which --dry-run may follow, or --history")
         print_error("  next: tierd compact --once --dry-run")
         raise typer.Exit(ExitCode.USAGE)
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     names = [TopicPartition.parse(name) for name in partitions or []]
     if history:
-        runs = cast("list[Facts]", past_runs(settings))
+        runs = cast("list[Facts]", past_runs(deployment.state_dir))
         if as_json or as_object:
             print_list(runs, as_object=as_object)
         else:
@@ -54,10 +55,10 @@ def compact(
         return
     as_json = as_json or as_object  # the answers below are one object each
     if dry_run:
-        _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
+        _print_plan(run_in_loop(plan_compaction(deployment, names)), as_json=as_json)
         return
-    with progress_line("compact") as tell:
-        report = run_in_loop(run_compaction(settings, config, names, tell=tell))
+    with progress_line("compact") as report_progress:
+        report = run_in_loop(run_compaction(deployment, names, tell=report_progress))
     if as_json:
         print_json(report)
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import copy_once, run_in_loop
+from tierd.app import Deployment, copy_once, run_in_loop
 from tierd.cli.display import PlainTable, plain_table, print_table
 from tierd.cli.failures import ExitCode, exit_code_of, print_failure
 from tierd.cli.json_lists import print_list
@@ -23,15 +23,15 @@ def copy(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Copy what is due to the tier, once; exits with 1 when a partition could not be copied.
+    """Copy the due segments to the tier once; exits with 1 if a copy failed.
 
-    Refused while a daemon holds the state directory: tierd sync asks that daemon instead.
+    Refused while a daemon holds the state directory; tierd sync makes that daemon copy.
 
     Example: tierd copy orders-0 orders-1
     """
     del once  # tierd run copies continuously
     wanted = [TopicPartition.parse(name) for name in partitions or []] or None
-    outcomes = run_in_loop(copy_once(begin(config), config, wanted))
+    outcomes = run_in_loop(copy_once(Deployment(begin(config), config), wanted))
     if as_json or as_object:
         print_list([_as_json(outcome) for outcome in outcomes], as_object=as_object)
     else:

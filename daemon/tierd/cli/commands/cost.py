@@ -18,21 +18,24 @@ from tierd.cost import CostReport, RequestClass, TopicCost
 
 
 def cost(
-    days: Annotated[int, typer.Option("--days", min=1, max=400, help="Days to look back.")] = 30,
+    days: Annotated[int, typer.Option("--days", min=1, max=400, help="Number of past days to count.")] = 30,
     price_file: Annotated[
-        Path | None, typer.Option("--price-file", metavar="FILE", help="Prices, instead of cost.price_file.")
+        Path | None, typer.Option("--price-file", metavar="FILE", help="File of prices, in place of cost.price_file.")
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what requests, traffic and storage of this broker's topics have cost, and what a month at that pace costs.
+    """Print the past cost of this broker's topics (requests, traffic, storage), and the cost of a month at that rate.
 
-    The daemon records its use once an hour. Every broker knows the partitions that it leads: add the brokers up.
+    The daemon records its requests once an hour. Each broker counts only the partitions that it leads: add the results
+    of all brokers.
 
     Example: tierd cost --days 7 --price-file prices.yaml
     """
     log_to_stderr()
-    report = broker_cost(load_config(config, os.environ, secrets=False), days=days, price_file=price_file)
+    settings = load_config(config, os.environ, secrets=False)
+    prices = price_file or settings.cost.price_file
+    report = broker_cost(settings.state_dir, settings.remote, days=days, price_file=prices)
     if as_json:
         print_json(_as_json(report))
     elif not report.topics:

@@ -24,13 +24,13 @@ def deletions(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Begin there: 24h for the last day, or an ISO 8601 time."),
+        typer.Option("--since", metavar="TIME", help="First time to list: 24h for the last day, or an ISO 8601 time."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """List the segments that this tierd deleted from the tier, why, and which were taken back; oldest first.
+    """List the segments that this tierd deleted from the tier or took back, with the reasons, oldest first.
 
     A line is written before its step, so that every deletion has one; "failed" says that a step was not completed.
 

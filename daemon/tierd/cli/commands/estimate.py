@@ -12,7 +12,7 @@ from tierd.cli.costs import cost_json, cost_parts
 from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import format_duration, parse_duration_s
 from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
@@ -27,23 +27,30 @@ def estimate(
     ],
     *,
     retention: Annotated[
-        str, typer.Option("--retention", metavar="DURATION", help="How long the tier keeps records; -1: for ever.")
+        str, typer.Option("--retention", metavar="DURATION", help="Time that the tier keeps records; -1: for ever.")
     ] = "365d",
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", min=1, max=32, help="Replicas of a partition; only leaders copy.")
+        int,
+        typer.Option(
+            "--replication-factor", min=1, max=32, help="Number of replicas of a partition; only leaders copy."
+        ),
     ] = 1,
     compression_level: Annotated[
-        int, typer.Option("--zstd", min=0, max=19, metavar="LEVEL", help="Try compression on samples; 0: none.")
+        int,
+        typer.Option(
+            "--zstd", min=0, max=19, metavar="LEVEL", help="Level of zstd to try on samples; 0: no compression."
+        ),
     ] = 0,
     price_file: Annotated[
-        Path | None, typer.Option("--price-file", metavar="FILE", help="Prices; default: list prices of S3 Standard.")
+        Path | None,
+        typer.Option("--price-file", metavar="FILE", help="File of prices; default: list prices of S3 Standard."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what a tier would hold of a log dir's topics, and what a month would cost. Reads only.
+    """Print the size that the tier of a log dir's topics would have, and the cost of a month. Reads only.
 
-    Needs no configuration and no store. The pace of a topic is taken from the times of its files. If the pace varies,
-    or the files span less than a day, the answer is a range.
+    Needs no configuration and no store. The rate of a topic is computed from the times of its files. If the rate
+    varies, or the files span less than a day, the answer is a range.
 
     Example: tierd estimate /var/lib/kafka/data --retention 365d --replication-factor 3 --zstd 3
     """
@@ -55,8 +62,8 @@ def estimate(
         part_size_bytes=_DEFAULT_PART_BYTES,
         compression_level=compression_level or None,
     )
-    with progress_line("estimating") as tell:
-        topics = estimate_log_dirs(log_dirs, prices, plan, tell=tell)
+    with progress_line("estimating") as report_progress:
+        topics = estimate_log_dirs(log_dirs, prices, plan, report_progress=report_progress)
     if as_json:
         print_json({"currency": prices.currency, "topics": [_as_json(topic) for topic in topics]})
         return
@@ -119,9 +126,9 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
 
 def _short_base(topics: Sequence[TopicEstimate]) -> str:
     shortest = min(topics, key=lambda topic: topic.base_days or 0.0)
-    told = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
+    span = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
     return (
-        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {told}).\n"
+        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {span}).\n"
         "  Lower end: a day brings what is there now. Upper end: the files go on growing at that pace.\n"
         "  next: estimate again when the files span a week; copied or restored files have the times of the copy"
     )

@@ -1,13 +1,12 @@
 """``tierd expire``: one pass of expiration, or its plan."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
 
+from tierd.app import Deployment, run_in_loop
 from tierd.app import expire as expire_partitions
-from tierd.app import run_in_loop
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
@@ -22,22 +21,24 @@ def expire(
     once: Annotated[bool, typer.Option("--once", help="Accepted for scripts; the command always runs once.")] = False,
     partitions: PartitionsArgument = None,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would go, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the segments that would be deleted, and why.")
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Remove from the tier what retention does not keep, and print why; exits with 1 when a partition failed.
+    """Delete expired segments from the tier, and print why; exits with 1 if a partition failed.
 
-    A running daemon does the pass; without a daemon this command does. Until expire.grace is over, tierd undelete takes
-    segments back.
+    A running daemon does the pass; without a daemon, this command does. Until expire.grace is over, tierd undelete can
+    take segments back.
 
     Example: tierd expire --dry-run orders-0
     """
     del once  # tierd run expires continuously
     request = ExpireRequest(partitions=tuple(map(TopicPartition.parse, partitions or ())), dry_run=dry_run)
     state_dir = daemon_state_dir(config, None)
-    answer = run_in_loop(expire_partitions(state_dir, partial(begin, config), config, request))
+    answer = run_in_loop(expire_partitions(state_dir, lambda: Deployment(begin(config), config), request))
     if as_json or as_object:
         print_list(answer.to_json(), as_object=as_object)
     else:

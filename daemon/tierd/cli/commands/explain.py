@@ -1,18 +1,16 @@
 """``tierd explain``: the place of one record, and the reason."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
-from tierd.app import explain_offset, run_in_loop, tier_reader
+from tierd.app import Deployment, explain_offset, run_in_loop, tier_reader
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.tiering import Explanation, OffsetPlace
 
@@ -27,11 +25,11 @@ def explain(
 ) -> None:
     """Show where a record is (local file, queued, remote object, expired, lost, never written) and why.
 
-    Exits with 1 when no reader can get the record.
+    Exits with 1 if no reader can get the record.
 
     Example: tierd explain orders-0 1234
     """
-    found = run_in_loop(_explain(begin(config), config, TopicPartition.parse(partition), offset))
+    found = run_in_loop(_explain(Deployment(begin(config), config), TopicPartition.parse(partition), offset))
     if as_json:
         facts: dict[str, JsonValue] = asdict(found) | {"place": found.place.value, "attempts": list(found.attempts)}
         print_json(facts)
@@ -43,8 +41,8 @@ def explain(
         raise typer.Exit(ExitCode.NO)
 
 
-async def _explain(config: TierdConfig, config_file: Path, name: TopicPartition, offset: int) -> Explanation:
-    async with tier_reader(config, config_file) as reader:
+async def _explain(deployment: Deployment, name: TopicPartition, offset: int) -> Explanation:
+    async with tier_reader(deployment) as reader:
         return await explain_offset(reader, await reader.locate(name), offset)
 
 

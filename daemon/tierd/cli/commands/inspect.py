@@ -23,9 +23,9 @@ def inspect(
         typer.Option("--deep", help="Decode every record, rebuild indexes and producer state, and compare."),
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Print only damage and the summary.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on each line.")] = False,
 ) -> None:
-    """Decode and check files that a broker wrote; exits with 1 when a file is damaged.
+    """Decode and check files that a broker wrote; exits with 1 if a file is damaged.
 
     Examples:
         tierd inspect /var/lib/kafka/data/orders-0/00000000000000001234.log --records

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import list_offsets, run_in_loop
+from tierd.app import Deployment, list_offsets, run_in_loop
 from tierd.cli.display import plain_table, print_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
@@ -26,7 +26,7 @@ def offsets(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """List the offsets that a consumer can ask for by name, with the leader epochs that wrote them; -1: there is none.
+    """List the offsets that a consumer can request by name, with their leader epochs; -1: there is none.
 
     earliest: the first record in either tier; local: the first record on local disk; tiered: the last record that was
     copied; pending: the first record that is not copied; latest: the offset after the last record.
@@ -34,8 +34,8 @@ def offsets(
     Example: tierd offsets orders-0 --time 2024-05-01T12:00:00Z --json
     """
     timestamp_ms = None if time is None else timestamp_ms_of(time)
-    settings, name = begin(config), TopicPartition.parse(partition)
-    answers = run_in_loop(list_offsets(settings, config, name, timestamp_ms=timestamp_ms))
+    deployment, name = Deployment(begin(config), config), TopicPartition.parse(partition)
+    answers = run_in_loop(list_offsets(deployment, name, timestamp_ms=timestamp_ms))
     found = {which: _filled(answer) for which, answer in answers.items()}
     if as_json:
         print_json({which: _as_json(each) for which, each in found.items()})

@@ -19,7 +19,7 @@ def pause(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Stop copying partitions, all of them when none is named. A copy under way is finished.
+    """Stop copying partitions; without names, all partitions. A copy under way is finished.
 
     Example: tierd pause orders-0 orders-1
     """

@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
+from tierd.app import Deployment, run_in_loop
 from tierd.app import rebuild_metadata as rebuild
-from tierd.app import run_in_loop
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.tiering import RebuildReport
 
@@ -24,19 +24,19 @@ def rebuild_metadata(
     """Rebuild the metadata of the tier from the bucket's manifests into the configured, empty metadata store.
 
     Use it when the metadata store is lost. After an interruption, run the same command again. A store that has segments
-    is compared with the bucket and not written to: exit code 4 when they differ. Exit code 1 when an object is damaged
-    or in conflict; everything else is rebuilt. Stop the daemon first. Requests to erase keys are filed again from their
+    is compared with the bucket and not changed: exit code 4 if they differ. Exit code 1 if an object is damaged
+    or in conflict; everything else is rebuilt. Stop the daemon first. Requests to erase keys are restored from their
     reports; a request that was not done has lost its keys and is named, with exit code 1.
 
-    With a key ring, an object without proof that a tierd with the ring wrote it is a conflict and is not used: plain
-    segments of before encryption, and tombstones and log starts of earlier versions, are among them.
+    With a key ring, an object without a proof that a tierd with the ring wrote it is a conflict and is not used, for
+    example plain segments from before the encryption, and tombstones and log starts of earlier versions.
 
     Example: tierd rebuild-metadata --dry-run
     """
-    settings = begin(config)
-    with progress_line("rebuilding") as tell:
+    deployment = Deployment(begin(config), config)
+    with progress_line("rebuilding") as report_progress:
         rebuilding = rebuild(
-            settings, config, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=tell
+            deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=report_progress
         )
         report = run_in_loop(rebuilding)
     if as_json:

@@ -7,10 +7,10 @@ from pydantic import JsonValue
 
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.mended import as_json, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.printing import print_json
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
+from tierd.cli.repair_output import as_json, print_repair
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
 from tierd.log import repair_partition
@@ -31,7 +31,7 @@ def repair(
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Repair a partition directory that no broker and no tierd uses: tierd's own, or that of a stopped broker.
+    """Repair a partition directory that no broker and no daemon uses: tierd's own, or that of a stopped broker.
 
     Indexes, producer snapshots and leader epochs that are missing or wrong are rebuilt from the batches; a torn tail is
     cut off. Everything that is replaced or cut is kept beside the log, in a file tierd-kept.*, which brokers ignore.
@@ -45,19 +45,19 @@ def repair(
     log_to_stderr()
     topic = TopicPartition.parse(directory.name).topic
     config = parse_settings(settings).of(topic)
-    with progress_line("looking") as tell:
-        mended = repair_partition(
+    with progress_line("looking") as report_progress:
+        result = repair_partition(
             directory,
             now_ms=SystemClock().now_ms(),
             config=config,
             cut_damaged=cut_damaged,
             dry_run=dry_run,
-            progress=lambda name, done, total: tell(f"{name}, {done} of {total} segments"),
+            progress=lambda name, done, total: report_progress(f"{name}, {done} of {total} segments"),
         )
     if json:
-        answer: dict[str, JsonValue] = {"dry_run": dry_run, **as_json(mended)}
+        answer: dict[str, JsonValue] = {"dry_run": dry_run, **as_json(result)}
         print_json(answer)
     else:
-        print_mended(mended, is_plan=dry_run)
-    if not mended.is_sound:
+        print_repair(result, is_plan=dry_run)
+    if not result.is_sound:
         raise typer.Exit(ExitCode.NO)

@@ -2,13 +2,12 @@
 
 import contextlib
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
-from tierd.app import RepairRequest, run_in_loop
+from tierd.app import Deployment, RepairRequest, run_in_loop
 from tierd.app import repair_tier as repair
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import PrintItem, printed_lines
@@ -21,9 +20,9 @@ from tierd.cli.options import (
     PartitionsArgument,
 )
 from tierd.cli.printing import print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig, parse_duration_s
+from tierd.config import parse_duration_s
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.tiering import RepairOutcome, RepairResult
 
@@ -46,7 +45,7 @@ def repair_tier(
         typer.Option(
             "--min-age",
             metavar="DURATION",
-            help="Leave objects without metadata alone until they are that old; default: 1h, or copy.dangling_grace.",
+            help="Do not touch objects without metadata that are younger; default: 1h, or copy.dangling_grace.",
         ),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
@@ -64,9 +63,9 @@ def repair_tier(
 
         tierd repair-tier orders-0 --deep --yes
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     wanted = [TopicPartition.parse(name) for name in partitions or []]
-    with progress_line("repairing") as tell:
+    with progress_line("repairing") as report_progress:
         request = RepairRequest(
             names=wanted,
             dry_run=dry_run,
@@ -74,15 +73,15 @@ def repair_tier(
             is_confirmed=yes,
             accepts_unauthenticated=accept_unauthenticated,
             min_age_s=_seconds(min_age),
-            tell=tell,
+            tell=report_progress,
         )
         as_json = as_json or as_object
         show = printed_lines(as_object=as_object) if as_json else contextlib.nullcontext(None)
         with show as print_item:
-            counts = run_in_loop(_repair(settings, config, request, print_item))
+            counts = run_in_loop(_repair(deployment, request, print_item))
     if not as_json:
-        said = ", ".join(f"{counts[result]} {result.value}" for result in RepairResult if counts[result])
-        print_line(said or "nothing to do")
+        summary = ", ".join(f"{counts[result]} {result.value}" for result in RepairResult if counts[result])
+        print_line(summary or "nothing to do")
     if any(counts[result] for result in RepairResult if result.is_problem):
         raise typer.Exit(ExitCode.NO)
 
@@ -95,10 +94,10 @@ def _seconds(min_age: str | None) -> float | None:
 
 
 async def _repair(
-    config: TierdConfig, config_file: Path, request: RepairRequest, print_item: PrintItem | None
+    deployment: Deployment, request: RepairRequest, print_item: PrintItem | None
 ) -> Counter[RepairResult]:
     counts: Counter[RepairResult] = Counter()
-    async with contextlib.aclosing(repair(config, config_file, request)) as outcomes:
+    async with contextlib.aclosing(repair(deployment, request)) as outcomes:
         async for outcome in outcomes:
             counts[outcome.result] += 1
             if print_item is None:

@@ -19,7 +19,7 @@ def resume(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Copy paused partitions again, all of them when none is named.
+    """Copy paused partitions again; without names, all partitions.
 
     Example: tierd resume
     """

@@ -2,20 +2,18 @@
 
 import contextlib
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
+from tierd.app import Deployment, run_in_loop
 from tierd.app import rewrap_keys as rewrap
-from tierd.app import run_in_loop
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.remote import RewrapOutcome, RewrapResult
 
@@ -28,35 +26,35 @@ def rewrap_keys(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if one could not be.
+    """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if one failed.
 
     Tombstones, log starts and reports of erasures that a key of the ring proves get tags of the active key. Data is not
     rewritten. The command may run beside the daemon. After an interruption, run it again.
 
     Example: tierd rewrap-keys --dry-run
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     wanted = [TopicPartition.parse(name) for name in partitions or []] or None
-    if run_in_loop(_rewrap(settings, config, wanted, dry_run=dry_run, as_json=as_json)):
+    if run_in_loop(_rewrap(deployment, wanted, dry_run=dry_run, as_json=as_json)):
         raise typer.Exit(ExitCode.NO)
 
 
 async def _rewrap(
-    config: TierdConfig, config_file: Path, partitions: list[TopicPartition] | None, *, dry_run: bool, as_json: bool
+    deployment: Deployment, partitions: list[TopicPartition] | None, *, dry_run: bool, as_json: bool
 ) -> int:
     counts: Counter[RewrapResult] = Counter()
     problems: list[RewrapOutcome] = []
     manifests = 0
-    with progress_line("rewrapping") as tell:
-        async with contextlib.aclosing(rewrap(config, config_file, partitions, dry_run=dry_run)) as outcomes:
+    with progress_line("rewrapping") as report_progress:
+        async with contextlib.aclosing(rewrap(deployment, partitions, dry_run=dry_run)) as outcomes:
             async for outcome in outcomes:
                 counts[outcome.result] += 1
                 manifests += outcome.is_manifest
                 if outcome.result.is_problem and len(problems) < _PROBLEMS_SHOWN:
                     problems.append(outcome)
-                tell(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
+                report_progress(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
     if as_json:
-        print_json(_as_json(config, manifests, counts, problems, dry_run=dry_run))
+        print_json(_as_json(deployment, manifests, counts, problems, dry_run=dry_run))
     else:
         _print(manifests, counts, problems, dry_run=dry_run)
     return _problem_count(counts)
@@ -81,10 +79,15 @@ def _print(manifests: int, counts: Counter[RewrapResult], problems: list[RewrapO
 
 
 def _as_json(
-    config: TierdConfig, manifests: int, counts: Counter[RewrapResult], problems: list[RewrapOutcome], *, dry_run: bool
+    deployment: Deployment,
+    manifests: int,
+    counts: Counter[RewrapResult],
+    problems: list[RewrapOutcome],
+    *,
+    dry_run: bool,
 ) -> dict[str, JsonValue]:
     return {
-        "active_key": config.remote.encryption.active_key,
+        "active_key": deployment.encryption.active_key,
         "dry_run": dry_run,
         "manifests": manifests,
         **{result.value: counts[result] for result in RewrapResult},

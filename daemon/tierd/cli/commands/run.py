@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from tierd.app import run_daemon, run_in_loop
+from tierd.app import Deployment, run_daemon, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
 from tierd.config import load_config
 from tierd.telemetry import configure_logging
@@ -31,6 +31,6 @@ def run_foreground(config_file: Path) -> None:
     """
     config = load_config(config_file, os.environ)
     configure_logging(format=config.logging.format, level=config.logging.level, stream=sys.stderr)
-    exit_code = run_in_loop(run_daemon(config, config_file, os.environ))
+    exit_code = run_in_loop(run_daemon(Deployment(config, config_file), os.environ))
     if exit_code:
         raise typer.Exit(exit_code)

@@ -2,20 +2,18 @@
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
-from tierd.app import follow_segments, run_in_loop, tier_reader
+from tierd.app import Deployment, follow_segments, run_in_loop, tier_reader
 from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.json_lists import print_list
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.metadata import SegmentChange
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text
 
@@ -25,7 +23,8 @@ FOLLOW_INTERVAL_S = 1.0
 def segments(
     partition: PartitionArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with every change, until Ctrl-C or the end of the partition.")
+        bool,
+        typer.Option("--follow", "-f", help="Continue with every change, until Ctrl-C or the end of the partition."),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
@@ -35,7 +34,7 @@ def segments(
 
     With --follow there is a line for every segment, then a line for every change; changes of one segment within a
     second may be one line. As JSON a line is an object with revision, before and after; before is null for a new
-    segment, after is null for a forgotten one.
+    segment, after is null for a removed row.
 
     Examples:
         tierd segments orders-0 --json
@@ -46,26 +45,26 @@ def segments(
         raise typer.BadParameter("--follow has no end, so one object would have no end: use --json")
     if follow:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
-            run_in_loop(_follow(begin(config), config, TopicPartition.parse(partition), as_json=as_json))
+            run_in_loop(_follow(Deployment(begin(config), config), TopicPartition.parse(partition), as_json=as_json))
         return
-    found = run_in_loop(_read(begin(config), config, TopicPartition.parse(partition)))
+    found = run_in_loop(_read(Deployment(begin(config), config), TopicPartition.parse(partition)))
     if as_json or as_object:
         print_list([_as_json(metadata) for metadata in found], as_object=as_object)
     else:
         print_table(_table(found))
 
 
-async def _read(config: TierdConfig, config_file: Path, name: TopicPartition) -> list[RemoteLogSegmentMetadata]:
-    async with tier_reader(config, config_file) as reader:
+async def _read(deployment: Deployment, name: TopicPartition) -> list[RemoteLogSegmentMetadata]:
+    async with tier_reader(deployment) as reader:
         located = await reader.locate(name)
         view = await reader.view(located.partition)
     return sorted(view.list(), key=lambda metadata: (metadata.start_offset, metadata.event_timestamp_ms))
 
 
-async def _follow(config: TierdConfig, config_file: Path, name: TopicPartition, *, as_json: bool) -> None:
-    async with tier_reader(config, config_file) as reader:
+async def _follow(deployment: Deployment, name: TopicPartition, *, as_json: bool) -> None:
+    async with tier_reader(deployment) as reader:
         located = await reader.locate(name)
-    feed = follow_segments(config, config_file, located.partition, interval_s=FOLLOW_INTERVAL_S)
+    feed = follow_segments(deployment, located.partition, interval_s=FOLLOW_INTERVAL_S)
     async with contextlib.aclosing(feed) as changes:
         async for change in changes:
             _print_change(change, as_json=as_json)

@@ -36,12 +36,14 @@ _STYLES: dict[str, Style] = {
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print the status again every two seconds, until Ctrl-C.")
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     socket: SocketOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show role, epoch, frontier and lag of every partition, and why nothing happens, as the running daemon sees it.
+    """Show role, epoch, frontier and lag of every partition, and why it waits, as the running daemon sees it.
 
     Example: tierd status --watch
     """
@@ -78,13 +80,13 @@ def rendered(status: StatusAnswer) -> list[Part]:
     )
     for partition in by_urgency(status.partitions, state_of=lambda partition: partition.state):
         table.add_row(*_cells(partition))
-    said = "" if status.pipeline is None else pipeline_line(status.pipeline)
+    pipeline = "" if status.pipeline is None else pipeline_line(status.pipeline)
     damaged = [plain_text(line, "red") for line in uncleanable_lines(status.own_logs)]
     offline = [
         plain_text(f"log dir {each.path} is offline: {each.problem}", "red") for each in status.log_dirs if each.problem
     ]
     short = [plain_text(line, "red") for line in descriptor_lines(status.descriptors)]
-    return [head, *causes, *offline, *short, *([plain_text(said)] if said else []), *damaged, table]
+    return [head, *causes, *offline, *short, *([plain_text(pipeline)] if pipeline else []), *damaged, table]
 
 
 def descriptor_lines(descriptors: DescriptorsSummary | None) -> list[str]:
@@ -109,12 +111,12 @@ def pipeline_line(pipeline: PipelineSummary) -> str:
         share = f" {100 * running.done // running.total} %" if running.total else ""
         replaced, failed = running.groups_replaced, running.groups_failed
         return f"pipeline: {running.stage}{share}, {replaced} groups replaced, {failed} failed"
-    said = []
+    parts = []
     if last is not None:
-        said.append(f"last run {last.outcome.replace('_', ' ')} at {_moment(last.ended_ms)}")
+        parts.append(f"last run {last.outcome.replace('_', ' ')} at {_moment(last.ended_ms)}")
     if pipeline.enabled and pipeline.next_begin_ms is not None:
-        said.append(f"next at {_moment(pipeline.next_begin_ms)}")
-    return "pipeline: " + ", ".join(said) if said else ""
+        parts.append(f"next at {_moment(pipeline.next_begin_ms)}")
+    return "pipeline: " + ", ".join(parts) if parts else ""
 
 
 def _moment(time_ms: int) -> str:

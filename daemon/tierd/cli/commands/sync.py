@@ -19,7 +19,7 @@ def sync(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Look at partitions now instead of at the next event; quarantined partitions are tried again at once.
+    """Run a pass over partitions now instead of at the next event, also over quarantined partitions.
 
     Example: tierd sync orders-0
     """

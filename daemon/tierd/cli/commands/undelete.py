@@ -1,12 +1,11 @@
 """``tierd undelete``: take segments back during their grace."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from tierd.app import run_in_loop
+from tierd.app import Deployment, run_in_loop
 from tierd.app import undelete as undelete_segments
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
@@ -21,20 +20,23 @@ def undelete(
     partition: PartitionArgument,
     *,
     segments: Annotated[
-        list[str] | None, typer.Option("--segment", metavar="ID", help="A segment, as tierd segments names it.")
+        list[str] | None, typer.Option("--segment", metavar="ID", help="Id of a segment, from tierd segments.")
     ] = None,
     everything: Annotated[
         bool,
         typer.Option("--all", help="Take back every segment in its grace, except those that a compaction replaced."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would come back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the segments that would come back.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also take back what retention would delete again, or what leaves a hole.")
+        bool,
+        typer.Option(
+            "--force", help="Also take back segments that retention would delete again, or that leave a hole."
+        ),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Take expired segments back, and the log start with them, until expire.grace is over.
+    """Take back expired segments, and lower the log start again, until expire.grace is over.
 
     Raise the topic's retention first. Otherwise the segments would expire again at once, and the command refuses to
     take them back without --force.
@@ -50,7 +52,7 @@ def undelete(
     name = TopicPartition.parse(partition)
     request = UndeleteRequest(partition=name, segments=wanted, force=force, dry_run=dry_run)
     state_dir = daemon_state_dir(config, None)
-    answer = run_in_loop(undelete_segments(state_dir, partial(begin, config), config, request))
+    answer = run_in_loop(undelete_segments(state_dir, lambda: Deployment(begin(config), config), request))
     if as_json:
         print_json(answer.to_json())
     else:

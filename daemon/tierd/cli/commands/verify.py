@@ -4,23 +4,21 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierd.app import run_in_loop, tier_reader
+from tierd.app import Deployment, run_in_loop, tier_reader
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_line
-from tierd.cli.progress import step_line
+from tierd.cli.progress_line import step_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.tiering import Finding
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
 """Function that prints findings as they come and returns their number."""
 
@@ -40,20 +38,18 @@ def verify(
 
     Example: tierd verify --deep orders-0 orders-1
     """
-    settings = begin(config)
+    deployment = Deployment(begin(config), config)
     names = [TopicPartition.parse(name) for name in partitions or []]
     shown = partial(_print_json, as_object=as_object) if as_json or as_object else _print
-    if run_in_loop(_verify(settings, config, names, deep=deep, shown=shown)):
+    if run_in_loop(_verify(deployment, names, deep=deep, shown=shown)):
         raise typer.Exit(ExitCode.NO)
 
 
-async def _verify(
-    config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, deep: bool, shown: Shown
-) -> int:
-    with step_line("verifying") as tell:
+async def _verify(deployment: Deployment, names: Sequence[TopicPartition], *, deep: bool, shown: Shown) -> int:
+    with step_line("verifying") as report_progress:
         async with (
-            tier_reader(config, config_file) as reader,
-            contextlib.aclosing(reader.verify(names, deep=deep, tell=tell)) as findings,
+            tier_reader(deployment) as reader,
+            contextlib.aclosing(reader.verify(names, deep=deep, tell=report_progress)) as findings,
         ):
             return await shown(findings)
 

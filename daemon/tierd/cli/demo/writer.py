@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID, uuid4
 
-from tierd.cli.demo.partition import DemoPartition
+from tierd.cli.demo.demo_partition import DemoPartition
 from tierd.cli.printing import print_error, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
@@ -23,6 +23,7 @@ from tierd.log import (
     LogConfig,
     LogDirLock,
     LogManager,
+    LogManagerSettings,
     MetaProperties,
     NewRecord,
     OsDisk,
@@ -112,7 +113,7 @@ def opened(log_dir: Path) -> Iterator[DemoWriter]:
         AlreadyRunningError: another writer uses the log dir.
         LogError: a log cannot be loaded.
     """
-    with LogManager([log_dir], config_for=lambda _: _CONFIG, acquire_lock=_lock_in_time) as manager:
+    with LogManager([log_dir], LogManagerSettings(config_for=lambda _: _CONFIG), acquire_lock=_lock_in_time) as manager:
         yield DemoWriter(manager)
 
 

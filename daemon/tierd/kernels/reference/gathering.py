@@ -12,7 +12,7 @@ MOST_BYTES = (1 << 31) - 1
 
 
 def gather(payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gathered:
-    """Copy fields behind one another, without what lies between them: a column for Arrow.
+    """Copy fields behind one another, without the bytes between them: a column for Arrow.
 
     Args:
         payload: the bytes that hold the fields.

@@ -1,1 +1,1 @@
-"""A broker's own log dirs, read and never written: what is there, what is stable, what changed."""
+"""Log dirs of a broker, read-only: their content, the stable part of a log, and changes of the directories."""

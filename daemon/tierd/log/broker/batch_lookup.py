@@ -1,9 +1,9 @@
-"""From an offset to the batch that holds it, in a segment that a broker owns."""
+"""Lookup of the batch that holds an offset, in a segment that a broker owns."""
 
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.files.source import open_source
 from tierd.log.records.batch_header import BatchHeader
-from tierd.log.segments.segment_reader import find_batch
+from tierd.log.segments.segment_reading import find_batch
 
 
 def batch_at(segment: SegmentFiles, offset: int) -> BatchHeader | None:

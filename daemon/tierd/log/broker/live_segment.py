@@ -18,7 +18,7 @@ from tierd.log.files.partition_scan import MAX_OFFSET, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.records.batch_header import OVERHEAD_BYTES, crc_matches, iter_headers
 from tierd.log.segments.log_snapshot import OpenLog
-from tierd.log.segments.segment_reader import indexed_position
+from tierd.log.segments.segment_reading import indexed_position
 
 _FIRST_LOOK_BYTES = 4 << 10
 _STEP_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
 from tierd.log.segments.segment_ranges import floor_index
-from tierd.log.segments.segment_reader import collect_aborted, find_batch, indexed_position, read_aborted
+from tierd.log.segments.segment_reading import collect_aborted, find_batch, indexed_position, read_aborted
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From a timestamp to an offset in a log that a broker owns, as ListOffsets asks (log-format 8.2)."""
+"""Search for an offset by timestamp in a log that a broker owns, as for ListOffsets (log-format 8.2)."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ from tierd.log.files.source import open_source
 from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.log_config import MAX_LONG
 from tierd.log.segments.log_snapshot import LogSnapshot, OpenLog, first_in_segments, indexed_timestamp
-from tierd.log.segments.segment_reader import OpenFile
+from tierd.log.segments.segment_reading import OpenFile
 from tierd.model import TimestampOffset
 
 

@@ -1,6 +1,6 @@
 """LogDirWatcher: log dirs and partition directories under inotify, as a stream of hints (DESIGN 3).
 
-Hints only say where to look again. What they miss, a periodic reconcile finds.
+A hint only names the place that may have changed. A periodic scan finds changes without a hint.
 """
 
 import asyncio
@@ -51,23 +51,23 @@ class CheckpointChanged:
 
 @dataclass(frozen=True, slots=True)
 class WatchLimitReached:
-    """This directory, and perhaps others after it, cannot be watched: look at them periodically."""
+    """This directory, and perhaps later ones, cannot be watched: the caller has to scan them periodically."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Overflowed:
-    """Hints were lost: look at everything again."""
+    """Hints were lost: the caller has to scan everything again."""
 
 
 LogDirEvent = PartitionChanged | LogDirChanged | CheckpointChanged | WatchLimitReached | Overflowed
 
 
 class LogDirWatcher:
-    """Watches log dirs from ``async with`` on, and every partition directory that it is told of.
+    """Watcher of log dirs from ``async with`` on, and of the partition directories that ``watch_partition`` names.
 
-    The kernel's queue is the only one; when it is full, ``Overflowed`` says so. Equal hints that wait together are one.
+    Hints wait in the queue of the kernel alone; a full queue leads to ``Overflowed``. Equal hints that wait are merged.
     """
 
     def __init__(self, log_dirs: Sequence[Path]) -> None:
@@ -99,9 +99,9 @@ class LogDirWatcher:
             self._inotify = None
 
     def watch_partition(self, path: Path) -> bool:
-        """Watch a partition directory; return whether it is watched. One that is gone already is not.
+        """Watch a partition directory; return False for a directory that is gone already.
 
-        The first time that the kernel allows no more watches, a ``WatchLimitReached`` event says so.
+        The first time that the kernel allows no more watches, a ``WatchLimitReached`` event reports it.
         """
         try:
             self._add(path)
@@ -131,7 +131,7 @@ class LogDirWatcher:
                     raise
 
     async def events(self) -> AsyncIterator[LogDirEvent]:
-        """Yield what happened since the last time, for ever. One consumer."""
+        """Yield the changes since the last call, without an end. One consumer."""
         loop, fd = asyncio.get_running_loop(), self._require_open().fd
 
         def readable() -> None:

@@ -1,1 +1,1 @@
-"""Cleaning a compacted log: what is dirty, which segments become one, and their replacement (log-format 9)."""
+"""Cleaning of a compacted log: the dirty part, the groups of segments, and their replacement (log-format 9)."""

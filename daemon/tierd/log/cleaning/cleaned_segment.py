@@ -23,7 +23,7 @@ class CleanedSegment:
     """
 
     def __init__(self, disk: Disk, directory: Path, base_offset: int, *, config: LogConfig, now_ms: int) -> None:
-        """Make the files; what an earlier round left under their names goes first.
+        """Make the files; leftovers of an earlier round under the same names are removed first.
 
         Raises:
             OSError: the disk is full or failing.
@@ -77,7 +77,7 @@ class CleanedSegment:
         self.segment.transaction_index.append(transaction)
 
     def finish(self, *, mtime_ms: int) -> None:
-        """Complete the files and make them durable; the log gets ``mtime_ms``.
+        """Complete the files and make them durable; the log file gets ``mtime_ms``.
 
         Raises:
             OSError: the disk is full or failing.

@@ -1,14 +1,14 @@
-"""CleaningControl: how other threads end a round of the cleaner, and how it keeps to its rate."""
+"""CleaningControl: abort of a round by other threads, and limit of the rate of a round."""
 
 from threading import Event
 
 from tierd.clock import Clock
-from tierd.errors import CleaningAbortedError, CleaningNoSpaceError
 from tierd.log.cleaning.throttle import Throttle
+from tierd.log.log_errors import CleaningAbortedError, CleaningNoSpaceError
 
 
 class CleaningControl:
-    """Asked by a round with every piece that it has read or written; aborted by any thread."""
+    """Control of one round: the round calls ``pause`` after each piece, and any thread may abort the round."""
 
     def __init__(self, name: str, *, clock: Clock, throttle: Throttle | None = None) -> None:
         """``name``: of the partition, for errors."""

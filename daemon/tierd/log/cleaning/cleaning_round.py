@@ -4,15 +4,15 @@
 
     writer's thread         a thread of the cleaner
     ───────────────         ───────────────────────
-    begin: facts     ──►    map the keys of what is dirty
-                            a group into x.log.cleaned, synced
+    begin: facts     ──►    map the keys of the dirty segments
+                            rewrite a group into x.log.cleaned, synced
     replace          ◄──    …
-                            the next group
-    (none is left)   ──►    cleaner-offset-checkpoint
+                            rewrite the next group
+    (no group left)  ──►    cleaner-offset-checkpoint
 
-The round reads rolled segments only, which their writer never appends to. Whatever else changes the log's files
-(truncation, retention, another directory name) ends the round: ``names_version`` tells. Groups that were replaced by
-then stay replaced, and the checkpoint stays where it was.
+The round reads rolled segments only, to which nothing is appended. Any other change of the log's files (truncation,
+retention, a new name of the directory) moves ``names_version`` and so ends the round. The groups that were replaced
+before stay replaced, and the checkpoint keeps its offset.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from errno import EDQUOT, ENOENT, ENOSPC
 from typing import Final
 
 from tierd.errors import LogError
-from tierd.log.cleaning.cleanable import CleanableLog, LogToMeasure, SegmentToClean, measure
+from tierd.log.cleaning.cleanable_log import CleanableLog, LogToMeasure, SegmentToClean, measure
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.cleaning_control import CleaningControl
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
@@ -38,7 +38,7 @@ _NO_SPACE: Final = frozenset({ENOSPC, EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLog:
-    """A log that may be cleaned, as it was at one moment."""
+    """Facts about a log that may be cleaned, at one moment."""
 
     segments: Sequence[SegmentToClean]
     cleanable: CleanableLog
@@ -74,7 +74,7 @@ def measure_log(state: LogState, *, checkpointed_offset: int | None, now_ms: int
 
 
 class CleaningRound:
-    """A round that has begun: ``map_keys`` once, then ``rewrite`` and ``replace`` for each of ``groups``.
+    """One round: the caller calls ``map_keys`` once, then ``rewrite`` and ``replace`` for each of ``groups``.
 
     Attributes:
         end_offset: the first dirty offset once every group is replaced; known after ``map_keys``.
@@ -95,7 +95,7 @@ class CleaningRound:
 
         Args:
             state: of the log.
-            measured: what it was measured to be, in the same call of its writer.
+            measured: the facts about the log, from the same call of its writer.
             start: makes the rewriter.
             control: of the round.
             now_ms: wall clock.
@@ -128,7 +128,7 @@ class CleaningRound:
         self.bytes_written = 0
 
     def map_keys(self) -> None:
-        """Map the keys of the dirty segments, which tells how far the round goes; long.
+        """Map the keys of the dirty segments, which determines the end of the round. Takes long.
 
         Raises:
             CleaningAbortedError: the round was aborted, or the log changed under it.
@@ -152,11 +152,11 @@ class CleaningRound:
         return group_segments(chosen, self._config, first_uncleanable_offset=first_uncleanable)
 
     def rewrite(self, group: SegmentGroup) -> CleanedSegment:
-        """Write what stays of a group under ``.cleaned`` names, durably; long. On an error nothing is left of it.
+        """Write the kept records of a group under ``.cleaned`` names, durably; an error leaves no file. Takes long.
 
         Raises:
             CleaningAbortedError, LogDirOfflineError, LogError: as ``map_keys``.
-            CleaningNoSpaceError: the disk is full, which says nothing against the log.
+            CleaningNoSpaceError: the disk is full, which is no fault of the log.
         """
         with self._reading():
             state = self._state

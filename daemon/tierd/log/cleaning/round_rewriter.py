@@ -1,6 +1,6 @@
-"""RoundRewriter: the rules by which records stay, as a round of the log cleaner uses them.
+"""RoundRewriter: the promise of the rules that decide in a round of the log cleaner which records stay.
 
-The rules themselves lie above this room, with what rewrites the tier; the application hands them in.
+The rules are in ``tierd.pipeline``, which also rewrites the tier; the application hands them in.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,11 +35,11 @@ class RoundFacts:
 
     Attributes:
         now_ms: time of the round; delete horizons before it, or at it, are past.
-        delete_retention_ms: how long tombstones and markers stay once they have a delete horizon.
-        aborted: every transaction of the log that was aborted, whatever segment has its marker.
-        producers: what is known of active producers, by id; each protects its last batch.
-        first_dirty_offset: keys are mapped from here on.
-        first_uncleanable_offset: exclusive end of the round; the batch that ends there stays, if only empty.
+        delete_retention_ms: time for which tombstones and markers stay once they have a delete horizon.
+        aborted: every aborted transaction of the log.
+        producers: the state of active producers, by id; each protects its last batch.
+        first_dirty_offset: keys are mapped from this offset on.
+        first_uncleanable_offset: exclusive end of the round; the batch that ends there stays, even without records.
     """
 
     now_ms: int
@@ -65,7 +65,7 @@ class RoundRewriter(Protocol):
         """
 
     def rewrite(self, group: Iterable[SourceSegment], output: CleanedSegment) -> None:
-        """Write what stays of a group; the groups of a round come in ascending order.
+        """Write the records of a group that stay; the groups of a round come in ascending order.
 
         Raises:
             CorruptRecordError, InvalidRecordError: as ``map_keys``.

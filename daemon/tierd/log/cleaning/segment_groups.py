@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tierd.log.cleaning.cleanable import SegmentToClean
+from tierd.log.cleaning.cleanable_log import SegmentToClean
 from tierd.log.records.log_config import MAX_INT, LogConfig
 
 SegmentGroup = tuple[SegmentToClean, ...]

@@ -1,4 +1,4 @@
-"""Throttle: how long to pause so that the cleaner keeps to a rate (Kafka: log.cleaner.io.max.bytes.per.second)."""
+"""Throttle: the pauses with which the cleaner keeps to a rate (Kafka: log.cleaner.io.max.bytes.per.second)."""
 
 from threading import Lock
 from typing import Final
@@ -7,9 +7,9 @@ _BURST_S: Final = 0.3
 
 
 class Throttle:
-    """Counts bytes that were read and written, and says how long to wait after each of them.
+    """Counter of the bytes that were read and written, which returns the pause after each piece.
 
-    For any number of threads: the cleaners of all log dirs share the rate.
+    Any number of threads may call it: the cleaners of all log dirs share one rate.
     """
 
     def __init__(self, bytes_per_s: int | None) -> None:

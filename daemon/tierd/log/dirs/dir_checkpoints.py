@@ -1,9 +1,9 @@
-"""DirCheckpoints: what a log dir remembers of its logs between two runs (log-format 1.3 and 1.4).
+"""DirCheckpoints: the offsets of its logs that a log dir stores between two runs (log-format 1.3 and 1.4).
 
-``recovery-point-offset-checkpoint``   first offset that is not known to be flushed, every log
-``log-start-offset-checkpoint``        log start, only where the first segment does not say it
+``recovery-point-offset-checkpoint``   first offset that is not known to be flushed, of every log
+``log-start-offset-checkpoint``        log start, where it is not the base of the first segment
 ``replication-offset-checkpoint``      high watermark
-``cleaner-offset-checkpoint``          below it a compacted log was cleaned
+``cleaner-offset-checkpoint``          exclusive end of the cleaned part of a compacted log
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from tierd.errors import CheckpointError
 from tierd.log.files.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -21,6 +20,7 @@ from tierd.log.files.checkpoints import (
     write_offset_checkpoint,
 )
 from tierd.log.files.disk import Disk
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
@@ -31,7 +31,7 @@ class DirCheckpoints:
     """The checkpoints of one log dir. One writer at a time."""
 
     def __init__(self, disk: Disk, log_dir: Path, *, untouched: Collection[TopicPartition] = ()) -> None:
-        """Take ``log_dir`` into use; what the files say of ``untouched`` partitions stays."""
+        """Take ``log_dir`` into use; the entries of ``untouched`` partitions stay in the files."""
         self._disk = disk
         self._log_dir = log_dir
         self._untouched = untouched
@@ -41,7 +41,7 @@ class DirCheckpoints:
         return self._read_or_reset(RECOVERY_POINT_CHECKPOINT)
 
     def log_start_offsets(self) -> dict[TopicPartition, int]:
-        """Read them; empty, with a warning, when they cannot be read: then the first segments say it."""
+        """Read the log starts; none, with a warning, if they cannot be read: then the first segments decide."""
         return self._read_or_reset(LOG_START_OFFSET_CHECKPOINT)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

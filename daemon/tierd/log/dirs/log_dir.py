@@ -1,4 +1,4 @@
-"""LogDir: one log dir, the logs that it holds, and how it is left behind (log-format 1.3, 1.6 and 6.2)."""
+"""LogDir: one log dir, the logs that it holds, and its clean stop (log-format 1.3, 1.6 and 6.2)."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,17 +29,17 @@ class DirLock(Protocol):
 
 @dataclass(slots=True)
 class LogDir:
-    """One log dir of a manager, which guards it with its lock.
+    """One log dir; the lock of its manager guards it.
 
     Attributes:
-        had_clean_marker: whether the last stop was clean; the marker itself is gone since the start.
-        is_loaded: whether every log of it finished loading.
-        current: by partition; at most one of them in all log dirs of a manager.
-        untouched: partitions of ``-future`` directories, which only a broker that moves a replica makes, and ends. They
-            stay as they are, and so does what the checkpoints say of them.
-        stray: set aside, opened and kept; nothing else is done to them.
-        deleting: (when it is due, log), in ``-delete`` directories.
-        cleaner_offsets: what ``cleaner-offset-checkpoint`` says; ``set_cleaner_offset`` changes it.
+        had_clean_marker: True if the last stop was clean; the start has removed the marker itself.
+        is_loaded: True once every log of the log dir was loaded.
+        current: the current logs; a partition has at most one in all log dirs of a manager.
+        untouched: partitions of ``-future`` directories. A broker that moves a replica makes and ends them. They stay
+            as they are, and so do their entries in the checkpoints.
+        stray: logs that were set aside; they are open and stay as they are.
+        deleting: (due time, log) of the logs in ``-delete`` directories.
+        cleaner_offsets: the entries of ``cleaner-offset-checkpoint``; ``set_cleaner_offset`` changes them.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class LogDir:
 
     @property
     def checkpoints(self) -> DirCheckpoints:
-        """Its checkpoints."""
+        """The checkpoints of the log dir."""
         return DirCheckpoints(self.disk, self.path, untouched=self.untouched)
 
     @property
@@ -70,7 +70,7 @@ class LogDir:
         return tuple(self.current.values())
 
     def checkpoint(self, write: Callable[[DirCheckpoints, Iterable[UnifiedLog]], None]) -> bool:
-        """Write one of the checkpoints; return whether that was done. A failure takes this log dir offline alone."""
+        """Write one of the checkpoints; return False where that failed. A failure takes this log dir alone offline."""
         if not self.is_online:
             return False
         try:
@@ -82,7 +82,9 @@ class LogDir:
         return True
 
     def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
-        """Remember, durably, up to where a log was cleaned; None forgets it. Others that are gone are forgotten, too.
+        """Write the exclusive end of the cleaned part of a log to the checkpoint; None removes the entry.
+
+        The entries of logs that are gone are removed, too.
 
         A failure takes this log dir offline.
         """
@@ -93,10 +95,10 @@ class LogDir:
             self.cleaner_offsets = kept
 
     def close(self, *, threads: int, broker_epoch: int) -> None:
-        """Flush and close every log, write the checkpoints and then the clean marker; give the lock back.
+        """Flush and close every log, write the checkpoints and then the clean marker, and release the lock.
 
-        The marker is left out when a log could not be closed, or when the last stop had not been clean either and a log
-        was not loaded: the next start recovers.
+        No marker is written when a log could not be closed, or when the last stop was not clean either and a log was
+        not loaded. The next start then recovers the logs.
         """
         try:
             if self.is_online and self._close_logs(threads) and self._write_checkpoints():
@@ -105,7 +107,7 @@ class LogDir:
             self.close_handles()
 
     def close_handles(self) -> None:
-        """Let go of every file and of the lock, writing nothing."""
+        """Close every file and release the lock; nothing is written."""
         for each in (*self.logs, *self.stray, *(deleting for _, deleting in self.deleting)):
             try:
                 each.close_handles()
@@ -146,7 +148,7 @@ class LogDir:
 
 
 def make_directories(disk: Disk, path: Path) -> None:
-    """Make a directory and what is missing above it, durably."""
+    """Make a directory and its missing parents, durably."""
     if disk.status(path) is None:
         make_directories(disk, path.parent)
         disk.make_directory(path)

@@ -1,14 +1,18 @@
-"""LogDirs: the log dirs of a manager, and which log is in which of them."""
+"""LogDirs: the log dirs of a manager, and the lookup of a log in them."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
-from tierd.errors import DuplicateLogError, LogDirOfflineError, LogError, UnknownPartitionError
-from tierd.log.dirs.log_dir import LogDir
+from tierd.errors import LogDirOfflineError, LogError, TierErrorCode, UnknownPartitionError
+from tierd.log.dirs.log_dir import LogDir, make_directories
+from tierd.log.dirs.log_manager_settings import LogManagerSettings
+from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.event_fields import partition_fields
+from tierd.log.loading.log_loader import load_log
+from tierd.log.loading.log_recovery import LoadRequest
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
@@ -16,7 +20,7 @@ log = structlog.get_logger()
 
 
 class LogDirs:
-    """Every log dir, online or not, in the order in which they were given. Its owner guards it with a lock."""
+    """Every log dir, online or not, in the order of the configuration. The lock of the owner guards them."""
 
     def __init__(self, log_dirs: Iterable[LogDir]) -> None:
         self._all = tuple(log_dirs)
@@ -29,19 +33,19 @@ class LogDirs:
 
     @property
     def live(self) -> tuple[LogDir, ...]:
-        """Those that are in use."""
+        """The log dirs that are in use."""
         return tuple(log_dir for log_dir in self._all if log_dir.is_online)
 
     @property
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The logs of those in use."""
+        """The logs of the log dirs that are in use."""
         return tuple(each for log_dir in self.live for each in log_dir.logs)
 
     def check(self) -> None:
         """Make sure, after a start, that there is something to work with.
 
         Raises:
-            DuplicateLogError: two log dirs have the same replica.
+            LogError: two log dirs have the same replica.
             LogDirOfflineError: none can be used.
         """
         seen: dict[TopicPartition, UnifiedLog] = {}
@@ -54,7 +58,7 @@ class LogDirs:
             raise LogDirOfflineError("no log dir can be used", remedy="check the disks, then start again")
 
     def find(self, partition: TopicPartition) -> tuple[LogDir, UnifiedLog] | None:
-        """The log of a partition, and where it is, even in a log dir that went offline; None when there is none."""
+        """Return the log of a partition with its log dir, even one that went offline; None for an unknown partition."""
         found = ((log_dir, log_dir.current.get(partition)) for log_dir in self._all)
         return next(((log_dir, each) for log_dir, each in found if each is not None), None)
 
@@ -76,10 +80,42 @@ class LogDirs:
             return [log_dir for log_dir in self.live if log_dir.path == preferred_dir]
         return sorted(self.live, key=lambda log_dir: len(log_dir.logs))
 
+    def create_log(
+        self, partition: TopicPartition, settings: LogManagerSettings, *, preferred_dir: Path | None
+    ) -> UnifiedLog:
+        """Make a log in the first log dir that can take it; a log dir that cannot goes offline.
+
+        Kafka: LogManager.getOrCreateLog.
+
+        Raises:
+            LogDirOfflineError: no log dir can take it.
+        """
+        for log_dir in self.candidates(preferred_dir):
+            with suppress(LogDirOfflineError):
+                created = _create_in(log_dir, partition, settings)
+                log_dir.current[partition] = created
+                log.info("log_created", **partition_fields(created.directory))
+                return created
+        raise LogDirOfflineError(f"{partition}: no log dir can take a log", remedy="check the disks, then start again")
+
     def of_logs(self, logs: Iterable[UnifiedLog]) -> list[LogDir]:
-        """The log dirs that hold any of ``logs``."""
+        """Return the log dirs that hold any of ``logs``."""
         parents = {each.directory.parent for each in logs}
         return [log_dir for log_dir in self._all if log_dir.path in parents]
+
+
+def _create_in(log_dir: LogDir, partition: TopicPartition, settings: LogManagerSettings) -> UnifiedLog:
+    directory = log_dir.path / directory_name(partition, DirectoryKind.CURRENT)
+    with log_dir.offline.storage():
+        make_directories(log_dir.disk, directory)
+    return load_log(
+        log_dir.disk,
+        directory,
+        LoadRequest(config=settings.config_for(partition.topic), clean=True),
+        now_ms=settings.clock.now_ms(),
+        offline=log_dir.offline,
+        random_int=settings.random_int,
+    )
 
 
 def remove_directories(log_dir: LogDir, *, due_ms: int | None) -> int:
@@ -95,16 +131,17 @@ def remove_directories(log_dir: LogDir, *, due_ms: int | None) -> int:
 
 @contextmanager
 def one_log_alone(each: UnifiedLog) -> Iterator[None]:
-    """A duty that fails for one log must not keep the others from theirs."""
+    """Log an error of one log, so that the duties of other logs go on."""
     try:
         yield
     except LogError as error:
         log.warning("log_duty_failed", **partition_fields(each.directory), error=str(error))
 
 
-def duplicate(one: UnifiedLog, other: UnifiedLog) -> DuplicateLogError:
-    """The error for two directories that claim to be one replica."""
-    return DuplicateLogError(
+def duplicate(one: UnifiedLog, other: UnifiedLog) -> LogError:
+    """Return the error for two directories that claim to be the same replica."""
+    return LogError(
         f"{one.topic_partition}: both {one.directory} and {other.directory} claim to be it",
         remedy="a move between log dirs was interrupted: remove the one in the log dir that failed, then start again",
+        code=TierErrorCode.DUPLICATE_LOG,
     )

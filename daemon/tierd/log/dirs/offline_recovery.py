@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-from tierd.clock import Clock
 from tierd.errors import PartitionNameError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
-from tierd.log.dirs.log_dir import DirLock
-from tierd.log.dirs.manager import LogManager
+from tierd.log.dirs.log_manager import LogManager
+from tierd.log.dirs.log_manager_settings import LogManagerSettings, lacks_topic_id
 from tierd.log.files.clean_shutdown import has_clean_shutdown
 from tierd.log.files.directory import INDEX_CACHE, DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, OsDisk
@@ -18,13 +17,12 @@ from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_scan import parse_file_name
 from tierd.log.loading.load_progress import RemainingLoad
-from tierd.log.loading.stray import lacks_topic_id
 from tierd.log.loading.strict_recovery import find_damage
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 
 _PROGRESS_INTERVAL_S = 0.5
-Tell = Callable[[RemainingLoad], None]
+ReportProgress = Callable[[RemainingLoad], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class RecoveredPartition:
 
     @property
     def name(self) -> str:
-        """The partition; its topic may be cut short in what is deleted or set aside."""
+        """The partition; the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
         return str(parse_directory_name(self.directory.name)[0])
 
 
@@ -77,35 +75,29 @@ def recover_log_dir(
     *,
     config_for: Callable[[str], LogConfig],
     strict: bool = False,
-    tell: Tell = lambda _: None,
-    clock: Clock | None = None,
-    disk: Disk | None = None,
-    acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
+    report_progress: ReportProgress = lambda _: None,
 ) -> RecoveredLogDir:
     """Load every log in ``log_dir`` and close it cleanly: no retention, no cleaning. Blocking.
 
     Args:
-        log_dir: has to be there.
+        log_dir: has to exist.
         config_for: the settings of a topic.
         strict: when damage is visible that a broker would keep, list it and change nothing.
-        tell: told now and then what is left to do, by another thread.
-        clock: the system's by default.
-        disk: where it lies.
-        acquire_lock: keeps others out, or raises.
+        report_progress: called every half second, in another thread, with the work that is left.
 
     Raises:
         PartitionNameError: it is a partition's directory.
         LogDirLockedError: a broker or tierd has the log dir.
         LogDirOfflineError: the disk failed.
-        LogError: what a broker would refuse as well.
+        LogError: a log that a broker would refuse as well.
     """
-    disk = disk or OsDisk()
+    disk = OsDisk()
     with OfflineFlag(log_dir).storage():
         if any(map(parse_file_name, disk.list_names(log_dir))):
             raise PartitionNameError(
                 f"{log_dir}: a partition's directory, no log dir", remedy=f"name {log_dir.parent}, which holds it"
             )
-        lock = acquire_lock(log_dir)
+        lock = LogDirLock.acquire(log_dir)
         try:
             was_clean = has_clean_shutdown(disk, log_dir)
             if strict:
@@ -115,13 +107,10 @@ def recover_log_dir(
             before = {name: _sizes(disk, log_dir / name) for name in _partition_names(disk, log_dir)}
             manager = LogManager(
                 [log_dir],
-                config_for=config_for,
-                clock=clock,
-                disk=disk,
-                is_stray=lacks_topic_id,
+                LogManagerSettings(config_for=config_for, is_stray=lacks_topic_id),
                 acquire_lock=lambda _: lock,
             )
-            with _telling(manager, tell), manager:
+            with _reporting(manager, report_progress), manager:
                 outcomes = _Outcomes(disk, log_dir, before, was_clean=was_clean)
                 partitions = tuple(outcomes.of(manager))
             return RecoveredLogDir(
@@ -178,7 +167,7 @@ def _visible_damage(disk: Disk, log_dir: Path, *, was_clean: bool) -> Iterator[s
 
 
 def _partition_names(disk: Disk, log_dir: Path) -> list[str]:
-    """The directories that are partitions by name; a start says what it thinks of the others."""
+    """Return the directories with names of partitions; the start of the manager judges all other directories."""
     found = []
     for name in disk.list_names(log_dir):
         status = disk.status(log_dir / name)
@@ -206,12 +195,12 @@ def _sizes(disk: Disk, directory: Path) -> dict[int, int]:
 
 
 @contextmanager
-def _telling(manager: LogManager, tell: Tell) -> Iterator[None]:
+def _reporting(manager: LogManager, report_progress: ReportProgress) -> Iterator[None]:
     is_done = Event()
 
     def run() -> None:
         while not is_done.wait(_PROGRESS_INTERVAL_S):
-            tell(manager.remaining)
+            report_progress(manager.remaining)
 
     thread = Thread(target=run, name="recovery-progress", daemon=True)
     thread.start()

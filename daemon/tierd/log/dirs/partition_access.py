@@ -1,7 +1,7 @@
 """Access to one partition of a log dir that no process uses: opened as a broker does, closed as by a clean stop.
 
-The rest of the log dir stays what it is: if its last stop was clean it is so again afterwards, and if it was not, the
-next start recovers the others and finds this one flushed.
+The other logs stay as they are. A log dir with a clean marker has one again afterwards. Without a marker, the next
+start recovers the other logs and finds this one flushed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import CheckpointError, PartitionNameError, UnknownPartitionError
+from tierd.errors import PartitionNameError, UnknownPartitionError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints, needs_log_start
 from tierd.log.dirs.log_dir import DirLock, make_directories
 from tierd.log.files.checkpoints import (
@@ -31,6 +31,7 @@ from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
+from tierd.log.log_errors import CheckpointError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
@@ -46,7 +47,7 @@ def opened_partition(
     disk: Disk | None = None,
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
 ) -> Iterator[UnifiedLog]:
-    """Lock the log dir, load one partition in it, and close it cleanly afterwards, whatever the block raised. Blocking.
+    """Lock the log dir, load one partition in it, and close it cleanly afterwards, also after an error. Blocking.
 
     Args:
         directory: of the partition; its parent is the log dir.
@@ -139,7 +140,7 @@ class _Access:
                 write_clean_shutdown(self._disk, self._log_dir, broker_epoch=epoch)
 
     def _note(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace what a checkpoint says of this partition, and nothing else."""
+        """Replace the entry of this partition in a checkpoint, and nothing else."""
         path = self._log_dir / name
         try:
             before = load_offset_checkpoint(self._disk, path)

@@ -1,4 +1,17 @@
-"""The text files of a log dir: offset checkpoints, leader epochs, topic ids (log-format 1.4 and 1.5)."""
+"""The text files of a log dir: offset checkpoints, leader epochs, topic ids (log-format 1.4 and 1.5).
+
+::
+
+    *-offset-checkpoint               leader-epoch-checkpoint       partition.metadata
+    ──────────────────────────        ───────────────────────       ───────────────────────────────
+    0                   version       0                version      version: 0
+    2                   lines         2                lines        topic_id: 22 characters, base 64
+    orders 0 1500                     0 0
+    orders 1 1620                     3 1500
+    topic partition offset            epoch, its start offset
+
+Every line ends with a line feed. Start offsets of epochs are inclusive and ascend with the epochs.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,9 +19,10 @@ from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
 
-from tierd.errors import CheckpointError, MissingArtefactError, SegmentChangedError
+from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.log.files.disk import Disk, read_file, replace_file
 from tierd.log.files.source import read_whole
+from tierd.log.log_errors import CheckpointError
 from tierd.model import Lineage, TopicPartition, uuid_from_text, uuid_to_text
 
 PARTITION_METADATA = "partition.metadata"
@@ -27,8 +41,8 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     """Read an offset checkpoint; empty when the file is absent or empty. Blocking.
 
     Raises:
-        CheckpointError: it cannot be understood; names file and line.
-        LogDirOfflineError: it cannot be read.
+        CheckpointError: wrong content; names file and line.
+        LogDirOfflineError: the file cannot be read.
     """
     try:
         data = read_whole(path, limit_bytes=_LIMIT_BYTES, error=CheckpointError)
@@ -41,7 +55,7 @@ def parse_offset_checkpoint(data: bytes, *, name: str) -> dict[TopicPartition, i
     """Parse ``<topic> <partition> <offset>`` lines; a later line about a partition wins, as in Kafka.
 
     Raises:
-        CheckpointError: it cannot be understood; names the line.
+        CheckpointError: wrong content; names the line.
     """
     offsets: dict[TopicPartition, int] = {}
     for line, fields in _entries(data, name):
@@ -56,9 +70,9 @@ def read_lineage(path: Path) -> Lineage:
     """Read the ``leader-epoch-checkpoint`` at ``path``, or in the partition directory ``path``. Blocking.
 
     Raises:
-        MissingArtefactError: there is none.
-        CheckpointError: it cannot be understood; names file and line.
-        LogDirOfflineError: it cannot be read.
+        MissingArtefactError: the file does not exist.
+        CheckpointError: wrong content; names file and line.
+        LogDirOfflineError: the file cannot be read.
     """
     file = path if path.name == LEADER_EPOCH_CHECKPOINT else path / LEADER_EPOCH_CHECKPOINT
     try:
@@ -71,7 +85,7 @@ def read_lineage(path: Path) -> Lineage:
 
 
 def parse_lineage(data: bytes, *, name: str, in_order: bool = True) -> Lineage:
-    """Parse ``<epoch> <start offset>`` lines, each assigned in turn, so that an equal start drops the older epoch.
+    """Parse ``<epoch> <start offset>`` lines; of two epochs with equal start offsets the later one stays.
 
     Args:
         data: the file.
@@ -102,11 +116,11 @@ def encode_lineage(lineage: Lineage) -> bytes:
 
 
 def load_lineage(disk: Disk, path: Path) -> Lineage:
-    """Read the leader epochs of a log that is ours; of lines that contradict each other the later one wins.
+    """Read the leader epochs of a log that tierd owns; of contradictory lines the later one wins.
 
     Raises:
-        CheckpointError: it cannot be understood; names file and line.
-        OSError: it is not there, or cannot be read.
+        CheckpointError: wrong content; names file and line.
+        OSError: the file does not exist or cannot be read.
     """
     return parse_lineage(_load(disk, path), name=str(path), in_order=False)
 
@@ -124,8 +138,8 @@ def load_offset_checkpoint(disk: Disk, path: Path) -> dict[TopicPartition, int]:
     """Read an offset checkpoint of a log dir that is ours.
 
     Raises:
-        CheckpointError: it cannot be understood; names file and line.
-        OSError: it is not there, or cannot be read.
+        CheckpointError: wrong content; names file and line.
+        OSError: the file does not exist or cannot be read.
     """
     return parse_offset_checkpoint(_load(disk, path), name=str(path))
 
@@ -146,7 +160,7 @@ def write_offset_checkpoint(disk: Disk, path: Path, offsets: Mapping[TopicPartit
 
 
 def ensure_checkpoint(disk: Disk, path: Path) -> None:
-    """Make an empty checkpoint if there is none, as a broker does before it first reads one."""
+    """Make an empty checkpoint if the file is missing, as a broker does before it first reads one."""
     disk.open(path, create=True).close()
 
 
@@ -154,9 +168,9 @@ def read_topic_id(path: Path) -> UUID:
     """Read the ``partition.metadata`` at ``path``, or in the partition directory ``path``. Blocking.
 
     Raises:
-        MissingArtefactError: there is none.
+        MissingArtefactError: the file does not exist.
         CheckpointError: it cannot be understood.
-        LogDirOfflineError: it cannot be read.
+        LogDirOfflineError: the file cannot be read.
     """
     file = path if path.name == PARTITION_METADATA else path / PARTITION_METADATA
     try:

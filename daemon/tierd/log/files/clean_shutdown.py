@@ -21,7 +21,7 @@ def has_clean_shutdown(disk: Disk, log_dir: Path) -> bool:
 
 
 def read_broker_epoch(disk: Disk, log_dir: Path) -> int | None:
-    """The broker epoch in the marker; None when there is no marker, or one that does not say.
+    """Return the broker epoch in the marker; None without a marker, or for a marker without an epoch.
 
     Raises:
         OSError: it cannot be read.
@@ -37,7 +37,7 @@ def read_broker_epoch(disk: Disk, log_dir: Path) -> int | None:
 
 
 def parse_broker_epoch(data: bytes) -> int | None:
-    """The ``brokerEpoch`` of the marker's JSON, whatever else is in it; None for anything that has none."""
+    """Return the ``brokerEpoch`` of the marker's JSON; None for any other content. Other keys do not matter."""
     try:
         content = parse_json(data)
     except ValueError:

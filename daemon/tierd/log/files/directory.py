@@ -39,7 +39,7 @@ class DirectoryKind(Enum):
 
 
 def parse_directory_name(name: str) -> tuple[TopicPartition, DirectoryKind]:
-    """Tell partition and kind from a directory's name (Kafka: UnifiedLog.parseTopicPartitionName).
+    """Parse partition and kind from the name of a directory (Kafka: UnifiedLog.parseTopicPartitionName).
 
     The topic of a ``-delete`` or ``-stray`` directory may be cut short: never identify a topic by it.
 
@@ -57,7 +57,7 @@ def parse_directory_name(name: str) -> tuple[TopicPartition, DirectoryKind]:
 
 
 def directory_name(partition: TopicPartition, kind: DirectoryKind, *, directory_id: str = "") -> str:
-    """The name of a replica's directory of ``kind``; ``directory_id`` is 32 hex digits, unless it is a current one.
+    """Return the name of a directory of ``kind``; ``directory_id`` is 32 hex digits, and None for a current one.
 
     The topic of a ``-delete`` and a ``-stray`` directory is cut so that the name fits a file system, that of a
     ``-future`` one is not (Kafka: UnifiedLog.logDeleteDirName, logStrayDirName, logFutureDirName).
@@ -71,7 +71,7 @@ def directory_name(partition: TopicPartition, kind: DirectoryKind, *, directory_
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """One replica's directory. ``inode`` tells a directory from another that later takes its name."""
+    """Directory of one replica. ``inode`` distinguishes a directory from a later one with the same name."""
 
     path: Path
     topic_partition: TopicPartition
@@ -96,9 +96,9 @@ class PartitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """A replica's directory, and its modification time in ns when it was last looked at.
+    """A replica's directory, with its modification time in ns at the last scan.
 
-    A directory with this inode and this time is this one: what takes its name and its inode later is younger.
+    A directory with this inode and this time is the same one: a later directory with its name and inode is younger.
     """
 
     directory: PartitionDirectory
@@ -114,7 +114,7 @@ _NOTHING_KNOWN: Mapping[str, KnownDirectory] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class LogDirListing:
-    """The replicas of one log dir, by name, and which directories are none: (name, why)."""
+    """The replicas of one log dir by name, and the directories that are no replicas: (name, reason)."""
 
     log_dir: Path
     partitions: tuple[PartitionDirectory, ...]
@@ -190,7 +190,7 @@ def _identify(path: Path, inode: int) -> PartitionDirectory | None:
 
 
 def _directory_status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """The status of a directory, or of the one that a link leads to; None for anything else.
+    """Return the status of a directory, or of the directory that a link leads to; None for other files.
 
     Not ``entry.inode()``: on overlay file systems and mount points that is another number than ``stat`` gives.
     """

@@ -1,7 +1,7 @@
-"""Disk: what a partition log asks of a file system, and nothing else; so that a test can lose power under it.
+"""Disk: the calls that a partition log makes to a file system, so that a test can simulate a loss of power.
 
-Every call blocks and raises ``OSError`` as the system does; the log above decides what an error means. Durable is only
-what was synced: a file's bytes by its own ``sync``, a name (new, renamed, removed) by ``sync_directory`` of its parent.
+Every call blocks and raises ``OSError`` as the system does; the caller decides about the error. Only synced changes are
+durable: ``sync`` of a file for its bytes, ``sync_directory`` of the parent for a name (new, renamed, removed).
 """
 
 import errno
@@ -45,7 +45,7 @@ class Readable(Protocol):
         """Return the size up to which the file may be read."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position`` on; fewer only at the end."""
+        """Return up to ``size`` bytes from ``position`` on; fewer only at the end."""
 
     def read_into(self, target: memoryview, position: int) -> None:
         """Fill ``target`` with the bytes from ``position`` on.
@@ -55,7 +55,7 @@ class Readable(Protocol):
         """
 
     def changed(self) -> SegmentChangedError:
-        """The error for a file that is not what it was."""
+        """Return the error for a file that changed while it was in use."""
 
 
 class DiskFile(Readable, Protocol):
@@ -92,10 +92,10 @@ class Disk(Protocol):
         """
 
     def list_names(self, path: Path) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def status(self, path: Path) -> FileStatus | None:
-        """Return the status of the file or directory at ``path``; None when there is none."""
+        """Return the status of the file or directory at ``path``; None if it does not exist."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give ``source`` the name ``target``, atomically, replacing a file that has it."""
@@ -108,7 +108,7 @@ class Disk(Protocol):
         """
 
     def make_directory(self, path: Path) -> None:
-        """Make one directory; its parent is there.
+        """Make one directory, whose parent exists.
 
         Raises:
             FileExistsError: the name is taken.
@@ -158,7 +158,7 @@ class OsFile:
         self.path = path
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position`` on; fewer only at the end."""
+        """Return up to ``size`` bytes from ``position`` on; fewer only at the end."""
         return read_up_to(self._fd, position, min(size, self.size_bytes - position))
 
     def read_into(self, target: memoryview, position: int) -> None:
@@ -204,7 +204,7 @@ class OsFile:
             os.close(fd)
 
     def changed(self) -> SegmentChangedError:
-        """The error for a file that is not what it was."""
+        """Return the error for a file that changed while it was in use."""
         return SegmentChangedError(
             f"{self.path}: changed while it was read (it had {self.size_bytes} bytes)", remedy="read again"
         )
@@ -220,11 +220,11 @@ class OsDisk:
         return OsFile(path, fd, os.fstat(fd).st_size)
 
     def list_names(self, path: Path) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))  # noqa: PTH208 - names are all that is wanted
 
     def status(self, path: Path) -> FileStatus | None:
-        """Return the status of the file or directory at ``path``; None when there is none."""
+        """Return the status of the file or directory at ``path``; None if it does not exist."""
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Fields that every log event of a partition carries, so that its story is one search in the log of many."""
+"""Fields that every log event of a partition has, so that one search finds all events of the partition."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tierd.log.files.directory import parse_directory_name
 
 
 def partition_fields(directory: Path) -> dict[str, str]:
-    """Return ``partition`` and ``log_dir`` of a partition directory, whatever kind of directory it is by now."""
+    """Return ``partition`` and ``log_dir`` of a partition directory of any kind."""
     try:
         partition = str(parse_directory_name(directory.name)[0])
     except PartitionNameError:

@@ -1,4 +1,4 @@
-"""HeldFile: a file that its one writer holds open while it needs it, under the name that it has now."""
+"""HeldFile: a file that its one writer keeps open while it needs it, under the present name of the file."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class HeldFile:
         return self._disk.status(self.path) is not None
 
     def rename(self, path: Path) -> None:
-        """Give the file, if it is there, another name."""
+        """Rename the file, if it exists."""
         if self.exists:
             self._disk.rename(self.path, path)
         self.renamed(path)

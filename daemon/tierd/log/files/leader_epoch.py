@@ -15,16 +15,16 @@ log = structlog.get_logger()
 class LeaderEpochFileCache:
     """Start offsets of a log's leader epochs, with the file that stores them (Kafka: LeaderEpochFileCache).
 
-    One writer; the calls that write block and raise ``OSError``. A new epoch is on stable storage before it is
-    known; a truncation is known at once and written by ``write_pending``, since a file that still has the entries is
-    repaired when the log is loaded.
+    One writer; the calls that write block and raise ``OSError``. A new epoch is on stable storage before ``lineage``
+    has it. A truncation changes ``lineage`` at once and the file in ``write_pending``: a load repairs a file that still
+    has the entries.
 
     Attributes:
-        lineage: replaced whole, so that any thread may keep what it has read.
+        lineage: replaced as a whole, so that any thread may keep the value that it read.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
-        """Read the file in ``directory``; an empty one is made when there is none.
+        """Read the file in ``directory``; make an empty file if it is missing.
 
         Raises:
             CheckpointError: it cannot be understood.
@@ -58,7 +58,7 @@ class LeaderEpochFileCache:
         return latest.epoch if latest else None
 
     def epoch_for(self, offset: int) -> int | None:
-        """The epoch that wrote ``offset``; None before the first entry."""
+        """Return the epoch that wrote ``offset``; None before the first entry."""
         return self.lineage.epoch_for(offset)
 
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
@@ -66,7 +66,7 @@ class LeaderEpochFileCache:
         return self.lineage.end_offset_for(epoch, log_end_offset=log_end_offset)
 
     def assign(self, *, epoch: int, start_offset: int) -> bool:
-        """Begin ``epoch`` at ``start_offset``, durably; return whether that was news.
+        """Add ``epoch`` at ``start_offset``, durably; return False when the cache had the entry already.
 
         Raises:
             ValueError: a negative epoch or offset.
@@ -83,7 +83,7 @@ class LeaderEpochFileCache:
         self._replace(self.lineage.truncated_from_end(offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """Forget what lies below ``offset``; the epoch that covers it begins there now."""
+        """Remove the entries below ``offset``; the epoch that covers it begins there afterwards."""
         self._replace(self.lineage.truncated_from_start(offset))
 
     def clear(self) -> None:
@@ -92,7 +92,7 @@ class LeaderEpochFileCache:
         self.lineage = Lineage()
 
     def write_pending(self) -> None:
-        """Write what truncations have changed; a directory that is gone meanwhile is no error."""
+        """Write the changes by truncations; a directory that is gone meanwhile is no error."""
         if not self._is_pending:
             return
         try:

@@ -1,8 +1,8 @@
 """LogDirLock: one owner per log dir, the same lock that a broker takes (log-format 1.3; Kafka: FileLock).
 
-Java's ``FileLock`` is a POSIX record lock over the whole of ``.lock``. Such a lock belongs to the process and goes
-with the first descriptor of the file that the process closes, so a set of the files held here keeps a second manager
-of the same process from opening one at all, whatever its name there is.
+Java's ``FileLock`` is a POSIX record lock over the whole of ``.lock``. Such a lock belongs to the process, and the
+kernel releases it when the process closes any descriptor of the file. So a set of the files that are locked here keeps
+a second manager of the same process from opening such a file, under any name.
 """
 
 import fcntl
@@ -78,7 +78,7 @@ def require_unlocked(log_dir: Path) -> None:
 
 
 def _require_not_ours(path: Path, log_dir: Path) -> None:
-    """Ask by name only: to open and close a file of ours would let its lock go."""
+    """Compare names only: opening and closing the file would release the lock that this process has on it."""
     with suppress(FileNotFoundError):
         if _identity(path.stat()) in _held:
             raise _locked(log_dir)

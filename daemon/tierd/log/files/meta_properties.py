@@ -1,4 +1,4 @@
-"""``meta.properties``: which cluster, node and directory a log dir belongs to (log-format 1.7)."""
+"""``meta.properties``: the cluster, node and directory id of a log dir (log-format 1.7)."""
 
 import re
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import CheckpointError, SegmentChangedError
+from tierd.errors import SegmentChangedError
 from tierd.log.files.disk import Disk, replace_file
 from tierd.log.files.source import read_whole
+from tierd.log.log_errors import CheckpointError
 from tierd.model import uuid_from_text, uuid_to_text
 
 META_PROPERTIES = "meta.properties"
@@ -49,7 +50,7 @@ def parse_meta_properties(data: bytes, *, name: str) -> MetaProperties:
     """Parse Java properties, as far as this file uses them.
 
     Raises:
-        CheckpointError: no cluster id, an id that is none, or an unknown version.
+        CheckpointError: no cluster id, an invalid id, or an unknown version.
     """
     values = _properties(data.decode("latin-1"))  # the encoding of Java properties; everything else is escaped
     version = values.get("version", "0")
@@ -70,7 +71,7 @@ def parse_meta_properties(data: bytes, *, name: str) -> MetaProperties:
 
 
 def encode_meta_properties(meta: MetaProperties, *, now_ms: int, version: int = 1) -> bytes:
-    """Return what a broker would write for ``meta``, which Java properties head with a date.
+    """Return the bytes that a broker would write for ``meta``; Java properties begin with a date.
 
     Args:
         meta: the identity.

@@ -1,20 +1,21 @@
-"""OfflineFlag: whether a log dir may still be used, shared by every log in it (Kafka: LogDirFailureChannel)."""
+"""OfflineFlag: the mark of a log dir that failed, shared by every log in it (Kafka: LogDirFailureChannel)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from tierd.errors import CheckpointError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
+from tierd.log.log_errors import CheckpointError
 
 StorageFailure = OSError | CheckpointError
 """What takes a log dir offline: the disk's refusal, and a text file on it that cannot be understood."""
 
 
 class OfflineFlag:
-    """Raised once by the first failing call on a log dir and never lowered: only a restart may trust the disk again.
+    """Flag that the first failing call on a log dir raises for good: only a restart may trust the disk again.
 
-    Any thread may raise it and ask for it.
+    Any thread may raise and read the flag.
     """
 
     def __init__(self, log_dir: Path, *, on_offline: Callable[[Path, StorageFailure], None] | None = None) -> None:
@@ -54,7 +55,7 @@ class OfflineFlag:
 
     @contextmanager
     def storage(self) -> Iterator[None]:
-        """A stretch of work on the disk, whose failure takes the log dir offline.
+        """Guard work on the disk: a failure takes the log dir offline.
 
         Raises:
             LogDirOfflineError: the log dir is offline, before the work or by it.

@@ -3,18 +3,19 @@
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import CheckpointError, InconsistentTopicIdError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.checkpoints import PARTITION_METADATA, encode_topic_id, parse_topic_id
 from tierd.log.files.disk import Disk, read_file, replace_file
+from tierd.log.log_errors import CheckpointError
 
 _LIMIT_BYTES = 4096
 
 
 class PartitionMetadataFile:
-    """The ``partition.metadata`` of a log that is ours (Kafka: PartitionMetadataFile).
+    """The ``partition.metadata`` of a log that tierd owns (Kafka: PartitionMetadataFile).
 
-    An id is recorded in memory and written by ``maybe_flush``: before the first append reaches the disk, when the log
-    is closed, and before its directory is renamed. Blocking; errors of the disk are ``OSError``.
+    ``record`` keeps an id in memory, and ``maybe_flush`` writes it: before the first append reaches the disk, when the
+    log is closed, and before its directory is renamed. Blocking; errors of the disk are ``OSError``.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -24,7 +25,7 @@ class PartitionMetadataFile:
 
     @property
     def path(self) -> Path:
-        """The file, which may not be there yet."""
+        """The path of the file, which may not exist yet."""
         return self._path
 
     @property
@@ -38,33 +39,34 @@ class PartitionMetadataFile:
         return self._unwritten is not None
 
     def record(self, topic_id: UUID) -> None:
-        """Remember to write ``topic_id``.
+        """Keep ``topic_id`` until ``maybe_flush`` writes it.
 
         Raises:
-            ValueError: the all-zero id, which is none.
-            InconsistentTopicIdError: another one waits to be written.
+            ValueError: the all-zero id, which is no valid id.
+            LogError: another id waits to be written.
         """
         if not topic_id.int:
             raise ValueError(f"{self._path}: the all-zero id is no topic's")
         if self._unwritten is not None and self._unwritten != topic_id:
-            raise InconsistentTopicIdError(
+            raise LogError(
                 f"{self._path}: of topic id {self._unwritten}, not {topic_id}",
                 remedy="the topic was deleted and made again: remove the partition directory, or give the right id",
+                code=TierErrorCode.INCONSISTENT_TOPIC_ID,
             )
         self._unwritten = topic_id
 
     def maybe_flush(self) -> None:
-        """Write the recorded id, durably, unless that was done."""
+        """Write the recorded id, durably, unless it is written already."""
         if self._unwritten is not None:
             replace_file(self._disk, self._path, encode_topic_id(self._unwritten))
             self._unwritten = None
 
     def read(self) -> UUID:
-        """The id in the file.
+        """Return the id in the file.
 
         Raises:
-            CheckpointError: it cannot be understood.
-            OSError: it is not there, or cannot be read.
+            CheckpointError: wrong content.
+            OSError: the file does not exist or cannot be read.
         """
         status = self._disk.status(self._path)
         if status is not None and status.size_bytes > _LIMIT_BYTES:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import CheckpointError, MissingArtefactError, SegmentChangedError
+from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.log.files.checkpoints import read_lineage
 from tierd.log.files.directory import PartitionDirectory
 from tierd.log.files.source import broker_file
+from tierd.log.log_errors import CheckpointError
 from tierd.model import Lineage
 
 MAX_OFFSET = (1 << 63) - 1
@@ -88,8 +89,8 @@ class PartitionScan:
         deleted_segments: segments renamed for deletion, ascending; each ends where the next segment of either kind
             began.
         lineage: the leader epochs, empty when the checkpoint is missing or damaged.
-        mtime_ns: of the directory, taken before its names were listed; -1 when it was so fresh that a later change
-            might not move it. A later mtime that is equal proves that nothing changed.
+        mtime_ns: modification time of the directory, read before the names; -1 when it was so fresh that a later change
+            might not move it. An equal modification time in a later scan proves that nothing changed.
         lineage_problem: the reason why ``lineage`` is empty although the log may not be empty.
         snapshots: offsets of the live producer snapshots, ascending.
     """

@@ -1,4 +1,4 @@
-"""The door to a broker's files: opened read-only, read within bounds, and every ``OSError`` told in our words."""
+"""Access to the files of a broker: read-only, within bounds, every ``OSError`` translated into an error of tierd."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 
 @contextmanager
 def broker_file(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` about ``path`` into one of ours.
+    """Translate an ``OSError`` about ``path`` into an error of tierd.
 
     Raises:
         SegmentChangedError: the file is not there, or not there any more.
@@ -37,7 +37,7 @@ def broker_file(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An open file, and what it was when it was opened."""
+    """An open file, with its size and identity at the time of the opening."""
 
     path: Path
     fd: int
@@ -55,11 +55,11 @@ class Source:
             raise self.changed()
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position`` on; fewer only at the end that the file had when it was opened."""
+        """Return up to ``size`` bytes from ``position`` on; fewer only at the file's end when it was opened."""
         return read_up_to(self.fd, position, min(size, self.size_bytes - position))
 
     def require_unchanged(self) -> None:
-        """Raise when the file's size or modification time is not what it was at the start.
+        """Raise if the size or the modification time of the file has changed since the opening.
 
         Raises:
             SegmentChangedError: another process wrote to the file meanwhile.
@@ -69,7 +69,7 @@ class Source:
             raise self.changed()
 
     def changed(self) -> SegmentChangedError:
-        """The error for a file that is not what it was."""
+        """Return the error for a file that changed while it was in use."""
         return SegmentChangedError(
             f"{self.path}: changed while it was read (it had {self.size_bytes} bytes)",
             remedy="nothing to do: the partition is looked at again",

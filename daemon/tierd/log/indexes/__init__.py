@@ -1,1 +1,1 @@
-"""Offset, time and transaction indexes: parsed whole, or written an entry at a time."""
+"""Offset, time and transaction indexes: parsed as a whole, or written one entry at a time."""

@@ -10,13 +10,13 @@ from tierd.log.records.log_config import MAX_INT
 
 
 class IndexBuilder:
-    """The entries that recovery gives a segment, as they lie in the two files (Kafka: LogSegment.recover).
+    """The entries that recovery writes for a segment, as bytes of the two files (Kafka: LogSegment.recover).
 
-    A batch is indexed when it begins more than the interval behind the last one that was: its last offset with its
-    position, and the largest timestamp up to there. The caller walks the batches and calls ``add`` for those alone.
+    A batch gets an entry when it begins more than the interval behind the batch of the entry before: its last offset
+    with its position, and the largest timestamp so far. The caller calls ``add`` for such batches alone.
 
     Attributes:
-        next_position: a batch that begins behind it is to be added.
+        next_position: the next batch that begins behind this position gets an entry.
     """
 
     def __init__(self, base_offset: int, *, interval_bytes: int, max_bytes: int = MAX_INT) -> None:
@@ -51,7 +51,7 @@ class IndexBuilder:
         self.finish(max_timestamp_ms, shallow_offset)
 
     def finish(self, max_timestamp_ms: int, shallow_offset: int) -> None:
-        """Add the time entry that ends the index of a rolled segment, if it says something new."""
+        """Add the last time entry of a rolled segment, if its timestamp is new."""
         if max_timestamp_ms > self._timestamp_ms:
             self.times += time_index.ENTRY.pack(max_timestamp_ms, shallow_offset - self._base_offset)
             self._timestamp_ms = max_timestamp_ms
@@ -63,7 +63,7 @@ def build_indexes(path: Path, *, base_offset: int, index_interval_bytes: int = 4
     They may differ from the originals, which were made per append; both are valid. CRCs are not checked here.
 
     Args:
-        path: the log file, under whatever name it is held.
+        path: the log file, under any name.
         base_offset: the one in its own name.
         index_interval_bytes: the topic's setting, if known.
 

@@ -1,33 +1,39 @@
-"""IndexFile: what a writable offset index and a writable time index share (log-format 3.1)."""
+"""IndexFile: base of the writable offset index and the writable time index (log-format 3.1)."""
 
 import struct
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
-from tierd.errors import CorruptIndexError, LogClosedError, OffsetOverflowError
+from tierd.errors import CorruptIndexError, OffsetOverflowError
 from tierd.log.files.disk import Disk, DiskFile, Readable
 from tierd.log.files.held_file import HeldFile
+from tierd.log.indexes.offset_index import OffsetPosition
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_INT
+from tierd.model import TimestampOffset
+
+EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
 
-class IndexFile(HeldFile, ABC):
-    """Entries of one size, appended in memory, written out in one piece, in a file with room for more.
+class IndexFile(HeldFile, ABC, Generic[EntryT]):
+    """File with entries of one size and room for more. Entries are appended in memory and written in one piece.
 
     ::
 
         | entry 0 | ... | written | pending in memory | zeros: room up to max_bytes |
 
-    A file that is there already is taken to be full of entries, every slot of it. One that is not there is made, with
-    its room, by the first call that writes or flushes. One writer; ``lookup`` and its like may be called by any thread,
-    open the file for themselves, and see what was written out. Errors of the system are raised as they are.
+    An existing file counts as full: every slot of it has an entry. The first call that writes or flushes makes a
+    missing file with its room. One writer. Any thread may call the lookups, which open the file separately and see the
+    entries that were written out. Errors of the system are raised unchanged.
 
     Attributes:
-        max_bytes: the room that a new file gets; a whole number of entries.
-        entries: how many there are, pending ones included.
-        max_entries: how many the file has room for.
+        max_bytes: size of a new file with its room; a whole number of entries.
+        entries: number of entries, pending ones included.
+        max_entries: number of entries for which the file has room.
     """
 
     entry: ClassVar[struct.Struct]
@@ -39,7 +45,7 @@ class IndexFile(HeldFile, ABC):
         self._exists = False
         self._is_loaded = False
         self._is_closed = False
-        self._length_bytes = 0  # of the file, or what it will be given
+        self._length_bytes = 0  # of the file, or of a file that is yet to be made
         self._max_entries = 0
         self._entries = 0
         self._written = 0  # invariant: _entries less those in _pending
@@ -47,11 +53,11 @@ class IndexFile(HeldFile, ABC):
 
     @abstractmethod
     def _note_last(self, raw: bytes | None) -> None:
-        """Remember the last entry, given as it lies in the file; None when there is none."""
+        """Keep the last entry; ``raw`` has its bytes in the file, None without an entry."""
 
     @abstractmethod
-    def truncate_to(self, offset: int) -> None:
-        """Forget every entry at or behind ``offset``."""
+    def _parse(self, raw: bytes) -> EntryT:
+        """Return the entry with the bytes ``raw`` in the file."""
 
     @property
     def entries(self) -> int:
@@ -62,13 +68,21 @@ class IndexFile(HeldFile, ABC):
 
     @property
     def max_entries(self) -> int:
-        """Return the number of entries that the file has room for."""
+        """Return the number of entries for which the file has room."""
         if not self._is_loaded:
             self._load()
         return self._max_entries
 
+    def entry_at(self, number: int) -> EntryT:
+        """Return entry ``number``, counted from 0.
+
+        Raises:
+            ValueError: there is no such entry.
+        """
+        return self._parse(self._raw(number))
+
     def materialise(self) -> None:
-        """Make the file, with its room, if it is not there."""
+        """Make a missing file, with its room."""
         self._handle()
 
     def write_out(self) -> None:
@@ -79,13 +93,13 @@ class IndexFile(HeldFile, ABC):
             self._written = self._entries
 
     def flush(self) -> None:
-        """Make the file, if need be, and every entry durable."""
+        """Make a missing file, and make every entry durable."""
         self._handle()
         self.write_out()
         self._handle().sync()
 
     def resize(self, size_bytes: int) -> bool:
-        """Give the file room for ``size_bytes``, rounded down to whole entries; return whether that changed it.
+        """Give the file room for ``size_bytes``, rounded down to whole entries; return True if the size changed.
 
         Raises:
             ValueError: the entries would not fit.
@@ -103,24 +117,28 @@ class IndexFile(HeldFile, ABC):
         return has_changed
 
     def grow(self) -> None:
-        """Give the file an active segment's room; more when its entries, of another setting, already need more."""
+        """Give the file the room of an active segment, or more if its entries need more."""
         self.resize(max(self.max_bytes, self.entries * self.entry.size))
 
     def trim(self) -> None:
-        """Give back the room that no entry uses."""
+        """Cut off the room that no entry uses."""
         self.resize(self.entries * self.entry.size)
 
+    def truncate_to(self, offset: int) -> None:
+        """Remove every entry at or behind ``offset``."""
+        self._keep_first(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
+
     def truncate(self) -> None:
-        """Forget every entry; the room stays."""
-        self._keep(0)
+        """Remove every entry; the room stays."""
+        self._keep_first(0)
 
     def reset(self) -> None:
-        """Forget every entry and begin again with a new file's room."""
+        """Remove every entry, and give the file the room of a new file."""
         self.truncate()
         self.resize(self.max_bytes)
 
     def fill(self, entries: bytes | bytearray) -> None:
-        """Replace everything by ``entries``, without more room than they need: the end of a rebuild."""
+        """Replace the content by ``entries`` without room for more, as the end of a rebuild does."""
         file = self._handle()
         self._pending.clear()
         self._written = self._entries = 0
@@ -131,21 +149,21 @@ class IndexFile(HeldFile, ABC):
         self._note_last(bytes(entries[-self.entry.size :]) if entries else None)
 
     def release_handle(self) -> None:
-        """Give the open file back; the next call that writes opens it again."""
+        """Close the file; the next call that writes opens it again."""
         if self._file:
             self.write_out()
         super().release_handle()
 
     def close(self) -> None:
-        """Trim a file that was used, and take no more calls."""
+        """Trim a file that was used, and refuse further calls."""
         if self._is_loaded and (self._exists or self._pending):
             self.trim()
-        if self._file:  # what was trimmed must not come back with its zeros after a stop that counts as clean
+        if self._file:  # otherwise a loss of power could bring the trimmed zeros back after a clean stop
             self._file.sync()
         self.close_handle()
 
     def close_handle(self) -> None:
-        """Take no more calls; the file stays as it is."""
+        """Refuse further calls; the file stays as it is."""
         super().release_handle()
         self._is_loaded, self._is_closed = False, True
 
@@ -170,7 +188,7 @@ class IndexFile(HeldFile, ABC):
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Readable | None, int]]:
-        """The file for any thread to read, and how many entries it has; no file when it is not there."""
+        """Open the file for a reader in any thread; yield file and number of entries, None and 0 without a file."""
         if self._is_closed:
             raise LogClosedError(f"{self.path}: closed")
         try:
@@ -184,8 +202,8 @@ class IndexFile(HeldFile, ABC):
         finally:
             file.close()
 
-    def _keep(self, entries: int) -> None:
-        """Forget the entries from number ``entries`` on; their room becomes zeros again."""
+    def _keep_first(self, entries: int) -> None:
+        """Remove the entries from number ``entries`` on; their room becomes zeros again."""
         if entries >= self.entries:
             return
         self.write_out()

@@ -1,6 +1,6 @@
 """Lookups in an index file that is open but not loaded, with any content (log-format 3.1).
 
-The file may be wrong: the reader verifies that a batch begins at the answer. The unused room in the index of an active
+The file may be wrong: the caller verifies that a batch begins at the answer. The unused room in the index of an active
 segment is zeros. Without a ``count`` of entries, an entry of zeros counts as larger than every key.
 """
 

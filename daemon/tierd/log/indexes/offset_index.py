@@ -50,12 +50,12 @@ class OffsetIndex:
         entries = array("Q", data[: used + -used % ENTRY_BYTES])
         if sys.byteorder == "little":
             entries.byteswap()
-        for what, values in (
+        for kind, values in (
             ("offsets", array("L", (entry >> 32 for entry in entries))),
             ("positions", array("L", (entry & _POSITION_MASK for entry in entries))),
         ):
             if not all(map(lt, values, islice(values, 1, None))) or (values and values[-1] > MAX_INT):
-                raise _corrupt(name, f"{what} do not increase, or are negative")
+                raise _corrupt(name, f"{kind} do not increase, or are negative")
         return cls(base_offset, entries)
 
     def __len__(self) -> int:
@@ -70,17 +70,17 @@ class OffsetIndex:
         return self._entry(self._entries[index])
 
     def entries(self) -> Iterator[OffsetPosition]:
-        """Every entry, ascending."""
+        """Return every entry, ascending."""
         return map(self._entry, self._entries)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The largest entry at or below ``offset``; (base offset, 0) when there is none."""
+        """Return the largest entry at or below ``offset``; (base offset, 0) without such an entry."""
         key = (offset - self.base_offset + 1 << 32) - 1
         index = bisect_right(self._entries, key)
         return self._entry(self._entries[index - 1]) if index else OffsetPosition(self.base_offset, 0)
 
     def upper_bound(self, position: int, size: int) -> OffsetPosition | None:
-        """The first entry at or behind ``position + size``: its offset bounds that read, exclusive; None: unknown."""
+        """Return the first entry at or behind ``position + size``, whose offset is above the read; None if unknown."""
         index = bisect_right(self._entries, position + size - 1, key=lambda entry: entry & _POSITION_MASK)
         return self._entry(self._entries[index]) if index < len(self._entries) else None
 

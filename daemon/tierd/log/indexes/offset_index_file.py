@@ -1,16 +1,15 @@
 """OffsetIndexFile: the ``.index`` file of a segment that is being written (log-format 3.1)."""
 
-from bisect import bisect_right
 from pathlib import Path
 
-from tierd.errors import InvalidIndexOffsetError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import Disk
 from tierd.log.indexes.index_file import IndexFile
 from tierd.log.indexes.index_lookup import lookup_offset, lookup_upper_bound
 from tierd.log.indexes.offset_index import ENTRY, OffsetPosition
 
 
-class OffsetIndexFile(IndexFile):
+class OffsetIndexFile(IndexFile[OffsetPosition]):
     """Offset to position; offsets strictly increase (Kafka: OffsetIndex)."""
 
     entry = ENTRY
@@ -26,52 +25,47 @@ class OffsetIndexFile(IndexFile):
 
     @property
     def last_entry(self) -> OffsetPosition:
-        """The last entry; (base offset, 0) when there is none."""
+        """The last entry; (base offset, 0) without an entry."""
         if not self._is_loaded:
             self._load()
         return OffsetPosition(self._last_offset, self._last_position)
 
     @property
     def last_offset(self) -> int:
-        """The last entry's offset; the base offset when there is none."""
+        """The offset of the last entry; the base offset without an entry."""
         if not self._is_loaded:
             self._load()
         return self._last_offset
 
     def append(self, offset: int, position: int) -> None:
-        """Add that the set whose last offset is ``offset`` begins at ``position``; written by ``write_out``.
+        """Add an entry: the set with last offset ``offset`` begins at ``position``. ``write_out`` writes the entry.
 
         Raises:
-            ValueError: it is full.
-            InvalidIndexOffsetError: ``offset`` does not follow the last one.
+            ValueError: the index is full.
+            LogError: ``offset`` does not follow the last entry.
             OffsetOverflowError: ``offset`` is too far from the base.
         """
         count = self._entries if self._is_loaded else self.entries
         if count >= self._max_entries:
             raise ValueError(f"{self.path}: full with {count} entries")
         if count and offset <= self._last_offset:
-            raise InvalidIndexOffsetError(f"{self.path}: offset {offset} does not follow {self._last_offset}")
+            raise LogError(
+                f"{self.path}: offset {offset} does not follow {self._last_offset}",
+                code=TierErrorCode.INVALID_INDEX_OFFSET,
+            )
         self._pending += ENTRY.pack(self._relative(offset), position)
         self._entries = count + 1
         self._last_offset, self._last_position = offset, position
 
-    def entry_at(self, number: int) -> OffsetPosition:
-        """Entry ``number``, counted from 0.
-
-        Raises:
-            ValueError: there is no such entry.
-        """
-        return self._parse(self._raw(number))
-
     def lookup(self, offset: int) -> OffsetPosition:
-        """The largest entry at or below ``offset``; (base offset, 0) when there is none."""
+        """Return the largest entry at or below ``offset``; (base offset, 0) without such an entry."""
         with self._reading() as (source, count):
             if source is None:
                 return OffsetPosition(self.base_offset, 0)
             return lookup_offset(source, base_offset=self.base_offset, offset=offset, count=count)
 
     def upper_bound(self, position: int, size: int) -> OffsetPosition | None:
-        """The first entry at or behind ``position + size``: its offset bounds that read, exclusive; None: unknown."""
+        """Return the first entry at or behind ``position + size``, whose offset is above the read; None if unknown."""
         with self._reading() as (source, count):
             if source is None:
                 return None
@@ -79,12 +73,8 @@ class OffsetIndexFile(IndexFile):
                 source, base_offset=self.base_offset, position=position, size_bytes=size, count=count
             )
 
-    def truncate_to(self, offset: int) -> None:
-        """Forget every entry at or behind ``offset``."""
-        self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
-
     def sanity_check(self) -> None:
-        """Look for what no writer leaves behind.
+        """Check for contradictions that no writer leaves behind.
 
         Raises:
             CorruptIndexError: the last offset is below the base, or the file ends within an entry.

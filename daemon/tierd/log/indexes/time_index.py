@@ -14,7 +14,12 @@ ENTRY = struct.Struct(">qi")  # timestamp, relativeOffset
 
 @dataclass(frozen=True, slots=True)
 class TimeIndex:
-    """The entries of a ``.timeindex`` file: timestamps strictly increase, offsets do not decrease."""
+    """The entries of a ``.timeindex`` file: timestamps strictly increase, offsets do not decrease.
+
+    ::
+
+        timestamp i64 | relativeOffset i32        (12 bytes; the largest timestamp up to the offset, inclusive)
+    """
 
     base_offset: int
     entries: tuple[TimestampOffset, ...]

@@ -1,9 +1,8 @@
 """The ``.timeindex`` file of a segment that is being written (log-format 3.1)."""
 
-from bisect import bisect_right
 from pathlib import Path
 
-from tierd.errors import InvalidIndexOffsetError
+from tierd.errors import LogError, TierErrorCode
 from tierd.log.files.disk import Disk
 from tierd.log.indexes.index_file import IndexFile
 from tierd.log.indexes.index_lookup import lookup_timestamp
@@ -11,7 +10,7 @@ from tierd.log.indexes.time_index import ENTRY
 from tierd.model import TimestampOffset
 
 
-class TimeIndexFile(IndexFile):
+class TimeIndexFile(IndexFile[TimestampOffset]):
     """An index of timestamp to offset: timestamps strictly increase, offsets do not decrease (Kafka: TimeIndex)."""
 
     entry = ENTRY
@@ -42,7 +41,7 @@ class TimeIndexFile(IndexFile):
 
         Raises:
             ValueError: the index is full, or the timestamp is below the last one.
-            InvalidIndexOffsetError: ``offset`` is below the last one.
+            LogError: ``offset`` is below the last one.
             OffsetOverflowError: ``offset`` is too far from the base.
         """
         count = self._entries if self._is_loaded else self.entries
@@ -51,7 +50,9 @@ class TimeIndexFile(IndexFile):
         last = self._last
         if count:
             if offset < last.offset:
-                raise InvalidIndexOffsetError(f"{self.path}: offset {offset} is below {last.offset}")
+                raise LogError(
+                    f"{self.path}: offset {offset} is below {last.offset}", code=TierErrorCode.INVALID_INDEX_OFFSET
+                )
             if timestamp_ms < last.timestamp_ms:
                 raise ValueError(f"{self.path}: timestamp {timestamp_ms} is below {last.timestamp_ms}")
         if timestamp_ms > last.timestamp_ms:
@@ -59,24 +60,12 @@ class TimeIndexFile(IndexFile):
             self._entries = count + 1
             self._last = TimestampOffset(timestamp_ms, offset)
 
-    def entry_at(self, number: int) -> TimestampOffset:
-        """Return entry ``number``, counted from 0.
-
-        Raises:
-            ValueError: there is no such entry.
-        """
-        return self._parse(self._raw(number))
-
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
         """Return the largest entry at or below ``timestamp_ms``; (-1, base offset) without such an entry."""
         with self._reading() as (source, count):
             if source is None:
                 return TimestampOffset(-1, self.base_offset)
             return lookup_timestamp(source, base_offset=self.base_offset, timestamp_ms=timestamp_ms, count=count)
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove every entry at or behind ``offset``."""
-        self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def sanity_check(self) -> None:
         """Check for contradictions that no writer leaves behind.

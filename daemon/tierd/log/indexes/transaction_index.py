@@ -1,4 +1,4 @@
-"""TransactionIndex: the transactions that were aborted in a segment (log-format 3.2)."""
+"""TransactionIndex: the aborted transactions whose markers are in a segment (log-format 3.2)."""
 
 import struct
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from tierd.log.files.partition_scan import MAX_OFFSET
 from tierd.log.files.source import read_whole
 
 ENTRY = struct.Struct(">hqqqq")
-"""version, producerId, firstOffset, lastOffset, lastStableOffset: 34 bytes."""
-
 _LIMIT_BYTES = 256 << 20
 
 
@@ -20,9 +18,9 @@ class AbortedTransaction:
     """One aborted transaction.
 
     Attributes:
-        first_offset: of its data; may lie in an earlier segment.
-        last_offset: of its ABORT marker, inclusive.
-        last_stable_offset: when the marker was written, exclusive.
+        first_offset: offset of the first record; may lie in an earlier segment.
+        last_offset: offset of the ABORT marker, inclusive.
+        last_stable_offset: last stable offset of the log when the marker was written, exclusive.
     """
 
     producer_id: int
@@ -33,16 +31,21 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndex:
-    """The entries of a ``.txnindex`` file, in the order of their markers."""
+    """The entries of a ``.txnindex`` file, in the order of their markers.
+
+    ::
+
+        version i16 = 0 | producerId i64 | firstOffset i64 | lastOffset i64 | lastStableOffset i64        (34 bytes)
+    """
 
     entries: tuple[AbortedTransaction, ...] = ()
 
     @classmethod
     def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
-        """Parse a whole file; a partial entry at the end is one that is being written, and is left out.
+        """Parse a whole file. A partial entry at the end is being written, and is left out.
 
         Raises:
-            CorruptIndexError: an unknown version, an impossible entry, or one whose marker is not in the segment.
+            CorruptIndexError: an unknown version, an impossible entry, or an entry whose marker is not in the segment.
         """
         entries: list[AbortedTransaction] = []
         for at in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
@@ -69,13 +72,13 @@ class TransactionIndex:
         return len(self) * ENTRY.size
 
     def to_bytes(self) -> bytes:
-        """The whole file."""
+        """Return the bytes of the whole file."""
         return b"".join(map(encode_entry, self.entries))
 
     def collect(
         self, from_offset: int, upper_offset: int, *, end_offset: int = MAX_OFFSET
     ) -> tuple[tuple[AbortedTransaction, ...], bool]:
-        """The transactions that a read of ``[from_offset, upper_offset)`` has to know.
+        """Return the transactions that a read of ``[from_offset, upper_offset)`` has to know.
 
         ``end_offset``: exclusive end of what the segment has of the reader's branch of the log. A marker at or behind
         it belongs to another branch and decides nothing of this one.
@@ -109,7 +112,7 @@ def read_transaction_index(path: Path, *, base_offset: int) -> TransactionIndex:
 
 
 def encode_entry(entry: AbortedTransaction) -> bytes:
-    """The entry's bytes in the file."""
+    """Return the bytes of the entry in the file."""
     return ENTRY.pack(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
 
 

@@ -8,12 +8,12 @@ from tierd.log.indexes.transaction_index import ENTRY, AbortedTransaction, Trans
 
 
 class TransactionIndexFile(HeldFile):
-    """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
+    """The aborted transactions of one segment; the first entry makes the file (Kafka: TransactionIndex).
 
-    One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
+    One writer. Any thread may call ``all`` and ``collect``, which open the file separately.
 
     Attributes:
-        may_exist: False once it is known that there is no file; readers then do not look for one.
+        may_exist: False once the file is known to be absent; then readers do not try to open it.
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:
@@ -24,10 +24,10 @@ class TransactionIndexFile(HeldFile):
         self._last_offset: int | None = None  # since it was opened, or cut
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Write one more entry, in the order of the markers; it becomes durable by ``flush``.
+        """Write one more entry, in the order of the markers; ``flush`` makes it durable.
 
         Raises:
-            ValueError: its marker does not follow the last one.
+            ValueError: the marker does not follow that of the last entry.
         """
         if self._last_offset is not None and transaction.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: marker {transaction.last_offset} does not follow {self._last_offset}")
@@ -38,10 +38,10 @@ class TransactionIndexFile(HeldFile):
         self._last_offset = transaction.last_offset
 
     def load(self) -> TransactionIndex:
-        """Every entry; empty when there is no file.
+        """Return every entry; no entries without a file.
 
         Raises:
-            CorruptIndexError: it cannot be understood.
+            CorruptIndexError: wrong content.
         """
         try:
             data = read_artefact(self._disk, self.path, name=str(self.path))
@@ -50,10 +50,10 @@ class TransactionIndexFile(HeldFile):
         return TransactionIndex.from_bytes(data, self.base_offset, str(self.path))
 
     def all(self) -> tuple[AbortedTransaction, ...]:
-        """Every entry, in the order of the markers.
+        """Return every entry, in the order of the markers.
 
         Raises:
-            CorruptIndexError: the file cannot be understood.
+            CorruptIndexError: wrong content.
         """
         return self.load().entries
 
@@ -61,41 +61,41 @@ class TransactionIndexFile(HeldFile):
         """Like ``TransactionIndex.collect``.
 
         Raises:
-            CorruptIndexError: the file cannot be understood.
+            CorruptIndexError: wrong content.
         """
         return self.load().collect(from_offset, upper_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget every transaction whose marker lies at or behind ``offset``.
+        """Remove every transaction whose marker lies at or behind ``offset``.
 
         Raises:
-            CorruptIndexError: the file cannot be understood.
+            CorruptIndexError: wrong content.
         """
         kept = [entry for entry in self.all() if entry.last_offset < offset]
         self._cut(len(kept) * ENTRY.size)
         self._last_offset = kept[-1].last_offset if kept else None
 
     def reset(self) -> None:
-        """Forget everything; a file that is there stays, empty."""
+        """Remove every entry; an existing file stays, empty."""
         self._cut(0)
         self._last_offset = None
 
     def sanity_check(self) -> None:
-        """Read it whole.
+        """Parse the whole file.
 
         Raises:
-            CorruptIndexError: a transaction that ended before the segment, or what no writer leaves behind.
+            CorruptIndexError: a transaction that ended before the segment, or content that no writer leaves behind.
         """
         self.load()
 
     def flush(self) -> None:
-        """Make every entry durable, if there is a file."""
+        """Make every entry durable, if the file exists."""
         if self._file or self.exists:
             self._handle().sync()
         self._needs_sync = False
 
     def close(self) -> None:
-        """Make durable what was written, and give the open file back."""
+        """Make the written entries durable, and close the file."""
         if self._needs_sync:
             self.flush()
         self.release_handle()

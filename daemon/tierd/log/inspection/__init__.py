@@ -1,6 +1,6 @@
-"""Any of Kafka's files, or a directory of them, decoded and checked for a person: ``tierd inspect``."""
+"""Inspection of Kafka's files, decoded and checked for a person: ``tierd inspect``."""
 
-from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
-from tierd.log.inspection.partition import inspect_path
+from tierd.log.inspection.inspection_findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.inspection.partition_inspection import inspect_path
 
 __all__ = ["Damage", "Decoded", "FileFound", "Finding", "Note", "inspect_path"]

@@ -1,1 +1,1 @@
-"""From whatever a crash left in a directory to a log that can be used."""
+"""Loading of a log from its directory, in any state in which a crash may have left it."""

@@ -20,7 +20,7 @@ _last_offset = attrgetter("last_offset")
 
 @dataclass(slots=True)
 class OffsetIndexCheck:
-    """Every entry leads to a batch, and names the last offset of that batch or of one behind it (log-format 3.1)."""
+    """Check that every entry leads to a batch and has the last offset of that batch or a later one (log-format 3.1)."""
 
     index: OffsetIndex
     _at: int = 0
@@ -28,7 +28,7 @@ class OffsetIndexCheck:
     _failed: bool = False
 
     def follow(self, header: BatchHeader) -> str | None:
-        """Look at the next batch; return what is wrong, if something is."""
+        """Check the next batch; return the problem, if there is one."""
         if self._failed:
             return None
         if self._at < len(self.index) and self.index[self._at].position <= header.position:
@@ -57,14 +57,14 @@ class OffsetIndexCheck:
 
 @dataclass(slots=True)
 class TimeIndexCheck:
-    """Every entry has the largest timestamp of the batch that holds its offset (log-format 3.1)."""
+    """Check that every entry has the largest timestamp of the batch that holds its offset (log-format 3.1)."""
 
     index: TimeIndex
     _at: int = 0
     _failed: bool = False
 
     def follow(self, header: BatchHeader) -> str | None:
-        """Look at the next batch; return what is wrong, if something is."""
+        """Check the next batch; return the problem, if there is one."""
         if self._failed:
             return None
         while self._at < len(self.index) and self.index.entries[self._at].offset <= header.last_offset:
@@ -92,10 +92,10 @@ class TimeIndexCheck:
 
 @dataclass(slots=True)
 class TransactionIndexCheck:
-    """There is an entry for every aborted transaction whose beginning is known, and none without an abort.
+    """Check that aborted transactions whose begin is known have an entry, and that each entry has an abort.
 
     Attributes:
-        answered: the entries that an abort marker answers to.
+        answered: the entries for which an abort marker was found, by the offset of the marker.
     """
 
     index: TransactionIndex
@@ -104,7 +104,7 @@ class TransactionIndexCheck:
     def follow(
         self, header: BatchHeader, kind: ControlRecordType | None, completed: CompletedTransaction | None
     ) -> str | None:
-        """Look at the next transactional batch, what it says and what it ended; return what is wrong."""
+        """Check the next transactional batch, its marker and the transaction that it ended; return the problem."""
         if kind is ControlRecordType.ABORT:
             at = bisect_left(self.index.entries, header.last_offset, key=_last_offset)
             for entry in self.index.entries[at : at + 1]:
@@ -128,13 +128,13 @@ class TransactionIndexCheck:
 
 @dataclass(slots=True)
 class EpochCheck:
-    """The leader epochs of the batches are those of ``leader-epoch-checkpoint`` (log-format 3.4)."""
+    """Check that the leader epochs of the batches are those of ``leader-epoch-checkpoint`` (log-format 3.4)."""
 
     lineage: Lineage
     _failed: bool = False
 
     def follow(self, header: BatchHeader) -> str | None:
-        """Look at the next batch; return what is wrong, if something is."""
+        """Check the next batch; return the problem, if there is one."""
         epoch, earliest = header.partition_leader_epoch, self.lineage.earliest
         if epoch < 0 or self._failed:
             return None
@@ -144,5 +144,5 @@ class EpochCheck:
         if known == epoch:
             return None
         self._failed = True
-        said = "no epoch" if known is None else f"epoch {known}"
-        return f"leader epoch {epoch} at offset {header.base_offset}, where leader-epoch-checkpoint has {said}"
+        expected = "no epoch" if known is None else f"epoch {known}"
+        return f"leader epoch {epoch} at offset {header.base_offset}, where leader-epoch-checkpoint has {expected}"

@@ -1,4 +1,4 @@
-"""LoadProgress: how much of a start is left (log-format 12: remainingLogsToRecover, remainingSegmentsToRecover)."""
+"""LoadProgress: the rest of a start (log-format 12: remainingLogsToRecover, remainingSegmentsToRecover)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class RemainingLoad:
 
 
 class LoadProgress:
-    """Counts down while a manager starts; any thread may count and look."""
+    """Counter of the logs and segments that are left while a manager starts; any thread may count and read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,18 +33,18 @@ class LoadProgress:
             return RemainingLoad(dict(self._logs), dict(self._segments))
 
     def begin(self, log_dir: Path, *, logs: int) -> None:
-        """A log dir with so many logs is going to be loaded."""
+        """Note that a log dir with ``logs`` logs is going to be loaded."""
         with self._lock:
             self._logs[log_dir] = logs
 
     def log_done(self, log_dir: Path) -> int:
-        """One log of it is loaded, or has failed; return how many are left."""
+        """Note that one log of the log dir was loaded or failed; return the number of logs that are left."""
         with self._lock:
             self._logs[log_dir] -= 1
             return self._logs[log_dir]
 
     def segments_left(self, log_dir: Path, count: int) -> None:
-        """So many segments are left to recover in the log that this thread loads."""
+        """Note the number of segments that are left to recover in the log that this thread loads."""
         with self._lock:
             self._segments[log_dir, current_thread().name] = count
 

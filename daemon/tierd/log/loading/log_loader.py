@@ -1,15 +1,15 @@
-"""Loading one partition log from its directory, whatever a crash left there (log-format 6.3; Kafka: LogLoader).
+"""Load of one partition log from its directory, in any state that a crash may leave (log-format 6.3; Kafka: LogLoader).
 
 ::
 
     leftovers      passes 1 to 3: temporaries, interrupted replacements
     log_recovery   pass 4: every segment is opened, one without an offset index recovered; then, unless the stop was
                    clean, every segment from the recovery point on
-    here           epochs and log start, stray snapshots, producer state
+    load_log       epochs and log start, stray snapshots, producer state
 
-An overflowed segment is split and its stage begun anew. Nothing here raises the recovery point but a clean stop: what
-was recovered is in the page cache only, and is recovered again if power is lost before the next flush. What must not
-come back after a loss of power, the names that were removed, is synced before the log is taken into use.
+A segment that overflows is split, and its stage begins again. Only a clean stop raises the recovery point: recovered
+bytes are in the page cache only, and are recovered again if power is lost before the next flush. Removed names must not
+come back after a loss of power; they are synced before the log is taken into use.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,8 @@ from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
 from tierd.log.loading.log_recovery import LoadRequest, LogRecovery, random_int
 from tierd.log.loading.strict_recovery import require_sound
+from tierd.log.partition.exposed_offsets import ExposedOffsets
+from tierd.log.partition.log_state import LogState
 from tierd.log.partition.retention import is_tiered
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.segments.leftovers import clear_leftovers
@@ -37,21 +39,21 @@ def load_log(
     random_int: Callable[[], int] = random_int,
     on_segments_left: Callable[[int], None] = lambda _: None,
 ) -> UnifiedLog:
-    """Load the log in ``directory``, which is there; blocking, and as long as it takes.
+    """Load the log in ``directory``, which has to exist. Blocking; may take long.
 
     Args:
-        disk: where it lies.
-        directory: its name says which partition it is, and whether it is to be deleted: then nothing is recovered.
-        request: what is known of it.
+        disk: the disk of the directory.
+        directory: its name has the partition; the log of a ``-delete`` directory is not recovered.
+        request: the checkpoints and settings of the log.
         now_ms: wall clock.
-        offline: of its log dir.
-        random_int: for jitter.
-        on_segments_left: told how many segments are left to recover.
+        offline: the flag of the log dir.
+        random_int: source of jitter.
+        on_segments_left: called with the number of segments that are left to recover.
 
     Raises:
         DamagedLogError: with strict recovery only; nothing was changed.
         LogDirOfflineError: the disk is failing, or a text file in the directory cannot be understood.
-        LogError: what a broker would refuse as well: an unreadable batch in the flushed part that had to be read.
+        LogError: an unreadable batch in the flushed part, which a broker would refuse as well.
     """
     with offline.storage():
         is_deleting = parse_directory_name(directory.name)[1] is DirectoryKind.DELETE
@@ -76,26 +78,35 @@ def load_log(
             epochs.truncate_from_end(log_end_offset)
             epochs.write_pending()  # once the log is longer, no load can tell which of them are stale
             epochs.truncate_from_start(request.log_start_offset)
-            return UnifiedLog(
+            segments = recovery.segmented_log(recovery_point, log_end_offset)
+            producers = recovery.loaded_producers(log_end_offset, log_start_offset=log_start_offset)
+            metadata = PartitionMetadataFile(disk, directory) if request.keep_partition_metadata else None
+            state = LogState(
                 disk=disk,
                 topic_partition=recovery.partition,
                 config=request.config,
-                segments=recovery.segmented_log(recovery_point, log_end_offset),
-                producers=recovery.loaded_producers(log_end_offset, log_start_offset=log_start_offset),
+                segments=segments,
+                producers=producers,
                 leader_epochs=epochs,
-                partition_metadata=PartitionMetadataFile(disk, directory) if request.keep_partition_metadata else None,
-                log_start_offset=log_start_offset,
+                partition_metadata=metadata,
+                offsets=ExposedOffsets(
+                    segments,
+                    producers,
+                    log_start_offset=log_start_offset,
+                    is_tiered=is_tiered(recovery.partition.topic, request.config),
+                ),
                 offline=offline,
-                now_ms=now_ms,
-                segments_recovered=recovery.segments_recovered,
+                producer_expiry_due_ms=now_ms + request.config.producer_id_expiration_check_interval_ms,
+                topic_id=metadata.read() if metadata is not None and metadata.exists else None,
             )
+            return UnifiedLog(state, segments_recovered=recovery.segments_recovered)
         except BaseException:
             recovery.close_handles()
             raise
 
 
 def _log_start_offset(recovery: LogRecovery, request: LoadRequest) -> int:
-    """As checkpointed, unless the first segment begins above it, and no tier can have what is missing."""
+    """Return the checkpointed log start, or without a tier the base of the first segment if that is above."""
     if is_tiered(recovery.partition.topic, request.config):
         return request.log_start_offset
     return max(request.log_start_offset, recovery.segments.values[0].base_offset)

@@ -8,17 +8,13 @@ from typing import TypeVar
 
 import structlog
 
-from tierd.errors import (
-    CorruptIndexError,
-    CorruptRecordError,
-    InvalidTransactionStateError,
-    OffsetOverflowError,
-)
+from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOverflowError
 from tierd.log.files.directory import DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, unlink_if_there
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.partition_scan import MAX_OFFSET, file_name, offsets_named, parse_file_name
+from tierd.log.log_errors import InvalidTransactionStateError
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
@@ -27,7 +23,7 @@ from tierd.log.segments.leftovers import CLEANED, INDEX_SUFFIXES
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments
 from tierd.log.segments.pending_deletions import PendingDeletions
-from tierd.log.segments.roll import draw_jitter_ms
+from tierd.log.segments.roll_decision import draw_jitter_ms
 from tierd.log.segments.segment_recovery import recover_segment
 from tierd.log.segments.segment_replacement import mark_deleted, split_overflowed
 from tierd.log.segments.segmented_log import SegmentedLog
@@ -97,12 +93,12 @@ class LogRecovery:
         self._random_int = random_int
         self._on_segments_left = on_segments_left
         self._names: Sequence[str] | None = names  # in the directory; None once the names may have changed
-        self._at: LogSegment | None = None  # the present segment, which an overflow error concerns
+        self._present: LogSegment | None = None  # the present segment, which an overflow error concerns
 
     def open(self) -> None:
         """Open every segment, and recover segments without an offset index or with an impossible transaction index.
 
-        What is in the other indexes is believed, as a broker does.
+        The content of all other indexes is trusted, as a broker does.
         """
         self._retrying(self._open_segments)
 
@@ -132,7 +128,7 @@ class LogRecovery:
                     log.warning("directory_passed_over", **self._where, directory=str(self._directory / name))
 
     def _open_segment(self, base_offset: int, present: frozenset[str]) -> None:
-        self._at = segment = self._new_segment(base_offset)
+        self._present = segment = self._new_segment(base_offset)
         has_time_index = file_name(base_offset, ".timeindex") in present
         if file_name(base_offset, ".index") not in present:
             if self._is_flushed(segment):
@@ -201,7 +197,7 @@ class LogRecovery:
         for at, segment in enumerate(unflushed):
             self._on_segments_left(len(unflushed) - at)
             log.info("recovering_segment", **self._where, file=str(segment.path), done=at, total=len(unflushed))
-            self._at = segment
+            self._present = segment
             if cut := self._recover_or_empty(segment):
                 following = unflushed[at + 1 :]
                 log.warning(
@@ -285,7 +281,7 @@ class LogRecovery:
             try:
                 return stage()
             except OffsetOverflowError as error:
-                segment = self._at
+                segment = self._present
                 assert segment is not None
                 log.info("segment_overflowed", **self._where, file=str(segment.path), error=str(error))
                 self._split(segment)

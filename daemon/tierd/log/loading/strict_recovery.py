@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import CheckpointError, CorruptIndexError, DamagedLogError
+from tierd.errors import CorruptIndexError, DamagedLogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_lineage
 from tierd.log.files.disk import Disk, read_artefact
 from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
@@ -16,6 +16,7 @@ from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.loading.artefact_checks import OffsetIndexCheck, TimeIndexCheck
+from tierd.log.log_errors import CheckpointError
 from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk

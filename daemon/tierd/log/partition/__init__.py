@@ -1,1 +1,1 @@
-"""UnifiedLog: one partition, whole; what an append, a truncation and a retention pass do to it."""
+"""UnifiedLog: the whole log of a partition; appends, truncation and retention."""

@@ -1,19 +1,15 @@
-"""AppendRequest and AppendInfo: a set of records to append, what is seen in it, and what became of it (log-format 4.2).
+"""AppendRequest and AppendInfo: a set of records to append, its analysis, and the result (log-format 4.2).
 
-The analysis decides nothing about the log: it looks at the bytes, the origin and the settings, and does no I/O.
+The analysis reads the bytes, the origin and the settings, and does no I/O; it decides nothing about the log.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tierd.errors import (
-    CorruptRecordError,
-    OffsetsOutOfOrderError,
-    RecordTooLargeError,
-    RecordValidationError,
-)
+from tierd.errors import CorruptRecordError, TierErrorCode
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Piece
+from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_header
 from tierd.log.records.compression import Compression
@@ -29,8 +25,8 @@ class AppendRequest(NamedTuple):
     """A set of records to append.
 
     Attributes:
-        records: whole batches; an incomplete one at the end is left out.
-        leader_epoch: of the leader that appends; a follower's batches carry theirs.
+        records: whole batches; an incomplete batch at the end is left out.
+        leader_epoch: of the leader that appends; the batches of a follower have epochs of their own.
     """
 
     records: Piece
@@ -45,12 +41,12 @@ class AppendInfo(NamedTuple):
     """Result of an append (Kafka: LogAppendInfo).
 
     Attributes:
-        first_offset: of the set; -1 when nothing was appended, or for a legacy set that came numbered.
+        first_offset: of the set; -1 when nothing was appended, or for a legacy set that has its offsets already.
         last_offset: inclusive; -1 when nothing was appended.
         max_timestamp_ms: of the set; -1 without one.
-        shallow_offset_of_max_timestamp: last offset of the earliest batch that has it.
-        log_append_time_ms: what the records were stamped with; -1 when they keep their own time.
-        log_start_offset: of the log, afterwards.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch with that timestamp.
+        log_append_time_ms: the timestamp that the log gave the records; -1 when they keep their own.
+        log_start_offset: of the log after the append.
         size_bytes: bytes that were appended; 0 for a duplicate.
         is_duplicate: the batch was in the log before, at these offsets, and was not written again.
     """
@@ -95,7 +91,7 @@ class Analysis:
 
 
 def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counters: ValidationCounters) -> Analysis:
-    """Look at every batch of a set and check what can be checked without the log (log-format 4.2, step 2).
+    """Check every batch of a set, as far as that is possible without the log (log-format 4.2, step 2).
 
     Args:
         request: the set.
@@ -105,10 +101,10 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
 
     Raises:
         CorruptRecordError: an impossible header, or a wrong checksum.
-        RecordTooLargeError: a batch above ``max_message_bytes``.
+        AppendError: a batch above ``max_message_bytes``.
         RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
             largest offset that there is; a numbered set that spans more offsets than a segment may.
-        OffsetsOutOfOrderError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
+        AppendError: numbered batches that do not ascend. Kafka looks at their last offsets only;
             but of batches that overlap, a recovery would take the second for damage.
     """
     view = memoryview(request.records)
@@ -138,7 +134,9 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
         at = end
     if not ascends and not request.origin.assigns_offsets:
         offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
-        raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
+        raise AppendError(
+            f"{name}: the last offsets of the batches do not ascend: {offsets}", code=TierErrorCode.OFFSETS_OUT_OF_ORDER
+        )
     check_last_offset(last_offset, name=name)
     first_offset = batches[0].base_offset if batches and batches[0].magic >= 2 else UNKNOWN_OFFSET
     found = Analysis(
@@ -150,7 +148,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
 
 
 def _check_span(found: Analysis, name: str) -> None:
-    """A set goes into one segment as a whole; what spans more than that can index would not survive a recovery."""
+    """Refuse a set whose offsets span more than a segment can index: a set goes into one segment as a whole."""
     first = found.first_or_last_offset_of_first_batch
     if found.last_offset - first > MAX_INT:
         raise RecordValidationError(
@@ -160,7 +158,7 @@ def _check_span(found: Analysis, name: str) -> None:
 
 
 def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
-    """The headers of a set that the validation returned: whole batches, whose checksums are right."""
+    """Return the headers of a set that the validation returned: whole batches with right checksums."""
     view = memoryview(records)
     batches = []
     at = 0
@@ -184,7 +182,7 @@ def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:
     """Check the batches' sizes once more, after they were compressed anew (log-format 4.2, step 3).
 
     Raises:
-        RecordTooLargeError: one is above ``max_message_bytes``.
+        AppendError: one is above ``max_message_bytes``.
     """
     for batch in batches:
         if batch.size_bytes > max_message_bytes:
@@ -196,7 +194,7 @@ def _check_batch(batch: BatchHeader, request: AppendRequest, max_message_bytes: 
 
     Raises:
         RecordValidationError: the batch breaks a rule of its origin.
-        RecordTooLargeError: the batch is larger than ``max_message_bytes``.
+        AppendError: the batch is larger than ``max_message_bytes``.
     """
     if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
         raise RecordValidationError(
@@ -216,8 +214,9 @@ def _is_valid(batch: BatchHeader, view: memoryview, at: int, end: int) -> bool:
     return with_data(batch, view[at:end]).is_valid
 
 
-def _too_large(batch: BatchHeader, limit: int) -> RecordTooLargeError:
-    return RecordTooLargeError(
+def _too_large(batch: BatchHeader, limit: int) -> AppendError:
+    return AppendError(
         f"{batch.name}: a batch of {batch.size_bytes} bytes is above max.message.bytes, {limit}",
         remedy="send smaller batches, or raise max.message.bytes of the topic",
+        code=TierErrorCode.RECORD_TOO_LARGE,
     )

@@ -3,10 +3,10 @@
 ::
 
     log start ≤ last stable offset ≤ high watermark ≤ log end
-    log start ≤ local log start, which differ only in a tiered log
+    log start ≤ local log start; the two differ only in a tiered log
 
-The high watermark may be moved by any thread while the log's writer appends. It and the first unstable offset are
-published as one, so that no reader takes a transaction for decided that is not.
+Any thread may move the high watermark while the writer of the log appends. High watermark and first unstable offset are
+published together, so that no reader takes an undecided transaction for decided.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class _Visible:
 
 
 class ExposedOffsets:
-    """High watermark, last stable offset and the log starts, above the log end that ``segments`` publishes.
+    """High watermark, last stable offset and log starts of a log; ``segments`` publishes its log end.
 
     Attributes:
-        lock: over the producers' state and what is published from it; no append holds it while it writes.
-        highest_remote_offset: inclusive; -1 as long as nothing is known to be in the tier.
+        lock: guards the producer state and the offsets published from it; no append holds it while it writes.
+        highest_remote_offset: inclusive; -1 until something is known to be in the tier.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ExposedOffsets:
 
     @property
     def high_watermark(self) -> LogOffset:
-        """Exclusive end of what every replica has; its place in the log may be unknown."""
+        """Exclusive end of the records that every replica has; its place in the log may be unknown."""
         return self._visible.high_watermark
 
     @property
@@ -67,11 +67,11 @@ class ExposedOffsets:
 
     @property
     def last_stable(self) -> LogOffset:
-        """Exclusive end of what is decided."""
+        """Exclusive end of the records that belong to no undecided transaction."""
         return self._visible.last_stable
 
     def add_listener(self, listener: HighWatermarkListener) -> None:
-        """Tell ``listener`` every high watermark from now on."""
+        """Call ``listener`` with every high watermark from now on."""
         self._listeners.append(listener)
 
     def remove_listeners(self) -> None:
@@ -79,7 +79,7 @@ class ExposedOffsets:
         self._listeners.clear()
 
     def update_high_watermark(self, candidate: LogOffset) -> int:
-        """Set it, within [log start, log end]; return what it became. It may fall."""
+        """Set the high watermark, within [log start, log end]; return its new value. It may fall."""
         with self.lock:
             end = self._segments.log_end
             if candidate.offset < self.log_start_offset:
@@ -107,7 +107,7 @@ class ExposedOffsets:
             return False
 
     def follow_log_end(self) -> None:
-        """Keep the high watermark from being above the log end, or from pointing at the end of an older segment."""
+        """Bring the high watermark down to the log end, or off the end of an older segment."""
         end = self._segments.log_end
         if self._visible.high_watermark.offset < end.offset:
             return
@@ -116,14 +116,14 @@ class ExposedOffsets:
                 self._set_high_watermark(end)
 
     def refresh_first_unstable(self) -> None:
-        """Publish what the producers' state says now."""
+        """Publish the first unstable offset of the producer state."""
         with self.lock:
             unstable = self._first_unstable()
             if unstable != self._visible.first_unstable:
                 self._visible = replace(self._visible, first_unstable=unstable)
 
     def cut_highest_remote(self, offset: int) -> None:
-        """The log is cut at ``offset``: what is written there again is not in the tier (remote-tiering 17.2)."""
+        """Lower the highest remote offset below ``offset``, where the log was cut (remote-tiering 17.2)."""
         self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
 
     def raise_log_start(self, offset: int) -> bool:
@@ -148,7 +148,7 @@ class ExposedOffsets:
             return True
 
     def raise_local_log_start(self, offset: int) -> bool:
-        """Move only the local log start up: what is below is in the tier; return whether it moved."""
+        """Move only the local log start up, over records that are in the tier; return True if it moved."""
         moves = offset > self.local_log_start_offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         return moves
@@ -159,7 +159,7 @@ class ExposedOffsets:
         self.local_log_start_offset = offset if local is None else max(local, offset)
 
     def locate(self, wanted: LogOffset) -> LogOffset:
-        """``wanted`` with its place in the log, which is looked up if it is not known, and remembered.
+        """Return ``wanted`` with its place in the log; an unknown place is looked up and kept.
 
         An offset that is only in the tier has none.
 

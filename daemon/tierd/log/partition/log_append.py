@@ -1,10 +1,9 @@
 """Appending to a log: sets of records, gathered in memory one by one and written together (log-format 4.2).
 
-For each set: analysis, numbering (leader) or a look at the numbers (follower), leader epochs, a roll where one is due,
-the producers, then into the buffer of the active segment. A set that is refused leaves nothing in the buffer, but may
-have left an epoch or a roll behind (log-format C 18). The buffer is written when all sets are in it, before a roll, and
-before an aborted transaction is put into the index; only then does the log end move, and only when everything has been
-written is any set acknowledged.
+The steps for each set: analysis; numbering (leader) or a check of the numbers (follower); leader epochs; a roll where
+one is due; the producers; the buffer of the active segment. A refused set leaves no bytes in the buffer, but may leave
+an epoch or a roll (log-format C 18). The buffer is written when all sets are in it, before a roll, and before an
+aborted transaction gets its index entry. Then the log end moves. No set is acknowledged before everything was written.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tierd.errors import LogError, RecordBatchTooLargeError, RecordValidationError, UnexpectedAppendOffsetError
+from tierd.errors import LogError, TierErrorCode
+from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.partition.append_info import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
@@ -42,9 +42,9 @@ _LOG = structlog.get_logger(__name__)
 
 
 def append_all(state: LogState, requests: Sequence[AppendRequest], *, now_ms: int) -> list[Outcome]:
-    """Append every set that the log accepts; for each, what was done or why it was refused, in their order.
+    """Append every set that the log accepts; return for each set its append or its refusal, in their order.
 
-    When the disk fails nothing of the group is acknowledged, whatever of it was written: the log dir goes offline.
+    When the disk fails, no set of the group is acknowledged, even if it was written: the log dir goes offline.
     """
     outcomes: list[Outcome] = []
     try:
@@ -81,9 +81,10 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
     _assign_epochs(state, seen.batches)
     size_bytes = len(seen.records)
     if size_bytes > state.config.segment_bytes:
-        raise RecordBatchTooLargeError(
+        raise AppendError(
             f"{state.name}: a set of {size_bytes} bytes is above segment.bytes, {state.config.segment_bytes}",
             remedy="append smaller sets, or raise segment.bytes of the topic",
+            code=TierErrorCode.RECORD_BATCH_TOO_LARGE,
         )
     segment = _segment_for(state, seen, now_ms)
     producers = _analyze_producers(state, request, seen, segment)
@@ -102,7 +103,7 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
 
 
 def _number(state: LogState, request: AppendRequest, seen: Analysis, now_ms: int) -> int:
-    """Let the records be checked and numbered; return what they were stamped with, -1 if they keep their own time."""
+    """Validate and number the records; return their new timestamp, -1 if they keep their own."""
     config = state.config
     result = validate_and_assign(
         seen.records,
@@ -127,16 +128,15 @@ def _number(state: LogState, request: AppendRequest, seen: Analysis, now_ms: int
     return now_ms if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
 
 
-def _unexpected_offset(state: LogState, seen: Analysis) -> UnexpectedAppendOffsetError:
+def _unexpected_offset(state: LogState, seen: Analysis) -> AppendError:
     first = seen.batches[0]
     first_offset = seen.first_offset
     if first_offset == UNKNOWN_OFFSET:
         first_offset = next(with_data(first, seen.records[: first.size_bytes]).records()).offset
     end = state.segments.next_offset
-    return UnexpectedAppendOffsetError(
+    return AppendError(
         f"{state.name}: records {first_offset} to {seen.last_offset} begin below the log end {end}",
-        first_offset=first_offset,
-        last_offset=seen.last_offset,
+        code=TierErrorCode.UNEXPECTED_APPEND_OFFSET,
     )
 
 
@@ -160,7 +160,7 @@ def _assign_epochs(state: LogState, batches: Sequence[BatchHeader]) -> None:
 
 
 def _segment_for(state: LogState, seen: Analysis, now_ms: int) -> LogSegment:
-    """The segment that the set goes to; another one is begun where that is due (log-format 5.1)."""
+    """Return the segment for the set; roll first where that is due (log-format 5.1)."""
     active = state.segments.active
     if not active.should_roll(
         size_bytes=len(seen.records),
@@ -187,7 +187,7 @@ class _Producers:
 def _analyze_producers(
     state: LogState, request: AppendRequest, seen: Analysis, segment: LogSegment
 ) -> _Producers | AppendedBatch | None:
-    """Check the set against what is known of its producers; the batch that it repeats, if it does (log-format 4.4)."""
+    """Check the set against the state of its producers; return the batch that it repeats, if any (log-format 4.4)."""
     if not seen.has_producers:
         return None
     found = _Producers()
@@ -217,7 +217,7 @@ def _marker_of(batch: BatchHeader, records: memoryview) -> EndMarker | None:
 
 
 def _apply_producers(state: LogState, found: _Producers, segment: LogSegment) -> None:
-    """Make the producers' changes true; what was aborted goes into the index, after the bytes it speaks of."""
+    """Apply the changes of the producers; aborted transactions get index entries, after the bytes of their markers."""
     manager = state.producers
     with state.offsets.lock:  # before the log end moves: no open transaction may ever lie below what is readable
         for append in found.appends.values():
@@ -233,7 +233,7 @@ def _apply_producers(state: LogState, found: _Producers, segment: LogSegment) ->
 
 
 def _write(state: LogState) -> None:
-    """Write what is buffered; the log end moves, and with it what may be read."""
+    """Write the buffered batches; the log end moves, and readers may read them."""
     segments = state.segments
     before = segments.log_end.offset
     segments.write_out()

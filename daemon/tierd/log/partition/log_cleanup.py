@@ -1,13 +1,14 @@
-"""Taking records away from a log: at its end (truncation) and at its start (retention, delete records).
+"""Removal of records from a log: at its end (truncation) and at its start (retention, delete records).
 
-log-format 7 and 10. What is taken away is renamed to ``.deleted`` at once and unlinked when it is due.
+Removed files are renamed to ``.deleted`` at once and unlinked after a delay (log-format 7 and 10).
 """
 
 from collections.abc import Callable
 
 import structlog
 
-from tierd.errors import LogError, OffsetOutOfRangeError, PolicyViolationError
+from tierd.errors import LogError, OffsetOutOfRangeError, TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.partition.retention import (
@@ -38,7 +39,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
 
     Raises:
         ValueError: a negative offset.
-        LogError: the segment to cut is damaged, and nothing has changed; or what is left of the log is, and it takes
+        LogError: the segment to cut is damaged, and nothing has changed; or the rest is damaged, and the log takes
             no more calls that change it.
         OSError: the disk failed.
     """
@@ -94,20 +95,22 @@ def truncate_fully(state: LogState, offset: int, *, log_start_offset: int, now_m
 
 
 def delete_records(state: LogState, offset: int) -> int:
-    """Raise the log start to ``offset``; return what it is then. No file is touched (log-format 10).
+    """Raise the log start to ``offset``; return the new log start. No file changes (log-format 10).
 
     Args:
         state: the log.
         offset: exclusive; ``HIGH_WATERMARK`` for all that may be read.
 
     Raises:
-        PolicyViolationError: an internal topic, or one that is only compacted.
+        AppendError: an internal topic, or a topic that is only compacted.
         OffsetOutOfRangeError: negative, or above the high watermark.
     """
     if is_internal_topic(state.topic_partition.topic):
-        raise PolicyViolationError(f"{state.name}: records of an internal topic cannot be deleted")
+        raise AppendError(
+            f"{state.name}: records of an internal topic cannot be deleted", code=TierErrorCode.POLICY_VIOLATION
+        )
     if "delete" not in state.config.cleanup_policy:
-        raise PolicyViolationError(f"{state.name}: cleanup.policy does not include delete")
+        raise AppendError(f"{state.name}: cleanup.policy does not include delete", code=TierErrorCode.POLICY_VIOLATION)
     wanted = state.offsets.high_watermark.offset if offset == HIGH_WATERMARK else offset
     if wanted < 0:
         raise OffsetOutOfRangeError(f"{state.name}: cannot delete up to {offset}", remedy="ask for an offset, or -1")
@@ -172,7 +175,7 @@ def _delete_breached(state: LogState, breach: Breach, rule: Callable[[LogFacts],
 
 
 def carry_out(state: LogState, facts: LogFacts, plan: DeletionPlan, *, breach: Breach, now_ms: int) -> int:
-    """Do what retention decided (Kafka: UnifiedLog.deleteSegments); return how many segments that concerned."""
+    """Carry out a plan of retention (Kafka: UnifiedLog.deleteSegments); return the number of deleted segments."""
     oldest = list(state.segments.segments.values[: plan.count])
     if plan.rolls_active:
         _LOG.info("rolling_for_retention", **state.where, **breach.fields())

@@ -1,4 +1,4 @@
-"""LogCursor: a log read on from an offset, for readers that follow it; whole batches, each with its checksum proven."""
+"""LogCursor: reads a log from an offset on, in whole batches whose checksums were compared."""
 
 import struct
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ _PREFIX = struct.Struct(">qi4xbI2xi")  # base offset, length, magic, crc, last o
 
 @dataclass(frozen=True, slots=True)
 class SoundBatches:
-    """The whole batches at the beginning of some bytes, their checksums proven.
+    """The whole batches at the beginning of some bytes, with right checksums.
 
     Attributes:
-        size_bytes: of all of them.
-        next_offset: behind the last of them; -1 when there is none.
+        size_bytes: size of all of them.
+        next_offset: offset behind the last of them; -1 without a batch.
     """
 
     size_bytes: int
@@ -58,7 +58,7 @@ def check_batches(data: bytes, *, name: str, position: int = 0) -> SoundBatches:
 
 
 def _check_slowly(view: memoryview, at: int, next_offset: int, *, name: str, position: int) -> SoundBatches:
-    """Go on at a legacy entry, an impossible header, or the end: what ``check_batches`` leaves to the full parser."""
+    """Go on at a legacy entry, an impossible header, or the end, which ``check_batches`` leaves to the full parser."""
     while (header := parse_header(view, at, name=name, position=position + at)) is not None:
         end = at + header.size_bytes
         if end > len(view):
@@ -72,7 +72,7 @@ def _check_slowly(view: memoryview, at: int, next_offset: int, *, name: str, pos
 
 
 class LogCursor:
-    """Reads on where it stopped, through the file that it holds open. One thread at a time; closed by its owner."""
+    """Reader that goes on where it stopped, in the file that it holds open. One thread; the owner closes it."""
 
     def __init__(self, reader: LogReader, offset: int) -> None:
         """Begin at the batch that holds ``offset`` or follows it."""
@@ -80,7 +80,7 @@ class LogCursor:
         self._place: CursorPlace | None = None
         self._file: DiskFile | None = None
         self.next_offset = offset
-        """Of the first record that was not returned yet."""
+        """Offset of the first record that was not returned yet."""
 
     def __enter__(self) -> Self:
         return self
@@ -91,11 +91,11 @@ class LogCursor:
         self.close()
 
     def read(self, *, bound: LogOffset, max_bytes: int) -> memoryview:
-        """Return the next whole batches, at least one; empty when there is none below ``bound``.
+        """Return the next whole batches, at least one; empty without a batch below ``bound``.
 
         Args:
-            bound: exclusive end of what may be read, with its place.
-            max_bytes: at most so much, unless the first batch alone is larger.
+            bound: exclusive end of the records that may be read, with its place.
+            max_bytes: limit on the result, unless the first batch alone is larger.
 
         Raises:
             CorruptRecordError: a batch is damaged.
@@ -104,7 +104,7 @@ class LogCursor:
             OSError: a file cannot be read.
         """
         version = self._reader.names_version
-        found = self._read_on(bound, max_bytes) or self._look_for(bound, max_bytes)
+        found = self._read_on(bound, max_bytes) or self._read_anew(bound, max_bytes)
         if not found.records:
             return memoryview(b"")
         start = found.start
@@ -118,7 +118,7 @@ class LogCursor:
         return memoryview(found.records)[: sound.size_bytes]
 
     def close(self) -> None:
-        """Give the file back; the next read opens another."""
+        """Close the file; the next read opens a file again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -128,6 +128,6 @@ class LogCursor:
             return None
         return self._reader.read_on(self._file, self._place, max_bytes=max_bytes, bound=bound)
 
-    def _look_for(self, bound: LogOffset, max_bytes: int) -> FetchData:
+    def _read_anew(self, bound: LogOffset, max_bytes: int) -> FetchData:
         self.close()
         return self._reader.read(self.next_offset, max_bytes=max_bytes, bound=bound, place=self._place)

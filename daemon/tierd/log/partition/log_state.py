@@ -1,15 +1,16 @@
-"""LogState: what a partition's log consists of, for the modules that work on it; and what its writer owes the disk."""
+"""LogState: the parts of a partition's log, and the work on the disk that its writer has postponed."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
 
 import structlog
 
-from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.errors import LogDirOfflineError
 from tierd.log.files.disk import Disk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.exposed_offsets import ExposedOffsets
 from tierd.log.partition.retention import is_tiered
 from tierd.log.producers.producer_manager import ProducerStateManager
@@ -24,14 +25,14 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class LogState:
-    """A log's parts. One thread at a time works on them: the log's writer.
+    """The parts of a log. One thread at a time changes them: the writer of the log.
 
     Attributes:
-        leader_epochs: None once the directory was renamed away.
-        partition_metadata: None once the directory was renamed away, and where topics have no ids.
-        unsynced_snapshots: offsets of those that rolls wrote, until they are synced.
-        rolled_up_to: base offset of the newest segment that a roll made; what is below waits to be flushed.
-        last_flushed_ms: wall clock of the last flush whose caller had one; None before the first.
+        leader_epochs: None once the directory was renamed for deletion or set aside.
+        partition_metadata: None once the directory was renamed like that, and where topics have no ids.
+        unsynced_snapshots: offsets of the snapshots that rolls wrote and that are not synced yet.
+        rolled_up_to: base offset of the newest segment that a roll made; the segments below it are to be flushed.
+        last_flushed_ms: wall clock of the last flush whose caller gave one; None before the first.
     """
 
     disk: Disk
@@ -84,14 +85,14 @@ class LogState:
             raise LogDirOfflineError(f"{self.name}: the log's files are closed", remedy="load the log again")
 
     def close_handles(self) -> None:
-        """Let go of the files as they are; ``check_writable`` raises from now on."""
+        """Close the files as they are; ``check_writable`` raises from now on."""
         self.has_handles = False
         self.segments.close_handles()
 
     def roll(self, *, now_ms: int, expected_next_offset: int | None = None) -> LogSegment:
         """Begin another segment, and take the producers' snapshot at its base (log-format 5.2; Kafka: UnifiedLog.roll).
 
-        The snapshot and what lies below are synced later: ``sync_rolled``.
+        ``sync_rolled`` syncs the snapshot and the segments below later.
 
         Raises:
             OSError: the disk is full or failing.
@@ -105,7 +106,7 @@ class LogState:
         return segment
 
     def sync_rolled(self, *, now_ms: int | None = None) -> None:
-        """Sync what rolls left: their snapshots, then the segments below the active one; raise the recovery point.
+        """Sync the snapshots of rolls, then the segments below the active one; raise the recovery point.
 
         Raises:
             OSError: the disk is failing; the recovery point stays.
@@ -116,12 +117,12 @@ class LogState:
         self.flush(self.rolled_up_to, now_ms=now_ms)
 
     def forget_rolls_above(self, offset: int) -> None:
-        """After a truncation: what was rolled above ``offset`` is gone, and must not raise the recovery point."""
+        """Forget the rolls above ``offset`` after a truncation, so that they do not raise the recovery point."""
         self.unsynced_snapshots = [snapshot for snapshot in self.unsynced_snapshots if snapshot <= offset]
         self.rolled_up_to = min(self.rolled_up_to, max(offset, 0))
 
     def flush(self, offset: int, *, including: bool = False, now_ms: int | None = None) -> None:
-        """Bring what is below ``offset`` to stable storage; the recovery point rises to it (log-format 6.1).
+        """Bring everything below ``offset`` to stable storage; the recovery point rises to ``offset`` (log-format 6.1).
 
         Args:
             offset: exclusive.
@@ -147,7 +148,7 @@ class LogState:
             self.last_flushed_ms = self.last_flushed_ms if now_ms is None else now_ms
 
     def delete_snapshots(self, removed: list[LogSegment], *, now_ms: int) -> None:
-        """Rename the snapshots at the bases of segments that were removed; they go later, as the segments do.
+        """Rename the snapshots at the bases of removed segments; they are unlinked later, as the segments are.
 
         Raises:
             OSError: a file cannot be renamed.

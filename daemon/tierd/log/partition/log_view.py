@@ -181,7 +181,7 @@ class LogView:
             offset: of the first record that is wanted.
             max_bytes: largest size of the answer; the first batch alone may be larger.
             isolation: None reads up to the log end, as a replica does.
-            min_one_message: return the first batch complete, whatever its size.
+            min_one_message: return the first batch complete even if it is larger than ``max_bytes``.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is below the log start or above the log end.

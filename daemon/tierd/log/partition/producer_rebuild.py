@@ -1,4 +1,4 @@
-"""Rebuilding what is known of producers, from snapshots and from the batches behind them (log-format 6.6)."""
+"""Rebuild of the producer state from snapshots and from the batches behind them (log-format 6.6)."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def rebuild_producer_state(
     reload_from_clean_shutdown: bool,
     now_ms: int,
 ) -> int:
-    """Bring ``producers`` to what the log says at ``end_offset``, exclusive (Kafka: UnifiedLog.rebuildProducerState).
+    """Bring ``producers`` to the state at ``end_offset``, exclusive (Kafka: UnifiedLog.rebuildProducerState).
 
     Snapshots are taken on the way at the bases of the last two segments, and at the end. Without any snapshot after a
     clean stop there were no producers, and nothing is scanned.
@@ -81,7 +81,7 @@ def _replay(producers: ProducerStateManager, disk: Disk, segment: LogSegment, *,
 
 
 def _headers_from(file: Readable, segment: LogSegment, start: int) -> Iterator[BatchHeader]:
-    """The batches from the one that holds ``start`` on. A false index costs a walk from the front, no more."""
+    """Yield the batches from the one that holds ``start`` on. A wrong index costs a walk from the front, no more."""
     position = _position_of(file, segment, start)
     for header in iter_headers(file, position=position, end=segment.size_bytes):
         if header.last_offset >= start:

@@ -14,7 +14,7 @@ class RetentionSegment:
     """Facts about a segment from which retention decides.
 
     Attributes:
-        largest_timestamp_ms: of its records; when the file was last written, for a segment without timestamps.
+        largest_timestamp_ms: of the records; for a segment without timestamps the modification time of its file.
     """
 
     base_offset: int
@@ -29,7 +29,7 @@ class LogFacts:
     Attributes:
         local_log_start_offset: above ``log_start_offset`` only in a tiered log.
         highest_remote_offset: inclusive; -1 when nothing is in the tier.
-        is_tiered: the topic's segments have a tier to go to.
+        is_tiered: the segments of the topic go to a tier.
     """
 
     segments: tuple[RetentionSegment, ...]
@@ -52,7 +52,7 @@ class DeletionPlan:
 
     Attributes:
         count: number of segments.
-        rolls_active: the active segment breaches too and has to be rolled first, so that it can be uploaded.
+        rolls_active: the active segment breaches a rule, too, and has to be rolled first, so that it can be copied.
     """
 
     count: int
@@ -74,7 +74,7 @@ class Breach:
     limit: int
 
     def fields(self) -> dict[str, object]:
-        """Return what an event says of the rule: its name, the setting and the limit."""
+        """Return the fields of an event about the rule: its name, the setting and the limit."""
         match self.rule:
             case "retention size":
                 return {"breach": self.rule, "setting": self.setting, "limit_bytes": self.limit}
@@ -84,7 +84,7 @@ class Breach:
                 return {"breach": self.rule, "log_start_offset": self.limit}
 
     def fields_of_deletion(self, log: LogFacts, count: int) -> dict[str, object]:
-        """Return what an event says when the ``count`` oldest segments of ``log`` go, at least one."""
+        """Return the fields of an event about the removal of the ``count`` oldest segments of ``log``, at least one."""
         oldest = log.segments[:count]
         size_bytes = sum(segment.size_bytes for segment in oldest)
         return self.fields() | {
@@ -131,13 +131,13 @@ def plan_deletion(log: LogFacts, predicate: Predicate, *, waits_for_copy: bool) 
 
 
 def log_start_breached(log: LogFacts) -> Predicate:
-    """The rule for segments that lie below the log start as a whole."""
+    """Return the rule for segments that lie below the log start as a whole."""
     start = log.local_log_start_offset if log.is_tiered else log.log_start_offset
     return lambda _, following: following is not None and following.base_offset <= start
 
 
 def size_breached(log: LogFacts, limit_bytes: int) -> Predicate:
-    """The rule that keeps at least ``limit_bytes``; -1 is no limit. For one walk only: it counts along."""
+    """Return the rule that keeps at least ``limit_bytes``; -1 is no limit. The rule counts: one walk only."""
     excess = log.size_bytes - limit_bytes
     if limit_bytes < 0 or excess < 0:
         return lambda _segment, _following: False
@@ -153,12 +153,12 @@ def size_breached(log: LogFacts, limit_bytes: int) -> Predicate:
 
 
 def time_breached(limit_ms: int, *, now_ms: int) -> Predicate:
-    """The rule for segments whose newest record is older than ``limit_ms``; -1 is no limit."""
+    """Return the rule for segments whose newest record is older than ``limit_ms``; -1 is no limit."""
     return lambda segment, _: 0 <= limit_ms < now_ms - segment.largest_timestamp_ms
 
 
 def retention_limits(config: LogConfig, *, waits_for_copy: bool) -> tuple[int, int]:
-    """Milliseconds and bytes that the local log keeps: those of the tier's topics once they are copied."""
+    """Return milliseconds and bytes that the local log keeps; a log with a tier may have local limits of its own."""
     if not waits_for_copy:
         return config.retention_ms, config.retention_bytes
     local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes

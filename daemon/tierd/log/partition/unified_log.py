@@ -10,8 +10,8 @@
                   ├─ log_cleanup                      truncation, retention, delete records
                   └─ log_lifecycle                    housekeeping, rename, close, delete
 
-What ``LogView`` has is for any thread; what is here, for one thread at a time: the log's writer. An error of the disk
-takes the log dir offline, and every later call on it fails.
+Any thread may call the methods of ``LogView``. The methods of ``UnifiedLog`` are for one thread at a time, the writer
+of the log. An error of the disk takes the log dir offline, and every later call on the log fails.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +19,10 @@ from contextlib import contextmanager
 from typing import TypeVar
 from uuid import UUID
 
-from tierd.errors import InconsistentTopicIdError, LogError
-from tierd.log.files.disk import Disk, Piece
-from tierd.log.files.leader_epoch import LeaderEpochFileCache
-from tierd.log.files.offline import OfflineFlag
-from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.errors import LogError, TierErrorCode
+from tierd.log.files.disk import Piece
 from tierd.log.partition import log_lifecycle
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.partition.exposed_offsets import ExposedOffsets
 from tierd.log.partition.log_append import append_all
 from tierd.log.partition.log_cleanup import (
     delete_old_segments,
@@ -37,13 +33,9 @@ from tierd.log.partition.log_cleanup import (
 )
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.log_view import LogView
-from tierd.log.partition.retention import is_tiered
-from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_config import LogConfig
 from tierd.log.segments.log_segment import LogSegment
-from tierd.log.segments.segmented_log import SegmentedLog
-from tierd.model import TopicPartition
 
 _T = TypeVar("_T")
 
@@ -51,61 +43,14 @@ _T = TypeVar("_T")
 class UnifiedLog(LogView):
     """One partition's log; ``log_loader.load_log`` makes it."""
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        segments: SegmentedLog,
-        producers: ProducerStateManager,
-        leader_epochs: LeaderEpochFileCache,
-        partition_metadata: PartitionMetadataFile | None,
-        log_start_offset: int,
-        offline: OfflineFlag,
-        now_ms: int,
-        segments_recovered: int = 0,
-    ) -> None:
+    def __init__(self, state: LogState, *, segments_recovered: int = 0) -> None:
         """Take loaded parts into use.
 
         Args:
-            disk: where the partition directory lies.
-            topic_partition: whose log it is.
-            config: its settings.
-            segments: at least one.
-            producers: known up to the log end.
-            leader_epochs: within the log's bounds.
-            partition_metadata: None where topics have no ids.
-            log_start_offset: as checkpointed; the first segment's base counts if it is above, unless there is a tier.
-            offline: of the log dir.
-            now_ms: wall clock.
-            segments_recovered: how many its loading walked and gave new indexes.
-
-        Raises:
-            CheckpointError: ``partition.metadata`` cannot be understood.
-            OSError: it cannot be read.
+            state: the parts of the log, with at least one segment and the producers known up to the log end.
+            segments_recovered: number of segments that the load walked and gave new indexes.
         """
-        has_topic_id = partition_metadata is not None and partition_metadata.exists
-        super().__init__(
-            LogState(
-                disk=disk,
-                topic_partition=topic_partition,
-                config=config,
-                segments=segments,
-                producers=producers,
-                leader_epochs=leader_epochs,
-                partition_metadata=partition_metadata,
-                offsets=ExposedOffsets(
-                    segments,
-                    producers,
-                    log_start_offset=log_start_offset,
-                    is_tiered=is_tiered(topic_partition.topic, config),
-                ),
-                offline=offline,
-                producer_expiry_due_ms=now_ms + config.producer_id_expiration_check_interval_ms,
-                topic_id=partition_metadata.read() if partition_metadata and has_topic_id else None,
-            )
-        )
+        super().__init__(state)
         self.segments_recovered = segments_recovered
 
     # Appending
@@ -122,7 +67,7 @@ class UnifiedLog(LogView):
 
         Raises:
             AppendError: the records are refused.
-            CorruptRecordError: they are damaged.
+            CorruptRecordError: the records are damaged.
             LogDirOfflineError: the log dir is offline, or the disk failed; the set may be in the log or not.
             LogClosedError: the log is closed.
         """
@@ -132,13 +77,13 @@ class UnifiedLog(LogView):
         """Append a set of records that a leader has numbered.
 
         Raises:
-            UnexpectedAppendOffsetError: it begins below the log end.
+            AppendError: the set begins below the log end.
             AppendError, CorruptRecordError, LogDirOfflineError, LogClosedError: as ``append_as_leader``.
         """
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
-        """Append several sets in their order, written together; for each, what was done or why it was refused.
+        """Append several sets in their order, with one write; return for each set its append or its refusal.
 
         A set that is refused does not disturb the others. When the disk fails none of them is acknowledged.
 
@@ -151,7 +96,7 @@ class UnifiedLog(LogView):
         return append_all(self._state, requests, now_ms=now_ms)
 
     def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        """Take note that the leader of ``epoch`` writes from ``start_offset`` on; durable at once.
+        """Note that the leader of ``epoch`` writes from ``start_offset`` on; durable at once.
 
         Raises:
             ValueError: a negative epoch or offset.
@@ -162,16 +107,17 @@ class UnifiedLog(LogView):
                 self._state.leader_epochs.assign(epoch=epoch, start_offset=start_offset)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Say which incarnation of the topic it is; written before the next append, or by ``housekeep``.
+        """Set the id of the topic; it is written before the next append, or by ``housekeep``.
 
         Raises:
-            InconsistentTopicIdError: it is of another one.
+            LogError: the log has another topic id.
             LogDirOfflineError: the disk failed.
         """
         if self._state.topic_id not in (None, topic_id):
-            raise InconsistentTopicIdError(
+            raise LogError(
                 f"{self.topic_partition}: the log is of topic id {self._state.topic_id}, not {topic_id}",
                 remedy="the topic was created anew; the old log has to be removed first",
+                code=TierErrorCode.INCONSISTENT_TOPIC_ID,
             )
         metadata = self._state.partition_metadata
         if self._state.topic_id is not None or metadata is None:
@@ -217,7 +163,7 @@ class UnifiedLog(LogView):
             log_lifecycle.housekeep(self._state, now_ms)
 
     def unlink_deleted(self) -> int:
-        """Unlink at once what waits for its time to be unlinked; return how many files that were.
+        """Unlink at once the files that wait for their time; return the number of unlinked files.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -242,7 +188,7 @@ class UnifiedLog(LogView):
     # Log start and retention
 
     def increment_log_start_offset(self, offset: int, *, reason: str) -> bool:
-        """Move the log start up; return whether it moved.
+        """Move the log start up; return True if it moved.
 
         Raises:
             OffsetOutOfRangeError: above the high watermark.
@@ -251,22 +197,22 @@ class UnifiedLog(LogView):
             return raise_log_start(self._state, offset, reason=reason)
 
     def delete_records(self, offset: int) -> int:
-        """Raise the log start to ``offset``, or with -1 to the high watermark; return what it is then.
+        """Raise the log start to ``offset``, or with -1 to the high watermark; return the new log start.
 
         Raises:
-            PolicyViolationError: an internal topic, or one that is only compacted.
+            AppendError: an internal topic, or a topic that is only compacted.
             OffsetOutOfRangeError: negative, or above the high watermark.
         """
         with self._storage():
             return delete_records(self._state, offset)
 
     def replace_highest_remote_offset(self, offset: int, *, epoch: int) -> bool:
-        """Take the leader's word that the tier holds the log through ``offset``, also where that is less than before.
+        """Note the leader's report that the tier holds the log through ``offset``, also where that is less than before.
 
         The leader's offset is taken only while the log has ``offset`` from ``epoch``: a truncation since then is newer.
 
         Returns:
-            Whether it counted. Without a tier it never does.
+            True if the report was taken over; always False without a tier.
         """
         if not self.is_tiered or (offset >= 0 and self.leader_epochs.epoch_for(offset) != epoch):
             return False
@@ -274,7 +220,7 @@ class UnifiedLog(LogView):
         return True
 
     def update_log_start_from_remote_tier(self, offset: int) -> None:
-        """Take note that what is below ``offset`` was deleted in the tier. Without a tier nothing changes.
+        """Note that the tier has deleted everything below ``offset``. Without a tier nothing changes.
 
         Raises:
             OffsetOutOfRangeError: above the high watermark.
@@ -283,7 +229,7 @@ class UnifiedLog(LogView):
             self.increment_log_start_offset(offset, reason="segment deletion")
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply the topic's retention; return how many segments it concerned.
+        """Apply the topic's retention; return the number of deleted segments.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -294,19 +240,19 @@ class UnifiedLog(LogView):
     # Truncation
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Cut the log so that it ends at ``offset``; return whether it was longer.
+        """Cut the log so that it ends at ``offset``; return True if the log was longer.
 
         Raises:
             ValueError: a negative offset.
-            LogError: the segment to cut is damaged, and nothing has changed; or what is left of the log is, and it
-                takes no more calls that change it.
+            LogError: the segment to cut is damaged, and nothing has changed; or the rest of the log is damaged, and the
+                log takes no more calls that change it.
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
             return truncate_to(self._state, offset, now_ms=now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int, log_start_offset: int | None = None) -> None:
-        """Drop every record and begin again at ``offset``; the log start is there too, unless it is given.
+        """Drop every record and begin again at ``offset``, which is also the log start unless another one is given.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -323,7 +269,7 @@ class UnifiedLog(LogView):
         Raises:
             LogDirOfflineError: the disk failed.
             LogClosedError: the log is closed.
-            TierError: what ``step`` raises.
+            TierError: an error of ``step``.
         """
         with self._storage():
             return step(self._state)
@@ -357,7 +303,7 @@ class UnifiedLog(LogView):
                 log_lifecycle.close(self._state)
 
     def close_handles(self) -> None:
-        """Let go of the files as they are; the log takes no more calls. A second time does nothing."""
+        """Close the files as they are; the log takes no more calls. A second call does nothing."""
         self._state.close_handles()
 
     def delete(self) -> None:

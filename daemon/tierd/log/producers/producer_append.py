@@ -4,12 +4,8 @@ from collections.abc import Mapping
 
 import structlog
 
-from tierd.errors import (
-    InvalidProducerEpochError,
-    InvalidTransactionStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import AppendError, InvalidTransactionStateError
 from tierd.log.producers.active_producer import ActiveProducer, AppendedBatch
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker, advance_transaction
 from tierd.log.records.append_origin import AppendOrigin
@@ -23,9 +19,9 @@ _NO_EPOCH = -1
 
 
 class ProducerAppendInfo:
-    """The batches of one append that one producer wrote, checked against what is known of it.
+    """The batches of one append and one producer, checked against the known state of the producer.
 
-    Nothing is changed but this object: ``ProducerStateManager.update`` makes it true once the bytes are written.
+    Only this object changes; ``ProducerStateManager.update`` takes the changes over once the bytes are written.
 
     Attributes:
         started: first offsets of the transactions that the batches opened.
@@ -47,11 +43,11 @@ class ProducerAppendInfo:
         origin: AppendOrigin,
         where: Mapping[str, str],
     ) -> None:
-        """Prepare to append.
+        """Prepare an append of one producer.
 
         Args:
-            before: what is known now; it is not changed.
-            origin: decides what is checked.
+            before: the present state of the producer; it is not changed.
+            origin: decides which checks apply.
             where: the partition, also for errors, and its log dir: fields of events.
         """
         self._before = before
@@ -80,13 +76,13 @@ class ProducerAppendInfo:
         Args:
             header: with its offset in the log.
             first_offset: where the batch will lie; only the offset is known by default.
-            marker: what a control batch says; None when it is empty, and it is ignored then.
+            marker: the content of a control batch; None for an empty one, which is ignored.
 
         Raises:
-            InvalidProducerEpochError: the producer was fenced.
-            OutOfOrderSequenceError: the batch does not follow the last one.
+            AppendError: the producer was fenced.
+            AppendError: the batch does not follow the last one.
             InvalidTransactionStateError: no transaction is open, or one is open that this is not of.
-            TransactionCoordinatorFencedError: the marker is of an older coordinator.
+            AppendError: the marker is of an older coordinator.
         """
         if header.is_control:
             return None if marker is None else self._append_marker(header, marker)
@@ -116,7 +112,9 @@ class ProducerAppendInfo:
         if marker.coordinator_epoch < newer.coordinator_epoch:
             problem = f"coordinator epoch {marker.coordinator_epoch} is below {newer.coordinator_epoch}"
             if self.origin.fences:
-                raise TransactionCoordinatorFencedError(f"{self._describe(header)}: {problem}")
+                raise AppendError(
+                    f"{self._describe(header)}: {problem}", code=TierErrorCode.TRANSACTION_COORDINATOR_FENCED
+                )
             log.info("replicated_old_coordinator_epoch", **self._where, batch=self._describe(header), problem=problem)
         _, completed = advance_transaction(newer.current_txn_first_offset, header, marker.control_type)
         newer.end_transaction(
@@ -131,7 +129,7 @@ class ProducerAppendInfo:
             return
         problem = f"epoch {header.producer_epoch} is below {self.newer.producer_epoch}"
         if self.origin.fences:
-            raise InvalidProducerEpochError(f"{self._describe(header)}: {problem}")
+            raise AppendError(f"{self._describe(header)}: {problem}", code=TierErrorCode.INVALID_PRODUCER_EPOCH)
         log.warning("replicated_old_producer_epoch", **self._where, batch=self._describe(header), problem=problem)
 
     def _check_sequence(self, header: BatchHeader) -> None:
@@ -153,7 +151,7 @@ class ProducerAppendInfo:
         return self._before.last_sequence if producer_epoch == self._before.producer_epoch else -1
 
     def _refuse_sequence(self, header: BatchHeader, problem: str) -> None:
-        raise OutOfOrderSequenceError(f"{self._describe(header)}: {problem}")
+        raise AppendError(f"{self._describe(header)}: {problem}", code=TierErrorCode.OUT_OF_ORDER_SEQUENCE)
 
     def _describe(self, header: BatchHeader) -> str:
         return f"{self._name}: producer {header.producer_id}, batch at offset {header.base_offset}"

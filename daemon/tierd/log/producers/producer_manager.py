@@ -30,8 +30,8 @@ class ProducerStateManager:
     One writer. Calls that touch files block and raise ``OSError``; a batch without a producer needs no call at all.
 
     Attributes:
-        config: the log's settings; replaced when they change.
-        snapshots: the files.
+        config: the settings of the log; new settings replace them.
+        snapshots: the snapshot files.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ProducerStateManager:
         config: LogConfig,
         snapshot_offsets: Collection[int] | None = None,
     ) -> None:
-        """Know nothing yet but the snapshots that are there; ``truncate_and_reload`` reads one.
+        """Begin without producers; ``truncate_and_reload`` reads one of the snapshots.
 
         Args:
             disk: where the partition directory lies.
@@ -119,7 +119,7 @@ class ProducerStateManager:
         """
         newer = appended.newer
         if newer.producer_id < 0:
-            raise ValueError(f"{self._name}: producer id {newer.producer_id} is nobody's")
+            raise ValueError(f"{self._name}: producer id {newer.producer_id} is negative")
         known = self._producers.get(newer.producer_id)
         if known is None:
             self._producers[newer.producer_id] = newer
@@ -205,10 +205,10 @@ class ProducerStateManager:
     # Truncation
 
     def truncate_and_reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go back to the newest snapshot that can be read, unless what is known ends at ``log_end_offset`` already.
+        """Go back to the newest snapshot that can be read, unless the state ends at ``log_end_offset`` already.
 
         Snapshots above the end, or not above the start, are deleted, and those that cannot be read. Afterwards
-        ``map_end_offset`` says from where on the batches have to be replayed.
+        The caller then replays the batches from ``map_end_offset`` on.
         """
         for offset in self.snapshots.offsets:
             if not log_start_offset < offset <= log_end_offset:
@@ -269,7 +269,7 @@ class ProducerStateManager:
         return self.snapshots.latest
 
     def take_snapshot(self, *, sync: bool) -> Path | None:
-        """Write down what is known, unless that was done at this offset or above; return the file.
+        """Write the state, unless a snapshot at this offset or above exists; return the file.
 
         Args:
             sync: durably; otherwise ``snapshots.sync`` is to follow.
@@ -288,7 +288,7 @@ class ProducerStateManager:
         self.snapshots.remove_strays(segment_base_offsets)
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> Path | None:
-        """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
+        """Rename a snapshot to ``.deleted`` and forget it; return the file to unlink, None when it was gone."""
         return self.snapshots.mark_for_deletion(offset)
 
     def moved(self, directory: Path) -> None:

@@ -13,9 +13,9 @@ _SUFFIX = ".snapshot"
 
 
 class ProducerSnapshots:
-    """The snapshots of a log that is ours, by offset: what was known up to there, exclusive. Blocking.
+    """The snapshots of a log that tierd owns, by their offsets, which are exclusive ends. Blocking.
 
-    Errors of the disk are ``OSError``; a file that is gone before its time is none.
+    Errors of the disk are ``OSError``; a file that is gone early is no error.
     """
 
     def __init__(self, disk: Disk, directory: Path, offsets: Iterable[int] | None = None) -> None:
@@ -50,7 +50,7 @@ class ProducerSnapshots:
         return parse_producer_snapshot(read_artefact(self._disk, path, name=str(path)), str(path))
 
     def write(self, offset: int, entries: tuple[ProducerStateEntry, ...], *, sync: bool) -> Path:
-        """Write a snapshot anew; when a crash tears it, its checksum will say so.
+        """Write a snapshot anew; its checksum shows whether a crash tore it.
 
         Args:
             offset: in its name.
@@ -90,7 +90,7 @@ class ProducerSnapshots:
             self._has_removals = True
 
     def mark_for_deletion(self, offset: int) -> Path | None:
-        """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
+        """Rename a snapshot to ``.deleted`` and forget it; return the file to unlink, None when it was gone."""
         if offset not in self._offsets:
             return None
         path = self.path(offset)

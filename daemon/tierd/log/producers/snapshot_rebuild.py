@@ -40,8 +40,8 @@ def rebuild_producers(
     checked here. Blocking.
 
     Args:
-        logs: ascending, whole, under whatever names they are held.
-        before: what was known at ``start_offset``; nothing where the log begins there.
+        logs: ascending, whole, under any names.
+        before: the producers at ``start_offset``; none where the log begins there.
         start_offset: base of the first segment.
         end_offset: of the last segment, inclusive.
 
@@ -82,7 +82,7 @@ def _replay(log: Path, producers: ProducerStateManager) -> list[AbortedTransacti
 
 
 def _in_brokers_order(entries: Sequence[ProducerStateEntry]) -> tuple[ProducerStateEntry, ...]:
-    """As the buckets of a ``java.util.HashMap`` by producer id have them, for that is what a broker writes down."""
+    """Return the entries in the order of a ``java.util.HashMap`` by producer id, in which a broker writes them."""
     buckets = _FEWEST_BUCKETS
     while len(entries) > buckets * 3 // 4:
         buckets *= 2

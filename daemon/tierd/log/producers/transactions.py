@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tierd.errors import EndMarkerError, InvalidRecordError
+from tierd.errors import InvalidRecordError
 from tierd.log.files.disk import Readable
+from tierd.log.log_errors import EndMarkerError
 from tierd.log.producers.producer_state import ProducerStateEntry
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.record import ControlRecordType, RecordError, parse_control_type, parse_end_marker
@@ -54,7 +55,7 @@ def end_marker_of(batch: RecordBatch) -> EndMarker | None:
 
 
 def read_end_marker(source: Readable, header: BatchHeader) -> EndMarker | None:
-    """Like ``end_marker_of``, reading the bytes only of what is a control batch. Blocking."""
+    """Return ``end_marker_of`` the batch; only the bytes of a control batch are read. Blocking."""
     if not header.is_control or not header.record_count:
         return None
     return end_marker_of(read_batch(source, header))
@@ -97,7 +98,7 @@ class OpenTransactions:
 
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerStateEntry]) -> "OpenTransactions":
-        """The state that a producer snapshot describes."""
+        """Return the state that a producer snapshot describes."""
         return cls({e.producer_id: e.current_txn_first_offset for e in entries if e.current_txn_first_offset >= 0})
 
     def apply(self, header: BatchHeader, control_type: ControlRecordType | None) -> CompletedTransaction | None:
@@ -128,7 +129,7 @@ def stable_end_offset(producers: Iterable[ProducerStateEntry], *, end_offset: in
 
     Args:
         producers: as they were at ``end_offset``.
-        end_offset: exclusive end of what is known of the log.
+        end_offset: exclusive end of the known part of the log.
     """
     unstable = OpenTransactions.from_snapshot(producers).first_unstable_offset
     return end_offset if unstable is None else min(unstable, end_offset)

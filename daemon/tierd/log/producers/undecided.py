@@ -44,10 +44,10 @@ class UndecidedTransactions:
 
     def begin(self, producer_id: int, place: LogOffset) -> None:
         """Take note of a transaction that begins at ``place``."""
-        _put(self._ongoing, _Transaction(place.offset, -1, producer_id, place))
+        _insert(self._ongoing, _Transaction(place.offset, -1, producer_id, place))
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once ``completed`` is decided: where the earliest one of another producer began.
+        """Return the last stable offset once ``completed`` is decided: the begin of the earliest other transaction.
 
         Like Kafka, it leaves out every ongoing transaction of the same producer, not ``completed`` alone.
         """
@@ -64,7 +64,7 @@ class UndecidedTransactions:
         if index == len(self._ongoing) or self._ongoing[index].first_offset != completed.first_offset:
             raise ValueError(f"{completed} was not begun")
         transaction = self._ongoing.pop(index)
-        _put(self._unreplicated, transaction._replace(last_offset=completed.last_offset))
+        _insert(self._unreplicated, transaction._replace(last_offset=completed.last_offset))
 
     def forget_below(self, offset: int) -> None:
         """Forget the decided ones whose markers lie below ``offset``."""
@@ -85,8 +85,8 @@ def _index(transactions: list[_Transaction], first_offset: int) -> int:
     return bisect_left(transactions, first_offset, key=_first_offset)
 
 
-def _put(transactions: list[_Transaction], transaction: _Transaction) -> None:
-    """Add a transaction in its place, or in place of the one that is said to begin where it does."""
+def _insert(transactions: list[_Transaction], transaction: _Transaction) -> None:
+    """Add a transaction in its place; it replaces a transaction with the same first offset."""
     index = _index(transactions, transaction.first_offset)
     is_there = index < len(transactions) and transactions[index].first_offset == transaction.first_offset
     transactions[index : index + is_there] = [transaction]

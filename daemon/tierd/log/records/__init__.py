@@ -1,1 +1,1 @@
-"""Batches and the records in them, as bytes and as values: read, written, stamped, compressed and validated."""
+"""Batches and their records, as bytes and as values: read, written, stamped, compressed and validated."""

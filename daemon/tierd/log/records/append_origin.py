@@ -23,5 +23,5 @@ class AppendOrigin(Enum):
 
     @property
     def fences(self) -> bool:
-        """Return True if an old producer epoch is refused; a replica takes what its leader has accepted."""
+        """Return True if an old producer epoch is refused; a replica accepts every batch of its leader."""
         return self is not AppendOrigin.REPLICATION

@@ -1,6 +1,6 @@
 """BatchBuilder: records in, the bytes of one batch of magic 2 out (log-format 2.2 to 2.4; Kafka: MemoryRecordsBuilder).
 
-The bytes of a batch are drawn in log-format 2.2 and read by ``batch_header``; the records' are in ``record_encoding``.
+``batch_header`` draws the bytes of a batch, and ``record_encoding`` those of a record.
 """
 
 import struct
@@ -54,9 +54,9 @@ _OPEN = _State.OPEN
 
 
 class BatchBuilder:
-    """Collects the records of one batch. Not for two threads.
+    """Builder of one batch, for one thread.
 
-    A wrong argument is a ``ValueError``; a call that comes too late, as in Kafka an illegal state, a ``RuntimeError``.
+    A wrong argument raises ``ValueError``; a call in the wrong state raises ``RuntimeError``.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BatchBuilder:
             compression: the codec.
             level: of the codec; None for its default.
             timestamp_type: who stamps the records.
-            log_append_time_ms: what every record reports when the type is that.
+            log_append_time_ms: the timestamp of every record with the type LogAppendTime.
             producer: the producer fields.
             is_transactional: the records belong to the producer's transaction.
             is_control: the record is Kafka's own; only then are ``append_end_marker`` and ``append_control`` allowed.
@@ -152,7 +152,7 @@ class BatchBuilder:
         self._append(record, self._last_offset + 1 if offset is None else offset)
 
     def append_end_marker(self, kind: ControlRecordType, *, coordinator_epoch: int, timestamp_ms: int) -> None:
-        """Append what ends the producer's transaction (Kafka: MemoryRecordsBuilder.appendEndTxnMarker).
+        """Append the marker that ends the producer's transaction (Kafka: MemoryRecordsBuilder.appendEndTxnMarker).
 
         Raises:
             ValueError: ``kind`` is neither ABORT nor COMMIT, or the batch is not transactional, of no producer, or not
@@ -223,7 +223,7 @@ class BatchBuilder:
         self._state = _State.CLOSED
 
     def build(self) -> bytes:
-        """Close, and return the batch; no bytes at all when it has no record.
+        """Close the builder and return the batch; empty bytes without records.
 
         Raises:
             ValueError: as ``close``.
@@ -268,7 +268,7 @@ class BatchBuilder:
 
 
 def encode_batch(records: Sequence[NewRecord], *, base_offset: int = 0, **options: Unpack[BatchOptions]) -> bytes:
-    """One batch of ``records`` at consecutive offsets; no bytes at all without records.
+    """Return one batch of ``records`` at consecutive offsets; empty bytes without records.
 
     Raises:
         ValueError: as ``BatchBuilder``.
@@ -289,7 +289,7 @@ def encode_end_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a transaction: one offset, always 78 bytes (log-format 2.4).
+    """Return the control batch that ends a transaction: one offset, always 78 bytes (log-format 2.4).
 
     Raises:
         ValueError: ``kind`` is neither ABORT nor COMMIT, or there is no producer.
@@ -316,7 +316,7 @@ def encode_empty_batch(
     is_control: bool = False,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The header alone, 61 bytes: what compaction leaves of a batch that a producer's state rests on (log-format 9.6).
+    """Return a header alone, 61 bytes: compaction leaves it of a batch that holds a producer's state (log-format 9.6).
 
     Raises:
         ValueError: a field that does not fit its place.

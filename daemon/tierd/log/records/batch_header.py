@@ -1,4 +1,25 @@
-"""The header of a batch, which tells everything but the records (log-format 2.1, 2.2 and 2.7)."""
+"""The header of a batch (log-format 2.1, 2.2 and 2.7).
+
+All numbers are big-endian. Magic 2, 61 bytes; ``crc`` is the CRC-32C of all bytes from the attributes on::
+
+    0            8        12      16      17    21           23                27              35
+    | baseOffset | length | epoch | magic | crc | attributes | lastOffsetDelta | baseTimestamp | maxTimestamp |
+    | i64        | i32    | i32   | i8    | u32 | i16        | i32             | i64           | i64          |
+
+    43           51              53             57            61
+    | producerId | producerEpoch | baseSequence | recordCount | records ...
+    | i64        | i16           | i32          | i32         |
+
+    attributes: bits 0 to 2 codec, 3 timestamps of the leader, 4 transactional, 5 control, 6 delete horizon
+
+Magic 0 and 1, one entry; ``crc`` is the CRC-32 of all bytes from the magic on, ``timestamp`` is in magic 1 only::
+
+    0        8        12    16      17           18
+    | offset | length | crc | magic | attributes | timestamp | keyLength, key | valueLength, value |
+    | i64    | i32    | u32 | i8    | i8         | i64       | i32, bytes     | i32, bytes         |
+
+``length`` counts the bytes behind itself.
+"""
 
 import struct
 import zlib
@@ -11,9 +32,6 @@ from tierd.log.files.disk import Readable
 from tierd.log.records.compression import Compression
 
 HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
-"""baseOffset, length, epoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp, producerId,
-producerEpoch, baseSequence, recordCount: 61 bytes."""
-
 _LEGACY = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 
 OVERHEAD_BYTES = 61
@@ -38,15 +56,15 @@ HAS_DELETE_HORIZON = 0x40
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that makes one seven times slower, and there are millions
 class BatchHeader:
-    """The header of a batch, in Kafka's names. A field that a legacy entry lacks is -1, or a flag that is not set.
+    """Header of a batch, in Kafka's names. A field that a legacy entry lacks is -1, or a flag that is not set.
 
-    A header is not changed after it was parsed.
+    The code never changes a header after it was parsed.
 
     Attributes:
-        base_offset: first offset that the batch ever had; last offset of a compressed legacy entry.
-        last_offset: inclusive; it counts even when compaction has removed the record.
+        base_offset: first offset of the batch before any compaction; last offset of a compressed legacy entry.
+        last_offset: inclusive, even when compaction has removed the record.
         base_timestamp_ms: base of the timestamps of the records, or the delete horizon.
-        record_count: may be 0; -1 in a compressed legacy entry, which does not tell it.
+        record_count: may be 0; -1 in a compressed legacy entry, whose header has no count.
         position: of the batch in its file.
         size_bytes: of the whole batch.
         name: the file, for errors.

@@ -1,12 +1,13 @@
 """Changes a leader makes in a batch's bytes without opening its records (log-format 2.2; Kafka: MutableRecordBatch).
 
-Each takes exactly one batch, in a ``bytearray`` or a writable view of it; in the legacy formats one entry.
+Each function takes exactly one batch, in a ``bytearray`` or a writable view; of a legacy format one entry.
 """
 
 import struct
 import zlib
 
-from tierd.errors import UnsupportedForMessageFormatError
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import AppendError
 from tierd.log.records.batch_header import (
     CRC_START_LEGACY,
     FLAGS_AT,
@@ -48,14 +49,14 @@ def set_last_offset(batch: Batch, offset: int) -> None:
 
 
 def set_leader_epoch(batch: Batch, epoch: int) -> None:
-    """Stamp the leader's epoch; the checksum does not cover it.
+    """Write the leader's epoch into the header, where no checksum covers it.
 
     Raises:
-        UnsupportedForMessageFormatError: a legacy entry has no place for it.
+        AppendError: a legacy entry has no place for it.
     """
     magic = _magic(batch)
     if magic < 2:
-        raise UnsupportedForMessageFormatError(f"magic {magic} has no leader epoch")
+        raise AppendError(f"magic {magic} has no leader epoch", code=TierErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, epoch)
 
 
@@ -65,11 +66,11 @@ def set_max_timestamp(batch: Batch, timestamp_type: TimestampType, timestamp_ms:
     Base timestamp and deltas stay: under CreateTime the records keep theirs, under LogAppendTime readers ignore them.
 
     Raises:
-        UnsupportedForMessageFormatError: magic 0 has no timestamps.
+        AppendError: magic 0 has no timestamps.
     """
     magic = _magic(batch)
     if magic == 0:
-        raise UnsupportedForMessageFormatError("magic 0 has no timestamps")
+        raise AppendError("magic 0 has no timestamps", code=TierErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     flags_at, timestamp_at = (FLAGS_AT, _MAX_TIMESTAMP_AT) if magic >= 2 else (_LEGACY_FLAGS_AT, _LEGACY_TIMESTAMP_AT)
     flags = batch[flags_at] & ~IS_LOG_APPEND_TIME
     flags |= IS_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0

@@ -1,7 +1,7 @@
-"""A batch written anew with fewer records, or with other timestamps to refer to (log-format 9.6).
+"""Rewrite of a batch with fewer records, or with another base timestamp (log-format 9.6).
 
-What a rewritten batch keeps of the one it was: producer fields, leader epoch, base and last offset, codec, timestamp
-type, and the flags. Record count, size and checksum are those of what it holds now.
+A rewritten batch keeps its producer fields, leader epoch, base and last offset, codec, timestamp type and flags. Its
+record count, size and checksum are new.
 """
 
 import struct
@@ -37,13 +37,13 @@ def rewrite_batch(
     max_timestamp_ms: int,
     has_delete_horizon: bool,
 ) -> bytearray:
-    """The batch of magic 2 of ``header`` with other records (Kafka: MemoryRecords.buildRetainedRecordsInto).
+    """Return the batch of magic 2 of ``header`` with other records (Kafka: MemoryRecords.buildRetainedRecordsInto).
 
     Args:
-        header: what it was.
+        header: the header before the rewrite.
         payload: the records, not compressed.
         record_count: how many there are.
-        base_timestamp_ms: what their timestamp deltas refer to: the delete horizon, if it has one.
+        base_timestamp_ms: base of the timestamp deltas of the records: the delete horizon, if the batch has one.
         max_timestamp_ms: of the header.
         has_delete_horizon: whether ``base_timestamp_ms`` is one.
 
@@ -70,7 +70,7 @@ def rewrite_batch(
 
 
 def decompress_batch(batch: RecordBatch) -> bytes:
-    """The batch of magic 2 as if it had never been compressed, but for its checksum, which is the old one.
+    """Return a batch of magic 2 without its compression; the checksum is still that of the compressed batch.
 
     Raises:
         InvalidRecordError: it cannot be decompressed.
@@ -83,7 +83,7 @@ def decompress_batch(batch: RecordBatch) -> bytes:
 
 
 def compress_batch(batch: memoryview, codec: Compression) -> bytearray:
-    """The batch of magic 2, which is not compressed, with ``codec``, and with its right checksum."""
+    """Return an uncompressed batch of magic 2 compressed with ``codec``, with its right checksum."""
     out = bytearray(batch[:OVERHEAD_BYTES])
     out += compress(codec, batch[OVERHEAD_BYTES:])
     struct.pack_into(">i", out, 8, len(out) - LOG_OVERHEAD_BYTES)
@@ -112,7 +112,7 @@ def empty_batch(header: BatchHeader, *, base_offset: int) -> bytes:
 
 
 def upgrade_batch(header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None) -> bytes:
-    """Records of a legacy batch as a batch of magic 2, which begins and ends with them (KIP-724).
+    """Return records of a legacy batch as a batch of magic 2, whose first and last offsets are theirs (KIP-724).
 
     Args:
         header: of the entry that held them; records of magic 0 come without a timestamp.

@@ -1,6 +1,6 @@
-"""The codecs of record batches, each within a bound: what a few bytes may become is decided here (log-format 2.5).
+"""The codecs of record batches, each with a limit on the decompressed size (log-format 2.5).
 
-What is compressed is framed, and but for snappy also packed, byte for byte as a broker does it.
+The frames of compressed records are byte for byte those of a broker. So is the compressed content, except with snappy.
 """
 
 import threading
@@ -47,7 +47,7 @@ class PayloadError(ValueError):
 
 
 class PayloadTooLargeError(PayloadError):
-    """Compressed bytes that would become too many; as far as they were looked at, they are sound."""
+    """Compressed bytes that would become too many; the bytes that were read are sound."""
 
 
 _LEVELS = {
@@ -127,7 +127,7 @@ _THREAD = threading.local()
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
-    """This thread's compressor for the usual level, for a new one costs more than a small batch; else a new one."""
+    """Return this thread's compressor for the usual level, since a new one costs more than a small batch."""
     if level != _ZSTD_LEVEL:
         return zstandard.ZstdCompressor(level=level, write_content_size=False)
     if not hasattr(_THREAD, "zstd"):
@@ -292,7 +292,7 @@ _WORD = 0xFFFFFFFF
 
 
 def xxh32(data: bytes) -> int:
-    """XXH32 with seed 0, which LZ4 frames use for a few bytes of header; blocks carry it rarely, so plain Python."""
+    """Return XXH32 with seed 0, the checksum of LZ4 frame headers; rarely of blocks, so plain Python is fast enough."""
     p1, p2, p3, p4, p5 = _PRIMES
     at, size = 0, len(data)
     if size >= 16:
@@ -302,7 +302,7 @@ def xxh32(data: bytes) -> int:
                 word = int.from_bytes(data[at + 4 * lane : at + 4 * lane + 4], "little")
                 lanes[lane] = _rotate(lanes[lane] + word * p2, 13) * p1 & _WORD
             at += 16
-        total = sum(_rotate(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True))
+        total = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         total = p5
     total += size
@@ -316,6 +316,6 @@ def xxh32(data: bytes) -> int:
     return total ^ total >> 16
 
 
-def _rotate(value: int, turn: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     value &= _WORD
-    return (value << turn | value >> (32 - turn)) & _WORD
+    return (value << bits | value >> (32 - bits)) & _WORD

@@ -5,7 +5,8 @@ Leaders always write magic 2, so these records are only read here; ``validation`
 
 from collections.abc import Iterator
 
-from tierd.errors import CorruptRecordError, RecordValidationError
+from tierd.errors import CorruptRecordError
+from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.batch_builder import NewRecord
 from tierd.log.records.batch_header import IS_LOG_APPEND_TIME
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
@@ -20,7 +21,7 @@ def iter_legacy_records(
     counters: ValidationCounters,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[NewRecord]:
-    """Decode the records of one entry; what ``rules`` refuse is noted there and not yielded.
+    """Decode the records of one entry; ``rules`` note the records that they refuse, which are not yielded.
 
     Raises:
         CorruptRecordError: a record within a compressed entry does not have its checksum.

@@ -24,7 +24,7 @@ def iter_piece_columns(
 ) -> Iterator[RecordColumns | RecordBatch]:
     """Decode the records of a log that comes in pieces, cut anywhere; legacy entries come as they are.
 
-    In memory at a time: one piece, what the one before left of a batch, and the columns of a step.
+    In memory at a time: one piece, the begin of a batch from the piece before, and the columns of a step.
 
     Args:
         pieces: consecutive bytes that begin with a batch, each below 1 GiB.
@@ -33,7 +33,7 @@ def iter_piece_columns(
         check_crc: refuse a batch whose bytes do not have its checksum.
         may_be_torn: leave out an incomplete batch at the end.
         wanted: which batches are worth decoding; it is asked only where that costs more than asking.
-        max_bytes: what a batch may become when it is decompressed.
+        max_bytes: limit on the decompressed size of a batch.
         step_records: how many records to decode at a time.
 
     Raises:

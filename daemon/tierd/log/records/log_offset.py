@@ -1,4 +1,4 @@
-"""LogOffset: an offset, and where in the log it lies (Kafka: LogOffsetMetadata)."""
+"""LogOffset: an offset, and its place in the log (Kafka: LogOffsetMetadata)."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """An offset with, when they are known, its segment and its byte position there.
+    """An offset; where they are known, with its segment and its byte position in the segment.
 
     Attributes:
         offset: of a record, or of a log's end.
-        segment_base_offset: of the segment that holds it; -1 when only the offset is known.
-        position: in that segment's file, in bytes; -1 when only the offset is known.
+        segment_base_offset: of the segment that holds the offset; -1 when only the offset is known.
+        position: byte position in the file of the segment; -1 when only the offset is known.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""NewRecord and Producer: what a writer of batches is given."""
+"""NewRecord and Producer: the arguments of the code that writes batches."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tierd.log.records.record import Header
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to write; its offset comes from its place in the batch. A timestamp of -1 is none."""
+    """A record to write; its place in the batch decides its offset. A timestamp of -1 means no timestamp."""
 
     key: bytes | None
     value: bytes | None

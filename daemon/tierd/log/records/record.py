@@ -1,4 +1,4 @@
-"""Record: one record of a batch, and how magic 2 writes it (log-format 2.3 and 2.4)."""
+"""Record: one record of a batch of magic 2, parsed (log-format 2.3 and 2.4)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Record:
 
     Attributes:
         timestamp_type: ``CreateTime``, ``LogAppendTime``, or ``NoTimestampType`` in magic 0.
-        headers: in order, names may repeat.
-        leader_epoch: -1 when the batch does not say.
+        headers: in order; names may repeat.
+        leader_epoch: -1 for a batch without one.
     """
 
     offset: int
@@ -58,7 +58,7 @@ class RecordError(ValueError):
 
 
 def parse_control_type(key: bytes | None) -> ControlRecordType:
-    """Tell the type of a control record from its key: ``version i16``, ``type i16``.
+    """Return the type of a control record from its key: ``version i16``, ``type i16``.
 
     Raises:
         RecordError: shorter than four bytes, or a negative version.

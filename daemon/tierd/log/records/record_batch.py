@@ -36,7 +36,7 @@ class RecordBatch(BatchHeader):
         return (crc32c(covered) if self.magic >= 2 else zlib.crc32(covered)) == self.crc
 
     def checked(self) -> Self:
-        """The batch itself.
+        """Return the batch itself once its checksum was compared.
 
         Raises:
             CorruptRecordError: its checksum is wrong.
@@ -49,7 +49,7 @@ class RecordBatch(BatchHeader):
         """Decode the records, control records included, in order.
 
         Args:
-            max_bytes: what the batch may become when it is decompressed.
+            max_bytes: limit on the decompressed size of the batch.
 
         Raises:
             BatchTooLargeError: they become more than ``max_bytes``; none was yielded.
@@ -89,7 +89,7 @@ class RecordBatch(BatchHeader):
             self._fail(str(error), error)
 
     def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
-        """The encoded records of a batch of magic 2, decompressed; a view of ``data`` when they are not compressed.
+        """Return the encoded records of a batch of magic 2, decompressed; a view of ``data`` without compression.
 
         Raises:
             BatchTooLargeError: they become more than ``max_bytes``.
@@ -146,10 +146,10 @@ class RecordBatch(BatchHeader):
             yield entry
 
     def inner_entries(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator["RecordBatch"]:
-        """The entries within a compressed legacy entry as they are: checksum, magic and codec are not checked.
+        """Return the entries within a compressed legacy entry; their checksum, magic and codec are not checked.
 
         Raises:
-            InvalidRecordError: they cannot be decompressed or told apart.
+            InvalidRecordError: they cannot be decompressed or decoded.
         """
         return self._inner_entries(self._inner_payload(max_bytes), check_crc=False)
 
@@ -178,7 +178,7 @@ class RecordBatch(BatchHeader):
         return self.last_offset - last_inner_offset
 
     def legacy_fields(self) -> tuple[bytes | None, bytes | None]:
-        """Key and value of an entry of magic 0 or 1, as they lie there.
+        """Return the bytes of key and value of an entry of magic 0 or 1.
 
         Raises:
             InvalidRecordError: they do not fill the entry.
@@ -231,7 +231,7 @@ def iter_batches(
 
 
 def with_data(header: BatchHeader, data: memoryview) -> RecordBatch:
-    """The batch of ``header``, whose bytes are ``data``."""
+    """Return the batch with ``header`` and the bytes ``data``."""
     return RecordBatch(**{name: getattr(header, name) for name in _HEADER_FIELDS}, data=data)
 
 
@@ -248,14 +248,14 @@ def read_batch(source: Readable, header: BatchHeader) -> RecordBatch:
 
 
 def control_type_of(source: Readable, header: BatchHeader) -> ControlRecordType | None:
-    """Like ``RecordBatch.control_type``, reading the bytes only of what is a control batch. Blocking."""
+    """Return ``RecordBatch.control_type`` of a batch; only the bytes of a control batch are read. Blocking."""
     if not header.is_control or not header.record_count:
         return None
     return read_batch(source, header).control_type()
 
 
 def _signed(value: int) -> int:
-    """Wrap to a signed 64-bit number, as Java adds."""
+    """Return ``number`` wrapped to a signed 64-bit number, as Java wraps sums."""
     value &= _LONG_MASK
     return value - (1 << 64) if value >> 63 else value
 

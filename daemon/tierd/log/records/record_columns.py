@@ -1,7 +1,7 @@
 """RecordColumns: many records at once, without an object for each (log-format 2.3).
 
-For what looks at all records but at few of their fields: the leader's validation, and readers in bulk. The numbers lie
-in arrays; keys, values and headers stay in the batch's bytes until the caller asks for them.
+For code that reads a few fields of all records: the leader's validation, and readers in bulk. The numbers are in
+arrays; keys, values and headers stay in the bytes of the batch until the caller asks for them.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ _RUN_FLAGS: Final = IS_LOG_APPEND_TIME | IS_TRANSACTIONAL | IS_CONTROL
 
 
 class BatchRun(NamedTuple):
-    """The records ``[first, end)`` of some columns; of one producer, where they are transactional.
+    """The records ``[first, end)`` of columns; transactional records of a run have one producer.
 
     Attributes:
         attributes: of their batches, without codec and delete horizon.
@@ -62,9 +62,9 @@ class RecordColumns:
     """Consecutive records, of one or of several batches of magic 2.
 
     Attributes:
-        payload: what holds them: a piece of a log, or the decompressed records of a batch.
-        columns: offsets, timestamps, and where the other fields lie in ``payload``; without fault.
-        batches: the one batch, or what finds the batch of a record.
+        payload: the bytes of the records: a piece of a log, or the decompressed records of a batch.
+        columns: offsets, timestamps, and the places of the other fields in ``payload``; without a fault.
+        batches: the one batch, or the object that finds the batch of a record.
     """
 
     payload: bytes | memoryview = field(repr=False)
@@ -86,7 +86,7 @@ class RecordColumns:
         return self.columns.timestamp_ms.tolist()
 
     def values(self) -> list[bytes | None]:
-        """The value of every record."""
+        """Return the value of every record."""
         if not len(self):
             return []
         starts, sizes = self.columns.value_start.tolist(), self.columns.value_size.tolist()
@@ -104,7 +104,7 @@ class RecordColumns:
         return self.columns.offset[index]
 
     def timestamp_ms(self, index: int) -> int:
-        """Its timestamp, as ``timestamps_ms``."""
+        """Return the timestamp of the record at ``index``, as ``timestamps_ms`` does."""
         return self.columns.timestamp_ms[index]
 
     def key(self, index: int) -> bytes | None:
@@ -124,7 +124,7 @@ class RecordColumns:
         return parse_headers(bytes(self.payload[start:end]), 0, end - start, count)[0]
 
     def batch(self, index: int) -> BatchHeader:
-        """The batch that the record at ``index`` belongs to."""
+        """Return the batch that holds the record at ``index``."""
         return self.batches if isinstance(self.batches, BatchHeader) else self.batches.of_record(index)
 
     def runs(self) -> "Iterator[BatchRun]":
@@ -156,12 +156,12 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class PieceBatches:
-    """Batches of a piece of a log, whose headers are parsed when they are asked for.
+    """Batches of a piece of a log; a header is parsed when the caller asks for it.
 
     Attributes:
-        position: where the piece begins in the file.
-        starts: of the batches, in ``data``.
-        first_records: index of each one's first record.
+        position: position of the piece in the file.
+        starts: positions of the batches in ``data``.
+        first_records: index of the first record of each batch.
     """
 
     data: memoryview = field(repr=False)
@@ -171,7 +171,7 @@ class PieceBatches:
     first_records: memoryview = field(repr=False)
 
     def of_record(self, index: int) -> BatchHeader:
-        """The batch that the record at ``index`` belongs to."""
+        """Return the batch that holds the record at ``index``."""
         return self._header(self.starts[bisect_right(self.first_records, index) - 1])
 
     def check(self, end: int) -> None:
@@ -182,7 +182,7 @@ class PieceBatches:
                 raise CorruptRecordError(self.name, self.position + start, "wrong checksum of the batch")
 
     def runs(self, record_count: int) -> Iterator[BatchRun]:
-        """The runs of all of the piece's ``record_count`` records."""
+        """Yield the runs of all ``record_count`` records of the piece."""
         data, kinds = self.data, []
         for start in self.starts:
             producer = data[start + _PRODUCER_AT : start + _PRODUCER_AT + 8]
@@ -207,10 +207,10 @@ def columns_of(batch: RecordBatch, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -
 
     Args:
         batch: which; control batches too.
-        max_bytes: what it may become when it is decompressed. The columns take up to seven times as much on top.
+        max_bytes: limit on the decompressed size. The columns take up to seven times as much besides.
 
     Raises:
-        InvalidRecordError: the records cannot be decoded, or there are more or fewer than the header says.
+        InvalidRecordError: the records cannot be decoded, or their number is not that of the header.
         ValueError: a legacy entry.
     """
     payload = batch.payload(max_bytes=max_bytes)
@@ -220,10 +220,10 @@ def columns_of(batch: RecordBatch, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -
 def iter_columns(
     batch: RecordBatch, *, max_bytes: int = MAX_DECOMPRESSED_BYTES, step_records: int = STEP_RECORDS
 ) -> Iterator[RecordColumns]:
-    """As ``columns_of``, a number of records at a time, so that the columns take little memory whatever comes.
+    """Yield the columns of ``columns_of`` for a limited number of records at a time, which bounds the memory.
 
     Raises:
-        InvalidRecordError: as ``columns_of``; what came before the fault was yielded, in whole steps.
+        InvalidRecordError: as ``columns_of``; the whole steps before the fault were yielded.
         ValueError: a legacy entry.
     """
     payload = batch.payload(max_bytes=max_bytes)

@@ -15,7 +15,7 @@ _NULL = b"\x01"  # the length -1
 
 
 def encode_varint(number: int) -> bytes:
-    """Zigzag, then base 128 with the low group first; the same for 32 and for 64 bits."""
+    """Return ``number`` as zigzag in base 128, the low group first; the same for 32 and for 64 bits."""
     rest = (number << 1) ^ (number >> 63)
     groups = bytearray()
     while rest > 0x7F:
@@ -65,7 +65,7 @@ def append_record(out: bytearray, record: NewRecord, timestamp_delta_ms: int, of
 
 
 def encode_field(content: bytes | None) -> bytes:
-    """A length, -1 for null, and the bytes."""
+    """Return a length, -1 for null, and the bytes."""
     return _NULL if content is None else encode_varint(len(content)) + content
 
 

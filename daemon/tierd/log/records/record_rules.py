@@ -1,8 +1,9 @@
-"""RecordRules: what a leader demands of every single record (log-format 4.3; Kafka: LogValidator.validateRecord)."""
+"""RecordRules: a leader's rules for every single record (log-format 4.3; Kafka: LogValidator.validateRecord)."""
 
 from dataclasses import dataclass
 
-from tierd.errors import InvalidTimestampError, RecordValidationError
+from tierd.errors import TierErrorCode
+from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.batch_header import IS_LOG_APPEND_TIME, BatchHeader
 from tierd.log.records.log_config import MAX_LONG, LogConfig, TimestampType
 from tierd.log.records.record_columns import RecordColumns
@@ -25,7 +26,7 @@ class ValidationCounters:
 
 
 class RecordRules:
-    """The rules of one topic at one time; collects what it refuses, batch by batch."""
+    """The rules of one topic at one time, with the refusals of the present batch."""
 
     def __init__(self, config: LogConfig, *, now_ms: int, counters: ValidationCounters) -> None:
         self._is_compacted = config.is_compacted
@@ -73,13 +74,13 @@ class RecordRules:
 
     def check_columns(self, batch: BatchHeader, records: RecordColumns, *, first_index: int) -> None:
         """Check records of a batch, the first of which has this index: together, or one by one if anything is wrong."""
-        if not len(records) or self._are_all_right(batch, records):
+        if not len(records) or self._are_all_valid(batch, records):
             return
         sizes = records.columns.key_size
         for index, timestamp_ms in enumerate(records.timestamps_ms()):
             self.check(batch, first_index + index, has_key=sizes[index] >= 0, timestamp_ms=timestamp_ms)
 
-    def _are_all_right(self, batch: BatchHeader, records: RecordColumns) -> bool:
+    def _are_all_valid(self, batch: BatchHeader, records: RecordColumns) -> bool:
         """Return True if whole columns prove all records valid; False if each record has to be checked."""
         if batch.attributes & IS_LOG_APPEND_TIME:
             return False
@@ -99,11 +100,13 @@ class RecordRules:
         """End a batch.
 
         Raises:
-            InvalidTimestampError: records of it were refused, at least one for its timestamp.
-            RecordValidationError: records of it were refused.
+            RecordValidationError: records of it were refused; ``INVALID_TIMESTAMP`` if one is for its timestamp.
         """
         if not self._error_count:
             return
         shown = "; ".join(f"record {index}: {problem}" for index, problem in self._errors[:3])
-        kind = InvalidTimestampError if self._has_timestamp_error else RecordValidationError
-        raise kind(f"{batch.name}: {self._error_count} records refused: {shown}", record_errors=self._errors)
+        raise RecordValidationError(
+            f"{batch.name}: {self._error_count} records refused: {shown}",
+            record_errors=self._errors,
+            code=TierErrorCode.INVALID_TIMESTAMP if self._has_timestamp_error else None,
+        )

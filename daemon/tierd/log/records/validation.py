@@ -1,14 +1,15 @@
 """Validation of the records of an append by the leader (log-format 4.3; Kafka: LogValidator).
 
 The leader checks, numbers and stamps the records before the append, and writes them anew where the topic's codec or
-magic 2 demand it. Bytes in, bytes out; the log is not touched.
+magic 2 demand it. Takes and returns bytes; reads and writes no log.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tierd.errors import InvalidRecordError, RecordValidationError
+from tierd.errors import InvalidRecordError
 from tierd.log.files.disk import Piece
+from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NO_PRODUCER, BatchBuilder, NewRecord, Producer
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch, set_max_timestamp
@@ -35,8 +36,8 @@ class ValidationResult:
     Attributes:
         records: one or more batches, numbered and stamped.
         last_offset: inclusive.
-        max_timestamp_ms: of all of them, -1 for none.
-        shallow_offset_of_max_timestamp: what the time index says of it; -1 for none.
+        max_timestamp_ms: of all of them; -1 without a timestamp.
+        shallow_offset_of_max_timestamp: the offset for the time index; -1 without a timestamp.
         size_may_have_changed: the batch was written anew; its size has to be checked again.
     """
 
@@ -49,7 +50,7 @@ class ValidationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Append:
-    """One call's arguments."""
+    """Arguments of one call."""
 
     first_offset: int
     leader_epoch: int
@@ -84,13 +85,13 @@ def validate_and_assign(
         leader_epoch: stamped into the batch.
         origin: ``CLIENT`` or ``COORDINATOR``; more is demanded of the former.
         config: codec, timestamps and policy of the topic.
-        now_ms: what LogAppendTime stamps, and what CreateTime may not be too far from.
+        now_ms: the timestamp of LogAppendTime, from which CreateTime must not differ too much.
         source_compression: codec of the last compressed batch.
         name: of the log, for errors.
-        counters: what is refused is counted here.
+        counters: count the refusals.
 
     Raises:
-        RecordValidationError: batches or records break a rule; ``InvalidTimestampError`` if one is of timestamps.
+        RecordValidationError: batches or records break a rule; ``INVALID_TIMESTAMP`` if one is of timestamps.
         CorruptRecordError: an impossible header, or a wrong checksum within a compressed legacy entry.
     """
     append = _Append(

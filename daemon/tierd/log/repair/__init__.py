@@ -1,12 +1,12 @@
-"""Mending a damaged partition directory, and cutting one off, so that nothing that was there is lost."""
+"""Repair and truncation of a partition directory; side files keep every byte that is removed."""
 
-from tierd.log.repair.mend import Mended, repair_partition, truncate_partition
-from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, RepairPlan, Step, WriteAnew
+from tierd.log.repair.log_repair_plan import CutTail, LowerCheckpoint, MoveAside, RepairPlan, Step, WriteAnew
+from tierd.log.repair.partition_repair import LogRepairResult, repair_partition, truncate_partition
 
 __all__ = [
     "CutTail",
+    "LogRepairResult",
     "LowerCheckpoint",
-    "Mended",
     "MoveAside",
     "RepairPlan",
     "Step",

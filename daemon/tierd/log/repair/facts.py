@@ -1,4 +1,4 @@
-"""Facts that a survey of a partition directory finds; ``repair.plan`` decides from these facts."""
+"""Facts that a survey of a partition directory finds; ``log_repair_plan`` decides from these facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """A batch whose leader epoch is below one before it. No checksum covers the field, and no leader writes that."""
+    """A batch with a leader epoch below that of an earlier batch. No leader writes it; no checksum covers the epoch."""
 
     name: str
     position: int
@@ -51,8 +51,8 @@ class Artefact:
     """A file that can be made anew from the batches.
 
     Attributes:
-        problem: why it should be; None when it is sound.
-        content: what it would be; None when it should not be there. Only given when it is needed.
+        problem: reason to make it anew; None for a sound file.
+        content: the new content; None for a file that should not exist, and for a sound file.
     """
 
     name: str
@@ -62,14 +62,14 @@ class Artefact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFacts:
-    """One segment.
+    """Facts about one segment.
 
     Attributes:
-        next_base_offset: where the next one begins; None for the active one.
+        next_base_offset: base of the next segment; None for the active segment.
         end_offset: one past the last sound batch.
         fault: None when every byte is sound.
-        artefacts: its indexes; of a segment with a fault, as they have to be once it ends there.
-        snapshot_at_end: the producers behind the last sound batch, as a file; only with a fault, and if they are known.
+        artefacts: the indexes that have to change; of a segment with a fault, for a segment that ends at the fault.
+        snapshot_at_end: the producers behind the last sound batch, as a file; only with a fault and known producers.
     """
 
     base_offset: int
@@ -83,18 +83,18 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition directory.
+    """Facts about a partition directory.
 
     Attributes:
-        names: every name in it.
+        names: every name in the directory.
         segments: ascending by base offset.
-        snapshots: those that should be at the base of a segment, and those that are there and cannot be read.
-        lineage: as the file says, or as the batches say when the file is missing or wrong.
-        lineage_problem: why the file should be written anew.
-        epoch_disorder: the batches contradict each other, so nothing follows for the file.
-        topic_id_problem: what is wrong with ``partition.metadata``.
-        checkpoints: what the log dir's checkpoints say of this partition, by file name.
-        disagreements: snapshots that can be read, and do not say what the batches say: (name, why).
+        snapshots: those that are missing at the base of a segment, and those that cannot be read.
+        lineage: from the file, or from the batches when the file is missing or wrong.
+        lineage_problem: reason to write the file anew.
+        epoch_disorder: the first contradiction between batches; with one, batches prove nothing about the file.
+        topic_id_problem: the fault of ``partition.metadata``.
+        checkpoints: the offsets of this partition in the checkpoints of the log dir, by file name.
+        disagreements: snapshots that can be read and contradict the batches: (name, contradiction).
     """
 
     directory: Path

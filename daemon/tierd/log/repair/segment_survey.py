@@ -1,9 +1,10 @@
 """The survey of one segment for a repair: its sound batches, its first fault, and its indexes made from the batches."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
-from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
+from tierd.errors import CorruptIndexError, CorruptRecordError, LogError
 from tierd.log.files.disk import Disk, Readable, read_artefact, read_file
 from tierd.log.files.partition_scan import file_name
 from tierd.log.indexes.index_build import IndexBuilder
@@ -14,6 +15,7 @@ from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import ENTRY as TRANSACTION_ENTRY
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, encode_entry
 from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from tierd.log.log_errors import EndMarkerError, InvalidTransactionStateError
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker, read_end_marker
@@ -22,11 +24,32 @@ from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import ControlRecordType
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, SegmentFacts
-from tierd.log.repair.resume import find_sound_batch
+from tierd.log.repair.sound_batch_search import find_sound_batch
 from tierd.model import EpochEntry, Lineage
+
+IndexT = TypeVar("IndexT", OffsetIndex, TimeIndex)
 
 _IT = "it"
 _MAX_MARKER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedPartition:
+    """A partition directory under survey: the same for each of its segments.
+
+    Attributes:
+        names: the names in the directory.
+        config: the settings of the log, for the new indexes.
+        lineage: the content of ``leader-epoch-checkpoint``; None when the file cannot be read.
+        stop_at: the log has to end before the batch that holds this offset or follows it; None for no such end.
+    """
+
+    disk: Disk
+    directory: Path
+    names: frozenset[str]
+    config: LogConfig
+    lineage: Lineage | None
+    stop_at: int | None
 
 
 class SegmentSurvey:
@@ -42,53 +65,43 @@ class SegmentSurvey:
 
     def __init__(
         self,
-        disk: Disk,
-        directory: Path,
+        partition: SurveyedPartition,
         base_offset: int,
         next_base_offset: int | None,
         *,
-        names: frozenset[str],
-        config: LogConfig,
-        lineage: Lineage | None,
         producers: ProducerStateManager | None,
         newest_epoch: int,
-        stop_at: int | None,
     ) -> None:
         """Load the indexes of a segment, and note the damage in them.
 
         Args:
-            disk: the disk of the directory.
-            directory: of the partition.
+            partition: the directory of the segment.
             base_offset: of the segment.
             next_base_offset: base of the next segment; None for the active segment.
-            names: the names in the directory.
-            config: the settings of the log, for the new indexes.
-            lineage: the content of ``leader-epoch-checkpoint``; None when the file cannot be read.
             producers: the producers at the base of the segment; None when they are not known.
             newest_epoch: the highest leader epoch of the batches below the base; -1 without such an epoch.
-            stop_at: the log has to end before the batch that holds this offset or follows it.
         """
         self.producers = producers
         self.epochs: list[EpochEntry] = []
         self.epoch_problem: str | None = None
         self.newest_epoch = newest_epoch
         self.epoch_disorder: Disorder | None = None
-        self._disk = disk
-        self._directory = directory
+        self._partition = partition
         self._base = base_offset
         self._next_base = next_base_offset
-        self._names = names
-        self._stop_at = stop_at
+        self._stop_at = partition.stop_at
         self._expected = base_offset
         self._max_timestamp_ms, self._shallow_offset = -1, base_offset
+        config, lineage = partition.config, partition.lineage
         self._builder = IndexBuilder(
             base_offset, interval_bytes=config.index_interval_bytes, max_bytes=config.segment_index_bytes
         )
         self._epoch_check = EpochCheck(Lineage() if lineage is None else lineage)
         self._problems: dict[str, str] = {}
         self._aborted: list[AbortedTransaction] = []
-        self._offsets = self._load_offsets()
-        self._times = self._load_times()
+        offsets, times = self._load(".index", OffsetIndex), self._load(".timeindex", TimeIndex)
+        self._offsets = None if offsets is None else OffsetIndexCheck(offsets)
+        self._times = None if times is None else TimeIndexCheck(times)
         self._transactions = self._load_transactions()
 
     def run(self) -> SegmentFacts:
@@ -98,7 +111,7 @@ class SegmentSurvey:
             SegmentChangedError: the log file became shorter.
             OSError: a file cannot be read.
         """
-        file = self._disk.open(self._path(".log"), write=False)
+        file = self._partition.disk.open(self._path(".log"), write=False)
         try:
             fault = self._walk(file)
             if fault is not None and fault.kind is FaultKind.TORN:
@@ -124,7 +137,7 @@ class SegmentSurvey:
         return facts
 
     def _path(self, suffix: str) -> Path:
-        return self._directory / file_name(self._base, suffix)
+        return self._partition.directory / file_name(self._base, suffix)
 
     # The batches
 
@@ -132,20 +145,20 @@ class SegmentSurvey:
         position = 0
         for found in walk(source, base_offset=self._base, next_base_offset=self._next_base):
             if isinstance(found, NoBatch):
-                error = found.error
-                return Fault(position, said_of(error, str(source.path)).removesuffix(f" at position {error.position}"))
+                problem = problem_text(found.error, str(source.path))
+                return Fault(position, problem.removesuffix(f" at position {found.error.position}"))
             header = found.header if isinstance(found, DamagedBatch) else found
             if self._stop_at is not None and header.last_offset >= self._stop_at:
-                return self._requested(header.position)
+                return self._requested_end(header.position)
             if isinstance(found, DamagedBatch):
                 return self._fault_of(found)
-            self._take(source, header)
+            self._take_batch(source, header)
             position = header.end_position
         if self._stop_at is not None and self._next_base is not None and self._next_base > self._stop_at:
-            return self._requested(position)
+            return self._requested_end(position)
         return None
 
-    def _requested(self, position: int) -> Fault:
+    def _requested_end(self, position: int) -> Fault:
         return Fault(position, f"the log is to end at offset {self._stop_at}", kind=FaultKind.REQUESTED)
 
     def _fault_of(self, damaged: DamagedBatch) -> Fault:
@@ -161,7 +174,7 @@ class SegmentSurvey:
             case BatchFault.OFFSET_TOO_FAR:
                 return Fault(position, f"offset {last} is too far from the segment's base", kind=FaultKind.OVERFLOW)
 
-    def _take(self, source: Readable, header: BatchHeader) -> None:
+    def _take_batch(self, source: Readable, header: BatchHeader) -> None:
         if header.max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms, self._shallow_offset = header.max_timestamp_ms, header.last_offset
         if header.position > self._builder.next_position:
@@ -183,8 +196,8 @@ class SegmentSurvey:
             self.epochs.append(EpochEntry(epoch, header.base_offset))
             self.newest_epoch = epoch
         elif 0 <= epoch < self.newest_epoch and self.epoch_disorder is None:
-            said = f"leader epoch {epoch} at offset {header.base_offset}, behind batches of epoch {self.newest_epoch}"
-            self.epoch_disorder = Disorder(file_name(self._base, ".log"), header.position, said)
+            text = f"leader epoch {epoch} at offset {header.base_offset}, behind batches of epoch {self.newest_epoch}"
+            self.epoch_disorder = Disorder(file_name(self._base, ".log"), header.position, text)
 
     def _replay(self, source: Readable, header: BatchHeader, producers: ProducerStateManager) -> None:
         try:
@@ -216,58 +229,43 @@ class SegmentSurvey:
 
     # The indexes
 
-    def _load_offsets(self) -> OffsetIndexCheck | None:
+    def _load(self, suffix: str, kind: type[IndexT]) -> IndexT | None:
         try:
-            data = self._read(".index")
+            data = self._read(suffix)
             if data is None:
                 return None
-            index = OffsetIndex.from_bytes(data, self._base, _IT)
-            self._require_full(".index", len(data), index.size_bytes)
+            index = kind.from_bytes(data, self._base, _IT)
         except CorruptIndexError as error:
-            self._problems[".index"] = said_of(error, _IT)
+            self._problems[suffix] = problem_text(error, _IT)
             return None
-        return OffsetIndexCheck(index)
-
-    def _load_times(self) -> TimeIndexCheck | None:
-        try:
-            data = self._read(".timeindex")
-            if data is None:
-                return None
-            index = TimeIndex.from_bytes(data, self._base, _IT)
-            self._require_full(".timeindex", len(data), index.size_bytes)
-        except CorruptIndexError as error:
-            self._problems[".timeindex"] = said_of(error, _IT)
-            return None
-        return TimeIndexCheck(index)
+        if self._next_base is not None and index.size_bytes != len(data):
+            self._problems[suffix] = "zeros at the end, which a broker takes for entries"
+        return index
 
     def _load_transactions(self) -> TransactionIndexCheck | None:
         if self.producers is None:
             return None
         name = file_name(self._base, ".txnindex")
-        if name not in self._names:
+        if name not in self._partition.names:
             return TransactionIndexCheck(TransactionIndex())
         try:
-            data = read_artefact(self._disk, self._directory / name, name=_IT)
+            data = read_artefact(self._partition.disk, self._partition.directory / name, name=_IT)
             whole = len(data) - len(data) % TRANSACTION_ENTRY.size
             if whole != len(data):
                 self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
             return TransactionIndexCheck(TransactionIndex.from_bytes(data[:whole], self._base, _IT))
         except CorruptIndexError as error:
-            self._problems[".txnindex"] = said_of(error, _IT)
+            self._problems[".txnindex"] = problem_text(error, _IT)
             return TransactionIndexCheck(TransactionIndex())
 
     def _read(self, suffix: str) -> bytes | None:
         path = self._path(suffix)
-        if path.name not in self._names:
+        if path.name not in self._partition.names:
             sibling = file_name(self._base, ".timeindex" if suffix == ".index" else ".index")
-            if self._next_base is not None or sibling in self._names:  # an active segment may have neither
+            if self._next_base is not None or sibling in self._partition.names:  # an active segment may have neither
                 self._problems[suffix] = "missing"
             return None
-        return read_artefact(self._disk, path, name=_IT)
-
-    def _require_full(self, suffix: str, size_bytes: int, used_bytes: int) -> None:
-        if self._next_base is not None and size_bytes != used_bytes:
-            self._problems[suffix] = "zeros at the end, which a broker takes for entries"
+        return read_artefact(self._partition.disk, path, name=_IT)
 
     def _finish_checks(self, size_bytes: int) -> None:
         if self._offsets:
@@ -321,14 +319,14 @@ class SegmentSurvey:
         return found
 
     def _must_change(self, path: Path, content: bytes) -> bool:
-        if path.name not in self._names:
+        if path.name not in self._partition.names:
             return bool(content)
-        status = self._disk.status(path)
+        status = self._partition.disk.status(path)
         is_other_size = status is None or status.size_bytes != len(content)
-        return is_other_size or read_file(self._disk, path) != content
+        return is_other_size or read_file(self._partition.disk, path) != content
 
 
-def said_of(error: LogError, name: str) -> str:
+def problem_text(error: LogError, name: str) -> str:
     """Return the message of an error without the name of the file, which the caller shows."""
     return str(error).removeprefix(f"{name}: ")
 

@@ -1,12 +1,12 @@
-"""Side files: where repair and truncation keep what they take out of a log.
+"""Side files: repair and truncation keep in them the bytes that they take out of a log.
 
-In the partition directory itself, for a foreign directory in a log dir would stop a broker::
+Side files lie in the partition directory, because a foreign directory in a log dir would stop a broker::
 
     tierd-kept.<time>.<name>.whole              the file as it was
     tierd-kept.<time>.<name>.from-<position>    its bytes from that position on
 
-A broker opens what begins with a number, or ends as its own files do, and nothing else; so these names begin with a
-word and end with another. They go when the partition is deleted.
+A broker opens only files whose names begin with a number or end as its own files do. So the names of side files begin
+and end with words of tierd. Side files are removed with the partition.
 """
 
 import re
@@ -23,7 +23,7 @@ def is_side_file(name: str) -> bool:
 
 
 def original_name(name: str) -> str:
-    """The name of the file that a side file is of; any other name as it is."""
+    """Return the name of the file from which a side file was taken; any other name unchanged."""
     match = _FORM.fullmatch(name)
     return match["name"] if match else name
 
@@ -46,7 +46,7 @@ def new_stamp(now_ms: int, names: Iterable[str]) -> str:
 
 
 def side_file_name(stamp: str, name: str, position: int | None = None) -> str:
-    """The name for what is taken out of the file ``name``: all of it, or what is behind ``position``."""
+    """Return the name of the side file for the whole file ``name``, or for its bytes from ``position`` on."""
     return f"{PREFIX}{stamp}.{name}." + ("whole" if position is None else f"from-{position}")
 
 

@@ -1,1 +1,1 @@
-"""Segments: appended to, rolled, read, recovered, replaced and removed."""
+"""Segments of a log: append, roll, read, recovery, replacement and removal."""

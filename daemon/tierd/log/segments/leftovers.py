@@ -1,9 +1,9 @@
 """Files left in a partition directory by an interrupted deletion, compaction or split (log-format 6.3, passes 1 to 3).
 
-``.deleted``  logically gone; only the unlink is missing
-``.cleaned``  output of a replacement that had not begun: it never happened
-``.swap``     output of one that had: it is completed, unless a ``.cleaned`` with a base at or below it proves that
-              the set is not whole (renames go in descending order of the base)
+``.deleted``  removed; the unlink alone is missing
+``.cleaned``  output of a replacement that had not begun; it is removed
+``.swap``     output of a replacement that had begun; it is completed, unless a ``.cleaned`` with a base at or below it
+              proves that the set is not whole (renames go in descending order of the base)
 
 The plan is pure; ``clear_leftovers`` carries it out. The directory is synced between the steps that must not be seen
 in another order after a loss of power.
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a file's name: what stands before the first dot; None when that is no 64-bit number."""
+    """Return the offset in a file's name, before the first dot; None if that is no 64-bit number."""
     text, dot, _ = name.partition(".")
     if not dot or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
         return None
@@ -62,7 +62,7 @@ def plan_leftovers(names: Iterable[str]) -> LeftoverPlan:
 
 
 def replaced_by(names: Iterable[str], *, first: int, end: int) -> list[str]:
-    """Pass 2: the files that a completed replacement of [``first``, ``end``) makes obsolete, snapshots too."""
+    """Return the files that a completed replacement of [``first``, ``end``) makes obsolete, snapshots too (pass 2)."""
     return [
         name
         for name in sorted(names)
@@ -71,10 +71,10 @@ def replaced_by(names: Iterable[str], *, first: int, end: int) -> list[str]:
 
 
 def clear_leftovers(disk: Disk, directory: Path) -> list[str]:
-    """Carry out passes 1 to 3; return the names that are there afterwards.
+    """Carry out passes 1 to 3; return the names in the directory afterwards.
 
     Raises:
-        CorruptRecordError: the output of a replacement is damaged, and what it replaces is gone.
+        CorruptRecordError: the output of a replacement is damaged, and the replaced segments are gone.
         OSError: the directory cannot be read or changed.
     """
     names = disk.list_names(directory)
@@ -108,7 +108,7 @@ def _finish_swaps(disk: Disk, directory: Path, swaps: tuple[str, ...]) -> None:
 
 
 def _next_offset(disk: Disk, path: Path) -> int:
-    """One past the last batch; the base when there is none (Kafka: LogSegment.readNextOffset)."""
+    """Return one past the last offset; the base offset without batches (Kafka: LogSegment.readNextOffset)."""
     end = offset_of(path.name) or 0
     file = disk.open(path, write=False)
     try:

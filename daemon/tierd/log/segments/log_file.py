@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tierd.errors import CorruptRecordError, LogClosedError
+from tierd.errors import CorruptRecordError
 from tierd.log.files.disk import Disk, DiskFile, Piece, Readable
 from tierd.log.files.held_file import HeldFile
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_INT
-from tierd.log.segments.segment_reader import opener
+from tierd.log.segments.segment_reading import opener
 
 
 class LogFile(HeldFile):
-    """Bytes appended in memory and written out in one piece; perhaps with room behind them, if preallocated.
+    """File to which bytes are appended in memory and written in one piece; preallocated files have room behind them.
 
-    The handle is opened when it is needed, and may be given back in between. Readers open the file for themselves.
+    The handle is opened when it is needed, and may be closed in between. Readers open the file separately.
 
     Attributes:
-        path: its present name.
-        size_bytes: with what ``append`` has taken and ``write_out`` has yet to write.
-        written_bytes: without that.
+        path: the present name of the file.
+        size_bytes: size of the log, with the bytes that ``write_out`` has yet to write.
+        written_bytes: size of the log without those bytes.
     """
 
     def __init__(self, disk: Disk, path: Path, *, create: bool, room_bytes: int = 0) -> None:
@@ -87,7 +88,7 @@ class LogFile(HeldFile):
             self._is_synced = self._has_room = False
 
     def reading(self) -> AbstractContextManager[Readable]:
-        """The file, open for reading; it may be longer than the log.
+        """Open the file for reading; it may be longer than the log.
 
         Raises:
             SegmentChangedError: it is not there.

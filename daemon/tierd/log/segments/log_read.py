@@ -19,7 +19,7 @@ from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_ranges import floor_index
-from tierd.log.segments.segment_reader import (
+from tierd.log.segments.segment_reading import (
     OpenFile,
     collect_aborted,
     find_batch,
@@ -92,7 +92,7 @@ class LogReader:
             max_bytes: largest size of the answer, unless the first batch alone is larger and ``min_one_message``.
             bound: exclusive end of the readable records: the log end, the high watermark or the last stable offset.
                 Without its position the answer has no records of its segment or of a later one.
-            min_one_message: return the first batch complete, whatever its size.
+            min_one_message: return the first batch complete even if it is larger than ``max_bytes``.
             with_aborted: also return the aborted transactions.
             place: start of the batch with ``offset``, if the caller knows it.
 
@@ -300,7 +300,7 @@ def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> in
     """Return the end of the published part of an open log file. The writer may be writing behind that end.
 
     Raises:
-        SegmentChangedError: the file is shorter than what is published.
+        SegmentChangedError: the file is shorter than its published size.
     """
     if files.base_offset != log.log_end.segment_base_offset:
         return source.size_bytes

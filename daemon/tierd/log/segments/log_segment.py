@@ -16,8 +16,8 @@ from tierd.log.indexes.transaction_index_file import TransactionIndexFile
 from tierd.log.records.batch_header import BatchHeader, iter_headers
 from tierd.log.records.log_config import MAX_INT, MAX_LONG, LogConfig
 from tierd.log.segments.log_file import LogFile
-from tierd.log.segments.roll import should_roll, time_waited_ms
-from tierd.log.segments.segment_reader import find_batch, indexed_position, opener
+from tierd.log.segments.roll_decision import should_roll, time_waited_ms
+from tierd.log.segments.segment_reading import find_batch, indexed_position, opener
 from tierd.model import TimestampOffset
 
 

@@ -1,4 +1,4 @@
-"""LogSegments: the segments of a log by base offset, and what of them any thread may read (Kafka: LogSegments)."""
+"""LogSegments: the segments of a log by base offset, and their state for other threads (Kafka: LogSegments)."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class LogSegments:
-    """Base offset to segment. Only the log's writer changes it; ``values`` is replaced whole and never changed."""
+    """Segments by base offset. The writer of the log alone changes them; ``values`` is replaced as a whole."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self.values: tuple[LogSegment, ...] = tuple(sorted(segments, key=_base_offset))
@@ -55,26 +55,26 @@ class LogSegments:
         return sum(segment.size_bytes for segment in self.values)
 
     def get(self, base_offset: int) -> LogSegment | None:
-        """The segment that begins exactly there."""
+        """Return the segment that begins at exactly this offset."""
         found = self.floor(base_offset)
         return found if found is not None and found.base_offset == base_offset else None
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The last segment whose base offset is at or below ``offset``."""
+        """Return the last segment whose base offset is at or below ``offset``."""
         index = floor_index(self.values, offset)
         return self.values[index] if index >= 0 else None
 
     def lower(self, offset: int) -> LogSegment | None:
-        """The last segment whose base offset is below ``offset``."""
+        """Return the last segment whose base offset is below ``offset``."""
         return self.floor(offset - 1)
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The first segment whose base offset is above ``offset``."""
+        """Return the first segment whose base offset is above ``offset``."""
         index = floor_index(self.values, offset) + 1
         return self.values[index] if index < len(self.values) else None
 
     def range(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:
-        """The segments that ``[from_offset, to_offset)`` touches, beginning with the one that holds ``from_offset``.
+        """Return the segments that ``[from_offset, to_offset)`` touches, from the one that holds ``from_offset`` on.
 
         Raises:
             ValueError: the range ends before it begins.
@@ -111,9 +111,9 @@ class PublishedLog:
     """Segments and log end that readers in other threads see at one moment; the writer replaces it whole.
 
     Attributes:
-        segments: ascending; their files may be renamed at any time, and then ``names_version`` has moved on.
-        log_end: up to where the files are written, exclusive.
-        names_version: counts changes of the files' names and cuts; odd while one is going on.
+        segments: ascending; their files may be renamed at any time, which moves ``names_version``.
+        log_end: exclusive end of the bytes that are in the files.
+        names_version: number of renames and cuts, counted at begin and end of each; odd during a change.
     """
 
     segments: tuple[LogSegment, ...]
@@ -121,7 +121,7 @@ class PublishedLog:
     names_version: int = 0
 
     def files(self, index: int) -> SegmentFiles:
-        """The names that the files of a segment have now."""
+        """Return the names that the files of a segment have now."""
         path = self.segments[index].path
         following = index + 1
         return SegmentFiles(

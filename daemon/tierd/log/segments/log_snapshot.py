@@ -10,7 +10,7 @@ from tierd.log.files.partition_scan import MAX_OFFSET, SegmentFiles
 from tierd.log.indexes.index_lookup import lookup_timestamp
 from tierd.log.records.batch_header import BatchHeader, iter_headers
 from tierd.log.records.record_batch import RecordBatch, read_batch
-from tierd.log.segments.segment_reader import OpenFile, indexed_position
+from tierd.log.segments.segment_reading import OpenFile, indexed_position
 from tierd.model import TimestampOffset
 
 

@@ -1,4 +1,4 @@
-"""From a timestamp to an offset in a log of tierd's own (log-format 8.2; Kafka: UnifiedLog.fetchOffsetByTimestamp)."""
+"""Search for an offset by timestamp in a log of tierd's own (log-format 8.2; Kafka: fetchOffsetByTimestamp)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ def _first_with_max_timestamp(log: PublishedSnapshot) -> TimestampOffset | None:
 def _max_timestamp(log: PublishedSnapshot, segment: SegmentFiles, index: int) -> TimestampOffset:
     """Return the largest timestamp of a segment and the last offset of its batch; (-1, base offset) without any.
 
-    The writer knows the largest timestamp of a segment that it appended to. The last entry of the time index tells it
+    The writer knows the largest timestamp of a segment that it appended to. The last entry of the time index has it
     for another rolled segment. In the active segment more batches may follow that entry, and the batches in the buffer
     of the writer do not count.
     """

@@ -1,4 +1,4 @@
-"""PendingDeletions: files renamed to ``*.deleted``, until it is time to unlink them (file.delete.delay.ms)."""
+"""PendingDeletions: files renamed to ``*.deleted``, until their time to be unlinked (file.delete.delay.ms)."""
 
 import sys
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from tierd.log.segments.leftovers import DELETED
 
 
 class PendingDeletions:
-    """A queue of names in one partition directory. It lives in memory: what a crash leaves, the next load unlinks."""
+    """Queue of names in one partition directory, in memory. After a crash the next load unlinks the files."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -39,7 +39,7 @@ class PendingDeletions:
             heappush(self._due, (due_ms, name))
 
     def run_due(self, directory: Path, *, now_ms: int, limit: int = sys.maxsize) -> int:
-        """Unlink what is due; return how many files that were. A name that is gone already is no error.
+        """Unlink the files that are due; return their number. A name that is gone already is no error.
 
         Args:
             directory: where the names are.
@@ -47,7 +47,7 @@ class PendingDeletions:
             limit: no more names now; the rest at the next call.
 
         Raises:
-            OSError: the disk failed; what was not unlinked stays in the queue.
+            OSError: the disk failed; the other files stay in the queue.
         """
         removed = 0
         while limit > 0 and self._due and self._due[0][0] <= now_ms:

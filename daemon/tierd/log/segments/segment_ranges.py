@@ -9,23 +9,23 @@ _base_offset = attrgetter("base_offset")
 
 
 class HasBaseOffset(Protocol):
-    """A segment, in whatever form it is known."""
+    """A segment of any kind."""
 
     @property
     def base_offset(self) -> int:
-        """Its first offset."""
+        """The first offset of the segment."""
 
 
 SegmentT = TypeVar("SegmentT", bound=HasBaseOffset)
 
 
 def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
-    """Index of the last segment whose base offset is at or below ``offset``; -1 when there is none."""
+    """Return the index of the last segment whose base offset is at or below ``offset``; -1 without one."""
     return bisect_right(segments, offset, key=_base_offset) - 1
 
 
 def segments_between(segments: Sequence[SegmentT], from_offset: int, to_offset: int) -> Sequence[SegmentT]:
-    """The segments that ``[from_offset, to_offset)`` touches, beginning with the one that holds ``from_offset``.
+    """Return the segments that ``[from_offset, to_offset)`` touches, from the one that holds ``from_offset`` on.
 
     Raises:
         ValueError: the range ends before it begins.

@@ -6,6 +6,8 @@ producers. Records are not decoded (log-format 6.4; Kafka: LogSegment.recover). 
 """
 
 import struct
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import structlog
@@ -16,11 +18,14 @@ from tierd.log.files.disk import Readable
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import IndexBuilder
+from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.producers.active_producer import BATCHES_KEPT
 from tierd.log.producers.producer_manager import ProducerStateManager
-from tierd.log.producers.producer_replay import KIND, ProducerReplay
-from tierd.log.producers.transactions import end_marker_of
+from tierd.log.producers.transactions import EndMarker, end_marker_of
 from tierd.log.records.batch_header import (
     CRC_START_V2,
+    IS_CONTROL,
+    IS_TRANSACTIONAL,
     LOG_OVERHEAD_BYTES,
     OVERHEAD_BYTES,
     BatchHeader,
@@ -35,6 +40,8 @@ from tierd.model import TimestampOffset
 
 _WINDOW_BYTES = 1 << 20
 _HEADER = struct.Struct(">qiibIhi8xqq10x")  # HEADER_V2 without the fields that recovery does not need, for speed
+
+_TRANSACTION_BITS = IS_TRANSACTIONAL | IS_CONTROL  # the attributes that decide about the producer's transaction
 
 _LOG = structlog.get_logger(__name__)
 
@@ -98,7 +105,7 @@ class _RecoveryWalk:
         self._expected = segment.base_offset  # the smallest offset that may follow
         self._limit = segment.base_offset + MAX_INT
         self._producers = producers
-        self._replay = ProducerReplay(producers, self._header_at)
+        self._replay = _ProducerReplay(producers, self._header_at)
         self._producers_known_to = -1  # exclusive
         self._epochs = epochs
         self._epoch = -1 if epochs.latest_epoch is None else epochs.latest_epoch
@@ -164,7 +171,7 @@ class _RecoveryWalk:
                     self._epochs.assign(epoch=epoch, start_offset=base)
                     epoch_seen = epoch
                 if producer_id >= 0:
-                    run = run_of((producer_id, attributes & KIND))
+                    run = run_of((producer_id, attributes & _TRANSACTION_BITS))
                     if run is None:
                         self._replay_batch(self._header_at(start + origin), data[start:at])
                     else:
@@ -230,3 +237,42 @@ class _RecoveryWalk:
 
     def _corrupt(self, problem: str, position: int | None = None) -> CorruptRecordError:
         return CorruptRecordError(self._name, self.position if position is None else position, problem)
+
+
+class _ProducerReplay:
+    """Replay of a log's batches into the state of producers, without the work that the next batch undoes.
+
+    The state of a producer is its last five batches and its open transaction. Of a run of data batches of one producer
+    that neither begin nor end a transaction, the last five alone leave a trace; they may wait for the end of the run.
+    Batches come in the order of the log; afterwards ``finish`` is called, or the state is thrown away.
+
+    Attributes:
+        runs: positions, by producer id and kind, of batches that only continue a run: the walk appends to the run
+            instead of calling ``replay``. Control batches are in no run.
+    """
+
+    def __init__(self, producers: ProducerStateManager, header_at: Callable[[int], BatchHeader]) -> None:
+        """Replay into ``producers``; ``header_at`` reads the header at a position that was appended to a run."""
+        self.runs: dict[tuple[int, int], deque[int]] = {}
+        self._producers = producers
+        self._header_at = header_at
+
+    def replay(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
+        """Replay the waiting batches of its producer, then the batch itself; as ``ProducerStateManager.replay``."""
+        producer_id, kind = header.producer_id, header.attributes & _TRANSACTION_BITS
+        for known in (0, IS_TRANSACTIONAL):
+            self._replay_run(self.runs.pop((producer_id, known), ()))
+        aborted = self._producers.replay(header, marker)
+        if not kind & IS_CONTROL:
+            self.runs[producer_id, kind] = deque(maxlen=BATCHES_KEPT)
+        return aborted
+
+    def finish(self) -> None:
+        """Replay the waiting batches."""
+        for run in self.runs.values():
+            self._replay_run(run)
+        self.runs.clear()
+
+    def _replay_run(self, run: Iterable[int]) -> None:
+        for position in run:
+            self._producers.replay(self._header_at(position), None)

@@ -1,12 +1,12 @@
-"""Putting new segments in the place of old ones, so that a crash leaves either set whole (log-format 6.5).
+"""Replacement of old segments by new ones; after a crash either set is whole (log-format 6.5).
 
 ::
 
     x.log.cleaned  ──►  x.log.swap  ──►  x.log          new, in descending order first, in ascending order then
                    old: x.log  ──►  x.log.deleted       in between
 
-A ``.cleaned`` proves to the next load that nothing was replaced yet; without one, the ``.swap`` are complete, and it
-goes on where this stopped. A file system keeps the order of the names' changes in a directory, which is all this needs.
+A ``.cleaned`` file proves to the next load that nothing was replaced yet. Without one the ``.swap`` files are complete,
+and the load completes the replacement. This needs a file system that keeps the order of renames in a directory.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,18 +17,19 @@ from tierd.errors import CorruptRecordError
 from tierd.log.files.disk import Disk, Readable, unlink_if_there
 from tierd.log.files.partition_scan import file_name
 from tierd.log.records.batch_header import BatchHeader, iter_headers
+from tierd.log.records.log_config import MAX_INT
 from tierd.log.records.record_batch import read_batch
 from tierd.log.segments.leftovers import CLEANED, DELETED, SWAP
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments
 from tierd.log.segments.pending_deletions import PendingDeletions
-from tierd.log.segments.segment_copy import append_from
 
+_CHUNK_BYTES = 1 << 20
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def segment_names(base_offset: int, suffix: str = "") -> list[str]:
-    """The names that a segment's files may have."""
+    """Return the names that the files of a segment may have."""
     return [file_name(base_offset, kind + suffix) for kind in SEGMENT_SUFFIXES]
 
 
@@ -60,13 +61,13 @@ def replace_segments(
         disk: where the files are.
         directory: the partition's.
         segments: the log's; changed.
-        new: at least one; together they hold what is kept of ``old``.
+        new: at least one; together they hold the kept records of ``old``.
         old: those that were removed meanwhile are passed over.
         deletions: takes the files of ``old``.
         due_ms: when they go.
 
     Returns:
-        Those of ``old`` whose base offset no segment has any more: their producer snapshots have to go too.
+        The segments of ``old`` whose base offset no segment has any more; their producer snapshots have to go, too.
 
     Raises:
         OSError: the disk is full or failing; the next load finishes or undoes the replacement.
@@ -89,7 +90,7 @@ def replace_segments(
 
 
 def _remove_stale_outputs(disk: Disk, directory: Path, new: Iterable[LogSegment]) -> None:
-    """Remove what a replacement that never began has left.
+    """Remove the files of a replacement that never began.
 
     Beside ``.swap`` files it would tell the next load that these are not whole, and the load would undo a replacement
     whose old segments are gone already.
@@ -181,8 +182,46 @@ def _copy_all(disk: Disk, segment: LogSegment, open_cleaned: Callable[[int], Log
         source.close()
 
 
+def append_from(segment: LogSegment, source: Readable, position: int) -> int:
+    """Copy whole batches from ``position`` on, chunk by chunk, while their offsets are within reach of the base.
+
+    Kafka: LogSegment.appendFromFile.
+
+    Returns:
+        Number of bytes copied.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        OSError: the disk is full or failing.
+    """
+    start = position
+    while chunk := _chunk(segment, source, position):
+        largest = max(chunk, key=lambda batch: batch.max_timestamp_ms)
+        segment.append(
+            [source.read(position, chunk[-1].end_position - position)],
+            chunk,
+            largest_offset=chunk[-1].last_offset,
+            max_timestamp_ms=largest.max_timestamp_ms,
+            shallow_offset=largest.last_offset,
+        )
+        segment.write_out()
+        position = chunk[-1].end_position
+    return position - start
+
+
+def _chunk(segment: LogSegment, source: Readable, position: int) -> list[BatchHeader]:
+    """Return the next batches that fit into a chunk; the first one in any case."""
+    chunk: list[BatchHeader] = []
+    for batch in iter_headers(source, position=position):
+        is_near = 0 <= batch.last_offset - segment.base_offset <= MAX_INT
+        if not is_near or (chunk and batch.end_position - position >= _CHUNK_BYTES):
+            break
+        chunk.append(batch)
+    return chunk
+
+
 def _first_offset(source: Readable, batch: BatchHeader) -> int:
-    """The first offset of a batch; a compressed legacy entry says only its last one, and has to be opened."""
+    """Return the first offset of a batch. A compressed legacy entry gives its last offset only, and is opened."""
     if batch.magic >= 2 or not batch.attributes & 7:
         return batch.base_offset
     return next(read_batch(source, batch).records()).offset

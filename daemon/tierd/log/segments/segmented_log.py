@@ -1,7 +1,7 @@
 """SegmentedLog: the segments of a partition as one sequence of bytes that ends at the log end (Kafka: LocalLog).
 
-It knows offsets, files and the recovery point, and nothing of leaders, producers or watermarks. One writer; readers in
-other threads see what ``published`` says, and only that. Errors of the system are raised as they are.
+The class knows offsets, files and the recovery point, but no leaders, producers or watermarks. One writer; readers in
+other threads read ``published`` alone. Errors of the system are raised unchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tierd.errors import LogClosedError, LogDirOfflineError, LogError
+from tierd.errors import LogDirOfflineError, LogError
 from tierd.log.files.disk import Disk, Piece, unlink_if_there
+from tierd.log.log_errors import LogClosedError
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
@@ -19,7 +20,7 @@ from tierd.log.segments.log_read import FetchData, LogReader
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments, PublishedLog
 from tierd.log.segments.pending_deletions import PendingDeletions
-from tierd.log.segments.roll import draw_jitter_ms
+from tierd.log.segments.roll_decision import draw_jitter_ms
 from tierd.log.segments.segment_replacement import (
     SplitResult,
     mark_deleted,
@@ -33,16 +34,16 @@ DELETIONS_AT_ONCE = 1000
 
 
 class SegmentedLog:
-    """A loaded log: at least one segment, the last of which is active, until everything is deleted.
+    """A loaded log with at least one segment, until everything is deleted; the last segment is active.
 
     Attributes:
-        directory: the partition's; it may be renamed.
-        config: of new segments.
-        segments: the writer's view.
+        directory: the partition directory; it may be renamed.
+        config: settings of new segments.
+        segments: the segments as the writer sees them.
         pending_deletions: files that wait to be unlinked.
-        recovery_point: everything below is on stable storage.
-        published: the readers' view.
-        next_offset: the log end with what is buffered; ``log_end`` follows it at ``write_out``.
+        recovery_point: everything below this offset is on stable storage.
+        published: the state for readers.
+        next_offset: the log end with the buffered batches; ``log_end`` follows it at ``write_out``.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SegmentedLog:
         random: Callable[[], int] = int,
         pending_deletions: PendingDeletions | None = None,
     ) -> None:
-        """Take over what was loaded.
+        """Take loaded segments into use.
 
         Args:
             disk: where the files are.
@@ -67,7 +68,7 @@ class SegmentedLog:
             recovery_point: everything below is on stable storage.
             next_offset: the log end, at the end of the active segment.
             random: draws the jitter of new segments.
-            pending_deletions: what the loader marked for deletion.
+            pending_deletions: the files that the loader marked for deletion.
         """
         self.directory = directory
         self.config = config
@@ -125,7 +126,7 @@ class SegmentedLog:
         self.next_offset = last_offset + 1
 
     def write_out(self) -> None:
-        """Write what was appended, in one piece; then readers may see it.
+        """Write the appended batches in one piece; then readers may see them.
 
         Raises:
             OSError: the disk is full or failing; the log end has not moved.
@@ -167,7 +168,7 @@ class SegmentedLog:
         return self.active
 
     def flush(self, up_to: int) -> None:
-        """Make durable what lies in ``[recovery_point, up_to)``, and the names of its files (log-format 6.1).
+        """Make the records of ``[recovery_point, up_to)`` durable, and the names of their files (log-format 6.1).
 
         With one more than the log end, an empty active segment is made durable too. ``mark_flushed`` is the caller's.
 
@@ -281,7 +282,7 @@ class SegmentedLog:
         """Put ``new``, finished, synced and named ``.cleaned``, in the place of ``old``; see ``replace_segments``.
 
         Returns:
-            Those of ``old`` whose base offset no segment has any more.
+            The segments of ``old`` whose base offset no segment has any more.
         """
         with self._changing_files():
             return replace_segments(
@@ -356,7 +357,7 @@ class SegmentedLog:
         return removed
 
     def delete_directory(self) -> None:
-        """Remove what is left in the directory, and the directory.
+        """Remove the directory with its remaining files.
 
         Raises:
             RuntimeError: there are segments.
@@ -457,7 +458,7 @@ class SegmentedLog:
 
 
 def _empty(segment: LogSegment) -> None:
-    """Cut everything, durably, whatever it is; the log first, which is not there without its aborted transactions."""
+    """Cut everything, durably; the log first, which must not exist without its aborted transactions."""
     segment.log.truncate(0)
     segment.log.flush()
     segment.offset_index.truncate()

@@ -1,14 +1,15 @@
 """The metadata backends behind one narrow interface: memory for tests, SQLite for one host, PostgreSQL and Redis."""
 
-from tierd.metadata.kv.base import Batch, Delete, DeletePrefix, Expect, ExpectPresent, KeyValueStore, Put
-from tierd.metadata.kv.deadline import DeadlineKeyValueStore
-from tierd.metadata.kv.memory import MemoryKeyValueStore
+from tierd.metadata.kv.deadline import CallLatency, DeadlineKeyValueStore, OnOutcome
+from tierd.metadata.kv.in_memory import MemoryKeyValueStore
+from tierd.metadata.kv.key_value_store import Batch, Delete, DeletePrefix, Expect, ExpectPresent, KeyValueStore, Put
 from tierd.metadata.kv.postgres import PostgresKeyValueStore
 from tierd.metadata.kv.redis import RedisKeyValueStore
 from tierd.metadata.kv.sqlite import SqliteKeyValueStore
 
 __all__ = [
     "Batch",
+    "CallLatency",
     "DeadlineKeyValueStore",
     "Delete",
     "DeletePrefix",
@@ -16,6 +17,7 @@ __all__ = [
     "ExpectPresent",
     "KeyValueStore",
     "MemoryKeyValueStore",
+    "OnOutcome",
     "PostgresKeyValueStore",
     "Put",
     "RedisKeyValueStore",

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tierd.clock import Clock
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.masking import Masking
-from tierd.metadata.kv.base import Batch, KeyValueStore
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore
 from tierd.metadata.kv.refusals import WritesRefusedError
 
 _T = TypeVar("_T")

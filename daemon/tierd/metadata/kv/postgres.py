@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Self
 
 from tierd.errors import BackendUnavailableError
-from tierd.metadata.kv.base import Batch, KeyValueStore, end_of
-from tierd.metadata.kv.grouping import BatchGroups, WriteGroup
-from tierd.metadata.kv.missing import missing_package
-from tierd.metadata.kv.refusals import at_opening
+from tierd.metadata.kv.batch_groups import BatchGroups, WriteGroup
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore, end_of
+from tierd.metadata.kv.refusals import at_opening, missing_package
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.postgres_connections import PostgresConnections
@@ -18,7 +17,7 @@ _ROWS_CONVERTED_IN_LOOP: Final = 5000  # a few milliseconds
 
 
 class PostgresKeyValueStore(KeyValueStore):
-    """One table; every call is one statement, one round trip and one snapshot. Used from one event loop.
+    """Store in one table; every call is one statement, one round trip and one snapshot. Used from one event loop.
 
     Batches that wait for a connection share the next statement, and so one sync to disk; the statement locks rows in
     the order of their keys, so that brokers do not block each other for ever. Needs a connection to the server

@@ -7,8 +7,8 @@ import asyncpg
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata.kv import postgres_errors
-from tierd.metadata.kv.base import Batch, Delete, DeletePrefix, ExpectPresent, Put, Write, end_of
-from tierd.metadata.kv.grouping import WriteGroup
+from tierd.metadata.kv.batch_groups import WriteGroup
+from tierd.metadata.kv.key_value_store import Batch, Delete, DeletePrefix, ExpectPresent, Put, Write, end_of
 from tierd.metadata.kv.postgres_connections import PostgresConnections
 from tierd.metadata.kv.postgres_schema import Statements
 
@@ -54,7 +54,7 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
             try:
                 await connection.execute("BEGIN")
                 held = await connection.fetch(statements.hold, absent)
-                await connection.execute(statements.let_go, [row[0] for row in held])
+                await connection.execute(statements.release, [row[0] for row in held])
                 rows = await connection.fetch(statements.apply, *_columns(batches))
                 await connection.execute("COMMIT")
             except asyncpg.PostgresError as error:

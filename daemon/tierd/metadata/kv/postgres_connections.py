@@ -11,7 +11,7 @@ from asyncpg.connect_utils import SessionAttribute
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.masking import Masking
 from tierd.metadata.kv import postgres_errors
-from tierd.metadata.kv.address import BadAddressError, name_of
+from tierd.metadata.kv.refusals import BadAddressError, name_of
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]

@@ -21,7 +21,7 @@ _MAKING: Final = 0x7469657264  # "tierd": one maker at a time
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Texts of the statements. Each is one round trip; ``hold`` and ``let_go`` share a transaction with an ``apply``.
+    """Texts of the statements. Each is one round trip; ``hold`` and ``release`` share a transaction with an ``apply``.
 
     Attributes:
         get: keys to rows.
@@ -32,7 +32,7 @@ class Statements:
             found. A row that appeared or changed since the statement began makes it fail with 40001, also where it was
             expected to be absent and is put. Where it is only expected to be absent nothing is locked: see ``hold``.
         hold: makes rows where there are none, so that until the end of the transaction no other client can.
-        let_go: removes the rows that ``hold`` made.
+        release: removes the rows that ``hold`` made.
     """
 
     get: str
@@ -40,7 +40,7 @@ class Statements:
     scan_all: str
     apply: str
     hold: str
-    let_go: str
+    release: str
 
     @classmethod
     def on(cls, table: str) -> Self:
@@ -51,7 +51,7 @@ class Statements:
             scan_all=f"SELECT key, value FROM {table} ORDER BY key",
             apply=_APPLY.format(table=table),
             hold=_HOLD.format(table=table),
-            let_go=f"DELETE FROM {table} WHERE key = ANY($1::text[])",
+            release=f"DELETE FROM {table} WHERE key = ANY($1::text[])",
         )
 
 

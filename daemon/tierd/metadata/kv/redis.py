@@ -13,10 +13,9 @@ from tierd.errors import (
     TierError,
 )
 from tierd.metadata.kv import redis_scripts as scripts
-from tierd.metadata.kv.base import Batch, KeyValueStore
-from tierd.metadata.kv.grouping import BatchGroups
-from tierd.metadata.kv.missing import missing_package
-from tierd.metadata.kv.refusals import at_opening
+from tierd.metadata.kv.batch_groups import BatchGroups
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore
+from tierd.metadata.kv.refusals import at_opening, missing_package
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.redis_connections import RedisConnections
@@ -29,7 +28,7 @@ _WAIT_SHARE: Final = 0.5  # of the deadline, so that the server's own answer com
 
 
 class RedisKeyValueStore(KeyValueStore):
-    """One sorted set; a batch is a script, so it is checked and applied in one moment. Used from one event loop.
+    """Store in one sorted set; a batch is a script, checked and applied in one moment. Used from one event loop.
 
     Batches that wait while the server is busy share the next script, and so one sync to its disk.
 
@@ -212,10 +211,10 @@ async def _prepare(connections: "RedisConnections", *, read_only: bool) -> None:
 
 async def _warn_if_forgetful(connections: "RedisConnections") -> None:
     try:
-        told = cast("list[bytes]", await connections.run_repeatable("CONFIG", "GET", "append*"))
+        answer = cast("list[bytes]", await connections.run_repeatable("CONFIG", "GET", "append*"))
     except BackendUnavailableError:  # managed servers do not let every client ask
         return
-    settings = dict(zip(told[::2], told[1::2], strict=True))
+    settings = dict(zip(answer[::2], answer[1::2], strict=True))
     appendonly, appendfsync = settings.get(b"appendonly", b"").decode(), settings.get(b"appendfsync", b"").decode()
     if (appendonly, appendfsync) != ("yes", "always"):
         log.warning(

@@ -12,8 +12,8 @@ from redis.backoff import NoBackoff
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.masking import Masking
 from tierd.metadata.kv import redis_errors
-from tierd.metadata.kv.address import BadAddressError, name_of
 from tierd.metadata.kv.redis_scripts import KEYS, Script
+from tierd.metadata.kv.refusals import BadAddressError, name_of
 
 _CHECKED_AFTER_S: Final = 30.0  # a connection that is idle for longer is checked before its next use
 

@@ -29,7 +29,7 @@ _REMEDIES: Final = {
 
 
 class ScriptMissingError(BackendUnavailableError):
-    """The server does not hold the script of that name and must get its text."""
+    """Answer of a server that does not have the script of that name and must get its text."""
 
 
 def is_answer(error: BaseException) -> bool:

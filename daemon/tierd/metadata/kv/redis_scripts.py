@@ -17,7 +17,7 @@ from hashlib import sha1
 from itertools import accumulate, pairwise
 from typing import Final
 
-from tierd.metadata.kv.base import Batch, DeletePrefix, Expect, Precondition, Put, Write
+from tierd.metadata.kv.key_value_store import Batch, DeletePrefix, Expect, Precondition, Put, Write
 
 FORMAT_KEY: Final = "{tierd}:format"
 FORMAT: Final = b"1"

@@ -1,19 +1,49 @@
-"""Refusals of a store that answers: those that only a person ends, and those that concern writes alone."""
+"""Refusals that the backends have in common, and the name of a server in them."""
 
-from tierd.errors import BackendUnavailableError, MetadataError
+from urllib.parse import urlsplit
+
+from tierd.errors import BackendUnavailableError, MetadataError, install_extra
 
 
 class NeedsPersonError(BackendUnavailableError):
-    """The server refused the call, and will until a person has changed something.
+    """Refusal by the server that lasts until a person has changed something.
 
     The call is tried again while the store is in use. The error is final when the store is opened.
     """
 
 
 class WritesRefusedError(BackendUnavailableError):
-    """The store answers and refuses writes for now: no room, a read-only server, or too few replicas."""
+    """Refusal of writes, for now, by a store that answers: no room, a read-only server, or too few replicas."""
+
+
+class BadAddressError(ValueError):
+    """An address that cannot be understood. The text does not repeat the wrong part: it may be of the password."""
+
+    def __init__(self) -> None:
+        super().__init__("the address cannot be understood; in user and password %-encode / ? # [ ] @ :")
 
 
 def at_opening(error: BackendUnavailableError) -> MetadataError:
     """Return the error for an opening: a NeedsPersonError becomes a MetadataError, any other stays as it is."""
     return MetadataError(str(error), remedy=error.remedy) if isinstance(error, NeedsPersonError) else error
+
+
+def missing_package(backend: str, error: ModuleNotFoundError) -> MetadataError:
+    """Return the error for ``metadata.backend`` where its client is not there."""
+    return MetadataError(
+        f"metadata.backend {backend} needs the package {error.name}, which is not installed",
+        remedy=install_extra(backend),
+    )
+
+
+def name_of(kind: str, address: str) -> str:
+    """Return the name of a server for errors and logs: its kind; host and path where they certainly hold no secret."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return kind
+    behind = f"{parts.path}{parts.query}{parts.fragment}"
+    if "://" not in address or "@" in behind:  # a password with a slash ends the host early
+        return kind
+    host = parts.netloc.rpartition("@")[2]
+    return f"{kind} {host}{parts.path}" if host else f"{kind} localhost{parts.path}"

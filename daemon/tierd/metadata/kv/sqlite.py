@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final, Generic, Self, TypeVar, cast
 
 from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata.kv.base import Batch, KeyValueStore
+from tierd.metadata.kv.key_value_store import Batch, KeyValueStore
 from tierd.metadata.kv.sqlite_file import SqliteFile
 
-_GROUP_LIMIT: Final = 512  # calls served by one turn of the worker, which bounds the transaction that a call waits for
+_GROUP_LIMIT: Final = 512  # calls served by one job of the worker, which bounds the transaction that a call waits for
 _T = TypeVar("_T")
 
 
@@ -35,7 +35,7 @@ class _Outcome:
 
 
 class SqliteKeyValueStore(KeyValueStore):
-    """One file, one worker thread, used from one event loop.
+    """Store in one file, with one worker thread, used from one event loop.
 
     Batches that wait while the worker is busy share its next transaction, and so one fsync, each in a savepoint of
     its own. A cancelled call leaves the queue; one that the worker has taken may still be applied.
@@ -45,7 +45,7 @@ class SqliteKeyValueStore(KeyValueStore):
         self._file = file
         self._worker = worker
         self._waiting: list[_ReadCall[object] | _Write] = []
-        self._turn: asyncio.Future[list[_Outcome]] | None = None
+        self._job: asyncio.Future[list[_Outcome]] | None = None
         self._closed = False
 
     @classmethod
@@ -96,8 +96,8 @@ class SqliteKeyValueStore(KeyValueStore):
             return
         self._closed = True
         try:
-            while self._turn is not None:
-                await asyncio.wait({self._turn})
+            while self._job is not None:
+                await asyncio.wait({self._job})
         finally:
             closing = self._worker.submit(self._file.close)
             self._worker.shutdown(wait=False)
@@ -113,30 +113,30 @@ class SqliteKeyValueStore(KeyValueStore):
             raise BackendUnavailableError(f"{self._file.path}: the metadata store is closed")
         self._waiting.append(call)
         call.answer.add_done_callback(lambda answer: self._withdraw(call) if answer.cancelled() else None)
-        if self._turn is None:
-            self._begin_turn()
+        if self._job is None:
+            self._begin_job()
 
     def _withdraw(self, call: "_ReadCall[object] | _Write") -> None:
         """Remove a cancelled call: while a disk hangs and callers time out, abandoned calls must not pile up."""
         with contextlib.suppress(ValueError):
             self._waiting.remove(call)
 
-    def _begin_turn(self) -> None:
+    def _begin_job(self) -> None:
         calls, self._waiting = self._waiting[:_GROUP_LIMIT], self._waiting[_GROUP_LIMIT:]
-        self._turn = asyncio.get_running_loop().run_in_executor(self._worker, _serve, self._file, calls)
-        self._turn.add_done_callback(lambda turn: self._end_turn(turn, calls))
+        self._job = asyncio.get_running_loop().run_in_executor(self._worker, _serve, self._file, calls)
+        self._job.add_done_callback(lambda job: self._end_job(job, calls))
 
-    def _end_turn(self, turn: "asyncio.Future[list[_Outcome]]", calls: "list[_ReadCall[object] | _Write]") -> None:
-        self._turn = None
+    def _end_job(self, job: "asyncio.Future[list[_Outcome]]", calls: "list[_ReadCall[object] | _Write]") -> None:
+        self._job = None
         if self._waiting:
-            self._begin_turn()
-        bug = turn.exception()
+            self._begin_job()
+        bug = job.exception()
         if bug is not None:  # every caller hears of it, or they would wait for ever
             for call in calls:
                 if not call.answer.done():
                     call.answer.set_exception(bug)
             return
-        for call, outcome in zip(calls, turn.result(), strict=True):
+        for call, outcome in zip(calls, job.result(), strict=True):
             if call.answer.done():  # the caller was cancelled meanwhile
                 continue
             if outcome.error is not None:

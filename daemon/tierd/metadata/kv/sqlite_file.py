@@ -1,16 +1,13 @@
 """SqliteFile: one connection to a metadata file and everything that blocks on it.
 
-The file is one ordered table. A file is made under another name and linked into place when it is complete, so a file
-that is empty or of another kind is never taken for a new store. Used by one thread at a time.
+The file is one ordered table. Used by one thread at a time.
 
 Every row carries the CRC-32C of its key and value. SQLite keeps no checksum of its pages: it would return a value
 with a flipped bit as it is, and one wrong digit of an offset hides records.
 """
 
 import contextlib
-import os
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -23,13 +20,12 @@ from tierd.errors import (
     PreconditionFailedError,
     TierError,
 )
-from tierd.files import make_private, open_regular
 from tierd.kernels import crc32c
-from tierd.metadata.kv.base import Batch, DeletePrefix, Put, end_of
-from tierd.metadata.kv.sqlite_errors import code_of, damaged, restore_remedy, translated
+from tierd.metadata.kv import sqlite_schema
+from tierd.metadata.kv.key_value_store import Batch, DeletePrefix, Put, end_of
+from tierd.metadata.kv.sqlite_errors import code_of, damaged, translated
 
-SCHEMA_VERSION: Final = 1
-_APPLICATION_ID: Final = 0x74696572  # "tier"
+_SIZE_LIMIT: Final = f"PRAGMA journal_size_limit={64 << 20}"
 _KEYS_PER_QUERY: Final = 500  # below SQLite's limit of parameters in every build
 _READ_ONLY_REFUSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 
@@ -51,9 +47,9 @@ class SqliteFile:
         """
         try:
             if not path.exists():
-                _require_no_stray_log(path)
-                _create(path)
-            _close_to_others(path)
+                sqlite_schema.require_no_stray_log(path)
+                sqlite_schema.create(path)
+            sqlite_schema.close_to_others(path)
             connection = _connect(path, "mode=rw", timeout_s)
         except (sqlite3.Error, OSError) as error:
             raise translated(path, error) from error
@@ -98,11 +94,11 @@ class SqliteFile:
         cls, path: Path, connection: sqlite3.Connection, settings: Sequence[str], *, thorough: bool = True
     ) -> Self:
         try:
-            _require_ours(path, connection)
+            sqlite_schema.require_ours(path, connection)
             for statement in settings:
                 connection.execute(statement)
             if thorough:
-                _require_sound(path, connection)
+                sqlite_schema.require_sound(path, connection)
         except (sqlite3.Error, OSError) as error:
             connection.close()
             raise translated(path, error) from error
@@ -235,80 +231,8 @@ class SqliteFile:
         self._connection.close()
 
 
-_SIZE_LIMIT: Final = f"PRAGMA journal_size_limit={64 << 20}"
-_TABLE: Final = "CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID"
-
-
 def _checksum(key: str, value: bytes) -> int:
     return crc32c(value, crc32c(key.encode()))
-
-
-def _create(path: Path) -> None:
-    """Make a complete store under another name, then link it: two that do so at once both end with the first one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
-    draft.unlink(missing_ok=True)
-    try:
-        os.close(open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it by the umask
-        connection = sqlite3.connect(draft, isolation_level=None)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        finally:
-            connection.close()
-        with contextlib.suppress(FileExistsError):
-            path.hardlink_to(draft)
-    finally:
-        for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
-            draft.with_name(name).unlink(missing_ok=True)
-    _sync_directory(path.parent)
-
-
-def _close_to_others(path: Path) -> None:
-    """Take the rights of other users away: the file has keys of open erasures. SQLite gives its files the same mode."""
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            make_private(path.with_name(name))
-
-
-def _require_no_stray_log(path: Path) -> None:
-    """Raise if a log is there without its file: SQLite would play that log into the new file."""
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists() and not path.exists():  # not made by another process a moment ago
-        raise MetadataError(f"{path}: missing, but {log.name} is there", remedy=restore_remedy(path))
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _require_ours(path: Path, connection: sqlite3.Connection) -> None:
-    if path.stat().st_size == 0:
-        raise MetadataError(
-            f"{path}: the metadata file is empty",
-            remedy=f"{restore_remedy(path)}; remove it only if nothing was ever copied",
-        )
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application_id != _APPLICATION_ID:
-        raise MetadataError(f"{path}: an SQLite file, but not tierd's", remedy="correct metadata.sqlite.path")
-    if version != SCHEMA_VERSION:
-        raise MetadataError(
-            f"{path}: written as schema version {version}, this tierd knows version {SCHEMA_VERSION}",
-            remedy="use the version of tierd that wrote it, or a later one",
-        )
-
-
-def _require_sound(path: Path, connection: sqlite3.Connection) -> None:
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise damaged(path, verdict)
 
 
 def _connect(path: Path, options: str, timeout_s: float) -> sqlite3.Connection:

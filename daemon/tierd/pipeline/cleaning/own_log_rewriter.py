@@ -69,7 +69,7 @@ class OwnLogRewriter:
         rewriter = BatchRewriter(
             self._rules, self._map, _Output(output), open_producers=self._open_producers, unread=self._unread
         )
-        for found in chain.from_iterable(_input(source).stretches() for source in group):
+        for found in chain.from_iterable(_input(source).runs() for source in group):
             rewriter.take(found)
         for transaction in rewriter.aborted:
             output.add_aborted(transaction)

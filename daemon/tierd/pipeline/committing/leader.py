@@ -20,10 +20,10 @@ from uuid import UUID, uuid4
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RefusedError, WorkOrderError
+from tierd.errors import RefusedError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.pipeline.committing.beginning import Beginning
-from tierd.pipeline.committing.evidence import EvidenceReader
+from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
@@ -33,6 +33,7 @@ from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOut
 from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.committing.run_record import RunRecord, RunStatistics
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import SECRET_BYTES, Candidate, Output, WorkOrder
 from tierd.remote import SegmentManifest
 
@@ -173,7 +174,7 @@ class CompactionLeader:
         Args:
             segment_id: of the output.
             manifest: of the output.
-            counts: what was done to the records.
+            counts: counts of the rewrite, by name.
             erased: records that went of each erased key, by ``PartitionWork.erased_places``.
 
         Raises:
@@ -255,11 +256,11 @@ class CompactionLeader:
         opened = self._outputs.of_group(round_, group)
         self._outputs.release(round_.work.group_inputs(group))
         if opened is not None:
-            await self._outputs.give_up(opened)
+            await self._outputs.abandon(opened)
         return round_
 
     async def _note_finding(self, round_: PartitionRound, group: int, problem: str) -> None:
-        """Take note of what an audit found, unless the segment has changed or gone since."""
+        """Note the finding of an audit, unless the segment has changed or gone since."""
         (metadata,) = round_.work.group_inputs(group)
         view = await self._metadata.view(round_.work.partition)
         gone = None if isinstance(view, WriteOutcome) else inputs_problem(view, [metadata])
@@ -282,7 +283,7 @@ class CompactionLeader:
             self._outputs.forget(opened)
             reason = f"it is unknown whether it was committed: {reason}"
         else:
-            await self._outputs.give_up(opened)
+            await self._outputs.abandon(opened)
         self._leave(opened.round, opened.output.group, reason)
         return Verdict(committed=False, reason=reason)
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from tierd.clock import Clock, SystemClock
-from tierd.errors import LeaderChannelError, PipelineError, WorkOrderError
+from tierd.errors import PipelineError
 from tierd.pipeline.committing.messages import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
@@ -36,6 +36,7 @@ from tierd.pipeline.committing.messages import (
     decode_answer,
     encode_request,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError, WorkOrderError
 from tierd.pipeline.planning import Output, WorkOrder
 from tierd.remote import SegmentManifest
 
@@ -45,7 +46,7 @@ _A = TypeVar("_A", bound=Answer)
 
 
 class LeaderClient:
-    """Connection to the leader; threads may share it, and then take turns.
+    """Connection to the leader, which threads may share; it carries one request at a time.
 
     Every call raises ``LeaderChannelError`` when the leader is gone, silent or not to be understood. The connection is
     closed then, since the next answer could be of either request: the run is over, and the leader abandons the open
@@ -132,7 +133,7 @@ class LeaderClient:
         Args:
             output: as ``begin`` gave it.
             manifest: as ``stage_log_segment_data`` gave it.
-            counts: what was done, in numbers; ``ORDERED_COUNTS`` are those that the leader looks at.
+            counts: counts of the rewrite, by name; ``ORDERED_COUNTS`` are those that the leader looks at.
             erased: records that went of each erased key, by ``PartitionWork.erased_places``.
         """
         text, pairs = manifest.encode().decode(), tuple(sorted(erased.items()))

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from tierd.errors import LeaderChannelError, ListenError, RemoteStorageError, TierError, WorkOrderError
+from tierd.errors import ListenError, RemoteStorageError, TierError
 from tierd.files import bind_privately
 from tierd.peers import is_own_peer
 from tierd.pipeline.committing.leader import CompactionLeader
@@ -38,6 +38,7 @@ from tierd.pipeline.committing.messages import (
     decode_request,
     encode_answer,
 )
+from tierd.pipeline.pipeline_errors import LeaderChannelError, WorkOrderError
 from tierd.remote import SegmentManifest
 
 log = structlog.get_logger()
@@ -176,10 +177,10 @@ class LeaderServer:
             case Done():
                 leader.record.stage("done", done=0, total=0)
             case Hello() | AskOrder() | AskWork():
-                return self._told(request)
+                return self._answer_to(request)
         return Noted()
 
-    def _told(self, request: Hello | AskOrder | AskWork) -> Answer:
+    def _answer_to(self, request: Hello | AskOrder | AskWork) -> Answer:
         order = self._leader.order
         if order is None:
             return Problem(problem="no run is on")

@@ -20,7 +20,7 @@ class OutputStorage(Protocol):
     async def commit_log_segment(
         self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
     ) -> None:
-        """Check what was staged and store its manifest; a repeated call with the same manifest succeeds."""
+        """Check a staged segment and store its manifest; a repeated call with the same manifest succeeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

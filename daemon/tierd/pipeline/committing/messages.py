@@ -1,4 +1,4 @@
-"""Messages between job and leader: one JSON object per line, a request and its answer by turns.
+"""Messages between job and leader: one JSON object per line, requests and answers alternate.
 
 ::
 
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from tierd.errors import WorkOrderError
+from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.pipeline.planning import Output, PartitionWork
 
 VERSION: Final = 1

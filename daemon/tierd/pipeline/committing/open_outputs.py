@@ -92,7 +92,7 @@ class OpenOutputs:
         self._open.pop(opened.row.segment.id, None)
         self.release([opened.row, *opened.inputs])
 
-    async def give_up(self, opened: OpenOutput) -> None:
+    async def abandon(self, opened: OpenOutput) -> None:
         """Abandon an output: its row turns DELETE_SEGMENT_STARTED, so that the sweep removes its objects.
 
         If the row cannot be written, the sweep removes the objects after its grace. ``abandoned`` is called, since a
@@ -114,11 +114,11 @@ class OpenOutputs:
             log.info("output_left_to_sweep", segment=str(opened.row.segment), problem=str(error))
 
     async def close(self) -> None:
-        """Abandon what is open and release everything. A cancelled call leaves the rest to the sweep."""
+        """Abandon the open outputs and release everything. A cancelled call leaves the rest to the sweep."""
         opened = tuple(self._open.values())
         for each in opened:
             self.forget(each)
         self._being_copied -= self._guarded
         self._guarded.clear()
         for each in opened:
-            await self.give_up(each)
+            await self.abandon(each)

@@ -10,7 +10,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.model import TopicIdPartition
-from tierd.pipeline.committing.evidence import EvidenceReader
+from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.planning import (
     Candidate,
     PartitionWork,
@@ -75,7 +75,7 @@ class OrderMaker:
         urgent = by_urgency((plan for plan in planned if isinstance(plan, Proposal)), behind=self._failed)
         chosen, left = _taken(urgent, max_bytes)
         skipped += left
-        evidence = await self._look_at(chosen)
+        evidence = await self._gather_evidence(chosen)
         unreadable = (p.partition for p, found in zip(chosen, evidence, strict=True) if isinstance(found, Skipped))
         self._failed = frozenset(unreadable)
         works, too_late = await asyncio.to_thread(_works, chosen, evidence, max_bytes=max_bytes, now_ms=now_ms)
@@ -92,7 +92,7 @@ class OrderMaker:
             candidates, max_bytes=audit_bytes, but=rewritten, random=self._random, first_index=len(works)
         )
 
-    async def _look_at(self, proposals: Iterable[Proposal]) -> list[TierEvidence | Skipped]:
+    async def _gather_evidence(self, proposals: Iterable[Proposal]) -> list[TierEvidence | Skipped]:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._evidence_of(proposal.candidate), name=f"evidence of {proposal.partition}")

@@ -41,7 +41,7 @@ def begun_output(
     """Return the row of an output that begins under ``claim``, without custom metadata.
 
     Size, largest timestamp and ``txn_index_empty`` are provisional. The row's event is later than those of the inputs,
-    for a rebuild believes no output that is older than what it replaces.
+    because a rebuild ignores an output that is older than its inputs.
 
     Raises:
         ValueError: the leader epochs of the inputs go back.

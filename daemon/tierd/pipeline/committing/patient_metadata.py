@@ -1,4 +1,4 @@
-"""PatientMetadata: carries out the metadata manager's rules for failed writes: repeat, settle, or give up."""
+"""PatientMetadata: carries out the metadata manager's rules for failed writes: repeat, settle, or fail."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class PatientMetadata:
         return WriteOutcome(problem, is_unknown=is_unknown)
 
     async def view(self, partition: TopicIdPartition) -> PartitionView | WriteOutcome:
-        """Return the present view, loaded first when it is in doubt; or the outcome that says why there is none."""
+        """Return the present view, loaded first when it is in doubt; or the outcome that names the problem."""
         outcome = await self.write(lambda: self.manager.ensure_ready(partition))
         if outcome.problem is not None:
             return outcome

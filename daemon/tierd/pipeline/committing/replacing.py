@@ -52,9 +52,9 @@ class Replacing:
         return inputs_problem(view, round_.work.group_inputs(group))
 
     async def _leadership_problem(self, round_: PartitionRound) -> str | None:
-        """Have the metadata store prove that the partition is ours; return why it is not, None when it is.
+        """Have the metadata store prove the leadership of the partition; return the problem, or None.
 
-        The proof is needed before a manifest is stored: no store fences a manifest, and a rebuild believes it.
+        The proof is needed before a manifest is stored: no store fences a manifest, and a rebuild trusts it.
         """
         partition = round_.work.partition
         return (await self.write(round_, lambda: self._metadata.manager.prove_leadership(partition))).problem

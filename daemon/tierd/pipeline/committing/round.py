@@ -33,7 +33,7 @@ class PartitionRound:
     """State of one partition of an order.
 
     Attributes:
-        work: what is to be done.
+        work: the work of the round.
         lost: why nothing more of the partition may be committed; None while it may.
         outputs: of the groups that were committed, by group.
         counts: what was done to the records of the committed groups, added up.
@@ -115,7 +115,7 @@ class PartitionRound:
 
         Args:
             group: the group.
-            counts: what was done to its records; a missing count of ``ORDERED_COUNTS`` may be any number.
+            counts: counts of the rewrite, by name; a missing count of ``ORDERED_COUNTS`` may be any number.
         """
         if self.lost is not None:
             return self.lost

@@ -142,9 +142,9 @@ class RunRecord:
         """Count an audited segment that has a problem."""
         self.audited(metadata)
         partition, name = metadata.segment.topic_id_partition, str(metadata.segment)
-        said = problem if name in problem else f"{name}: {problem}"
+        text = problem if name in problem else f"{name}: {problem}"
         advice = f"run tierd verify --deep {partition.topic_partition}"
-        self._leave(RunTally(damaged_segments=1), GroupProblem(partition, group, f"{said}; {advice}"))
+        self._leave(RunTally(damaged_segments=1), GroupProblem(partition, group, f"{text}; {advice}"))
 
     def statistics(self) -> RunStatistics:
         """Return the statistics so far."""

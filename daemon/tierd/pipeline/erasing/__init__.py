@@ -1,10 +1,10 @@
 """Key-level erasure: requests, which runs apply, and the proof that nothing of the keys is left in the tier."""
 
+from tierd.pipeline.erasing.erase_request import EraseRequest, LeftSegment, new_request
+from tierd.pipeline.erasing.erase_requests import EraseRequests
 from tierd.pipeline.erasing.keeper import ErasureKeeper, KeeperParts
 from tierd.pipeline.erasing.outlook import search_work
 from tierd.pipeline.erasing.reports import ErasureReports, restore_requests
-from tierd.pipeline.erasing.request import EraseRequest, LeftSegment, new_request
-from tierd.pipeline.erasing.requests import EraseRequests
 from tierd.pipeline.erasing.versions import OldVersions
 
 __all__ = [

@@ -12,13 +12,12 @@ from tierd.clock import Clock
 from tierd.errors import ObjectVersionsUnknownError, RefusedError, TierError
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.pipeline.committing import PartitionRound, RunStatistics
-from tierd.pipeline.erasing.evidence import with_evidence
-from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, outlook_of
+from tierd.pipeline.erasing.erase_request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
+from tierd.pipeline.erasing.erase_requests import EraseRequests
+from tierd.pipeline.erasing.erasure_evidence import with_evidence
+from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, obstacle_of, outlook_of
 from tierd.pipeline.erasing.reports import ErasureReports
-from tierd.pipeline.erasing.request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
-from tierd.pipeline.erasing.requests import EraseRequests
 from tierd.pipeline.erasing.versions import OldVersions
-from tierd.pipeline.erasing.words import what_is_in_the_way
 from tierd.pipeline.planning import Candidate
 
 log = structlog.get_logger()
@@ -112,7 +111,7 @@ class ErasureKeeper:
         """Take a request as far as it may go now.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             TierError: a store did not answer; what was done until then stays done.
         """
         request = await self._requests.get(request_id)
@@ -123,7 +122,7 @@ class ErasureKeeper:
         outlook = await asyncio.to_thread(outlook_of, request, candidate)  # the outlook reads every row
         request = await self._moved(request, outlook)
         if request.at_once and await self._remove(outlook.replaced):
-            request = await self._looked_again(request)
+            request = await self._reassess(request)
         if request.phase is ErasePhase.VERSIONS:
             request = await self._clear_versions(request)
         if request.phase is ErasePhase.CACHES:
@@ -131,7 +130,7 @@ class ErasureKeeper:
         return request
 
     async def after_run(self, run_id: str, rounds: Sequence[PartitionRound], statistics: RunStatistics) -> None:
-        """Take note of what a run proves. The next run searches again for keys whose note is lost here.
+        """Note the proofs of a run. The next run searches again for keys whose note is lost here.
 
         Raises:
             TierError: the metadata store does not answer.
@@ -154,7 +153,7 @@ class ErasureKeeper:
         """Cancel a request; erased records stay erased.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             RefusedError: the request is done.
         """
         now_ms = self._clock.now_ms()
@@ -167,7 +166,7 @@ class ErasureKeeper:
         """Accept a person's statement that no older versions are left, for a store that cannot list them; take a step.
 
         Raises:
-            UnknownErasureError: there is no request of that id.
+            TierError: there is no request of that id.
             RefusedError: the request is not in the phase VERSIONS.
         """
         note = VersionsNote(at_ms=self._clock.now_ms(), attested_by=by, statement=statement)
@@ -208,10 +207,10 @@ class ErasureKeeper:
             )
             moved = present.moved(phase, now_ms=now_ms)
             if moved.phase in (ErasePhase.SEARCHING, ErasePhase.LEAVING):
-                return moved.blocked(what_is_in_the_way(moved, outlook, now_ms=now_ms))
+                return moved.blocked(obstacle_of(moved, outlook, now_ms=now_ms))
             return moved if moved.phase is present.phase else moved.blocked("")
 
-        return self._told(request, await self._requests.update(request.id, move))
+        return self._report_phase(request, await self._requests.update(request.id, move))
 
     async def _clear_versions(self, request: EraseRequest) -> EraseRequest:
         candidate = await self._parts.find(request.partition)
@@ -247,16 +246,16 @@ class ErasureKeeper:
             request.id,
             lambda r: r.cleared(versions=versions, caches=caches) if r.left == request.left else r,
         )
-        return await self._looked_again(request)
+        return await self._reassess(request)
 
-    async def _looked_again(self, request: EraseRequest) -> EraseRequest:
+    async def _reassess(self, request: EraseRequest) -> EraseRequest:
         candidate = await self._parts.find(request.partition)
         if candidate is None:
             return await self._requests.get(request.id)
         present = await self._noted(request, candidate)
         return await self._moved(present, await asyncio.to_thread(outlook_of, present, candidate))
 
-    def _told(self, before: EraseRequest, after: EraseRequest) -> EraseRequest:
+    def _report_phase(self, before: EraseRequest, after: EraseRequest) -> EraseRequest:
         if after.phase is not before.phase:
             log.info(
                 "erasure_moved",

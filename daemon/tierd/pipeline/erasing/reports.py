@@ -30,8 +30,8 @@ from tierd.errors import (
 )
 from tierd.json_parsing import parse_json
 from tierd.model import uuid_to_text
-from tierd.pipeline.erasing.request import ErasePhase, EraseRequest
-from tierd.pipeline.erasing.requests import EraseRequests
+from tierd.pipeline.erasing.erase_request import ErasePhase, EraseRequest
+from tierd.pipeline.erasing.erase_requests import EraseRequests
 from tierd.remote import (
     EMPTY_RING,
     ERASURE_REPORT,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tierd.errors import RemoteObjectRetainedError
 from tierd.metadata import PartitionView
-from tierd.pipeline.erasing.request import EraseRequest, VersionsNote
+from tierd.pipeline.erasing.erase_request import EraseRequest, VersionsNote
 from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectVersion
 
 _LOG: Final = ".log"
@@ -150,8 +150,8 @@ class OldVersions:
 
     def _factories(self, request: EraseRequest, view: PartitionView) -> tuple[ObjectKeyFactory, ...]:
         """Return the key factories of every prefix that segments of the partition have had, as far as is known."""
-        told = [each.custom_metadata for each in (*view.list(), *view.tombstones.values())]
-        told += [each.custom_metadata for each in request.left]
+        recorded = [each.custom_metadata for each in (*view.list(), *view.tombstones.values())]
+        recorded += [each.custom_metadata for each in request.left]
         topic = request.partition.topic
-        stored = [self._keys.for_custom_metadata(each, topic) for each in told]
+        stored = [self._keys.for_custom_metadata(each, topic) for each in recorded]
         return tuple(dict.fromkeys([*self._keys.forms(topic), *stored]))

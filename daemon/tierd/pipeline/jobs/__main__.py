@@ -2,7 +2,7 @@
 
 import sys
 
-from tierd.pipeline.jobs.main import main
+from tierd.pipeline.jobs.job_main import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -10,9 +10,7 @@ from functools import partial
 
 from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
-from tierd.pipeline.jobs.auditing import audit_split
 from tierd.pipeline.jobs.key_blocks import KeyBlock
-from tierd.pipeline.jobs.layout import GroupPlace, InputSplit
 from tierd.pipeline.jobs.outcomes import Outcome
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import (
@@ -20,10 +18,12 @@ from tierd.pipeline.jobs.scanning import (
     ErasureNote,
     InputNote,
     OffsetBlock,
+    audit_split,
     find_erased,
     join_bucket,
     scan_split,
 )
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputSplit
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
 
 GroupRows = tuple[int, Iterable[tuple[int, OffsetBlock | InputNote]]]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from tierd.errors import LeaderChannelError, PipelineError
+from tierd.errors import PipelineError
 from tierd.pipeline.committing import LeaderClient
-from tierd.pipeline.jobs.progress import JobProgress
+from tierd.pipeline.jobs.job_progress import JobProgress
+from tierd.pipeline.pipeline_errors import LeaderChannelError
 
 _PROGRESS_INTERVAL_S: Final = 2.0
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tierd.pipeline.jobs.layout import GroupPlace
+from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.planning import Output
 from tierd.remote import SegmentManifest
 
@@ -57,7 +57,7 @@ Settled = WrittenGroup | UnchangedGroup | Refused | FailedGroup
 Outcome = Settled | Changed
 
 
-class Turns:
+class CommitOrder:
     """Commit order of outcomes: those of one partition in the order of its groups, in whatever order tasks end.
 
     A later group may remove a record that an earlier group still needs, such as a tombstone before the record that it

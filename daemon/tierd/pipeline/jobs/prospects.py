@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
 from tierd.pipeline.jobs.outcomes import FailedGroup, UnchangedGroup
 from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace
 from tierd.pipeline.planning import PartitionWork
 from tierd.pipeline.rewriting import TransactionTrace
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.pipeline.access import TierAccess
-from tierd.pipeline.jobs.layout import BucketRange, GroupPlace, InputPlace
+from tierd.pipeline.jobs.task_layout import BucketRange, GroupPlace, InputPlace
 from tierd.pipeline.planning import PartitionWork, WorkOrder
 from tierd.pipeline.rewriting import RewriteRules
 

@@ -17,12 +17,13 @@ from typing import Final
 import numpy as np
 
 from tierd.errors import TierError
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.log import check_index
+from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
-from tierd.pipeline.jobs.layout import InputPlace, InputSplit
 from tierd.pipeline.jobs.run_context import RunContext
-from tierd.pipeline.rewriting import TransactionTrace, UnreadBatches, find_keys, scan_keys
+from tierd.pipeline.jobs.task_layout import InputPlace, InputSplit
+from tierd.pipeline.rewriting import InputLog, TransactionTrace, UnreadBatches, find_keys, scan_keys
 
 UNREAD_ADVICE: Final = (
     "the keys that are to be erased may be in it; it stays, and the request waits. To remove such batches whole, with "
@@ -185,3 +186,40 @@ def _may_hold_keys(metadata: RemoteLogSegmentMetadata, unread: UnreadBatches) ->
         f"{metadata.segment}: {unread.count} batches unpack to more than tierd opens, the first at offset "
         f"{unread.first_offset}: {UNREAD_ADVICE}"
     )
+
+
+def audit_split(context: RunContext, split: InputSplit) -> Iterator[AuditNote]:
+    """Check the inputs of a split; yield a note for each, also for one that could not be read."""
+    with context.access.open() as tier:
+        for place in split.inputs:
+            metadata = context.work(place).inputs[place.segment]
+            try:
+                yield AuditNote(place, _audit_problem(tier, metadata))
+            except (TierError, OSError) as error:
+                yield AuditNote(place, f"{metadata.segment}: {error}")
+
+
+def _audit_problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
+    """Return the first problem of a segment, or None. Reads compare chunks and indexes with their checksums."""
+    manifest = tier.manifest(metadata)
+    log = InputLog(
+        name=str(metadata.segment),
+        start_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        pieces=tier.pieces(metadata),
+    )
+    batches = log.count_batches()
+    if batches != manifest.batch_count:
+        return f"{metadata.segment}: {batches} batches, the manifest says {manifest.batch_count}"
+    for kind in IndexType:
+        if manifest.index(kind) is not None:
+            check_index(
+                kind,
+                tier.read_index(metadata, kind),
+                base_offset=metadata.start_offset,
+                log_bytes=metadata.size_bytes,
+                name=f"{kind.value} index",
+            )
+        elif kind is not IndexType.TRANSACTION:
+            return f"{metadata.segment}: there is no {kind.value} index"
+    return None

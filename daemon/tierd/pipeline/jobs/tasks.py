@@ -14,10 +14,10 @@ import numpy as np
 from tierd.errors import BatchTooLargeError, PipelineError, TierError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import Changed, FailedGroup, Outcome, UnchangedGroup, WrittenGroup
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock
+from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.planning import Output, PartitionWork
 from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
 
@@ -75,7 +75,7 @@ def _rewrite(
         open_producers=task.open_producers,
     )
     if len(inputs) == 1 and segment.statistics.is_unchanged:
-        return UnchangedGroup(_told(segment.statistics))
+        return UnchangedGroup(_reported_counts(segment.statistics))
     if task.output is None:
         return Changed()
     metadata = finished(task.output.metadata, segment)
@@ -83,7 +83,7 @@ def _rewrite(
     return WrittenGroup(task.output, manifest, asdict(segment.statistics), dict(segment.erased))
 
 
-def _told(statistics: RewriteStatistics) -> Mapping[str, int]:
+def _reported_counts(statistics: RewriteStatistics) -> Mapping[str, int]:
     """Return the reported counts of a group that stays as it is."""
     return {"batches_unread": statistics.batches_unread} if statistics.batches_unread else {}
 

@@ -16,7 +16,7 @@ from pyspark.daemon import manager
 
 import tierd.pipeline.jobs.key_shuffle  # noqa: F401 - for those that are forked
 from tierd.kernels import compile_kernels
-from tierd.pipeline.jobs.session import WORKER_UMASK
+from tierd.pipeline.jobs.spark_session_settings import WORKER_UMASK
 
 _TRIM_THRESHOLD: Final = -1  # of malloc.h
 _MMAP_THRESHOLD: Final = -3

@@ -2,7 +2,7 @@
 
 from tierd.pipeline.planning.audit_sample import audit_works
 from tierd.pipeline.planning.chain import Chain
-from tierd.pipeline.planning.partition_plan import plan_partition
+from tierd.pipeline.planning.partition_planning import plan_partition
 from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
 from tierd.pipeline.planning.selection import RunBudget, by_urgency
 from tierd.pipeline.planning.work_order import SECRET_BYTES, Output, PartitionWork, WorkKind, WorkOrder

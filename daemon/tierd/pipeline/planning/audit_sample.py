@@ -41,7 +41,7 @@ def audit_works(
         for metadata in _readable(candidate)
         if metadata.segment.id not in but
     ]
-    found.sort(key=lambda each: _turn(each[1], random))
+    found.sort(key=lambda each: _sampling_key(each[1], random))
     sample: dict[int, list[RemoteLogSegmentMetadata]] = {}
     left_bytes = max_bytes
     for place, metadata in found:
@@ -57,12 +57,12 @@ def _readable(candidate: Candidate) -> Iterator[RemoteLogSegmentMetadata]:
     chain = candidate.chain()
     yield from chain.segments
     begins = {metadata.start_offset for metadata in chain.segments}
-    for metadata in {stretch.metadata.start_offset: stretch.metadata for stretch in chain.elsewhere}.values():
+    for metadata in {readable.metadata.start_offset: readable.metadata for readable in chain.elsewhere}.values():
         if metadata.start_offset not in begins:
             yield metadata
 
 
-def _turn(metadata: RemoteLogSegmentMetadata, random: Callable[[], float]) -> float:
+def _sampling_key(metadata: RemoteLogSegmentMetadata, random: Callable[[], float]) -> float:
     """Return a random sort key; its ascending order is a choice by size without replacement (Efraimidis, Spirakis)."""
     return -math.log(1.0 - random()) / max(metadata.size_bytes, _LEAST_BYTES)
 

@@ -59,15 +59,15 @@ def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
     branch = OwnBranch(view, lineage)
     segments: list[RemoteLogSegmentMetadata] = []
     elsewhere: list[ReadableRange] = []
-    for stretch in branch.stretches(view.log_start_offset or 0, branch.end_offset):
-        metadata = stretch.metadata
+    for readable in branch.readable_ranges(view.log_start_offset or 0, branch.end_offset):
+        metadata = readable.metadata
         follows = not segments or (
             metadata.start_offset > segments[-1].start_offset and metadata.end_offset > segments[-1].end_offset
         )
         if follows and is_of_lineage(metadata, lineage):
             segments.append(metadata)
         elif metadata not in segments[-1:]:
-            elsewhere.append(stretch)
+            elsewhere.append(readable)
     breaks = (i for i in range(1, len(segments)) if not _continues(segments[i], segments[i - 1]))
     return Chain(tuple(segments), frozenset(breaks), tuple(elsewhere))
 

@@ -8,7 +8,7 @@ from tierd.log import AbortedTransaction
 from tierd.metadata import PartitionView, effective_lineage
 from tierd.model import Lineage, TopicIdPartition
 from tierd.pipeline.planning.chain import Chain, readable_chain
-from tierd.pipeline.planning.grouping import GroupLimits, compaction_groups
+from tierd.pipeline.planning.segment_grouping import GroupLimits, compaction_groups
 from tierd.pipeline.planning.work_order import Group, PartitionWork, WorkKind
 
 

@@ -24,7 +24,7 @@ def by_urgency(proposals: Iterable[Proposal], *, behind: Container[TopicIdPartit
 
 
 class RunBudget:
-    """Budget of the bytes that one run may rewrite, from which proposals take in turn."""
+    """Budget of the bytes that one run may rewrite; one proposal after the other takes its share."""
 
     def __init__(self, max_bytes: int | None) -> None:
         """Begin with ``max_bytes``; None for no limit."""

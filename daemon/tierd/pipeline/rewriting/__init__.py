@@ -10,11 +10,11 @@ from tierd.pipeline.rewriting.input_log import InputLog
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.plain_batches import NewBatches
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import RecordRows
+from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
 from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.scan import KeyColumns, find_keys, keys_of, scan_keys
-from tierd.pipeline.rewriting.statistics import RewriteStatistics
-from tierd.pipeline.rewriting.transactions import TransactionTrace
+from tierd.pipeline.rewriting.transaction_pass import TransactionTrace
 from tierd.pipeline.rewriting.unread import UnreadBatches
 
 __all__ = [

@@ -8,16 +8,16 @@ import numpy as np
 
 from tierd.errors import BatchTooLargeError
 from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
+from tierd.pipeline.rewriting.batch_disposition import BatchDisposition, discards_records, disposition_of, needs_horizon
 from tierd.pipeline.rewriting.checked_run import CheckedRun
-from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, needs_horizon
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.plain_batches import NewBatches, plain_batches, rewrite_plain
-from tierd.pipeline.rewriting.rows import Opened, RecordRows, open_batch
+from tierd.pipeline.rewriting.record_rows import Opened, RecordRows, open_batch
+from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.survivors import LatestRecords, Reason, Survivors
-from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
-from tierd.pipeline.rewriting.unread import UnreadBatches, rules_behind, unread_fate
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions, TransactionPass
+from tierd.pipeline.rewriting.unread import UnreadBatches, rules_behind, unread_disposition
 
 
 class BatchOutput(Protocol):
@@ -101,12 +101,12 @@ class BatchRewriter:
                 opened = Opened(one.rows, one.records(0))
                 self._take_batch(one.batch(0), opened, reasons[slice(*found.first_rows[index : index + 2].tolist())])
 
-    def _take_plain(self, stretch: CheckedRun, reasons: np.ndarray, keep: np.ndarray) -> None:
+    def _take_plain(self, run: CheckedRun, reasons: np.ndarray, keep: np.ndarray) -> None:
         """Take neighbouring batches, all of which ``plain_batches`` has chosen."""
-        self.statistics.batches_read += len(stretch)
-        self.statistics.bytes_read += int(stretch.bounds[-1] - stretch.bounds[0])
-        self._count(stretch.rows, reasons)
-        new = rewrite_plain(stretch, keep)
+        self.statistics.batches_read += len(run)
+        self.statistics.bytes_read += int(run.bounds[-1] - run.bounds[0])
+        self._count(run.rows, reasons)
+        new = rewrite_plain(run, keep)
         left = 0
         if new is not None:
             left = len(new.ends)
@@ -115,7 +115,7 @@ class BatchRewriter:
             self.statistics.records_kept += int(new.record_counts.sum())
             self.statistics.batches_copied += new.copied_count
             self.statistics.batches_rewritten += left - new.copied_count
-        self.statistics.batches_removed += len(stretch) - left
+        self.statistics.batches_removed += len(run) - left
 
     def _take_batch(self, batch: RecordBatch, opened: Opened | None, reasons: np.ndarray | None) -> None:
         """Take one batch; ``opened`` and ``reasons`` are None for a batch that is not opened yet."""
@@ -132,10 +132,10 @@ class BatchRewriter:
                 opened = open_batch(batch) if opened is None else opened
             except BatchTooLargeError:
                 self._note_unread(batch)
-                fate = unread_fate(batch, self._rules)
-                if fate is None:
+                disposition = unread_disposition(batch, self._rules)
+                if disposition is None:
                     raise
-                self._take_unread(batch, fate)
+                self._take_unread(batch, disposition)
                 return
             self._take_data(batch, opened, self._survivors.reasons(opened.rows) if reasons is None else reasons)
 
@@ -146,16 +146,16 @@ class BatchRewriter:
             self._rules = rules_behind(self._unread, self._rules)
             self._survivors = Survivors(self._rules, self._latest)
 
-    def _take_unread(self, batch: RecordBatch, fate: Fate) -> None:
+    def _take_unread(self, batch: RecordBatch, disposition: BatchDisposition) -> None:
         """Take a batch that cannot be opened."""
         count = max(batch.record_count, 1)
         self.statistics.batches_unread += 1
         self.statistics.records_read += count
-        if fate is Fate.COPIED:
-            self._append(fate, NewBatch.unread(batch))
+        if disposition is BatchDisposition.COPIED:
+            self._append(disposition, NewBatch.unread(batch))
             return
         self.statistics.records_erased += count
-        self._end(batch, fate, None, None, None)
+        self._end(batch, disposition, None, None, None)
 
     def _take_control(self, batch: RecordBatch) -> None:
         control_type, count = batch.control_type(), batch.record_count
@@ -169,8 +169,10 @@ class BatchRewriter:
             entry = self._transactions.entry_of(batch)
             self.aborted += [entry] if entry is not None else []
         sets_horizon = needs_horizon(batch, keeps_tombstone=False, is_discardable=is_discardable)
-        fate = fate_of(batch, self._rules, kept_count=count, record_count=count, sets_horizon=sets_horizon)
-        self._end(batch, fate, None, None, self._horizon_ms(is_set=sets_horizon))
+        disposition = disposition_of(
+            batch, self._rules, kept_count=count, record_count=count, sets_horizon=sets_horizon
+        )
+        self._end(batch, disposition, None, None, self._horizon_ms(is_set=sets_horizon))
 
     def _take_data(self, batch: RecordBatch, opened: Opened, reasons: np.ndarray) -> None:
         rows = opened.rows
@@ -180,8 +182,10 @@ class BatchRewriter:
         keeps_tombstone = self._rules.compacts and bool(rows.value_size[keep].min(initial=0) < 0)
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
         kept_count = int(np.count_nonzero(keep))
-        fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=rows.size, sets_horizon=sets_horizon)
-        self._end(batch, fate, opened, keep, self._horizon_ms(is_set=sets_horizon))
+        disposition = disposition_of(
+            batch, self._rules, kept_count=kept_count, record_count=rows.size, sets_horizon=sets_horizon
+        )
+        self._end(batch, disposition, opened, keep, self._horizon_ms(is_set=sets_horizon))
 
     def _count(self, rows: RecordRows, reasons: np.ndarray) -> None:
         self.statistics.count(reasons)
@@ -190,8 +194,8 @@ class BatchRewriter:
     def _discard(self, batch: RecordBatch) -> None:
         """End a batch whose records are all removed, undecoded."""
         count = batch.record_count
-        fate = fate_of(batch, self._rules, kept_count=0, record_count=count, sets_horizon=False)
-        self._end(batch, fate, None, None, None)
+        disposition = disposition_of(batch, self._rules, kept_count=0, record_count=count, sets_horizon=False)
+        self._end(batch, disposition, None, None, None)
 
     def _horizon_ms(self, *, is_set: bool) -> int | None:
         return self._rules.delete_horizon_ms if is_set else None
@@ -199,32 +203,32 @@ class BatchRewriter:
     def _end(
         self,
         batch: RecordBatch,
-        fate: Fate,
+        disposition: BatchDisposition,
         opened: Opened | None,
         keep: np.ndarray | None,
         horizon_ms: int | None,
     ) -> None:
         """Write what stays: the records of ``keep``, or all of them; ``opened`` is None for an unopened batch."""
-        match fate:
-            case Fate.COPIED:
-                self._append(fate, NewBatch.copied(batch, None if opened is None else opened.rows))
-            case Fate.REWRITTEN:
+        match disposition:
+            case BatchDisposition.COPIED:
+                self._append(disposition, NewBatch.copied(batch, None if opened is None else opened.rows))
+            case BatchDisposition.REWRITTEN:
                 opened = open_batch(batch) if opened is None else opened
                 keep = np.ones(opened.rows.size, dtype=np.bool_) if keep is None else keep
-                self._append(fate, NewBatch.of_kept(batch, opened, keep, horizon_ms))
-            case Fate.EMPTIED:
-                self._append(fate, NewBatch.emptied(batch, None if opened is None else opened.rows))
-            case Fate.REMOVED:
+                self._append(disposition, NewBatch.of_kept(batch, opened, keep, horizon_ms))
+            case BatchDisposition.EMPTIED:
+                self._append(disposition, NewBatch.emptied(batch, None if opened is None else opened.rows))
+            case BatchDisposition.REMOVED:
                 self.statistics.batches_removed += 1
 
-    def _append(self, fate: Fate, new: NewBatch) -> None:
+    def _append(self, disposition: BatchDisposition, new: NewBatch) -> None:
         self._output.append(new)
         counted = self.statistics
         counted.bytes_written += len(new.data)
         counted.records_kept += new.record_count
-        counted.batches_copied += fate is Fate.COPIED
-        counted.batches_rewritten += fate is Fate.REWRITTEN
-        counted.batches_emptied += fate is Fate.EMPTIED
+        counted.batches_copied += disposition is BatchDisposition.COPIED
+        counted.batches_rewritten += disposition is BatchDisposition.REWRITTEN
+        counted.batches_emptied += disposition is BatchDisposition.EMPTIED
 
 
 def _runs(flags: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -20,7 +20,7 @@ from tierd.log import (
     take_lacking,
     with_data,
 )
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import RecordRows
 
 _RECORD_COUNT_AT: Final = 57
 _DECOMPRESSED_BYTES: Final = 4 << 20  # a run ends behind the batch that reaches this size
@@ -129,7 +129,7 @@ class CheckedRun:
         return np.diff(np.concatenate(([0], np.cumsum(is_chosen)))[self.first_rows])
 
 
-def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[CheckedRun | RecordBatch]:
+def iter_runs(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[CheckedRun | RecordBatch]:
     """Yield the batches of a log whose bytes come in pieces; no more is kept in memory than a piece and a batch.
 
     A batch comes by itself where it has to be opened by itself: legacy, undecodable, large, or cut by a piece's end.
@@ -150,7 +150,7 @@ def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterat
             if batch is not None:
                 yield batch.checked()
                 position, cut = batch.end_position, bytearray()
-        while (found := _first_stretch(data, name, position) or _first_batch(data, name, position)) is not None:
+        while (found := _first_run(data, name, position) or _first_batch(data, name, position)) is not None:
             yield found if isinstance(found, CheckedRun) else found.checked()
             size_bytes = int(found.bounds[-1]) if isinstance(found, CheckedRun) else found.size_bytes
             data = data[size_bytes:]
@@ -168,7 +168,7 @@ def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | No
     return with_data(header, data[: header.size_bytes])
 
 
-def _first_stretch(data: memoryview, name: str, position: int) -> CheckedRun | None:
+def _first_run(data: memoryview, name: str, position: int) -> CheckedRun | None:
     """Return the batches that ``data`` begins with; None where the first of them has to be opened by itself."""
     if len(data) < OVERHEAD_BYTES or data[16] != 2:
         return None

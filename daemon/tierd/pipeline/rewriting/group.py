@@ -10,8 +10,8 @@ from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
 from tierd.pipeline.rewriting.input_log import InputLog
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.output_log import OutputLog
+from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.statistics import RewriteStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ def rewrite_group(
     with OutputLog(output, base_offset=base_offset) as log:
         rewriter = BatchRewriter(rules, latest, log, open_producers=open_producers)
         for source in inputs:
-            for stretch in source.stretches():
-                rewriter.take(stretch)
+            for found in source.runs():
+                rewriter.take(found)
         checksums = log.finish()
     data = LogSegmentData(
         log=output,

@@ -8,7 +8,7 @@ import numpy as np
 
 from tierd.errors import CorruptRecordError
 from tierd.log import RecordBatch
-from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_runs
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,14 +27,14 @@ class InputLog:
     end_offset: int
     pieces: Iterable[bytes | memoryview] = field(repr=False)
 
-    def stretches(self) -> Iterator[CheckedRun | RecordBatch]:
+    def runs(self) -> Iterator[CheckedRun | RecordBatch]:
         """Yield the batches in order; they refer to their piece, and are valid until the next ones are taken.
 
         Raises:
-            CorruptRecordError: as ``iter_stretches``, or the offsets of a batch do not fit its place.
+            CorruptRecordError: as ``iter_runs``, or the offsets of a batch do not fit its place.
         """
         expected = self.start_offset
-        for found in iter_stretches(self.pieces, name=self.name):
+        for found in iter_runs(self.pieces, name=self.name):
             if isinstance(found, CheckedRun):
                 bases, lasts, bounds = found.base_offsets, found.last_offsets, found.bounds
                 at_least = np.append(expected, lasts[:-1] + 1)
@@ -51,9 +51,9 @@ class InputLog:
         """Walk to the end, and return the number of batches.
 
         Raises:
-            CorruptRecordError: as ``stretches``.
+            CorruptRecordError: as ``runs``.
         """
-        return sum(1 if isinstance(found, RecordBatch) else len(found) for found in self.stretches())
+        return sum(1 if isinstance(found, RecordBatch) else len(found) for found in self.runs())
 
     def _fail(self, position: int, base_offset: int, last_offset: int, expected: int) -> NoReturn:
         problem = f"offsets {base_offset} to {last_offset} where {expected} to {self.end_offset} are possible"

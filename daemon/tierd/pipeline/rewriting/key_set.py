@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from tierd.kernels import hash_keys
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import RecordRows
 
 _SECRET = bytes(16)  # keys that collide are compared, so a producer gains nothing by knowing this
 

@@ -10,7 +10,7 @@ from tierd.errors import InvalidRecordError
 from tierd.kernels import RecordFault, select_records
 from tierd.log import BatchHeader, RecordBatch, empty_batch, rewrite_batch, upgrade_batch
 from tierd.model import TimestampRange
-from tierd.pipeline.rewriting.rows import Opened, RecordRows
+from tierd.pipeline.rewriting.record_rows import Opened, RecordRows
 
 _LOG_APPEND_TIME = "LogAppendTime"
 
@@ -58,7 +58,7 @@ class NewBatch:
         """Return the kept records, at least one, in magic 2; ``horizon_ms`` if the batch gets a delete horizon now.
 
         Raises:
-            InvalidRecordError: the records cannot be told apart, or magic 2 cannot express them.
+            InvalidRecordError: the records cannot be decoded, or magic 2 cannot express them.
         """
         if batch.magic < 2:
             return cls._upgraded(batch, keep, horizon_ms)

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import RecordRows
 
 _HEADER = struct.Struct(">Bqq")  # version, base, span
 _PAGE = struct.Struct(">iB")  # its number, whether it is a bitmap; then the size and the bytes

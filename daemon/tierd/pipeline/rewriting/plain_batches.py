@@ -18,8 +18,8 @@ from tierd.log import (
     compress_batch,
     stamp_crc,
 )
+from tierd.pipeline.rewriting.batch_disposition import may_be_protected
 from tierd.pipeline.rewriting.checked_run import CheckedRun
-from tierd.pipeline.rewriting.fate import may_be_protected
 from tierd.pipeline.rewriting.rules import RewriteRules
 
 
@@ -48,7 +48,7 @@ class NewBatches:
     copied_count: int
 
 
-def plain_batches(stretch: CheckedRun, keep: np.ndarray, rules: RewriteRules) -> np.ndarray:
+def plain_batches(run: CheckedRun, keep: np.ndarray, rules: RewriteRules) -> np.ndarray:
     """Return which batches are plain: bool[n].
 
     A plain batch is data outside of transactions. It has no delete horizon and gets none. If it keeps no record, it had
@@ -56,51 +56,49 @@ def plain_batches(stretch: CheckedRun, keep: np.ndarray, rules: RewriteRules) ->
     removed if it keeps none.
 
     Args:
-        stretch: n batches with m rows.
+        run: n batches with m rows.
         keep: bool[m], True for records that stay.
         rules: of the pass.
     """
-    plain = ~stretch.flagged(IS_CONTROL | IS_TRANSACTIONAL | HAS_DELETE_HORIZON)
+    plain = ~run.flagged(IS_CONTROL | IS_TRANSACTIONAL | HAS_DELETE_HORIZON)
     if rules.compacts:
-        tombstones = keep & (stretch.rows.value_size < 0)
+        tombstones = keep & (run.rows.value_size < 0)
         if tombstones.any():
-            plain &= stretch.count_by_batch(tombstones) == 0
-    loses_all = np.flatnonzero(stretch.count_by_batch(keep) == 0)
-    asked = may_be_protected(
-        stretch.headers["producer_id"][loses_all].astype(np.int64), stretch.last_offsets[loses_all], rules
-    )
-    asked |= np.diff(stretch.first_rows)[loses_all] == 0  # the batch was empty before
+            plain &= run.count_by_batch(tombstones) == 0
+    loses_all = np.flatnonzero(run.count_by_batch(keep) == 0)
+    asked = may_be_protected(run.headers["producer_id"][loses_all].astype(np.int64), run.last_offsets[loses_all], rules)
+    asked |= np.diff(run.first_rows)[loses_all] == 0  # the batch was empty before
     plain[loses_all[asked]] = False
     return plain
 
 
-def rewrite_plain(stretch: CheckedRun, keep: np.ndarray) -> NewBatches | None:
+def rewrite_plain(run: CheckedRun, keep: np.ndarray) -> NewBatches | None:
     """Rewrite plain batches; return None when no batch is left.
 
     Args:
-        stretch: n plain batches with m rows.
+        run: n plain batches with m rows.
         keep: bool[m], True for records that stay.
 
     Raises:
-        InvalidRecordError: the records cannot be told apart.
+        InvalidRecordError: the records cannot be decoded.
     """
-    counts = stretch.count_by_batch(keep)
+    counts = run.count_by_batch(keep)
     left = np.flatnonzero(counts)
     if not left.size:
         return None
-    headers, counts = stretch.headers[left], counts[left]
-    is_copied = counts == np.diff(stretch.first_rows)[left]
-    base_ms, max_ms, earliest_ms, latest_ms = _timestamps(headers, is_copied, counts, stretch.rows.timestamp_ms[keep])
-    data, ends = _rewritten(stretch, keep, left, base_ms, max_ms)
-    if stretch.is_compressed:
-        data, ends = _compressed(stretch, left, is_copied, data, ends)
+    headers, counts = run.headers[left], counts[left]
+    is_copied = counts == np.diff(run.first_rows)[left]
+    base_ms, max_ms, earliest_ms, latest_ms = _timestamps(headers, is_copied, counts, run.rows.timestamp_ms[keep])
+    data, ends = _rewritten(run, keep, left, base_ms, max_ms)
+    if run.is_compressed:
+        data, ends = _compressed(run, left, is_copied, data, ends)
     else:
         for index in np.flatnonzero(~is_copied).tolist():
             stamp_crc(data[ends[index - 1] if index else 0 : ends[index]])
     return NewBatches(
         data=data,
         ends=ends,
-        last_offsets=stretch.last_offsets[left],
+        last_offsets=run.last_offsets[left],
         record_counts=counts,
         max_timestamps_ms=max_ms,
         earliest_ms=earliest_ms,
@@ -131,24 +129,24 @@ def _timestamps(
 
 
 def _rewritten(
-    stretch: CheckedRun, keep: np.ndarray, left: np.ndarray, base_ms: np.ndarray, max_ms: np.ndarray
+    run: CheckedRun, keep: np.ndarray, left: np.ndarray, base_ms: np.ndarray, max_ms: np.ndarray
 ) -> tuple[memoryview, list[int]]:
     """Return the batches that are left, uncompressed, without new checksums, and the end of each."""
-    bases, greatest = np.zeros((2, len(stretch)), dtype=np.int64)
+    bases, greatest = np.zeros((2, len(run)), dtype=np.int64)
     bases[left], greatest[left] = base_ms, max_ms
-    found = rewrite_batches(stretch.plain, stretch.plain_bounds, stretch.first_rows, keep, (bases, greatest))
+    found = rewrite_batches(run.plain, run.plain_bounds, run.first_rows, keep, (bases, greatest))
     if isinstance(found, RecordFault):
-        raise InvalidRecordError(stretch.name, stretch.position + int(stretch.bounds[0]), found.problem)
+        raise InvalidRecordError(run.name, run.position + int(run.bounds[0]), found.problem)
     return found[0], np.asarray(found[1])[left].tolist()
 
 
 def _compressed(
-    stretch: CheckedRun, left: np.ndarray, is_copied: np.ndarray, plain: memoryview, ends: list[int]
+    run: CheckedRun, left: np.ndarray, is_copied: np.ndarray, plain: memoryview, ends: list[int]
 ) -> tuple[memoryview, list[int]]:
     """Return the batches compressed again, and the end of each; copied batches are taken from the log as they are."""
     pieces: list[bytes | bytearray | memoryview] = []
     for index, start, end, copied in zip(left.tolist(), [0, *ends], ends, is_copied.tolist(), strict=False):
-        begin, stop = stretch.bounds[index : index + 2].tolist()
-        codec = Compression(stretch.data[begin + FLAGS_AT] & CODEC_BITS)
-        pieces.append(stretch.data[begin:stop] if copied else compress_batch(plain[start:end], codec))
+        begin, stop = run.bounds[index : index + 2].tolist()
+        codec = Compression(run.data[begin + FLAGS_AT] & CODEC_BITS)
+        pieces.append(run.data[begin:stop] if copied else compress_batch(plain[start:end], codec))
     return memoryview(b"".join(pieces)), list(accumulate(map(len, pieces)))

@@ -8,11 +8,11 @@ import numpy as np
 from tierd.errors import BatchTooLargeError
 from tierd.kernels import STEP_RECORDS, hash_keys
 from tierd.log import IS_CONTROL, IS_TRANSACTIONAL, RecordBatch
-from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_runs
 from tierd.pipeline.rewriting.key_set import KeySet
-from tierd.pipeline.rewriting.rows import RecordRows, open_batch
+from tierd.pipeline.rewriting.record_rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionTrace
+from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions, TransactionTrace
 from tierd.pipeline.rewriting.unread import UnreadBatches
 
 
@@ -64,7 +64,7 @@ def scan_keys(
     hider = _Hider(AbortedTransactions.of(rules.aborted), TransactionTrace() if trace is None else trace, unread)
     waiting: list[KeyColumns] = []
     count = 0
-    for found in iter_stretches(pieces, name=name):
+    for found in iter_runs(pieces, name=name):
         rows = hider.rows(found)
         if rows is None:
             continue
@@ -97,7 +97,7 @@ def find_keys(
         CorruptRecordError: a batch is damaged.
     """
     wanted = KeySet(keys)
-    for found in iter_stretches(pieces, name=name):
+    for found in iter_runs(pieces, name=name):
         if isinstance(found, CheckedRun):
             rows = found.rows
             matches = wanted.matches(rows) & ~found.rows_in(found.flagged(IS_CONTROL))

@@ -7,7 +7,7 @@ import numpy as np
 
 from tierd.log import BatchHeader
 from tierd.pipeline.rewriting.key_set import KeySet
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import RecordRows
 from tierd.pipeline.rewriting.rules import RewriteRules
 
 

@@ -17,7 +17,7 @@ such a batch. tierd does not know the keys in the batch. These rules keep every 
 from dataclasses import dataclass, replace
 
 from tierd.log import BatchHeader
-from tierd.pipeline.rewriting.fate import Fate, is_protected
+from tierd.pipeline.rewriting.batch_disposition import BatchDisposition, is_protected
 from tierd.pipeline.rewriting.rules import RewriteRules
 
 
@@ -45,16 +45,16 @@ def rules_behind(unread: UnreadBatches, rules: RewriteRules) -> RewriteRules:
     return rules if unread.first_offset is None else replace(rules, unread_from=unread.first_offset)
 
 
-def unread_fate(batch: BatchHeader, rules: RewriteRules) -> Fate | None:
+def unread_disposition(batch: BatchHeader, rules: RewriteRules) -> BatchDisposition | None:
     """Return the disposition of a batch of live data that cannot be opened; None where the rules do not cover it.
 
     A compaction covers only batches that were noted, for the rules about later records depend on the note. The first
     stage notes them where groups are rewritten side by side, the pass itself where it goes through the whole log.
     """
     if rules.removes_unread:
-        return Fate.EMPTIED if is_protected(batch, rules) else Fate.REMOVED
+        return BatchDisposition.EMPTIED if is_protected(batch, rules) else BatchDisposition.REMOVED
     if rules.erased_keys:
         return None
     if rules.compacts and (rules.unread_from is None or batch.base_offset < rules.unread_from):
         return None
-    return Fate.COPIED
+    return BatchDisposition.COPIED

@@ -68,9 +68,9 @@ def java_version(text: str) -> int | None:
 def _usable_version(path: str, answer: str) -> int:
     version = java_version(answer)
     if version is None:
-        said = " | ".join(line.strip() for line in answer.splitlines() if line.strip()) or "nothing"
+        output = " | ".join(line.strip() for line in answer.splitlines() if line.strip()) or "nothing"
         raise SparkMissingError(
-            f"{path} -version does not say which it is, but: {said}",
+            f"{path} -version does not say which it is, but: {output}",
             remedy="try it by hand; where it fails under systemd only, install systemd/tierd-spark.conf as a drop-in",
         )
     if version < LOWEST_JAVA:

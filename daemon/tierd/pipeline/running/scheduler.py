@@ -12,8 +12,8 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import PipelineBusyError, StateDirError, TierError
 from tierd.model import TopicPartition, uuid_to_text
-from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport
-from tierd.pipeline.running.progress import RunProgress, RunTotals
+from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
+from tierd.pipeline.running.run_progress import RunProgress, RunTotals
 from tierd.schedule import Schedule
 from tierd.telemetry import PipelineUse
 
@@ -154,8 +154,8 @@ class PipelineScheduler:
             await asyncio.wait({working, ringing})
 
     async def _remember(self, record: RunReport) -> None:
-        tally, tell = record.tally, log.warning if record.outcome.is_problem else log.info
-        tell(
+        tally, log_run = record.tally, log.warning if record.outcome.is_problem else log.info
+        log_run(
             "run_ended",
             run=record.run_id,
             outcome=record.outcome.value,
@@ -178,12 +178,12 @@ class PipelineScheduler:
 
     async def _until_due(self) -> None:
         """Sleep until a run is due; the due time is computed again if the wall clock is set back meanwhile."""
-        looked_ms = self._clock.now_ms()
-        self.next_begin_ms = begin_ms = self._after(looked_ms)
+        checked_ms = self._clock.now_ms()
+        self.next_begin_ms = begin_ms = self._after(checked_ms)
         while (now_ms := self._clock.now_ms()) < begin_ms:
-            if now_ms < looked_ms:
+            if now_ms < checked_ms:
                 self.next_begin_ms = begin_ms = self._after(now_ms)
-            looked_ms = now_ms
+            checked_ms = now_ms
             await self._sleep_towards(begin_ms)
 
     async def _until_no_pause(self) -> None:

@@ -16,7 +16,7 @@ from tierd.config import PipelineSettings
 from tierd.errors import PipelineError
 from tierd.masking import masked
 from tierd.pipeline.jobs.properties import write_properties
-from tierd.pipeline.jobs.session import (
+from tierd.pipeline.jobs.spark_session_settings import (
     PRIVATE_UMASK,
     WORKER_UMASK,
     process_umask,
@@ -134,7 +134,7 @@ def submit_command(
 def last_lines(log_file: Path, *, lines: int = 3) -> str:
     """Return the last lines of a log that are not blank, masked, for an error; empty without any. Blocking.
 
-    The frames of Java traces are left out, for they tell a person nothing.
+    The frames of Java traces are left out, because they do not help an operator.
     """
     try:
         with log_file.open("rb") as file:
@@ -142,8 +142,8 @@ def last_lines(log_file: Path, *, lines: int = 3) -> str:
             tail = file.read().decode(errors="replace")
     except OSError:
         return ""
-    said = [line.strip() for line in tail.splitlines() if line.strip() and not _FRAME.match(line)]
-    return masked(" | ".join(said[-lines:]))
+    shown = [line.strip() for line in tail.splitlines() if line.strip() and not _FRAME.match(line)]
+    return masked(" | ".join(shown[-lines:]))
 
 
 def _require_executable(path: Path) -> None:
@@ -172,7 +172,7 @@ async def _to_its_end(ending: "asyncio.Task[None]") -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
-    """Ask the process group to stop, then kill what is left of it. A cancelled call kills the group at once."""
+    """Ask the process group to stop, then kill its remaining processes. A cancelled call kills the group at once."""
     try:
         if process.returncode is None:
             _signal(process.pid, signal.SIGTERM)

@@ -22,7 +22,7 @@ from tierd.model import TopicPartition, uuid_from_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate
 from tierd.pipeline.running.leasing import PartitionLeases
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess, last_lines
 
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ class SparkRun:
         leases: keep other daemons from the same partitions.
         new_job: makes the process of a job, with a directory for its scratch files.
         settings: directory and limits of the runs.
-        after_run: takes note of what was done.
+        after_run: called with the result of the run.
     """
 
     def __init__(
@@ -212,5 +212,5 @@ def _failure(running: "asyncio.Future[int]", serving: "asyncio.Future[bool]", lo
                 raise error  # a bug
             return PipelineError(str(error), remedy=error.remedy)
     how = f"ended with exit code {running.result()}" if running.done() else "hung up, and did not end by itself"
-    said = last_lines(log_file)
-    return PipelineError(f"the job {how}" + (f": {said}" if said else ""), remedy=f"see {log_file}")
+    ending = last_lines(log_file)
+    return PipelineError(f"the job {how}" + (f": {ending}" if ending else ""), remedy=f"see {log_file}")

@@ -7,7 +7,7 @@ from tierd.errors import CorruptIndexError, RemoteIntegrityError
 from tierd.log import AbortedTransaction, TransactionIndex
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.source.snapshot import PartitionSnapshot
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.splits import Split
 
 
@@ -28,7 +28,8 @@ class AbortedSearch:
         """
         if splits:
             start, end = splits[0].start_offset, splits[-1].end_offset
-            self._load([s.metadata for s in self._snapshot.stretches(start, end) if not s.metadata.txn_index_empty])
+            sources = [readable.metadata for readable in self._snapshot.readable_ranges(start, end)]
+            self._load([metadata for metadata in sources if not metadata.txn_index_empty])
 
     def touching(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         """Return the aborted transactions that touch ``[start_offset, end_offset)``, each once (remote-tiering 14.4).
@@ -40,13 +41,13 @@ class AbortedSearch:
         """
         found: dict[AbortedTransaction, None] = {}
         branch, tail = self._snapshot.branch, self._snapshot.tail
-        for stretch in branch.stretches(start_offset, branch.end_offset):
-            if stretch.metadata.txn_index_empty:
+        for readable in branch.readable_ranges(start_offset, branch.end_offset):
+            if readable.metadata.txn_index_empty:
                 continue
-            if stretch.metadata.segment.id not in self._known:
-                self._load([stretch.metadata])
-            index = self._known[stretch.metadata.segment.id]
-            part, is_all = index.collect(start_offset, end_offset, end_offset=stretch.end_offset)
+            if readable.metadata.segment.id not in self._known:
+                self._load([readable.metadata])
+            index = self._known[readable.metadata.segment.id]
+            part, is_all = index.collect(start_offset, end_offset, end_offset=readable.end_offset)
             found.update(dict.fromkeys(part))
             if is_all:
                 return tuple(found)

@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tierd.errors import InvalidRecordError, ReadOptionError
+from tierd.errors import InvalidRecordError
 from tierd.kernels import Gathered, GatheredHeaders, gather, gather_headers
 from tierd.log import BatchRun, Record, RecordColumns
 from tierd.model import TopicPartition
+from tierd.pipeline.pipeline_errors import ReadOptionError
 
 Int32s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int32]]
 Int64s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]

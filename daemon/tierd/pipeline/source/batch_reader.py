@@ -9,11 +9,11 @@ from pyspark.sql.types import StructType
 
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.source.bounds import RecordBounds, push
-from tierd.pipeline.source.options import ReadOptions
 from tierd.pipeline.source.query import QueryPlanner, configured_access
-from tierd.pipeline.source.reading import read_split
+from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import arrow_schema
+from tierd.pipeline.source.split_reading import read_split
 from tierd.pipeline.source.splits import Split
 
 
@@ -61,7 +61,7 @@ class TierBatchReader(DataSourceReader):
             TierError: as ``partitions``.
         """
         planner = QueryPlanner(self.access, tier, self._options)
-        snapshots = planner.look(self.bounds.wants)
+        snapshots = planner.take_snapshots(self.bounds.wants)
         starts = planner.offsets_at(self._options.starting, snapshots)
         ends = planner.offsets_at(self._options.ending, snapshots)
         return planner.splits(snapshots, starts, ends, self.bounds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tierd.errors import DataLossError, LogDirOfflineError, ReadOptionError, SegmentChangedError
+from tierd.errors import LogDirOfflineError, SegmentChangedError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -25,6 +25,7 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import TimestampOffset, TopicIdPartition
+from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 
 _READ_BYTES: Final = 4 << 20
 
@@ -60,7 +61,7 @@ class LocalTail:
         Raises:
             DataLossError: files are gone meanwhile.
         """
-        with _gone_is_told():
+        with _as_data_loss():
             return self._log().aborted_transactions(max(start_offset, self.start_offset), end_offset)
 
     def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
@@ -69,7 +70,7 @@ class LocalTail:
         Raises:
             DataLossError: files are gone meanwhile.
         """
-        with _gone_is_told():
+        with _as_data_loss():
             return first_since(self.scan, timestamp_ms, start=start_offset, end=end_offset)
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[bytes]:
@@ -79,7 +80,7 @@ class LocalTail:
             DataLossError: files are gone meanwhile, or this is another host.
         """
         log, at = self._log(), start_offset
-        with _gone_is_told():
+        with _as_data_loss():
             while at < end_offset:
                 data = log.read(at, max_bytes=_READ_BYTES)
                 if not data:
@@ -131,7 +132,7 @@ class LocalTails:
         high_watermark = read_offset_checkpoint(log_dir / REPLICATION_OFFSET_CHECKPOINT).get(name)
         if high_watermark is None:
             return None
-        with _gone_is_told():
+        with _as_data_loss():
             scan = scan_partition(directory)
             # The log begins in the tier: a transaction may be open that began below the first segment that is here.
             stable = last_stable_offset(scan, high_watermark=high_watermark, log_start_offset=0)
@@ -144,7 +145,7 @@ def _behind(data: bytes) -> int:
 
 
 @contextmanager
-def _gone_is_told() -> Iterator[None]:
+def _as_data_loss() -> Iterator[None]:
     try:
         yield
     except (SegmentChangedError, LogDirOfflineError) as error:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tierd.errors import ReadOptionError
 from tierd.json_parsing import parse_json
 from tierd.model import TopicPartition
+from tierd.pipeline.pipeline_errors import ReadOptionError
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -70,7 +70,7 @@ def parse_position(text: str, *, option: str) -> LogPlace | AtOffsets:
     """Parse ``earliest``, ``latest``, or JSON such as ``{"orders": {"0": 23, "1": -2}}``.
 
     Raises:
-        ReadOptionError: the text is none of them.
+        ReadOptionError: the text is no position.
     """
     word = text.strip().lower()
     if word in (LogPlace.EARLIEST.value, LogPlace.LATEST.value):

@@ -2,25 +2,27 @@
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from tierd.config import load_config
-from tierd.errors import DataLossError, ReadOptionError, UnknownPartitionError
+from tierd.errors import RemoteResourceNotFoundError, UnknownPartitionError
 from tierd.log import PartitionDirectory
-from tierd.metadata import PartitionView
+from tierd.metadata import PartitionView, ReadableRange
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier, TierAccess
+from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.aborted import AbortedSearch
-from tierd.pipeline.source.bounds import RecordBounds
+from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.fetch_plan import chunks_to_read
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails
-from tierd.pipeline.source.narrowing import narrowed
-from tierd.pipeline.source.options import ReadOptions
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot, Snapshots, incarnations
 from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, LogPlace, Position, SinceTime, given_for
-from tierd.pipeline.source.snapshot import PartitionSnapshot, Snapshots, incarnations
+from tierd.pipeline.source.read_options import ReadOptions
+from tierd.pipeline.source.segment_pieces import times_of_chunks
 from tierd.pipeline.source.splits import Part, QuerySpan, Split, plan_splits
 from tierd.pipeline.source.time_search import offset_for_time
 
@@ -49,7 +51,9 @@ class QueryPlanner:
         self._snapshots = Snapshots(tier, is_committed=options.is_committed)
         self._local = LocalTails(access.log_dirs) if options.include_local else None
 
-    def look(self, wants: Callable[[TopicPartition], bool] = lambda _: True) -> dict[TopicPartition, PartitionSnapshot]:
+    def take_snapshots(
+        self, wants: Callable[[TopicPartition], bool] = lambda _: True
+    ) -> dict[TopicPartition, PartitionSnapshot]:
         """Return a snapshot of each partition that the query chose and that ``wants`` accepts, in order of names.
 
         Raises:
@@ -171,11 +175,11 @@ class QueryPlanner:
 
 
 def _parts(snapshot: PartitionSnapshot, start: int, end: int) -> Iterable[Part]:
-    for stretch in snapshot.stretches(start, end):
-        metadata = stretch.metadata
-        share = (stretch.end_offset - stretch.start_offset) / (metadata.end_offset + 1 - metadata.start_offset)
+    for readable in snapshot.readable_ranges(start, end):
+        metadata = readable.metadata
+        share = (readable.end_offset - readable.start_offset) / (metadata.end_offset + 1 - metadata.start_offset)
         size = max(round(metadata.size_bytes * share), 1) if metadata.size_bytes else 0
-        yield Part(stretch, stretch.start_offset, stretch.end_offset, size)
+        yield Part(readable, readable.start_offset, readable.end_offset, size)
     local_start = snapshot.local_start(start)
     if snapshot.tail is not None and local_start is not None and local_start < end:
         yield Part(snapshot.tail, local_start, end, max(snapshot.tail.size_bytes(local_start), 1))
@@ -191,3 +195,37 @@ def _require_named(options: ReadOptions, found: Mapping[TopicPartition, TopicIdP
             f"the tier does not know {', '.join(missing)}{f'; did you mean {near[0]}?' if near else ''}",
             remedy="tierd status lists what is tiered; a topic gets into the tier with its first rolled segment",
         )
+
+
+def narrowed(tier: OpenTier, span: QuerySpan, bounds: RecordBounds) -> QuerySpan:
+    """Return ``span`` without parts that cannot hold wanted records, and with the other parts cut to the offsets.
+
+    Raises:
+        DataLossError: a segment is gone meanwhile.
+        RemoteStorageError: the store failed.
+    """
+    low, high = max(span.start_offset, bounds.offsets.low), min(span.end_offset, bounds.offsets.high + 1)
+    parts = [part.cut(low, high) for part in span.parts if part.start_offset < high and part.end_offset > low]
+    if not bounds.timestamps_ms.is_all:
+        parts = _narrowed_by_time(tier, parts, bounds.timestamps_ms)
+    return replace(span, parts=tuple(parts))
+
+
+def _narrowed_by_time(tier: OpenTier, parts: Sequence[Part], times: Range) -> list[Part]:
+    """Return the parts that may hold records of such times; manifests are read unless the metadata rules a part out."""
+    remote = [
+        (part, part.source.metadata)
+        for part in parts
+        if isinstance(part.source, ReadableRange) and part.source.metadata.max_timestamp_ms >= times.low
+    ]
+    try:
+        manifests = tier.manifests([metadata for _, metadata in remote])
+    except RemoteResourceNotFoundError as error:
+        raise DataLossError(f"a segment is gone meanwhile: {error}", remedy="run the query again") from error
+    kept = []
+    for (part, _), manifest in zip(remote, manifests, strict=True):
+        wanted = chunks_to_read(times_of_chunks(manifest), times, manifest.size_bytes)
+        if wanted:
+            share = sum(piece.end - piece.start for piece in wanted) / manifest.size_bytes
+            kept.append(replace(part, size_bytes=max(round(part.size_bytes * share), 1)))
+    return [*kept, *(part for part in parts if isinstance(part.source, LocalTail))]

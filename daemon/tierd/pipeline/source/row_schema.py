@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tierd.errors import ReadOptionError
+from tierd.pipeline.pipeline_errors import ReadOptionError
 
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _COLUMNS: Final[dict[str, DataType]] = {

@@ -27,12 +27,12 @@ class PieceRun(NamedTuple):
     pieces: Generator[bytes, None, None]
 
 
-def runs_of(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds, *, ahead: int = AHEAD) -> Iterator[PieceRun]:
-    """Yield the runs of batches that may hold wanted records of ``stretch``. Each is to be used up before the next.
+def runs_of(tier: OpenTier, readable: ReadableRange, bounds: RecordBounds, *, ahead: int = AHEAD) -> Iterator[PieceRun]:
+    """Yield the runs of batches that may hold wanted records of ``readable``. Each is to be used up before the next.
 
     Args:
         tier: the open tier.
-        stretch: the segment and its offsets that are read.
+        readable: the segment and its offsets that are read.
         bounds: the bounds of wanted records.
         ahead: pieces that are fetched ahead.
 
@@ -41,19 +41,19 @@ def runs_of(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds, *, ahe
         RemoteIntegrityError: stored data is damaged.
         RemoteStorageError: the store failed.
     """
-    for start, end in fetch_plan(tier, stretch, bounds):
-        yield PieceRun(start, tier.pieces(stretch.metadata, start, end, ahead=ahead))
+    for start, end in fetch_plan(tier, readable, bounds):
+        yield PieceRun(start, tier.pieces(readable.metadata, start, end, ahead=ahead))
 
 
-def fetch_plan(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds) -> list[Bytes]:
+def fetch_plan(tier: OpenTier, readable: ReadableRange, bounds: RecordBounds) -> list[Bytes]:
     """Return the ranges to read; indexes and manifest are read only where they may narrow the ranges.
 
     Raises:
         As ``runs_of``.
     """
-    metadata, times = stretch.metadata, bounds.timestamps_ms
-    start = max(stretch.start_offset, bounds.offsets.low)
-    end = min(stretch.end_offset, bounds.offsets.high + 1)
+    metadata, times = readable.metadata, bounds.timestamps_ms
+    start = max(readable.start_offset, bounds.offsets.low)
+    end = min(readable.end_offset, bounds.offsets.high + 1)
     if start >= end or not metadata.size_bytes or metadata.max_timestamp_ms < times.low:
         return []
     wanted = chunks_to_read(chunk_times(tier, metadata, times), times, metadata.size_bytes)

@@ -16,18 +16,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tierd.errors import DataLossError
 from tierd.model import TopicPartition
 from tierd.pipeline.access import TierAccess
+from tierd.pipeline.pipeline_errors import DataLossError
+from tierd.pipeline.source.admission import Admission, admitted
 from tierd.pipeline.source.batch_reader import TierPartition, read_task
 from tierd.pipeline.source.bounds import RecordBounds
-from tierd.pipeline.source.options import ReadOptions
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.positions import decode_offsets, encode_offsets
-from tierd.pipeline.source.progress import Admission, admitted
 from tierd.pipeline.source.query import QueryPlanner
+from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import arrow_schema
-from tierd.pipeline.source.snapshot import PartitionSnapshot
 
 log = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         with with_remedy():
             planner = self._require_planner()
-            return encode_offsets(planner.offsets_at(self._options.starting, planner.look()))
+            return encode_offsets(planner.offsets_at(self._options.starting, planner.take_snapshots()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of offsets, else of bytes; Spark takes one limit, ``latestOffset`` adds the other one."""
@@ -73,7 +73,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             TierError: as ``initialOffset``.
         """
         with with_remedy():
-            snapshots = self._require_planner().look()
+            snapshots = self._require_planner().take_snapshots()
             self._target = {name: snapshot.end_offset for name, snapshot in snapshots.items()}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
@@ -85,7 +85,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         with with_remedy():
             planner = self._require_planner()
-            snapshots = planner.look()
+            snapshots = planner.take_snapshots()
             starts = self._starts(decode_offsets(start), snapshots)
             ends = self._ends(starts, snapshots)
             admission = self._admission(limit)
@@ -101,7 +101,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             TierError: as ``initialOffset``.
         """
         with with_remedy():
-            return encode_offsets({name: s.end_offset for name, s in self._require_planner().look().items()})
+            return encode_offsets({name: s.end_offset for name, s in self._require_planner().take_snapshots().items()})
 
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch; none where nothing is new.
@@ -113,7 +113,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with with_remedy():
             planner = self._require_planner()
             ends = decode_offsets(end)
-            snapshots = planner.look()
+            snapshots = planner.take_snapshots()
             starts = self._starts(decode_offsets(start), snapshots)
             moved = {n: e for n, e in ends.items() if e > starts.get(n, e) and n in snapshots}
             return [TierPartition(split) for split in planner.splits(snapshots, starts, moved, RecordBounds())]
@@ -130,7 +130,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: the tier keeps no positions of its readers."""
 
     def stop(self) -> None:
-        """Close what is open."""
+        """Close the opened tier, and drop the planner."""
         opened, self._open, self._planner = self._open, None, None
         if opened is not None:
             opened.close()

@@ -7,8 +7,8 @@ from tierd.log import BatchHeader, RecordBatch, RecordColumns, iter_piece_column
 from tierd.metadata import ReadableRange
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.segment_pieces import runs_of
-from tierd.pipeline.source.snapshot import PartitionSnapshot
 
 
 def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
@@ -21,9 +21,9 @@ def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: i
         RemoteStorageError: the store failed.
     """
     start, end = snapshot.start_offset, snapshot.end_offset
-    for stretch in snapshot.stretches(start, end):
-        if stretch.metadata.max_timestamp_ms >= timestamp_ms:
-            found = _first_in(tier, stretch, timestamp_ms)
+    for readable in snapshot.readable_ranges(start, end):
+        if readable.metadata.max_timestamp_ms >= timestamp_ms:
+            found = _first_in(tier, readable, timestamp_ms)
             if found is not None:
                 return found
     local_start = snapshot.local_start(start)
@@ -33,15 +33,15 @@ def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: i
     return None if local is None else local.offset
 
 
-def _first_in(tier: OpenTier, stretch: ReadableRange, timestamp_ms: int) -> int | None:
-    bounds = RecordBounds(Range(stretch.start_offset, stretch.end_offset - 1), Range(low=timestamp_ms))
-    name = str(stretch.metadata.segment)
+def _first_in(tier: OpenTier, readable: ReadableRange, timestamp_ms: int) -> int | None:
+    bounds = RecordBounds(Range(readable.start_offset, readable.end_offset - 1), Range(low=timestamp_ms))
+    name = str(readable.metadata.segment)
 
     def may_hold(batch: BatchHeader) -> bool:
         return batch.magic < 2 or batch.max_timestamp_ms >= timestamp_ms
 
     try:
-        for run in runs_of(tier, stretch, bounds, ahead=0):
+        for run in runs_of(tier, readable, bounds, ahead=0):
             for found in iter_piece_columns(run.pieces, name=name, position=run.position, wanted=may_hold):
                 offset = _first_of(found, bounds)
                 if offset is not None:
@@ -51,7 +51,7 @@ def _first_in(tier: OpenTier, stretch: ReadableRange, timestamp_ms: int) -> int 
         raise
     except CorruptRecordError as error:
         raise RemoteIntegrityError(
-            str(error), remedy=f"run tierd verify --deep {stretch.metadata.segment.topic_id_partition}"
+            str(error), remedy=f"run tierd verify --deep {readable.metadata.segment.topic_id_partition}"
         ) from error
     return None
 

@@ -31,7 +31,7 @@ class PartUploads(Protocol[U]):
 class ChunkedUploads(Generic[U]):
     """Gathers parts of ``part_size`` bytes, at most ``max_concurrency`` in memory over all uploads, and sends them.
 
-    ``put_whole`` stores a body that turns out to have no more than one part.
+    ``put_whole`` stores a body that has no more than one part.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Files that prove their content: a file that is torn, damaged or another user's is told from one that was written.
+"""Files that prove their content, so that a torn, damaged or foreign file is not taken for a written one.
 
 ::
 
@@ -25,7 +25,7 @@ _MAGIC = b"tcf1"
 
 
 class DamagedFileError(Exception):
-    """The file is not what was written under this name."""
+    """The content of the file is not the content that was written under this name."""
 
 
 def file_size_of(content_bytes: int) -> int:

@@ -15,7 +15,7 @@ from typing import Protocol, Self, TypeVar
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RemoteReaderClosedError
+from tierd.errors import RemoteStorageError, TierErrorCode
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import DamagedFileError, file_size_of
 from tierd.remote.cache.chunk_files import (
@@ -47,7 +47,7 @@ class RangeSource(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class CacheStatistics:
-    """Counts of a cache since it was opened, and what it holds now.
+    """Counts of a cache since it was opened, and its present size.
 
     Attributes:
         hits: lookups answered from disk, or from a download that another reader had begun.
@@ -55,7 +55,7 @@ class CacheStatistics:
         hit_bytes: bytes that the hits returned.
         miss_bytes: bytes that the misses downloaded.
         evictions: entries dropped for want of room.
-        damaged: files that were not what was written, dropped and fetched anew.
+        damaged: number of files with wrong content, which were dropped and fetched anew.
         write_failures: entries that the disk did not take.
         entries: now.
         size_bytes: now, with checksums.
@@ -144,7 +144,7 @@ class ChunkCache:
         A cancellation leaves a download that has begun to go on: its bytes are kept for the next reader.
 
         Raises:
-            RemoteReaderClosedError: the cache was closed.
+            RemoteStorageError: the cache was closed.
             RemoteStorageError: as the store raises it.
         """
         if self._is_closed:
@@ -165,7 +165,7 @@ class ChunkCache:
         await self._remove([name for name in self._index if is_chunk_of(name, key)])
 
     async def drop(self, key: str, byte_range: ByteRange) -> None:
-        """Drop what is kept of a range, whose bytes are not what they should be: the next reader asks the store."""
+        """Drop the cached bytes of a range, because they are wrong: the next reader asks the store."""
         name = chunk_name(key, byte_range)
         while name in self._unwritten.contents:
             await asyncio.wait(self._unwritten.tasks)
@@ -338,5 +338,7 @@ class ChunkCache:
         return await running
 
 
-def _closed() -> RemoteReaderClosedError:
-    return RemoteReaderClosedError("the chunk cache is closed", remedy="nothing to do: the process is ending")
+def _closed() -> RemoteStorageError:
+    return RemoteStorageError(
+        "the chunk cache is closed", remedy="nothing to do: the process is ending", code=TierErrorCode.READER_CLOSED
+    )

@@ -56,7 +56,7 @@ class ChunkFiles:
 
         Raises:
             FileNotFoundError: there is no such chunk.
-            DamagedFileError: the file is not what was written.
+            DamagedFileError: the file differs from the bytes that were written.
             OSError: it cannot be read.
         """
         return read_checked(self.directory / name, identity=identity, touch=True)

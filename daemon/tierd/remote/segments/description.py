@@ -15,7 +15,7 @@ from tierd.model import (
     TimestampRange,
 )
 from tierd.remote.segments.manifest_parts import IndexArtefact, LogArtefact, LogChunk
-from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
+from tierd.remote.transform.chunk_layout import ChunkLayout, StoredChunk, count_chunks
 
 
 def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:

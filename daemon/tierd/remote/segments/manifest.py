@@ -40,9 +40,9 @@ from tierd.remote.segments.manifest_parts import (
     Size,
 )
 from tierd.remote.transform.binding import SegmentBinding
+from tierd.remote.transform.chunk_layout import ChunkLayout, original_sizes
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.layout import ChunkLayout, original_sizes
 
 FORMAT_VERSION = 1
 
@@ -310,7 +310,7 @@ def _log_inconsistency(manifest: SegmentManifest) -> str | None:
 
 
 def _signed(fields: Mapping[str, Any]) -> bytes:
-    """Return what the tag of a manifest covers: JSON with sorted names and no spaces, without the key's wrapping."""
+    """Return the bytes that the tag of a manifest covers: sorted JSON without spaces and without the wrapped key."""
     encryption = fields.get("encryption")
     kept = {k: v for k, v in encryption.items() if k not in _UNSIGNED} if isinstance(encryption, dict) else encryption
     return json.dumps({**fields, "encryption": kept}, sort_keys=True, separators=(",", ":")).encode()

@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from tierd.model import TimestampRange
+from tierd.remote.transform.chunk_layout import StoredChunk
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.layout import StoredChunk
 
 _CRC = re.compile(r"[0-9a-f]{8}")
 
@@ -67,7 +67,7 @@ class LogChunk(ManifestPart):
 
     @classmethod
     def of(cls, chunk: StoredChunk, timestamps: TimestampRange | None) -> Self:
-        """Describe what was stored."""
+        """Describe the stored object."""
         fields: dict[str, int] = {"size_bytes": chunk.size_bytes, "crc32c": chunk.crc32c}
         if chunk.is_compressed:
             fields["compressed"] = True

@@ -8,15 +8,15 @@ from tierd.remote.object_keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.manifest_parts import IndexArtefact
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import Bytes, ChunkCodec, ChunkDamagedError
 from tierd.remote.transform.key_ring import KeyRing
-from tierd.remote.transform.layout import ChunkLayout
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A manifest that was checked, and what it takes to read by it."""
+    """A checked manifest, and the tools to read the objects of its segment."""
 
     manifest: SegmentManifest
     layout: ChunkLayout
@@ -26,7 +26,7 @@ class OpenSegment:
         """Return the original bytes of chunk ``number`` of the log, as ``ChunkCodec.decode``, at ``key``. Blocking.
 
         Raises:
-            RemoteIntegrityError: ``stored`` is not what was stored.
+            RemoteIntegrityError: ``stored`` differs from the bytes that were stored.
         """
         layout = self.layout
         try:
@@ -47,7 +47,7 @@ class OpenSegment:
         """Return the original bytes of an index, which lies at ``key``.
 
         Raises:
-            RemoteIntegrityError: ``stored`` is not what was stored.
+            RemoteIntegrityError: ``stored`` differs from the bytes that were stored.
         """
         kind = ArtefactKind.of_index(index_type)
         try:

@@ -13,8 +13,8 @@ from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
+from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.codec import Bytes
-from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class SegmentReader:
 
     Args:
         store: where manifests and indexes are.
-        cluster_id: what encrypted segments must be bound to.
+        cluster_id: the cluster to which encrypted segments must be bound.
         transform: gives the key ring, and the threads.
         cache: reads logs instead of the store. The cache is asked for single chunks, of plain logs too; without a cache
             the store is asked for neighbouring chunks at once, and for the exact range of a plain log.
@@ -71,7 +71,7 @@ class SegmentReader:
         self._expected_chunk_size = plain_chunk_size  # of the next segment; None: it is probably transformed
 
     async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
-        """Return the segment's manifest and what it takes to read by it. The last few manifests are kept in memory.
+        """Return the segment's manifest and the tools to read by it. The last few manifests are kept in memory.
 
         Raises:
             RemoteResourceNotFoundError: there is no manifest: the segment was not completely stored, or is deleted.
@@ -107,7 +107,7 @@ class SegmentReader:
 
         Raises:
             RemoteResourceNotFoundError: an object is not there.
-            RemoteIntegrityError: stored bytes are not what was stored; key and chunk are named.
+            RemoteIntegrityError: the stored bytes have changed; key and chunk are named.
         """
         key = keys.segment(metadata, LOG_SUFFIX)
         async with EarlyReads(self._read_range, key, self._guessed(keys, metadata, byte_range)) as reads:
@@ -211,8 +211,8 @@ class SegmentReader:
         except RemoteIntegrityError:
             if self._cache is None:
                 raise
-        # A cache keeps bytes before anybody knows what they are. They may have been damaged on their way, or in the
-        # store, and the store may have them whole by now.
+        # A cache keeps bytes before they are checked. They may have been damaged on their way, or in the store, and the
+        # store may have them whole by now.
         for number in run:
             await self._cache.drop(key, segment.layout.stored_range(range(number, number + 1)))
         pieces = await _read_one_by_one(reads, key, segment.layout, run)

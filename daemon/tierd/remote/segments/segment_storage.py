@@ -59,7 +59,7 @@ class UnfinishedSegmentUpload(NamedTuple):
 
     @classmethod
     def of(cls, upload: UnfinishedUpload, keys: ObjectKeyFactory) -> Self:
-        """Return the upload with what its key tells."""
+        """Return the upload with the identity that its key contains."""
         if (key := keys.parse(upload.key)) is not None:
             return cls(upload, key.topic_id, key.segment_id, key.partition)
         if (partition := keys.parse_log_start(upload.key)) is not None:
@@ -150,7 +150,7 @@ class SegmentStorage:
 
         Raises:
             RemoteConflictError: an object is there already with other bytes.
-            RemoteIntegrityError: the log is not what was checked.
+            RemoteIntegrityError: the log has changed since its check.
         """
         with _storage_errors("stage", metadata):
             return await self._writer.stage(self._keys_of(metadata), metadata, data, key_seed=key_seed)
@@ -158,7 +158,7 @@ class SegmentStorage:
     async def commit_log_segment(
         self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
     ) -> None:
-        """Check what was staged and store its manifest, which says what it ``replaces``. A repetition succeeds.
+        """Check a staged segment and store its manifest, which has the segments that it ``replaces``. Repeatable.
 
         These things are checked: the manifest is this segment's; a holder of the key ring made it, where the segment is
         encrypted; the sizes of both objects; every index; samples of the log.
@@ -170,7 +170,7 @@ class SegmentStorage:
 
         Raises:
             RemoteResourceNotFoundError: an object is not there.
-            RemoteIntegrityError: an object is not what the manifest says, or the manifest is not this segment's.
+            RemoteIntegrityError: an object contradicts the manifest, or the manifest is of another segment.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
             RemoteConflictError: another manifest of the segment was committed already.
         """
@@ -181,8 +181,8 @@ class SegmentStorage:
         """Return the log's bytes in ``byte_range``, clipped at its end; empty when past it.
 
         Raises:
-            RemoteResourceNotFoundError: an object is not there, whatever the range.
-            RemoteIntegrityError: stored bytes are not what was stored; object and chunk are named.
+            RemoteResourceNotFoundError: an object is not there.
+            RemoteIntegrityError: the stored bytes have changed; object and chunk are named.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("fetch", metadata):
@@ -232,12 +232,12 @@ class SegmentStorage:
             self._reader.forget(keys, metadata)
             for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
                 await self._store.delete(keys.segment(metadata, suffix))
-        for told in self._deleted:
-            await told(metadata, keys.segment(metadata, LOG_SUFFIX))
+        for listener in self._deleted:
+            await listener(metadata, keys.segment(metadata, LOG_SUFFIX))
 
-    def on_deleted(self, tell: Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]) -> None:
-        """Call ``tell`` with every segment whose objects are gone, and the key of its log; ``tell`` must not raise."""
-        self._deleted.append(tell)
+    def on_deleted(self, listener: Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]) -> None:
+        """Call ``listener`` with every segment whose objects are gone, and the key of its log; it must not raise."""
+        self._deleted.append(listener)
 
     async def read_manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
         """Return the segment's manifest. The last few manifests are kept in memory.
@@ -306,7 +306,7 @@ class SegmentStorage:
         """Store durably that the segment is to be deleted, as ``TombstoneStorage.write``.
 
         Raises:
-            RemoteIntegrityError: what is there is no tombstone.
+            RemoteIntegrityError: the present object is no tombstone.
         """
         with _storage_errors("write the tombstone of", metadata):
             await self._tombstones.write(self._keys_of(metadata), metadata, tombstone)
@@ -318,7 +318,7 @@ class SegmentStorage:
 
         Raises:
             RemoteUnauthenticatedError: nothing proves that a holder of the key ring wrote it.
-            RemoteIntegrityError: what is there is no tombstone.
+            RemoteIntegrityError: the present object is no tombstone.
         """
         with _storage_errors("read the tombstone of", metadata):
             keys = self._keys_of(metadata)
@@ -374,7 +374,7 @@ class SegmentStorage:
 
 @contextmanager
 def _storage_errors(action: str, metadata: RemoteLogSegmentMetadata) -> Iterator[None]:
-    """Turn every other exception into a ``RemoteStorageError``, after which callers clean up."""
+    """Translate every other exception into a ``RemoteStorageError``, after which callers clean up."""
     try:
         yield
     except RemoteStorageError:

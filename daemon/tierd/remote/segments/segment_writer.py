@@ -55,11 +55,11 @@ class _Attempt:
 
 
 class SegmentWriter:
-    """Writer of the segments of one cluster, as the transform says.
+    """Writer of the segments of one cluster, with one transform.
 
     Args:
         store: where the objects go.
-        cluster_id: recorded in manifests, and bound to what is encrypted.
+        cluster_id: recorded in manifests; encrypted bytes are bound to it.
         broker_id: recorded in manifests.
         chunk_size: original bytes per chunk.
         transform: for new segments.
@@ -83,7 +83,7 @@ class SegmentWriter:
 
         Raises:
             RemoteConflictError: a manifest is there already, and an object with other bytes.
-            RemoteIntegrityError: the log is not what was checked.
+            RemoteIntegrityError: the log has changed since its check.
         """
         content = _Content.of(metadata, data)
         try:
@@ -109,7 +109,7 @@ class SegmentWriter:
 
         Raises:
             RemoteConflictError: an object is there already with other bytes.
-            RemoteIntegrityError: the log is not what was checked.
+            RemoteIntegrityError: the log has changed since its check.
         """
         attempt = await self._staging(metadata, data, key_seed)
         manifest = await self._put_artefacts(keys, metadata, data, attempt)
@@ -123,7 +123,7 @@ class SegmentWriter:
         manifest: SegmentManifest,
         replaces: Iterable[RemoteLogSegmentId],
     ) -> None:
-        """Store the manifest of what any process has staged, if the objects are what the manifest says.
+        """Store the manifest of a segment that any process has staged, if the objects agree with the manifest.
 
         The tag of a staged manifest is checked with the data key that the manifest carries: without the key ring such a
         pair cannot be made. The manifest is sealed anew with the same key, because ``replaces`` is part of it.

@@ -26,19 +26,19 @@ async def check_staged(
 ) -> None:
     """Raise unless the objects are those that the staged manifest describes, by checks that cost little.
 
-    Every index is read, and some chunks of the log from its first to its last one. Where the store tells the checksum
-    of a plain log, that covers all of it.
+    Every index is read, and some chunks of the log from its first to its last one. Where the store reports the checksum
+    of a plain log, the checksum covers the whole log.
 
     Args:
-        store: where the objects are; asked directly, past any cache.
+        store: the store of the objects; read directly, past any cache.
         keys: of the segment.
         metadata: of the segment as it will be when it is finished.
-        staged: the manifest, believed as far as it can be without the objects.
+        staged: the manifest, checked as far as that is possible without the objects.
         cluster_id: of this cluster.
 
     Raises:
         RemoteResourceNotFoundError: an object is not there.
-        RemoteIntegrityError: an object is not what the manifest says, or the manifest is not what the metadata says.
+        RemoteIntegrityError: an object contradicts the manifest, or the manifest contradicts the metadata.
     """
     _require_recorded(staged.manifest, metadata, cluster_id, key=keys.segment(metadata, MANIFEST_SUFFIX))
     await _check_log(store, staged, key=keys.segment(metadata, LOG_SUFFIX))

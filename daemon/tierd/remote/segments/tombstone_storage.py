@@ -27,7 +27,7 @@ class TombstoneStorage:
 
         Raises:
             RemoteObjectTooLargeError: no tombstone is that large; what is there cannot be replaced by content either.
-            RemoteIntegrityError: what is there is no tombstone.
+            RemoteIntegrityError: the present object is no tombstone.
         """
         key = keys.segment(metadata, TOMBSTONE_SUFFIX)
         binding = self._binding(metadata)
@@ -55,7 +55,7 @@ class TombstoneStorage:
 
         Raises:
             RemoteUnauthenticatedError: nothing proves that a holder of the key ring wrote it.
-            RemoteIntegrityError: what is there is no tombstone.
+            RemoteIntegrityError: the present object is no tombstone.
         """
         key = keys.segment(metadata, TOMBSTONE_SUFFIX)
         try:

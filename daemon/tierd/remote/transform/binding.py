@@ -1,7 +1,7 @@
 """Bindings of encrypted pieces to their places: a piece that is swapped, cut off, moved or replayed does not open.
 
 The additional authenticated data of AES-GCM, byte by byte in docs/formats.md. Numbers are big-endian, texts are UTF-8
-behind two bytes that tell their length, so that no two bindings have the same bytes.
+behind two bytes with their length, so that no two bindings have the same bytes.
 """
 
 import struct
@@ -83,7 +83,7 @@ class BoundPiece:
     """One chunk of the log, or one index, which is a single chunk.
 
     Attributes:
-        number: from 0 on; with ``count`` it tells the last chunk, so that a log that was cut off is noticed.
+        number: from 0 on; the last chunk also has ``count``, so that a truncated log is noticed.
         original_size: bytes before compression and encryption.
     """
 

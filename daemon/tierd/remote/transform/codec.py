@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from tierd.kernels import crc32c
 from tierd.remote.transform.binding import ArtefactKind, BoundPiece
+from tierd.remote.transform.chunk_compression import compress, decompress
+from tierd.remote.transform.chunk_layout import StoredChunk
 from tierd.remote.transform.cipher import TAG_BYTES, SegmentCipher
-from tierd.remote.transform.compression import compress, decompress
-from tierd.remote.transform.layout import StoredChunk
 
 Bytes = bytes | memoryview
 
@@ -38,7 +38,7 @@ class ChunkCodec:
         return TAG_BYTES if self.cipher else 0
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
-        """Return what to store for chunk ``number`` of ``count``, and whether it is compressed."""
+        """Return the bytes to store for chunk ``number`` of ``count``, and True if they are compressed."""
         frame = None if self.level is None else compress(content, self.level)
         stored = content if frame is None else frame
         if self.cipher is None:
@@ -51,13 +51,13 @@ class ChunkCodec:
 
         Args:
             stored: exactly the stored bytes.
-            chunk: what the manifest says of it.
+            chunk: its entry in the manifest.
             number: of the chunk.
             count: of chunks in the log.
             size_bytes: original bytes that it must have.
 
         Raises:
-            ChunkDamagedError: says what is wrong.
+            ChunkDamagedError: the bytes are damaged; the message names the fault.
         """
         if len(stored) != chunk.size_bytes:
             raise ChunkDamagedError(f"it has {len(stored)} bytes, the manifest says {chunk.size_bytes}")
@@ -79,7 +79,7 @@ class ChunkCodec:
         """Return the original bytes of an index, of which the manifest says that ``stored_size`` bytes are stored.
 
         Raises:
-            ChunkDamagedError: says what is wrong.
+            ChunkDamagedError: the bytes are damaged; the message names the fault.
         """
         if len(stored) != stored_size or stored_size < self.overhead_bytes:
             raise ChunkDamagedError(f"it has {len(stored)} bytes, the manifest says {stored_size}")

@@ -45,7 +45,7 @@ class KeyRing:
     that way, and a rotation begins anew. The key of tags is derived from the ring key.
 
     Args:
-        active_id: what new segments are wrapped with; None where nothing is encrypted.
+        active_id: the key that wraps the data keys of new segments; None where nothing is encrypted.
         keys: id to 32 bytes each.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tierd.files import open_to_read
 from tierd.model import LogSegmentData
-from tierd.remote.transform.compression import is_worth_compressing
+from tierd.remote.transform.chunk_compression import is_worth_compressing
 
 _ENTRY = struct.Struct(">ii")  # of an offset index: relative offset, position
 _HEAD_BYTES = 23  # of a batch, up to the low byte of its attributes

@@ -14,8 +14,8 @@ from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import BlockChecksums, ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import ChunkedBody
+from tierd.remote.transform.chunk_layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.codec import Bytes
-from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.threads import Threads
 from tierd.remote.unreadable_file import unreadable
 
@@ -39,7 +39,7 @@ class ChunkEncoder(Protocol):
         """Largest growth of a chunk in bytes."""
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
-        """Return what to store for chunk ``number`` of ``count``, and whether it is compressed. Blocking."""
+        """Return the bytes to store for chunk ``number`` of ``count``, and True if they are compressed. Blocking."""
 
 
 class TransformedLog:
@@ -82,7 +82,7 @@ class TransformedLog:
         """Yield stored chunks in order, while the next two are made.
 
         Raises:
-            RemoteIntegrityError: the file is not what was checked.
+            RemoteIntegrityError: the file has changed since its check.
             RemoteStorageError: it cannot be read.
         """
         coming: deque[asyncio.Future[_Made]] = deque()

@@ -1,10 +1,17 @@
-"""Check of the content of a stored log, as a reader would read it, and more strictly. No I/O."""
+"""Checks of the content of a stored log: batch by batch, and against the committed part of the local log."""
+
+from collections.abc import Sequence
+
+import structlog
 
 from tierd.errors import LogError
 from tierd.kernels import crc32c
-from tierd.log import RecordBatch, iter_batches
+from tierd.log import RecordBatch, compare_with_local, iter_batches
 from tierd.model import RemoteLogSegmentMetadata, TimestampRange
 from tierd.remote import SegmentManifest
+from tierd.tiering.reading.tiered_log import TieredLog
+
+log = structlog.get_logger()
 
 
 class BatchWalk:
@@ -27,10 +34,10 @@ class BatchWalk:
         """Check one chunk and the batches that it completes; return the problem, None without one. Blocking.
 
         Args:
-            content: of the chunk.
+            content: the bytes of the chunk.
             crc: its CRC-32C as the manifest has it.
             start: its position in the log.
-            timestamps: of its records, as the manifest has them.
+            timestamps: the range of the records' timestamps, as the manifest has it.
         """
         if crc32c(content) != crc:
             return f"the chunk at byte {start} does not have the checksum in the manifest"
@@ -69,3 +76,35 @@ class BatchWalk:
 
 def _is_within(timestamp_ms: int, timestamps: TimestampRange) -> bool:
     return timestamps.min_ms <= timestamp_ms <= timestamps.max_ms
+
+
+class LocalHistory:
+    """Comparison of one segment with the local log. Offsets that the local log does not have are not compared.
+
+    Attributes:
+        problem: the first difference, None while there is none.
+    """
+
+    def __init__(self, metadata: RemoteLogSegmentMetadata, tiered: TieredLog | None) -> None:
+        """Compare ``metadata`` with the local log of ``tiered``; None where this host has none."""
+        self.problem: str | None = None
+        self._scan = None if tiered is None else tiered.scan
+        own_end = 0 if tiered is None else tiered.readable_end(metadata, metadata.first_readable_offset)
+        committed = 0 if tiered is None else tiered.high_watermark or 0
+        # What a replica has above its high watermark may still be truncated; another branch is no difference.
+        self._end = min(own_end, committed)
+
+    def take(self, batches: Sequence[RecordBatch]) -> None:
+        """Compare the next batches. Blocking; a local log that cannot be read is left to ``tierd inspect``."""
+        own = [batch for batch in batches if batch.last_offset < self._end]
+        if self._scan is None or self.problem is not None or not own:
+            return
+        if not self._scan.segments or own[-1].last_offset < self._scan.segments[0].base_offset:
+            return
+        try:
+            found = compare_with_local(self._scan, own)
+        except LogError as error:
+            log.warning("log_not_compared", directory=str(self._scan.directory.path), problem=str(error))
+            return
+        if found.differs_at is not None:
+            self.problem = f"the local log has another record at offset {found.differs_at}: it lost this one"

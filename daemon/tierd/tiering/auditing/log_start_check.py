@@ -2,7 +2,7 @@
 
 from tierd.metadata import PartitionRow
 from tierd.remote import StoredLogStart
-from tierd.tiering.auditing.findings import Finding, Severity
+from tierd.tiering.auditing.tier_findings import Finding, Severity
 
 STRAY = "stray-log-start"
 DISAGREES = "log-start-disagrees"

@@ -57,11 +57,11 @@ class OrphanInspector:
         age_s = (self._clock.now_ms() - max(known)) / 1000 if len(known) == len(moments) and known else None
         partition, segment_id = report.place.partition, report.place.segment.id
         objects = PartitionObjects(partition, {str(segment_id): dict(report.objects)})
-        is_whole, is_given_up = MANIFEST in report.objects, TOMBSTONE in report.objects
-        if is_whole and is_given_up and self._storage.asks_for_proof:
+        is_whole, has_tombstone = MANIFEST in report.objects, TOMBSTONE in report.objects
+        if is_whole and has_tombstone and self._storage.asks_for_proof:
             stored_ms = report.objects[TOMBSTONE].modified_ms
             return OrphanFacts(age_s, tombstone_doubt=await self._tombstone_doubt(objects, stored_ms))
-        if not is_whole or is_given_up or standing is not Standing.LED:
+        if not is_whole or has_tombstone or standing is not Standing.LED:
             return OrphanFacts(age_s)
         found = await self._bucket.read(objects)
         if not found.segments:
@@ -71,7 +71,7 @@ class OrphanInspector:
         if segment_id in tiered.view.tombstones:  # an upload that ended after its deletion had
             return OrphanFacts(age_s, metadata, use=OrphanUse.NOTHING)
         use = use_of(metadata, tiered, await self._lineage(metadata, tiered))
-        problem = "" if use.is_none else await self._problem(metadata, report)
+        problem = "" if use is OrphanUse.NOTHING else await self._problem(metadata, report)
         return OrphanFacts(age_s, metadata, problem, use)
 
     async def _tombstone_doubt(self, objects: PartitionObjects, stored_ms: int | None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata
-from tierd.tiering.plan import deleted_records_before, without_range
+from tierd.tiering.copy_plan import deleted_records_before, without_range
 from tierd.tiering.reading.tiered_log import TieredLog
 
 
@@ -16,19 +16,14 @@ class OrphanUse(Enum):
     NOT_COPIED_YET = "offsets of it are in the local log only, and will be copied from there"
     NOTHING = "every offset of it is in the tier already, or lies below the log start"
 
-    @property
-    def is_none(self) -> bool:
-        """Return True if the orphan is of no use."""
-        return self is OrphanUse.NOTHING
-
 
 def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -> OrphanUse:
     """Return the use of ``orphan``: the offsets that it would add to the tier.
 
     Args:
-        orphan: as its manifest describes it.
+        orphan: the segment as its manifest describes it.
         log: the tier and the local log.
-        lineage: of the log, as far back as it is known: a broker forgets epochs, and so do rows that are lost.
+        lineage: the lineage of the log, as far back as it is known. A broker forgets epochs, and rows may be lost.
     """
     first = max(orphan.first_readable_offset, stored_log_start(log))
     if first > orphan.end_offset or is_covered(log, OffsetRange(first, orphan.end_offset)):

@@ -136,8 +136,8 @@ class RemoteLogCopy:
 
     Args:
         store: the objects.
-        storage: the same as segments.
-        keys: of the tier.
+        storage: the same objects as segments.
+        keys: the keys of the tier's objects.
     """
 
     def __init__(self, store: ObjectStore, storage: SegmentStorage, keys: ObjectKeyFactory) -> None:

@@ -6,12 +6,12 @@ from enum import Enum, StrEnum
 from typing import Final
 
 from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.tiering.auditing.findings import Finding
 from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
 from tierd.tiering.auditing.orphans import OrphanUse
 from tierd.tiering.auditing.recopy import LocalSource, RemoteSource, Source
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import MANIFEST, TOMBSTONE
+from tierd.tiering.auditing.tier_findings import Finding
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -53,14 +53,14 @@ class RepairAction:
     Attributes:
         kind: what the action does.
         where: partition, segment or object key.
-        why: in one sentence.
+        why: the reason in one sentence.
         is_dangerous: the action takes away what was readable once; it is done only on request.
         remedy: the next step for a person, where nothing can be done; empty otherwise.
-        partition: whose claim it needs; None of what belongs to none.
-        report: what it is about; None where the kind says everything.
-        source: of the bytes that are copied again.
+        partition: the partition whose claim the action needs; None for an object that belongs to no partition.
+        report: the findings that the action ends; None where the kind says everything.
+        source: the source of the bytes that are copied again.
         orphan: the segment that is adopted.
-        offsets: that nothing can bring back.
+        offsets: the offsets that no action can bring back.
     """
 
     kind: RepairKind
@@ -80,8 +80,8 @@ class OrphanFacts:
     """Facts about a segment without a row.
 
     Attributes:
-        age_s: of its youngest object; None where the store does not tell.
-        metadata: as its manifest describes it; None where it has none that can be believed.
+        age_s: the age of the youngest object; None where the store does not know it.
+        metadata: the segment as its manifest describes it; None without a manifest that can be believed.
         problem: why it is not sound; empty when it is.
         use: gain from its adoption; None where it is unknown.
         tombstone_doubt: why its tombstone is no reason to remove it; empty where it is one.
@@ -134,13 +134,13 @@ def plan_orphan(report: AuditReport, facts: OrphanFacts, standing: Standing, *, 
     if facts.age_s is None or facts.age_s < min_age_s:
         age = "of unknown age" if facts.age_s is None else f"{round(facts.age_s)} s old"
         remedy = f"run it again when it is older than {round(min_age_s)} s"
-        return _cannot(report, where, f"no row knows it, and it is {age}: somebody may be at it", remedy)
+        return _cannot(report, where, f"no row knows it, and it is {age}: it may still be written", remedy)
     is_whole = facts.metadata is not None and not facts.problem
     if facts.tombstone_doubt:
         remedy = "find out who wrote the tombstone; delete it with the store's own tools if it is none of tierd's"
         return _cannot(report, where, f"no row knows it; {facts.tombstone_doubt}", remedy)
     if TOMBSTONE in report.objects:
-        return _remove(report, where, "no row knows it, and its tombstone says that it was given up")
+        return _remove(report, where, "no row knows it, and its tombstone says that it was abandoned")
     if MANIFEST not in report.objects:
         return _remove(report, where, "no row knows it, and it has no manifest: a copy that was never finished")
     if standing is Standing.DELETED:
@@ -155,8 +155,8 @@ def plan_orphan(report: AuditReport, facts: OrphanFacts, standing: Standing, *, 
         )
     if facts.use is OrphanUse.NOTHING:
         return _remove(report, where, f"no row knows it, and {facts.use.value}", is_dangerous=True)
-    why = facts.problem or (facts.use.value if facts.use else "nobody can say what it is good for")
-    return _cannot(report, where, f"no row knows it; {why}", "keep it until somebody has looked at it")
+    why = facts.problem or (facts.use.value if facts.use else "its use is not known")
+    return _cannot(report, where, f"no row knows it; {why}", "keep it until a person has examined it")
 
 
 def plan_row(report: AuditReport) -> RepairAction | None:
@@ -190,7 +190,7 @@ def plan_upload(report: AuditReport, standing: Standing, *, age_s: float, min_ag
         return elsewhere(report)
     if standing is not Standing.LED and age_s < min_age_s:
         remedy = f"run it again when it is older than {round(min_age_s)} s"
-        return _cannot(report, where, f"{why}; somebody may be at it", remedy)
+        return _cannot(report, where, f"{why}; it may still be written", remedy)
     partition = report.partition if standing is Standing.LED else None
     return RepairAction(RepairKind.ABORT_UPLOAD, where, why, partition=partition, report=report)
 

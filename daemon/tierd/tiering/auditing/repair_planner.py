@@ -13,7 +13,6 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierd.tiering.auditing.findings import missing_offsets
 from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
 from tierd.tiering.auditing.orphan_inspector import OrphanInspector
 from tierd.tiering.auditing.orphans import (
@@ -39,7 +38,8 @@ from tierd.tiering.auditing.repair_plan import (
 )
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import LOG, MANIFEST
-from tierd.tiering.auditing.verify import TierAudit
+from tierd.tiering.auditing.tier_audit import TierAudit
+from tierd.tiering.auditing.tier_findings import missing_offsets
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.stored_tier import StoredTier
 
@@ -92,7 +92,7 @@ class RepairPlanner:
 
         Args:
             only: these partitions; None plans for everything below the prefix.
-            deep: also download every segment and check every batch.
+            deep: download every segment, and check every batch.
 
         Raises:
             RemoteStorageError: the store does not answer.
@@ -119,7 +119,7 @@ class RepairPlanner:
 
     async def _plan(self, report: AuditReport) -> RepairAction | None:
         if report.findings[0].kind in _IDENTITY:
-            return plan_identity(report.findings[0], is_ours=await self._knows_a_segment())
+            return plan_identity(report.findings[0], is_ours=await self._audit.knows_a_segment())
         if report.partition is not None and report.findings[0].kind in (DISAGREES, STRAY):
             return plan_log_start(report, await self._standing(report))
         if report.partition is None or report.place is None:
@@ -177,10 +177,6 @@ class RepairPlanner:
         is_described = MANIFEST in report.objects and all(f.artefact != MANIFEST for f in report.findings)
         is_plain = is_log_whole and report.objects[LOG].size_bytes == row.size_bytes
         return RemoteSource() if is_log_whole and (is_described or is_plain) else local
-
-    async def _knows_a_segment(self) -> bool:
-        """Return whether a segment below the prefix has a row in this metadata store: then the prefix is ours."""
-        return await self._audit.knows_a_segment()
 
 
 def _is_read(tiered: TieredLog, row: RemoteLogSegmentMetadata) -> bool:

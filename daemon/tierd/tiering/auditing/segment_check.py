@@ -20,8 +20,9 @@ from tierd.metadata import Claim
 from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import MANIFEST as MANIFEST_KIND
 from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage, read_whole
-from tierd.tiering.auditing.content_check import BatchWalk
-from tierd.tiering.auditing.findings import (
+from tierd.tiering.auditing.content_check import BatchWalk, LocalHistory
+from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
+from tierd.tiering.auditing.tier_findings import (
     AuditLimits,
     Finding,
     Severity,
@@ -33,17 +34,11 @@ from tierd.tiering.auditing.findings import (
     size_findings,
     tombstone_findings,
 )
-from tierd.tiering.auditing.local_history import LocalHistory
-from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-
-_UNREADABLE_ORPHAN: Final = (
-    *(RemoteIntegrityError, RemoteFormatError, RemoteKeyMissingError, RemoteResourceNotFoundError, ValueError),
-)
 
 Retained = Callable[[], Awaitable[Collection[UUID]]]
 """Lookup of the segments whose objects the store is known to keep although they were to be deleted."""
@@ -54,11 +49,11 @@ class SegmentCheck:
 
     Args:
         store: the objects.
-        storage: the same as segments; it must not read through a cache.
-        cluster_id: what manifests have to name.
+        storage: the same objects as segments; it must not read through a cache.
+        cluster_id: the cluster that manifests have to name.
         clock: time.
         limits: ages up to which work counts as under way.
-        retained: asked only where a deletion is overdue.
+        retained: is called only where a deletion is overdue.
         tiered_log: reads a partition's tier and local log, with which deep checks compare; None compares nothing.
     """
 
@@ -87,10 +82,10 @@ class SegmentCheck:
         """Return the findings about one segment.
 
         Args:
-            row: of the segment, None when it has none.
+            row: the row of the segment; None for a segment without a row.
             objects: the stored objects of the segment.
             claim: the owner of the partition.
-            deep: also download it and check every chunk, batch and index.
+            deep: download the segment, and check every chunk, batch and index.
 
         Raises:
             RemoteStorageError: the store does not answer; what it answers wrongly is a finding.
@@ -148,7 +143,7 @@ class SegmentCheck:
         try:
             manifest = await self._storage.read_manifest(row)
         except RemoteResourceNotFoundError:
-            return []  # it went after it was listed; looked at once more that is found
+            return []  # it went after it was listed, and the next read finds that
         except RemoteStorageError as error:
             if (finding := _unreadable(row, error)) is None:
                 raise
@@ -168,7 +163,7 @@ class SegmentCheck:
         try:
             return {**objects, LOG: await self._store.head(info.key)}
         except RemoteResourceNotFoundError:
-            return objects  # it went after it was listed; looked at once more that is found
+            return objects  # it went after it was listed, and the next read finds that
 
     async def _deep(self, row: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
         findings: list[Finding] = []

@@ -9,8 +9,8 @@ from tierd.errors import RemoteFormatError
 from tierd.metadata import Claim
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, UnfinishedUpload
-from tierd.tiering.auditing.findings import Finding, Severity
 from tierd.tiering.auditing.stored_segments import Objects, SegmentPlace, stored_segments
+from tierd.tiering.auditing.tier_findings import Finding, Severity
 from tierd.tiering.reading.tiered_log import TieredLog
 
 
@@ -20,11 +20,11 @@ class AuditReport:
 
     Attributes:
         findings: at least one.
-        partition: whose; None of what belongs to none.
-        place: of the segment that it is about; None when it is about none.
-        row: of that segment, None when it has none.
-        objects: of that segment.
-        upload: that was begun and never ended; None when it is about something else.
+        partition: the partition that the findings concern; None for an object that belongs to no partition.
+        place: the place of the segment that the findings concern; None where they concern no segment.
+        row: the row of that segment; None for a segment without a row.
+        objects: the objects of that segment.
+        upload: the upload that was begun and never ended; None where the findings concern no upload.
         log: the tier and the local log, where the findings are gaps or overlaps of the partition; otherwise None.
     """
 
@@ -130,11 +130,11 @@ async def side_by_side(
 
     Args:
         store: the objects.
-        keys: of the prefix that is walked, in the form of keys that is looked at.
-        root: what the keys that are looked at begin with.
+        keys: the keys below the prefix that is walked, in the form that is compared.
+        root: the beginning of the keys that are compared.
         known: the partitions with rows.
         open_rows: called for each of them, when the walk comes to it.
-        other_form: told of the form of keys that are left out.
+        other_form: is called with the form of keys that are left out.
 
     Raises:
         RemoteStorageError: the store failed.

@@ -72,9 +72,9 @@ async def stored_segments(
 
     Args:
         store: the objects.
-        keys: in the form of keys that is wanted; other objects come with the form that tierd writes now.
-        prefix: of the keys.
-        other_form: told of the form of a segment's key that is left out, for it is not that of ``keys``.
+        keys: the keys in the wanted form; other objects come with the form that tierd writes now.
+        prefix: the prefix of the keys.
+        other_form: is called with the form of a segment's key that is left out, for it is not that of ``keys``.
 
     Raises:
         RemoteStorageError: the store failed.
@@ -113,7 +113,7 @@ def _is_left_out(
     return True
 
 
-async def look_at(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlace) -> Objects:
+async def stored_objects(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlace) -> Objects:
     """Ask the store for each object of a segment by its key: a listing may be out of date.
 
     Raises:

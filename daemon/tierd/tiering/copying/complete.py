@@ -30,9 +30,9 @@ def complete_segment(
     """Make what is lost anew by replaying the batches from what was known of producers before.
 
     Args:
-        checked: of ``held``.
+        checked: the result of the check of ``held``.
         held: the segment.
-        before: what was known at its base, None when that cannot be told.
+        before: the producers known at the base of the segment; None when they are not known.
         directory: the partition's, to name the broker's files.
 
     Raises:
@@ -46,7 +46,7 @@ def complete_segment(
     if checked.is_whole or (before is None and not checked.is_damaged):
         return checked.prepared
     if before is None or (checked.index_problem is not None and not before.is_certain):
-        raise _lost(checked, held, directory, is_mendable=before is None)
+        raise _lost(checked, held, directory, is_repairable=before is None)
     rebuilt = rebuild_producers(
         (*before.logs, held.log), before.entries, start_offset=before.start_offset, end_offset=held.end_offset
     )
@@ -63,7 +63,7 @@ def complete_segment(
     return prepared
 
 
-def _lost(checked: CheckedFiles, held: HeldSegment, directory: Path, *, is_mendable: bool) -> MissingArtefactError:
+def _lost(checked: CheckedFiles, held: HeldSegment, directory: Path, *, is_repairable: bool) -> MissingArtefactError:
     if checked.snapshot_problem is not None:
         live, problem = live_path(held, SegmentFile.PRODUCER_SNAPSHOT, directory), checked.snapshot_problem
         what = "the producer snapshot of the segment's roll"
@@ -71,10 +71,10 @@ def _lost(checked: CheckedFiles, held: HeldSegment, directory: Path, *, is_menda
         live, problem = live_path(held, SegmentFile.TRANSACTION_INDEX, directory), str(checked.index_problem)
         what = "the index of the transactions aborted in the segment"
     restore = "restore the file: a replica may still have it"
-    repair = f"run tierd repair-tier {directory.name}, which mends the segment before it in the tier, or "
+    repair = f"run tierd repair-tier {directory.name}, which repairs the segment before it in the tier, or "
     return MissingArtefactError(
-        f"{live}: {what} cannot be used ({problem}), and nothing tells what was known of producers before the segment",
-        remedy=repair + restore if is_mendable else restore,
+        f"{live}: {what} cannot be used ({problem}), and the producers before the segment are not known",
+        remedy=repair + restore if is_repairable else restore,
     )
 
 

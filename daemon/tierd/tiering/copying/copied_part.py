@@ -14,7 +14,7 @@ class CopiedPart:
     """First offsets of a readable segment, up to where another epoch of the lineage begins.
 
     Attributes:
-        metadata: of the segment.
+        metadata: the row of the segment.
         end_offset: the last offset of the part, inclusive; of a segment that is of the lineage throughout, its last.
     """
 

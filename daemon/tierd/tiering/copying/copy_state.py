@@ -1,10 +1,9 @@
-"""CopyState: the state of a copy task, as a value; and the gate that the task asks before it begins a segment."""
+"""CopyState: the state of a copy task, as a value."""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
-from tierd.tiering.plan import CopiedThrough
+from tierd.tiering.copy_plan import CopiedThrough
 
 
 class CopyPhase(Enum):
@@ -23,9 +22,9 @@ class CopyState:
 
     Attributes:
         copied_through: the frontier; None until the metadata was loaded.
-        high_watermark: as the last pass saw it; None when there was none.
+        high_watermark: the high watermark that the last pass saw; None when there was none.
         awaits_high_watermark: rolled segments are queued that only a higher high watermark releases.
-        log_start_offset: of the tier; None until the metadata was loaded.
+        log_start_offset: the log start of the tier; None until the metadata was loaded.
     """
 
     phase: CopyPhase = CopyPhase.LOADING
@@ -34,10 +33,3 @@ class CopyState:
     high_watermark: int | None = None
     awaits_high_watermark: bool = False
     log_start_offset: int | None = None
-
-
-class IntakeGate(Protocol):
-    """Gate of new segments; a segment under way always goes on to its end."""
-
-    def closed_because(self) -> str | None:
-        """Return why no new copy is begun, None when one may be."""

@@ -11,11 +11,11 @@ import structlog
 from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.model import OffsetRange
-from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
+from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
+from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_tools import CopyTools
-from tierd.tiering.copying.delay import ages_of
 from tierd.tiering.copying.deleted_records import DeletedRecords
-from tierd.tiering.copying.due_segments import DueSegments
+from tierd.tiering.copying.due_segments import DueSegments, ages_of, stable_offset
 from tierd.tiering.copying.frontier import (
     began_anew_at,
     copied_without_hole,
@@ -29,10 +29,8 @@ from tierd.tiering.copying.stale_segments import StaleSegments
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.local.stable import stable_offset
-from tierd.tiering.pass_waiters import PassWaiters, release
-from tierd.tiering.plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.removing.sweep import DanglingSweep
+from tierd.tiering.supervision import PassWaiters, release
 
 log = structlog.get_logger()
 
@@ -49,7 +47,7 @@ class CopyTask:
         leadership: Leadership,
         tools: CopyTools,
         sweep: DanglingSweep,
-        gate: IntakeGate,
+        closed_because: Callable[[], str | None],
         delay: Callable[[], CopyDelay] = CopyDelay,
         is_compacted: Callable[[], bool] = lambda: False,
         on_tiered: Callable[[], None] = lambda: None,
@@ -61,7 +59,7 @@ class CopyTask:
             leadership: the announcement that made this broker the leader.
             tools: the parts that all copy tasks share.
             sweep: removes copies without an end.
-            gate: tells if new segments may be begun.
+            closed_because: returns why no new segment may be begun; None when one may be.
             delay: returns the delay of the topic at this moment.
             is_compacted: tells if the topic's cleanup policy has compaction at this moment.
             on_tiered: is called at the end of each pass that copied a segment or moved the log start.
@@ -77,7 +75,7 @@ class CopyTask:
         self._clock = tools.clock
         self._interval_s = tools.interval_s
         self._sweep = sweep
-        self._gate = gate
+        self._closed_because = closed_because
         self._delay = delay
         self._is_compacted = is_compacted
         self._deleted = DeletedRecords(
@@ -88,13 +86,18 @@ class CopyTask:
         )
         self._due = DueSegments(local, recorder=tools.recorder)
         self._copy = OrderedCopy(
-            local, leader_epoch=leader_epoch, tools=tools, gate=gate, on_step=self._step, on_copied=self._copied
+            local,
+            leader_epoch=leader_epoch,
+            tools=tools,
+            closed_because=closed_because,
+            on_step=self._step,
+            on_copied=self._copied,
         )
         self._stale = StaleSegments(local, tools.stale)
         self._on_tiered = on_tiered
         self._grown = False  # or the log start has moved
-        self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until looked for
-        self._told: CopiedThrough | None = None  # the last report to the log
+        self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
+        self._reported: CopiedThrough | None = None  # the last report to the log
         self._wake = asyncio.Event()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
@@ -175,13 +178,13 @@ class CopyTask:
         self._in_doubt = True
         await self._end_stale()
         await self._find_holes()
-        await self._tell_log()
+        await self._report_copied()
         waits_s = await self._copy_due()
         swept_s = await self._sweep.run_once()
         recorded_s = await self._log_starts.keep(self._partition)
         self._in_doubt = False
         undecided_s = self._interval_s if self._stale.is_undecided else None
-        waits = (waits_s, swept_s, recorded_s, undecided_s, self._deleted.look_again_s())
+        waits = (waits_s, swept_s, recorded_s, undecided_s, self._deleted.recheck_s())
         delays = [delay for delay in waits if delay is not None]
         return min(delays, default=None)
 
@@ -258,16 +261,16 @@ class CopyTask:
         if is_ended:
             await self._take_frontier(log_start_offset=self._state.log_start_offset)
 
-    async def _tell_log(self) -> None:
+    async def _report_copied(self) -> None:
         """Report to the log how far the tier is durable without a hole: the log's own retention may go so far."""
         if self._state.copied_through is None:
             return
         copied = copied_without_hole(
             self._state.copied_through, self._holes or (), self._local.scan, log_start_offset=self._log_start()
         )
-        if copied != self._told:
+        if copied != self._reported:
             await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
-            self._told = copied
+            self._reported = copied
 
     async def _copy_due(self) -> float | None:
         offsets = await self._offsets()
@@ -278,9 +281,9 @@ class CopyTask:
             copied_through=self._copied_offset(), log_start_offset=self._log_start(), holes=below
         )
         if not due:
-            self._enter(CopyPhase.IDLE, self._gate.closed_because() or "", high_watermark=offsets.high_watermark)
+            self._enter(CopyPhase.IDLE, self._closed_because() or "", high_watermark=offsets.high_watermark)
             return None
-        if (closed := self._gate.closed_because()) is not None:
+        if (closed := self._closed_because()) is not None:
             self._enter(CopyPhase.WAITING, closed, high_watermark=offsets.high_watermark)
             return None
         stable = await stable_offset(due, self._local.scan, offsets.high_watermark)
@@ -294,7 +297,7 @@ class CopyTask:
         committed = [candidate.segment for candidate in candidates]
         ripe, next_ripe_ms = await self._ripe(due, len(committed))
         await self._copy_in_order(committed[:ripe])
-        if ripe < len(committed) and self._gate.closed_because() is None:
+        if ripe < len(committed) and self._closed_because() is None:
             return self._await_age(committed[ripe], next_ripe_ms)
         return self._settle(due[len(committed) :], offsets.high_watermark, stable)
 
@@ -304,10 +307,10 @@ class CopyTask:
         await self._copy.copy([held for held in segments if held.end_offset > frontier_offset])
         for held in [held for held in segments if held.end_offset <= frontier_offset]:
             await self._copy.copy([held])
-            if self._gate.closed_because() is not None:
+            if self._closed_because() is not None:
                 break
             self._holes = without_range(self._holes or (), OffsetRange(held.base_offset, held.end_offset))
-        await self._tell_log()
+        await self._report_copied()
 
     async def _ripe(self, due: Sequence[HeldSegment], count: int) -> tuple[int, int | None]:
         """Return how many of the first ``count`` segments the topic's delay releases, and when the next one is due."""
@@ -326,7 +329,7 @@ class CopyTask:
         self._grown = True
         if copied.offset > self._copied_offset():
             self._state = replace(self._state, copied_through=copied)
-        await self._tell_log()
+        await self._report_copied()
 
     def _step(self, reason: str) -> None:
         self._enter(CopyPhase.COPYING, reason)
@@ -336,7 +339,7 @@ class CopyTask:
         if not waiting:
             self._enter(CopyPhase.IDLE, high_watermark=high_watermark)
             return None
-        if (closed := self._gate.closed_because()) is not None:
+        if (closed := self._closed_because()) is not None:
             self._enter(CopyPhase.WAITING, closed, high_watermark=high_watermark)
             return None
         first = waiting[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tierd.clock import Clock
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.copying.quota_gate import QuotaGate
+from tierd.tiering.capacity.quota_gate import QuotaGate
 from tierd.tiering.copying.segment_copy import SegmentCopy
 from tierd.tiering.copying.stale_segments import StaleSegmentTools
 from tierd.tiering.local.log_offsets import LogOffsets
@@ -19,7 +19,7 @@ class CopyTools:
     """Collaborators of copy tasks, the same for every partition.
 
     Attributes:
-        metadata: what is in the tier.
+        metadata: the rows of the tier.
         remote: reads the tier.
         segment_copy: copies one segment into the tier.
         log_starts: keeps the log start in the bucket.
@@ -29,7 +29,7 @@ class CopyTools:
         recorder: is told of outcomes.
         clock: time.
         broker_id: this broker.
-        interval_s: longest wait before what waits for the broker is looked at again.
+        interval_s: longest wait until the next pass of a partition that waits for the broker.
         stale: ends copied segments that the local log does not have any more.
     """
 

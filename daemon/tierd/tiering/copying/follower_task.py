@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tierd.metadata import RemoteLogMetadataManager
+from tierd.tiering.copy_plan import NOTHING_COPIED
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.frontier import find_frontier
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import NOTHING_COPIED
 
 _HOLD_SHARE = 0.5  # of hold.max_bytes: what this broker leads itself goes before what it might lead one day
 
@@ -38,13 +38,13 @@ class FollowerTask:
 
         Args:
             local: the log.
-            metadata: what the leader wrote.
+            metadata: the rows that the leader wrote.
             log_offsets: is told what the tier has.
             slots: bounds the followers that ask the metadata store at once.
-            interval_s: between two looks while something is held.
-            idle_interval_s: between two looks at a partition that was never led yet.
-            is_copied: whether the topic's segments go to the tier, at this moment; else none of them is held.
-            is_compacted: whether the topic's cleanup policy has compaction, at this moment.
+            interval_s: the wait between two passes while a segment is held.
+            idle_interval_s: the wait between two passes of a partition that was never led yet.
+            is_copied: returns True if the topic is copied at this moment; segments of other topics are not held.
+            is_compacted: returns True if the topic's cleanup policy has compaction at this moment.
         """
         self._local = local
         self._partition = local.partition
@@ -92,7 +92,7 @@ class FollowerTask:
         if log_start is not None and is_held:
             await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)
         else:
-            await self._local.let_go()
+            await self._local.release()
         await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
         self._state = replace(self._state, phase=CopyPhase.IDLE, copied_through=copied, log_start_offset=log_start)
         if not is_held:

@@ -10,8 +10,14 @@ from tierd.errors import LogError
 from tierd.log import PartitionScan, find_log_end_offset
 from tierd.metadata import OwnBranch, PartitionView, TierEpochs, effective_lineage
 from tierd.model import OffsetRange
+from tierd.tiering.copy_plan import (
+    NOTHING_COPIED,
+    CopiedThrough,
+    highest_copied,
+    initial_log_start_offset,
+    local_log_start,
+)
 from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import NOTHING_COPIED, CopiedThrough, highest_copied, initial_log_start_offset, local_log_start
 
 log = structlog.get_logger()
 
@@ -70,10 +76,10 @@ def holes(
     at, end = max(log_start_offset, local, scan.lineage.earliest.start_offset), copied_through + 1
     end = min(end, scan.segments[-1].base_offset)  # the active segment is copied once it is rolled
     found = []
-    for stretch in OwnBranch(view, effective_lineage(view, scan.lineage)).stretches(at, end):
-        if stretch.start_offset > at:
-            found.append(OffsetRange(at, stretch.start_offset - 1))
-        at = stretch.end_offset
+    for readable in OwnBranch(view, effective_lineage(view, scan.lineage)).readable_ranges(at, end):
+        if readable.start_offset > at:
+            found.append(OffsetRange(at, readable.start_offset - 1))
+        at = readable.end_offset
     if at < end:
         found.append(OffsetRange(at, end - 1))
     return tuple(found)
@@ -87,8 +93,8 @@ def copied_without_hole(
     Args:
         copied: the frontier.
         found: the holes below it, ascending.
-        scan: of the log; what lies below its first segment is gone from it.
-        log_start_offset: of the total log; nothing below it is wanted.
+        scan: the scan of the log, which has lost all below its first segment.
+        log_start_offset: the start of the total log; nothing below it is wanted.
     """
     wanted = max(log_start_offset, scan.segments[0].base_offset if scan.segments else 0)
     first = next((hole for hole in found if hole.end >= wanted), None)

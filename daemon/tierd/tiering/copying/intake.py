@@ -44,15 +44,3 @@ class Intake:
         if self._stopping:
             return "tierd is stopping"
         return "paused by an operator" if self.is_paused(partition) else None
-
-
-class PartitionGate:
-    """Intake of one partition, for its task."""
-
-    def __init__(self, intake: Intake, partition: TopicPartition) -> None:
-        self._intake = intake
-        self._partition = partition
-
-    def closed_because(self) -> str | None:
-        """Return why no segment is begun; None when segments may be begun."""
-        return self._intake.closed_because(self._partition)

@@ -2,26 +2,84 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from typing import Self
 
 import structlog
 
 from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.metadata import PartitionView
 from tierd.model import Lineage
-from tierd.tiering.copying.check_ahead import CheckAhead
+from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.copying.complete import complete_segment
-from tierd.tiering.copying.copy_state import IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.due_segments import lineage_for
 from tierd.tiering.copying.prepare import CheckedFiles, PreparedSegment, check_held
 from tierd.tiering.copying.producer_history import ProducerHistory
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.plan import CopiedThrough
 
 log = structlog.get_logger()
+
+CheckedSegment = tuple[HeldSegment, PreparedSegment]
+SegmentChecker = Callable[[HeldSegment], Coroutine[object, object, CheckedSegment]]
+
+
+class CheckAhead:
+    """Checks of one pass: one in use and at most one ahead, each holding a copy slot from its begin to its end.
+
+    Used as a context: leaving it releases the slots that are still held, and cancels the checks under way. The thread
+    that reads for a cancelled check runs to its end, and its result is dropped.
+    """
+
+    def __init__(self, slots: asyncio.Semaphore, check: SegmentChecker) -> None:
+        """Check nothing yet; ``slots`` bounds the segments of all partitions that are checked or uploaded at once."""
+        self._slots = slots
+        self._check = check
+        self._current: asyncio.Task[CheckedSegment] | None = None
+        self._ahead: asyncio.Task[CheckedSegment] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        dropped = [task for task in (self._current, self._ahead) if task is not None]
+        self._current = self._ahead = None
+        for task in dropped:  # before anything is awaited: a slot that is lost is lost for ever
+            self._slots.release()
+            task.cancel()
+        if dropped:
+            await asyncio.wait(dropped)
+        for task in dropped:
+            if not task.cancelled():
+                task.exception()  # raised by ``result`` for a caller that asked
+
+    async def begin(self, held: HeldSegment) -> None:
+        """Wait for a slot and begin the check of ``held``, unless that was begun ahead."""
+        assert self._current is None, "one segment at a time"
+        if self._ahead is None:
+            await self._slots.acquire()
+            self._ahead = asyncio.create_task(self._check(held))
+        self._current, self._ahead = self._ahead, None
+
+    async def result(self) -> CheckedSegment:
+        """Wait for the check that was begun; what it raises is raised."""
+        assert self._current is not None, "begun before"
+        return await asyncio.shield(self._current)
+
+    async def begin_ahead(self, following: HeldSegment | None) -> None:
+        """Begin the check of the next segment if a slot is free and no other partition waits for it."""
+        if following is not None and not self._slots.locked():
+            await self._slots.acquire()  # does not wait: it is not locked
+            self._ahead = asyncio.create_task(self._check(following))
+
+    def end(self) -> None:
+        """End the segment whose result was given, and release its slot."""
+        assert self._current is not None, "begun before"
+        assert self._current.done(), "asked for before"
+        self._current = None
+        self._slots.release()
 
 
 class OrderedCopy:
@@ -33,11 +91,11 @@ class OrderedCopy:
         *,
         leader_epoch: int,
         tools: CopyTools,
-        gate: IntakeGate,
+        closed_because: Callable[[], str | None],
         on_step: Callable[[str], None],
         on_copied: Callable[[HeldSegment, CopiedThrough], Awaitable[None]],
     ) -> None:
-        """Copy nothing yet.
+        """Copy nothing yet. ``closed_because`` returns why no new segment may be begun; None when one may be.
 
         ``on_step`` is called with each step in words, which begin with ``queued`` while the copy waits for others.
         ``on_copied`` is called with every segment once its copy is finished, durably.
@@ -45,7 +103,7 @@ class OrderedCopy:
         self._local = local
         self._leader_epoch = leader_epoch
         self._tools = tools
-        self._gate = gate
+        self._closed_because = closed_because
         self._on_step = on_step
         self._on_copied = on_copied
 
@@ -53,7 +111,7 @@ class OrderedCopy:
         """Copy ``segments`` until one fails, or no new one may be begun.
 
         Raises:
-            TierError: of the first that failed; the others were not tried.
+            TierError: the first copy that failed; the segments behind it were not tried.
         """
         history = ProducerHistory(self._local, self._tools.remote)
         try:
@@ -70,7 +128,7 @@ class OrderedCopy:
                         break
                     checks.end()
         except SegmentChangedError:
-            await self._local.look()  # the next pass begins from what is there now
+            await self._local.rescan()  # the next pass begins from what is there now
             raise
 
     async def _copy(self, checks: CheckAhead, following: HeldSegment | None) -> bool:
@@ -90,7 +148,7 @@ class OrderedCopy:
         return True
 
     def _is_open(self) -> bool:
-        return self._gate.closed_because() is None
+        return self._closed_because() is None
 
     async def _is_admitted(self, held: HeldSegment) -> bool:
         name = f"segment {held.base_offset:020d}"

@@ -1,5 +1,7 @@
 """Checks of a segment and its artefacts before its first byte leaves. Blocking: runs in a thread."""
 
+import mmap
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from tierd.errors import (
 )
 from tierd.files import open_to_read
 from tierd.log import (
+    ControlRecordType,
     OffsetIndex,
     SegmentCheckResult,
     TimeIndex,
@@ -22,10 +25,10 @@ from tierd.log import (
     build_indexes,
     check_segment,
     encode_lineage,
+    iter_batches,
     parse_producer_snapshot,
 )
 from tierd.model import EpochEntry, Lineage, LogSegmentData
-from tierd.tiering.local.aborted_data import has_aborted_data
 from tierd.tiering.local.held_segment import FileState, HeldSegment, SegmentFile
 
 log = structlog.get_logger()
@@ -53,9 +56,9 @@ class CheckedFiles:
     """A segment whose every batch is sound; what the broker wrote about its producers may be lost.
 
     Attributes:
-        prepared: with nothing in the place of what is lost.
-        snapshot_problem: of the producer snapshot of the roll; None when it is sound.
-        index_problem: of the transaction index; None when it is sound, or nothing in the segment calls for one.
+        prepared: the segment, with nothing in the place of lost files.
+        snapshot_problem: the problem of the producer snapshot of the roll; None when it is sound.
+        index_problem: the problem of the transaction index; None when it is sound, or the segment needs none.
         may_lack_index: it has none, and a transaction that began before the segment may have been aborted in it.
     """
 
@@ -160,8 +163,8 @@ def with_forgotten_epochs(lineage: Lineage, local: Lineage, seen: Sequence[Epoch
     before the segment, ``lineage`` gives the offsets between to the last epoch in the tier. The batches tell better.
 
     Args:
-        lineage: of the total log.
-        local: what the broker knew when the segment was held.
+        lineage: the lineage of the total log.
+        local: the lineage that the broker had when the segment was held.
         seen: the epochs of the batches, with their first offsets.
     """
     first = local.earliest
@@ -220,7 +223,7 @@ def _transaction_index(held: HeldSegment, check: SegmentCheckResult, name: str) 
         except CorruptIndexError as error:
             return None, str(error)
         return (content, None) if index.size_bytes == len(content) else (None, "its last entry is torn")
-    is_lost = check.has_abort_markers and has_aborted_data(held.log)
+    is_lost = check.has_abort_markers and _has_aborted_data(held.log)
     return None, "missing, and a transaction was aborted" if is_lost else None
 
 
@@ -270,3 +273,30 @@ def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> 
         # Retention always leaves a segment: without any, or with one below, the log was truncated or is being replaced.
         if not bases or bases[0] < held.next_base_offset:
             raise SegmentChangedError(f"{live}: gone from the middle of the log while it was copied") from error
+
+
+def _has_aborted_data(log: Path) -> bool:
+    """Return True if records of a transaction lie in ``log`` before the marker that aborts it.
+
+    Without the index a reader of committed records would take them for committed. A marker alone proves nothing: a
+    transaction may have written nothing here, and compaction removes aborted records before their marker.
+    """
+    with open_to_read(log) as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+            return _aborts_records(view, str(log))
+
+
+def _aborts_records(view: memoryview, name: str) -> bool:
+    open_producers: set[int] = set()
+    for batch in iter_batches(view, name=name, check_crc=False):
+        if not batch.is_transactional:
+            continue
+        if not batch.is_control:
+            open_producers.add(batch.producer_id)
+        elif batch.control_type() is ControlRecordType.ABORT and batch.producer_id in open_producers:
+            return True
+        else:
+            open_producers.discard(batch.producer_id)
+    return False

@@ -31,10 +31,10 @@ class ProducersBefore:
     """Source of the producers at the base of a segment.
 
     Attributes:
-        entries: what was known at ``start_offset``.
+        entries: the producers known at ``start_offset``.
         start_offset: the base of the segment, or of an earlier one.
-        logs: of the segments in between, to be replayed; ascending.
-        source: where the entries come from, in words.
+        logs: the logs of the segments in between, which are replayed; ascending.
+        source: the source of the entries, in words.
         is_certain: False where the log begins anew at ``start_offset`` behind a gap: like a broker that begins there
             no producer is known, but what a transaction wrote before the gap is still read.
     """
@@ -86,8 +86,8 @@ class ProducerHistory:
 
         Args:
             held: the segment.
-            lineage: of the partition; it says which segment of the tier comes before.
-            view: what is in the tier.
+            lineage: the lineage of the partition, which names the segment of the tier that comes before.
+            view: the rows of the tier.
 
         Returns:
             None where the tier has the segment before, and its producer snapshot is lost there too.
@@ -112,7 +112,7 @@ class ProducerHistory:
         if stored is not None:
             return None
         is_first = not any(each.start_offset < offset for each in view.list())
-        return ProducersBefore((), offset, logs, "nobody before", is_certain=is_first)
+        return ProducersBefore((), offset, logs, "no producer before", is_certain=is_first)
 
     def _known_here(self, offset: int, previous: HeldSegment | None) -> Producers | None:
         """Return the producers that a snapshot on this host has at ``offset``. Blocking."""

@@ -34,7 +34,7 @@ from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.held_segment import FileState, HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 
@@ -59,10 +59,10 @@ class _Witness:
     """The local batch that proved a copied segment to be of the log; what is appended behind it changes nothing.
 
     Attributes:
-        segment_id: of the copied segment.
-        inode: of the local log file.
-        position: of the batch in it.
-        header: of the batch, its checksum included.
+        segment_id: the id of the copied segment.
+        inode: the inode of the local log file.
+        position: the position of the batch in that file.
+        header: the header of the batch, its checksum included.
     """
 
     segment_id: UUID
@@ -77,10 +77,10 @@ class StaleSegmentTools:
 
     Attributes:
         remote: reads the tier.
-        deletion: begins the end of a segment.
+        deletion: begins the deletion of a segment.
         clock: dates the end of a grace.
-        grace_s: how long an expired segment can be taken back; a stale one at least a week.
-        broker_id: of this broker: only of its own copies do the times of local files tell anything.
+        grace_s: the time for which an expired segment can be taken back; at least a week for a stale one.
+        broker_id: this broker; the times of local files prove something about its own copies only.
     """
 
     remote: RemoteStorageManager
@@ -127,7 +127,7 @@ class StaleSegments:
         is_original = self._is_original(newest, view)
         if await asyncio.to_thread(self._is_proven, newest, scan, is_original=is_original):
             return False
-        scan = await self._local.look()  # another leader may have copied what is younger than the listing
+        scan = await self._local.rescan()  # another leader may have copied what is younger than the listing
         branch = _branch_of(view, scan)
         newest = newest_part(branch)
         if newest is None or not newest.may_be_compared(scan):
@@ -215,9 +215,11 @@ class StaleSegments:
             # Only a broker that is at work says that it lost what it had committed: files that are being restored,
             # or that a broker has yet to recover, do not.
             high_watermark = offsets.high_watermark
-            is_told = high_watermark is not None and high_watermark <= part.end_offset
-            self._is_undecided = not is_told
-            return (LocalVerdict.ABSENT if is_told else LocalVerdict.UNKNOWN), f"the local log ends at offset {log_end}"
+            is_certain = high_watermark is not None and high_watermark <= part.end_offset
+            self._is_undecided = not is_certain
+            return (
+                LocalVerdict.ABSENT if is_certain else LocalVerdict.UNKNOWN
+            ), f"the local log ends at offset {log_end}"
         tail = await self._tail(part)
         if tail is None:
             return LocalVerdict.UNKNOWN, ""
@@ -231,7 +233,7 @@ class StaleSegments:
         return (LocalVerdict.SAME if found.records else LocalVerdict.UNKNOWN), ""
 
     def _not_compared(self, error: LogError) -> None:
-        """Report that the local log cannot be read; a change under the reader is looked at again."""
+        """Report that the local log cannot be read; the next pass reads again what changed under the reader."""
         self._is_undecided = self._is_undecided or isinstance(error, SegmentChangedError)
         log.warning("log_not_compared", partition=str(self._local.partition), problem=str(error))
 

@@ -53,7 +53,9 @@ class FileState(NamedTuple):
         try:
             status = os.stat(path)  # noqa: PTH116 - one call per segment of thousands; Path.stat only adds to it
         except FileNotFoundError as error:
-            raise SegmentChangedError(f"{path}: deleted while it was queued", remedy="it is looked at again") from error
+            raise SegmentChangedError(
+                f"{path}: deleted while it was queued", remedy="the partition is scanned again"
+            ) from error
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 

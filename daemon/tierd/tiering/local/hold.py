@@ -22,6 +22,7 @@ import structlog
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles
 from tierd.model import OffsetRange, uuid_from_text, uuid_to_text
+from tierd.tiering.copy_plan import overlaps
 from tierd.tiering.local.held_files import (
     UNFINISHED_SUFFIX,
     completed,
@@ -42,7 +43,6 @@ from tierd.tiering.local.rolled import (
     rolled_segments,
     unprotected,
 )
-from tierd.tiering.plan import overlaps
 
 log = structlog.get_logger()
 

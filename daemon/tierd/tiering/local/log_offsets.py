@@ -6,8 +6,8 @@ from typing import Protocol
 
 from tierd.log import LogService
 from tierd.model import TopicIdPartition, TopicPartition
+from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
-from tierd.tiering.plan import CopiedThrough
 
 
 class LogOffsets(Protocol):

@@ -7,11 +7,11 @@ from pathlib import Path
 from tierd.errors import LogDirOfflineError
 from tierd.log import PartitionDirectory, PartitionScan, scan_partition
 from tierd.model import OffsetRange, TopicIdPartition
+from tierd.tiering.copy_plan import overlaps, without_range
 from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.lag import CopyLag, PendingSegment, copy_lag
-from tierd.tiering.plan import overlaps, without_range
 
 
 class PartitionLog:
@@ -24,7 +24,7 @@ class PartitionLog:
         self._scan = scan
         self._log_dir = scan.directory.path.parent  # asked for everywhere, of thousands at a time
         self._hold = hold
-        self._looking = asyncio.Lock()
+        self._scanning = asyncio.Lock()
         self._pending: tuple[HeldSegment, ...] = ()
         self._measured_through = -1  # frontier for which ``_pending`` was taken
         self._holes: tuple[OffsetRange, ...] = ()  # below that frontier
@@ -66,14 +66,14 @@ class PartitionLog:
         """Return the rolled segments above the frontier or in its holes, ascending, each held where possible."""
         return self._pending
 
-    async def look(self, directory: PartitionDirectory | None = None) -> PartitionScan:
+    async def rescan(self, directory: PartitionDirectory | None = None) -> PartitionScan:
         """Scan again, at ``directory`` if it moved, and hold what has rolled.
 
         Raises:
             SegmentChangedError: the directory is gone.
             LogDirOfflineError: the log dir does not answer.
         """
-        async with self._looking:
+        async with self._scanning:
             scan = await asyncio.to_thread(scan_partition, directory or self._scan.directory)
             await self._adopt(scan)
         return self._scan
@@ -84,7 +84,7 @@ class PartitionLog:
         Raises:
             LogDirOfflineError: a file cannot be examined; the previous scan stays.
         """
-        async with self._looking:
+        async with self._scanning:
             await self._adopt(scan)
 
     async def protect(
@@ -95,16 +95,16 @@ class PartitionLog:
         Called once the frontier is known: before that, holding would link every segment of a tier that has them all.
         Nothing new is held while more than ``share`` of what may be held at all is held.
         """
-        async with self._looking:
+        async with self._scanning:
             self._measured_through, self._holes = copied_through, tuple(holes)
             self._protects = True
             self._share = share
             await self._adopt(self._scan)
         return self._pending
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Release all holds, and count nothing as due: the partition is not copied."""
-        async with self._looking:
+        async with self._scanning:
             self._protects = False
             self._pending = ()
             await asyncio.to_thread(self._hold.drop_partition, self.key)
@@ -114,12 +114,12 @@ class PartitionLog:
         self._measured_through = max(self._measured_through, held.end_offset)
         self._holes = without_range(self._holes, OffsetRange(held.base_offset, held.end_offset))
         self._pending = tuple(filter(self._is_due, self._pending))
-        async with self._looking:  # or a look that began before would hold it again
+        async with self._scanning:  # or a scan that began before would hold it again
             await asyncio.to_thread(self._hold.release, self.key, held.base_offset)
 
     async def hold_again(self, held: HeldSegment) -> HeldSegment:
         """Hold ``held`` as it is in the log now and return that; ``held`` itself if the broker has deleted it."""
-        async with self._looking:
+        async with self._scanning:
             await asyncio.to_thread(self._hold.release_if_live, self._scan, held.base_offset)
             await self._adopt(self._scan)
         return next((segment for segment in self._pending if segment.base_offset == held.base_offset), held)
@@ -139,7 +139,7 @@ class PartitionLog:
         return is_above or overlaps(self._holes, held.base_offset, held.end_offset)
 
     async def _adopt(self, scan: PartitionScan) -> None:
-        # Most partitions of most brokers have one segment, and a thread costs more than all the rest of a look.
+        # Most partitions of most brokers have one segment, and a thread costs more than all the rest of a scan.
         if self._protects and (self._pending or self._hold.concerns(scan)):
             through = self._measured_through
             try:
@@ -148,7 +148,8 @@ class PartitionLog:
                 )
             except OSError as error:
                 raise LogDirOfflineError(
-                    f"{error.filename or self.path}: {error.strerror}", remedy="check the disk; it is looked at again"
+                    f"{error.filename or self.path}: {error.strerror}",
+                    remedy="check the disk; the log dir is scanned again",
                 ) from error
             # A copy may have been finished while the thread was at it.
             self._pending = tuple(filter(self._is_due, pending))

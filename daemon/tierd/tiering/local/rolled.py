@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles, file_name, find_segment_end_offset
+from tierd.tiering.copy_plan import OffsetSpan
 from tierd.tiering.local.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
-from tierd.tiering.plan import OffsetSpan
 
 _ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
 
@@ -94,7 +94,9 @@ def require_as_listed(plain: HeldSegment, segment: SegmentFiles) -> None:
         return
     successor = segment.directory / file_name(plain.next_base_offset, ".log")
     if FileState.of(segment.log).inode != plain.log_file.inode or not successor.exists():
-        raise SegmentChangedError(f"{segment.log}: replaced before it could be held", remedy="it is looked at again")
+        raise SegmentChangedError(
+            f"{segment.log}: replaced before it could be held", remedy="the partition is scanned again"
+        )
 
 
 def as_it_ends(segment: SegmentFiles, scan: PartitionScan) -> SegmentFiles:

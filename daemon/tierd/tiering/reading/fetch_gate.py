@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tierd.clock import Clock
-from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
-from tierd.tiering.quota import RateQuota
+from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
+from tierd.tiering.capacity.rate_quota import RateQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class GateStatistics:
         running: have a place.
         pending: wait for one.
         rejected: were refused since the start, for too many waited.
-        bytes_per_second: as the fetch quota sees it.
+        bytes_per_second: the rate of remote reads, as the fetch quota sees it.
     """
 
     running: int = 0
@@ -60,8 +60,8 @@ class FetchGate:
         """Wait for a place and keep it for the body. A cancellation while waiting leaves the queue shorter.
 
         Raises:
-            RemoteReaderBusyError: too many wait already; nothing was begun.
-            RemoteReaderClosedError: the gate was closed.
+            RetriableRemoteStorageError: too many wait already; nothing was begun.
+            RemoteStorageError: the gate was closed.
         """
         await self._enter(what)
         try:
@@ -85,30 +85,33 @@ class FetchGate:
             return
         if len(self._pending) >= self._max_pending:
             self._rejected += 1
-            raise RemoteReaderBusyError(
+            raise RetriableRemoteStorageError(
                 f"{what}: {self._running} remote reads run and {len(self._pending)} wait already",
                 remedy="read again later, or raise fetch.concurrency and fetch.max_pending",
+                code=TierErrorCode.READER_BUSY,
             )
-        turn = asyncio.get_running_loop().create_future()
-        self._pending.append(turn)
+        place = asyncio.get_running_loop().create_future()
+        self._pending.append(place)
         try:
-            await turn
+            await place
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self._leave()  # the place was given and the waiter cancelled in one step
-            elif turn in self._pending:
-                self._pending.remove(turn)
+            elif place in self._pending:
+                self._pending.remove(place)
             raise
 
     def _leave(self) -> None:
         """Give the place to the call that waits longest."""
         while self._pending:
-            turn = self._pending.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            place = self._pending.popleft()
+            if not place.done():
+                place.set_result(None)
                 return
         self._running -= 1
 
 
-def _closed() -> RemoteReaderClosedError:
-    return RemoteReaderClosedError("remote reads have ended", remedy="nothing to do: the process is ending")
+def _closed() -> RemoteStorageError:
+    return RemoteStorageError(
+        "remote reads have ended", remedy="nothing to do: the process is ending", code=TierErrorCode.READER_CLOSED
+    )

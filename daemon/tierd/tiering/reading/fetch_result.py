@@ -14,11 +14,11 @@ class FetchResult:
     """Raw batches from one segment, as Kafka's fetch gives them.
 
     Attributes:
-        base_offset: of the first batch; may lie below the offset that was asked for. None when there are no bytes.
+        base_offset: the base offset of the first batch, which may lie below the wanted offset; None without bytes.
         position: byte position of the first batch in its segment; None for local reads.
         data: whole batches.
-        next_offset: where to go on.
-        aborted: what a reader of committed records must leave out, empty for others.
+        next_offset: the offset at which the next read begins.
+        aborted: the transactions that a reader of committed records must leave out; empty for other readers.
         throttled_ms: nothing was read, for remote reads are held back so long by their quota.
     """
 

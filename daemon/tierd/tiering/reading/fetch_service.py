@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tierd.clock import Clock
 from tierd.config import FetchSettings
-from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, TierError
+from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
-from tierd.tiering.quota import UNLIMITED, RateQuota
+from tierd.tiering.capacity.rate_quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask
@@ -126,7 +126,11 @@ class FetchService:
             reading.cancel()
             raise
         if reading.cancelled():
-            raise RemoteReaderClosedError("remote reads have ended", remedy="nothing to do: the process is ending")
+            raise RemoteStorageError(
+                "remote reads have ended",
+                remedy="nothing to do: the process is ending",
+                code=TierErrorCode.READER_CLOSED,
+            )
         return reading.result() if done else FetchResult.nothing(Tier.REMOTE, offset)
 
     async def list_offset(
@@ -176,12 +180,12 @@ async def open_fetch_service(
 
     Args:
         remote: the store of bytes and indexes; it reads through ``chunks``, if that cache exists.
-        settings: of the reads.
+        settings: the settings of remote reads.
         piece_bytes: size of one range of a sequential reader; the size of stored chunks.
-        index_directory: of the index cache. None, or ``fetch.index_cache_bytes`` 0, means no index cache.
-        chunks: for statistics only.
+        index_directory: the directory of the index cache. None, or ``fetch.index_cache_bytes`` 0, means no index cache.
+        chunks: the chunk cache, for its statistics only.
         recorder: receives the events of remote reads.
-        clock: for quotas and delays.
+        clock: the clock of quotas and delays.
     """
     indexes = None
     if index_directory is not None and settings.index_cache_bytes:

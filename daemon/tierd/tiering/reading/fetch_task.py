@@ -14,12 +14,12 @@ from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_gate import FetchGate
 from tierd.tiering.reading.fetch_result import FetchResult, read_once
 from tierd.tiering.reading.kept_readers import KeptReaders, ReaderPlace
+from tierd.tiering.reading.list_offsets import list_offset
 from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import SMALLEST_WINDOW_BYTES
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
-from tierd.tiering.reading.timestamps import list_offset
 from tierd.tiering.recorder import TieringRecorder
 
 _DECODED_BYTES = 1 << 20  # size in the log of the batches that are decoded together
@@ -93,7 +93,7 @@ class FetchTask:
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is below the log start, above the end, or neither local nor in the tier.
-            RemoteReaderBusyError: too many remote reads wait already.
+            RetriableRemoteStorageError: too many remote reads wait already.
             RemoteStorageNotReadyError: the metadata of the partition is not loaded.
             RemoteResourceNotFoundError: the metadata lists a segment that the store does not have.
             RemoteStorageError: the store did not answer.
@@ -149,8 +149,8 @@ class FetchTask:
 
         Raises:
             ValueError: a negative number that is no ``OffsetSpec``.
-            RemoteReaderBusyError: too many remote reads wait already.
-            TierError: as ``list_offset`` of the module ``timestamps``.
+            RetriableRemoteStorageError: too many remote reads wait already.
+            TierError: as ``list_offset`` of the module ``list_offsets``.
         """
         if self._gate is None or timestamp_ms < 0:
             return await list_offset(self._sources, timestamp_ms, isolation=isolation)

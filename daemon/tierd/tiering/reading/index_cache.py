@@ -19,7 +19,8 @@ from tierd.errors import (
     CorruptIndexError,
     RemoteIndexAbsentError,
     RemoteIntegrityError,
-    RemoteReaderClosedError,
+    RemoteStorageError,
+    TierErrorCode,
 )
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import CacheStatistics, RemoteStorageManager, SizedLru
@@ -79,9 +80,9 @@ class RemoteIndexCache:
 
         Args:
             directory: made if it is not there; one process at a time may have it.
-            remote: where indexes come from.
+            remote: the store of the indexes.
             capacity_bytes: on disk; of the three files of every entry.
-            clock: for the delay before files are deleted.
+            clock: the clock of the delay before files are deleted.
 
         Returns:
             None when another process has the directory, or it cannot be used: then indexes are fetched every time.
@@ -122,9 +123,9 @@ class RemoteIndexCache:
         Cancelled, it leaves the load to go on for the next caller.
 
         Raises:
-            RemoteReaderClosedError: the cache was closed (Kafka: IllegalStateException).
+            RemoteStorageError: the cache was closed (Kafka: IllegalStateException).
             RemoteResourceNotFoundError: the segment's indexes are not in the store.
-            RemoteIntegrityError: what the store has is no such index.
+            RemoteIntegrityError: the bytes in the store are no such index.
             RemoteStorageError: the store did not answer.
         """
         self._require_open()
@@ -316,5 +317,7 @@ class RemoteIndexCache:
             raise _closed()
 
 
-def _closed() -> RemoteReaderClosedError:
-    return RemoteReaderClosedError("the index cache is closed", remedy="nothing to do: the process is ending")
+def _closed() -> RemoteStorageError:
+    return RemoteStorageError(
+        "the index cache is closed", remedy="nothing to do: the process is ending", code=TierErrorCode.READER_CLOSED
+    )

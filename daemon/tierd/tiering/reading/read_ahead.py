@@ -17,9 +17,9 @@ class ReadAheadLimits:
     """Sizes of single requests and of the read-ahead.
 
     Attributes:
-        first_bytes: of the range that the reader waits for when it begins.
-        piece_bytes: of every other range; the size of stored chunks, or a multiple of it.
-        ahead_bytes: asked for and not used yet, at most; 0 asks for nothing before it is wanted.
+        first_bytes: the size of the range that the reader waits for when it begins.
+        piece_bytes: the size of every other range: that of stored chunks, or a multiple of it.
+        ahead_bytes: the most bytes that are asked for and not used yet; 0 asks for no byte before it is wanted.
         is_eager: ask for some ranges at once; otherwise nothing is ahead of a reader before it goes on. Then both have
             twice as much each time that they had to wait for bytes: so much hides the latency, and no more is held.
     """
@@ -52,7 +52,7 @@ class ReadAhead:
         on_open: Callable[[], None],
         on_bytes: Callable[[int], None],
     ) -> None:
-        """Read from ``remote``; ``on_open`` is told of every reader, ``on_bytes`` of what is used."""
+        """Read from ``remote``; ``on_open`` is called for every reader, ``on_bytes`` with the bytes that are used."""
         self._remote = remote
         self._limits = limits
         self._on_open = on_open
@@ -64,24 +64,24 @@ class ReadAhead:
     async def current(self, offset: int, wanted: RemoteLogSegmentMetadata) -> RemoteSegmentReader | None:
         """Return the open reader in ``wanted`` for ``offset``, None without one; readers before it are closed."""
         while self._open:
-            reader, stretch = self._open[0]
-            if reader.metadata.segment == wanted.segment and offset < stretch.end_offset:
+            reader, window = self._open[0]
+            if reader.metadata.segment == wanted.segment and offset < window.end_offset:
                 return reader
             self._open.popleft()
             await reader.close()
         return None
 
-    def begin(self, stretch: ReadAheadWindow, position: int) -> RemoteSegmentReader:
+    def begin(self, window: ReadAheadWindow, position: int) -> RemoteSegmentReader:
         """Open a reader at ``position`` as the current one; ``current`` found none."""
-        return self._append(stretch, position, self._limits.first_bytes)
+        return self._append(window, position, self._limits.first_bytes)
 
     def fill(self, following: Following) -> None:
         """Ask for what may be under way, across the ends of segments."""
         while self._open and self._ahead_bytes + self._limits.piece_bytes <= self._allowed_bytes:
-            reader, stretch = self._open[-1]
+            reader, window = self._open[-1]
             if reader.begin():
                 continue
-            behind = following(stretch.end_offset)
+            behind = following(window.end_offset)
             if behind is None:
                 return
             self._append(behind, 0, self._limits.piece_bytes).begin()
@@ -107,17 +107,17 @@ class ReadAhead:
     def _ahead_bytes(self) -> int:
         return sum(reader.ahead_bytes for reader, _ in self._open)
 
-    def _append(self, stretch: ReadAheadWindow, position: int, first_bytes: int) -> RemoteSegmentReader:
+    def _append(self, window: ReadAheadWindow, position: int, first_bytes: int) -> RemoteSegmentReader:
         reader = RemoteSegmentReader(
             self._remote,
-            stretch.metadata,
+            window.metadata,
             position=position,
             first_bytes=first_bytes,
             piece_bytes=self._limits.piece_bytes,
             on_wait=self._waited,
             on_bytes=self._on_bytes,
         )
-        self._open.append((reader, stretch))
+        self._open.append((reader, window))
         self._on_open()
         return reader
 

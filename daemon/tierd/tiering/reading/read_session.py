@@ -15,7 +15,7 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.reading.aborted_lookup import AbortedLookup
+from tierd.tiering.reading.committed import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, ReadAheadWindow
 from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
@@ -97,7 +97,7 @@ class ReadSession:
             OffsetOutOfRangeError: the log does not reach from or to ``offset``.
         """
         await self._ahead.drop_failed()
-        log = await self._look(log)
+        log = await self._begin_on(log)
         start = log.log_start_offset if offset is None else offset
         log.require_readable(start)
         return start
@@ -120,7 +120,7 @@ class ReadSession:
             try:
                 return await self._piece(self._require_log(), offset, max_bytes)
             except SegmentChangedError:
-                await self._look()
+                await self._begin_on()
         raise SegmentChangedError(
             f"{self._require_log().partition}: the log changed {_REPLANS} times under one read", remedy="read again"
         )
@@ -157,10 +157,10 @@ class ReadSession:
         except SegmentChangedError:
             pass
         await self.close()
-        await self._look()
+        await self._begin_on()
         return None
 
-    async def _look(self, log: TieredLog | None = None) -> TieredLog:
+    async def _begin_on(self, log: TieredLog | None = None) -> TieredLog:
         snapshot = self._sources.snapshot
         found, bounds = await on_current(log or await snapshot(), snapshot, self._bounded)
         self._log = log = found
@@ -269,21 +269,21 @@ class ReadSession:
             metadata = log.remote_segment(offset)
             if metadata is None or metadata.start_offset != offset:
                 return None
-            stretch = ReadAheadWindow(metadata, remote_end(log, metadata, offset))
+            window = ReadAheadWindow(metadata, remote_end(log, metadata, offset))
             if metadata.size_bytes:
-                return stretch
-            offset = stretch.end_offset
+                return window
+            offset = window.end_offset
         return None
 
-    async def _reader_at(self, stretch: ReadAheadWindow, offset: int) -> RemoteSegmentReader:
+    async def _reader_at(self, window: ReadAheadWindow, offset: int) -> RemoteSegmentReader:
         """Return the open reader if it stands in the right segment, else a new one at the floor of ``offset``."""
-        metadata = stretch.metadata
+        metadata = window.metadata
         if (found := await self._ahead.current(offset, metadata)) is not None:
             return found
         position = 0
         if offset > metadata.start_offset:
             position = await self._sources.indexes.lookup_offset(metadata, offset)
-        return self._ahead.begin(stretch, position)
+        return self._ahead.begin(window, position)
 
     @property
     def _wanted_end(self) -> int:

@@ -31,13 +31,13 @@ class RemoteSegmentReader:
         """Begin at byte ``position``, where a batch begins.
 
         Args:
-            remote: where the bytes are.
-            metadata: whose bytes.
-            position: of the first batch.
-            first_bytes: of the first range, which a reader waits for.
-            piece_bytes: of every range after it; they end at its multiples, as stored chunks do.
-            on_wait: told whenever bytes are wanted that are not there yet.
-            on_bytes: told how many came whenever some are used.
+            remote: the store of the bytes.
+            metadata: the segment to read.
+            position: the position of the first batch.
+            first_bytes: the size of the first range, which a reader waits for.
+            piece_bytes: the size of every later range; ranges end at its multiples, as stored chunks do.
+            on_wait: is called whenever bytes are wanted that are not there yet.
+            on_bytes: is called with the number of bytes whenever some are used.
         """
         self._remote = remote
         self._metadata = metadata

@@ -8,7 +8,7 @@ from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
 from tierd.metadata import OwnBranch, PartitionView, ReadableRange, effective_lineage
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, TopicIdPartition
-from tierd.tiering.plan import deleted_records_before, local_log_start
+from tierd.tiering.copy_plan import deleted_records_before, local_log_start
 
 
 class Tier(Enum):
@@ -115,8 +115,8 @@ class TieredLog:
         lost its end, or another leader, wrote their offsets again. Such segments do not count. A hole ends nothing: a
         marker behind it may decide about records before it.
         """
-        stretches = self.branch.stretches(offset, self.remote_end_offset)
-        return next((stretch for stretch in stretches if not stretch.metadata.txn_index_empty), None)
+        readable = self.branch.readable_ranges(offset, self.remote_end_offset)
+        return next((part for part in readable if not part.metadata.txn_index_empty), None)
 
     def next_available(self, offset: int) -> int | None:
         """Return the first offset after a hole at ``offset``; None when no offset follows."""

@@ -101,7 +101,7 @@ class BucketReader:
     Args:
         store: the objects.
         storage: proves manifests, tombstones and log starts.
-        keys: of the cluster's tier.
+        keys: the keys of the cluster's objects.
         accepts_unauthenticated: believe also objects without proof, and note each.
         concurrency: requests at once, over all partitions.
     """
@@ -171,7 +171,7 @@ class BucketReader:
         manifest = objects.get(".manifest")
         if manifest is None:
             key = next(iter(objects.values())).key
-            what = "a copy that was never finished, or a deletion that was; its objects are in nobody's metadata"
+            what = "a copy that was never finished, or a deletion that was; no metadata names its objects"
             return _ReadObject.of(RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what))
         if (problem := self._never_read(objects)) is not None:
             return _ReadObject.of(problem)
@@ -224,7 +224,7 @@ class BucketReader:
             problems += doubts
         if tombstone is None and (problem := _problem(manifest, key, objects)) is not None:
             return _ReadObject.of(*problems, problem)
-        return _ReadObject(_given_up(found, tombstone), problems=tuple(problems))
+        return _ReadObject(_with_tombstone(found, tombstone), problems=tuple(problems))
 
     def _segment(
         self, partition: TopicIdPartition, key: str, manifest: SegmentManifest, *, is_authentic: bool
@@ -317,7 +317,7 @@ def _too_large(info: ObjectInfo, kind: ObjectKind) -> RebuildProblem:
     return RebuildProblem(RebuildSeverity.DAMAGE, "too large", info.key, str(error))
 
 
-def _given_up(segment: BucketSegment, tombstone: Tombstone | None) -> BucketSegment:
+def _with_tombstone(segment: BucketSegment, tombstone: Tombstone | None) -> BucketSegment:
     if tombstone is None:
         return segment
     return replace(

@@ -36,12 +36,12 @@ class AbandonedCopies:
         clock: Clock,
         grace_s: float,
     ) -> None:
-        """Remove nothing yet; ``read`` reads a partition's rows, ``grace_s`` is the wait before each look at a copy."""
+        """Remove nothing yet; ``read`` reads a partition's rows, ``grace_s`` passes before each check of a copy."""
         self._read = read
         self._deletion = deletion
         self._clock = clock
         self._grace_s = max(grace_s, _SHORTEST_WAIT_S)
-        self._waiting: deque[tuple[float, RemoteLogSegmentMetadata]] = deque()  # and when to look, ascending
+        self._waiting: deque[tuple[float, RemoteLogSegmentMetadata]] = deque()  # and when to check, ascending
         self._wake = asyncio.Event()
 
     @property
@@ -57,17 +57,17 @@ class AbandonedCopies:
     def add(self, started: RemoteLogSegmentMetadata) -> None:
         """Take over a copy that this process began and works on no more. Beyond 10,000 the oldest is forgotten."""
         if len(self._waiting) >= REMEMBERED:
-            _, given_up = self._waiting.popleft()
+            _, forgotten = self._waiting.popleft()
             log.warning(
                 "abandoned_copy_forgotten",
-                segment=str(given_up.segment),
+                segment=str(forgotten.segment),
                 remedy="tierd verify shows whether it left objects behind",
             )
         self._waiting.append((self._clock.monotonic_s() + self._grace_s, started))
         self._wake.set()
 
     async def run_once(self) -> float | None:
-        """Look at every copy that is due; return seconds until the next one is, None when there is none.
+        """Check every copy that is due; return seconds until the next one is, None when there is none.
 
         A copy that cannot be looked up or removed now is logged and tried again. A cancellation forgets nothing.
         """

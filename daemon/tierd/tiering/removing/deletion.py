@@ -44,8 +44,7 @@ from tierd.model import (
 from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletable_storage import DeletableStorage
-from tierd.tiering.removing.expiration_plan import DeleteReason
-from tierd.tiering.removing.ledger import Ledger, LedgerEntry, LedgerStep, NoLedger
+from tierd.tiering.removing.ledger import DeleteReason, Ledger, LedgerEntry, LedgerStep, NoLedger
 
 log = structlog.get_logger()
 
@@ -91,10 +90,6 @@ class SegmentDeletion:
         finally:
             self._busy.discard(segment_id)
 
-    def is_busy(self, segment_id: UUID) -> bool:
-        """Return True if a caller deletes or undeletes the segment at this moment."""
-        return segment_id in self._busy
-
     def retained_for_s(self, segment: RemoteLogSegmentId) -> float:
         """Return the seconds until a deletion that the store refused is worth another try; 0 when it may be tried."""
         retry_at_s = self._retained.get(segment.topic_id_partition, {}).get(segment.id, 0.0)
@@ -120,9 +115,9 @@ class SegmentDeletion:
 
         Args:
             metadata: the segment, in any state but finished deletion.
-            custom_metadata: what finds the objects, where the stored value could not be replaced by it.
-            reason: why, for the ledger.
-            detail: the same in more words.
+            custom_metadata: the value that finds the objects, where the row could not be given it.
+            reason: the reason, for the ledger.
+            detail: the reason in more words.
 
         Raises:
             RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
@@ -223,6 +218,17 @@ class SegmentDeletion:
         await self._remove(metadata, None, soft.reason)
         return True
 
+    async def end(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
+        """Call ``finish`` for a segment that was readable, and ``delete`` for any other.
+
+        Raises:
+            As ``finish``.
+        """
+        if metadata.soft_delete is not None:
+            await self.finish(metadata)
+        else:
+            await self.delete(metadata, reason=reason, detail=detail)
+
     async def finish_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Call ``finish`` before the grace is over, unless another caller deletes or undeletes; return True if gone.
 
@@ -230,7 +236,7 @@ class SegmentDeletion:
             As ``finish``.
         """
         with self.exclusively(metadata) as alone:
-            why = "somebody asked not to wait for its grace"
+            why = "an operator asked not to wait for its grace"
             return alone and metadata.soft_delete is not None and await self.finish(metadata, detail=why)
 
     async def delete_objects(self, metadata: RemoteLogSegmentMetadata, *, custom_metadata: bytes | None = None) -> None:
@@ -258,7 +264,7 @@ class SegmentDeletion:
         reason = metadata.soft_delete.reason if metadata.soft_delete else ""
         await self._note(metadata, LedgerStep.UNDELETED, reason, detail)
         self._noted.pop(metadata.segment.id, None)
-        self._let_go(metadata.segment)
+        self._forget_retained(metadata.segment)
 
     async def _remove(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, reason: str) -> None:
         try:
@@ -272,7 +278,7 @@ class SegmentDeletion:
             raise
         await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, None)
         self._noted.pop(metadata.segment.id, None)
-        self._let_go(metadata.segment)
+        self._forget_retained(metadata.segment)
 
     async def _retain(self, metadata: RemoteLogSegmentMetadata, reason: str, error: TierError) -> None:
         """Take note that the store keeps the objects, once per process in ledger and log."""
@@ -283,7 +289,7 @@ class SegmentDeletion:
             log.warning("segment_retained", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
             await self._note(metadata, LedgerStep.RETAINED, reason, str(error))
 
-    def _let_go(self, segment: RemoteLogSegmentId) -> None:
+    def _forget_retained(self, segment: RemoteLogSegmentId) -> None:
         """Forget that the store keeps objects of the segment."""
         of_partition = self._retained.get(segment.topic_id_partition, {})
         of_partition.pop(segment.id, None)

@@ -34,6 +34,23 @@ _MAX_FILE_BYTES: Final = 16 << 20  # some 50,000 lines
 _OLD_FILES: Final = 4
 
 
+class DeleteReason(StrEnum):
+    """Reason why a remote segment goes; the words of rows, tombstones and the ledger."""
+
+    RETENTION_TIME = "retention_time"
+    RETENTION_BYTES = "retention_bytes"
+    START_OFFSET = "start_offset"
+    UNREFERENCED_EPOCH = "unreferenced_epoch"
+    DIVERGED = "diverged"
+    COVERED = "covered"
+    REPLACED = "replaced"
+    DANGLING = "dangling"
+    DELETE_RETRY = "delete_retry"
+    TOPIC_DELETED = "topic_deleted"
+    DAMAGED = "damaged"
+    ORPHAN = "orphan"
+
+
 class LedgerStep(StrEnum):
     """Step of a deletion that is about to happen, or has failed."""
 

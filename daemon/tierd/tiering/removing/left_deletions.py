@@ -21,9 +21,9 @@ from tierd.metadata import (
     read_claims,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.tiering.plan import dangling_segments
+from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 
@@ -137,12 +137,7 @@ class LeftDeletions:
             if not alone:
                 return
             try:
-                if metadata.soft_delete is not None:
-                    await self._deletion.finish(metadata)
-                else:
-                    await self._deletion.delete(
-                        metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}"
-                    )
+                await self._deletion.end(metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}")
             except RemoteObjectRetainedError:
                 return  # noted
         log.info("left_deletion_ended", segment=str(metadata.segment), was=metadata.state.name)

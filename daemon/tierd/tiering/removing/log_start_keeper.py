@@ -7,7 +7,7 @@
 
 The row comes first when the log start rises, for only the row is fenced. A crash before the object leaves a bucket
 whose log start is too low, which hides nothing. For the same reason the object comes first when the log start is
-lowered. The row says after every crash that the object is to be looked at again.
+lowered. The row says after every crash that the object is to be read again.
 """
 
 import contextlib

@@ -18,7 +18,7 @@ from tierd.errors import RemoteObjectRetainedError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.sweep import UploadSweep
 from tierd.tiering.removing.workers import in_order
@@ -141,10 +141,7 @@ class PartitionContents:
             if not alone:
                 return
             try:
-                if metadata.soft_delete is not None:
-                    await self._deletion.finish(metadata)
-                else:
-                    await self._deletion.delete(metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL)
+                await self._deletion.end(metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL)
             except RemoteObjectRetainedError:
                 return  # the deletion has noted it; the partition stays STARTED until the store releases the object
 

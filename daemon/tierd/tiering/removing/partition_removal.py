@@ -125,7 +125,7 @@ class PartitionRemover:
                 await self._claim(partition, claim.leader_epoch, is_ours=claim.broker_id == self._broker_id)
                 await self._put(partition, _MARKED)
             except FencedError:
-                self._let_go(partition)
+                self._release(partition)
                 raise
             self._claimed.add(partition)
             log.info("partition_marked_for_deletion", partition=str(partition), segments=len(view.segments))
@@ -145,11 +145,11 @@ class PartitionRemover:
                 waits.append(await self._go_on(entry))
             except TierError as error:
                 if isinstance(error, FencedError):  # another broker continues it
-                    self._let_go(entry.metadata.partition)
+                    self._release(entry.metadata.partition)
                 self._on_error(entry.metadata.partition, error)
                 waits.append(self._settings.interval_s)
         for partition in claimed - {entry.metadata.partition for entry in entries}:
-            self._let_go(partition)  # another broker has finished it
+            self._release(partition)  # another broker has finished it
         await self._metadata.forget_deleted_partitions()
         self._recorder.task_succeeded("remove")
         return min((wait for wait in waits if wait is not None), default=None)
@@ -181,7 +181,7 @@ class PartitionRemover:
         left_s = TAKEOVER_S + self._settings.grace_s - (self._clock.now_ms() - event.event_timestamp_ms) / 1000
         if not is_ours and left_s > 0:
             if partition in self._claimed:
-                self._let_go(partition)
+                self._release(partition)
             return left_s
         self._claimed.add(partition)
         await self._claim(partition, entry.leader_epoch, is_ours=is_ours)
@@ -190,11 +190,11 @@ class PartitionRemover:
         wait_s = None if event.state is _FINISHED else await self._contents.remove(partition)
         if wait_s is None:
             await self._put(partition, _FINISHED)
-            self._let_go(partition)
+            self._release(partition)
             log.info("partition_deleted", partition=str(partition))
         return wait_s
 
-    def _let_go(self, partition: TopicIdPartition) -> None:
+    def _release(self, partition: TopicIdPartition) -> None:
         """Forget a partition that is deleted, or that another broker deletes."""
         self._metadata.stop(partition)
         self._contents.forget(partition)

@@ -8,11 +8,11 @@ from uuid import UUID
 from tierd.errors import RefusedError, TierError, UnknownPartitionError
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_plan import ExpirationPlan
-from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
 from tierd.tiering.removing.partition_removal import PartitionRemover
-from tierd.tiering.removing.undelete import Undeletion
 from tierd.tiering.removing.undelete_plan import TakenBack
+from tierd.tiering.removing.undeletion import Undeletion
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Removals:
         await task.load()
         local = await task.local.facts(sizes=True)
         if dry_run:
-            return await self._undeletion.plan_aside(task.partition, local, wanted)
+            return await self._undeletion.plan(task.partition, local, wanted)
         taken = await self._undeletion.run(task.partition, local, wanted, force=force)
         task.wake.set()
         return taken
@@ -125,7 +125,7 @@ class Removals:
         Args:
             partition: led by this broker, or without a leader.
             at_once: without a grace.
-            force: also where the partition is copied here; its copies are refused from then on.
+            force: delete also a partition that is copied here; its copies are refused from then on.
 
         Raises:
             RefusedError: the partition is copied here; nothing was done.

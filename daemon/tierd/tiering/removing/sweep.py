@@ -11,10 +11,10 @@ from tierd.errors import FencedError, RemoteObjectRetainedError, TierError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import SegmentStorage, UnfinishedUpload
-from tierd.tiering.plan import dangling_segments
+from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 

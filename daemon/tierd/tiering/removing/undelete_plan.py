@@ -7,9 +7,9 @@ from uuid import UUID
 from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
-from tierd.tiering.policy import TopicPolicies
-from tierd.tiering.removing.expiration_plan import DeleteReason
-from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
+from tierd.tiering.removing.ledger import DeleteReason
+from tierd.tiering.topic_policy import TopicPolicies
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -23,8 +23,8 @@ class TakenBack:
 
     Attributes:
         metadata: its row as it was: being deleted.
-        log_start_offset: where the log begins once it is back; None where that does not change.
-        problem: what speaks against it; empty without a problem. A segment with a problem comes back only by ``force``.
+        log_start_offset: the log start once the segment is back; None where the log start does not change.
+        problem: the reason against it; empty without a problem. A segment with a problem comes back only by ``force``.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -181,7 +181,7 @@ def _deleted_again(
         metadata = view.segments[segment_id]
         update = metadata.advance(_FINISHED, event_timestamp_ms=now_ms, broker_id=metadata.broker_id)
         after = after.with_undeleted(update, log_start_offset=log_start_offset).view
-    plan = partition_plan(after, local, policies(view.partition.topic), being_copied=(), now_ms=now_ms)
+    plan = partition_expiration(after, local, policies(view.partition.topic), being_copied=(), now_ms=now_ms)
     return {p.metadata.segment.id: f"{p.reason}, {p.detail}" for p in plan.deletions}
 
 

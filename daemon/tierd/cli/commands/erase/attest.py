@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import attest_erasure, run_in_loop
+from tierd.app import Deployment, attest_erasure, run_in_loop
 from tierd.cli.erasures import print_erasure, user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, ErasureArgument, JsonOption
 from tierd.cli.session import begin
@@ -13,11 +13,14 @@ from tierd.cli.session import begin
 def attest(
     request_id: ErasureArgument,
     *,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Required: how that was found out.")] = "",
+    reason: Annotated[
+        str,
+        typer.Option("--reason", metavar="TEXT", help="Required: how you found out that no older versions are left."),
+    ] = "",
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """State that no older versions of objects are left, where tierd cannot ask the store.
+    """State that no older versions of objects are left in a store that cannot list versions.
 
     The report names the user, the time and the reason.
 
@@ -25,6 +28,6 @@ def attest(
     """
     if not reason:
         raise typer.BadParameter("say with --reason how that was found out")
-    settings = begin(config)
-    attested = attest_erasure(settings, config, request_id, by=user_and_host(), statement=reason)
+    deployment = Deployment(begin(config), config)
+    attested = attest_erasure(deployment, request_id, by=user_and_host(), statement=reason)
     print_erasure(run_in_loop(attested), as_json=as_json)

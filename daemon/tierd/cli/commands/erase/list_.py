@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import list_erasures, run_in_loop
+from tierd.app import Deployment, list_erasures, run_in_loop
 from tierd.cli.erasures import print_erasures
 from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
@@ -20,12 +20,12 @@ def list_(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """List the requests to erase keys, oldest first, and what each one waits for.
+    """List the requests to erase keys, oldest first, with the condition that each request waits for.
 
     Example: tierd erase list orders-0
     """
-    settings, name = begin(config), None if partition is None else TopicPartition.parse(partition)
-    found = run_in_loop(list_erasures(settings, config, name))
+    deployment, name = Deployment(begin(config), config), None if partition is None else TopicPartition.parse(partition)
+    found = run_in_loop(list_erasures(deployment, name))
     if as_json or as_object:
         print_list([each.to_json() for each in found], as_object=as_object)
     else:

@@ -7,13 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from tierd.app import compact, file_erasure, read_erasure, run_in_loop, step_erasures
+from tierd.app import Deployment, compact, file_erasure, read_erasure, run_in_loop, step_erasures
 from tierd.cli.erasures import print_erasure, print_until_done, user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_error
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
-from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.serve import FileErasureRequest
 
@@ -29,11 +28,15 @@ def request(
     ] = None,
     keys_file: Annotated[
         Path | None,
-        typer.Option("--keys-file", metavar="FILE", help="A file of keys, one a line, as UTF-8 text.", dir_okay=False),
+        typer.Option(
+            "--keys-file", metavar="FILE", help="A file of keys, one on each line, as UTF-8 text.", dir_okay=False
+        ),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the report.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason of the request, for the report.")
+    ] = "",
     now: Annotated[
-        bool, typer.Option("--now", help="Begin a run at once, and remove what it replaces without expire.grace.")
+        bool, typer.Option("--now", help="Begin a run at once, and delete the replaced segments without expire.grace.")
     ] = False,
     remove_unread: Annotated[
         bool,
@@ -46,7 +49,7 @@ def request(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase every record that has one of these keys from the tier of a partition, and prove it.
+    """Erase every record with one of these keys from the tier of a partition, and keep a report as proof.
 
     The request is applied by the next run (tierd compact --once, or a scheduled run). The request is done when no
     readable segment, object, older version or cache of this host holds such a record. The broker's own log is not
@@ -60,7 +63,7 @@ def request(
     keys = _keys(key or [], key_base64 or [], keys_file)
     if not keys:
         raise typer.BadParameter("name the keys to erase: --key, --key-base64 or --keys-file")
-    settings, name = begin(config), TopicPartition.parse(partition)
+    deployment, name = Deployment(begin(config), config), TopicPartition.parse(partition)
     wanted = FileErasureRequest(
         partition=name,
         keys=tuple(keys),
@@ -69,16 +72,16 @@ def request(
         at_once=now,
         removes_unread=remove_unread,
     )
-    filed = run_in_loop(file_erasure(settings, config, wanted))
+    filed = run_in_loop(file_erasure(deployment, wanted))
     if not now:
         print_erasure(filed, as_json=as_json)
         return
     try:
-        _apply(settings, config, name, filed.request_id)
+        _apply(deployment, name, filed.request_id)
     except BaseException:
         print_error(f"tierd: request {filed.request_id} is filed all the same; the next run applies it")
         raise
-    print_until_done(run_in_loop(read_erasure(settings, config, filed.request_id)), as_json=as_json)
+    print_until_done(run_in_loop(read_erasure(deployment, filed.request_id)), as_json=as_json)
 
 
 def _keys(texts: list[str], encoded: list[str], file: Path | None) -> list[bytes]:
@@ -98,15 +101,15 @@ def _keys(texts: list[str], encoded: list[str], file: Path | None) -> list[bytes
     return keys
 
 
-def _apply(settings: TierdConfig, config: Path, name: TopicPartition, request_id: str) -> None:
+def _apply(deployment: Deployment, name: TopicPartition, request_id: str) -> None:
     """Run and step until the request is done, or until a run brings it no further."""
     runs = -1
     for _ in range(_MOST_RUNS):
-        run_in_loop(step_erasures(settings, config, [name]))
-        report = run_in_loop(read_erasure(settings, config, request_id))
+        run_in_loop(step_erasures(deployment, [name]))
+        report = run_in_loop(read_erasure(deployment, request_id))
         searched = len(report.runs)
         if report.phase != "searching" or searched == runs:
             return
         runs = searched
-        with progress_line("erase") as tell:
-            run_in_loop(compact(settings, config, [name], tell=tell))
+        with progress_line("erase") as report_progress:
+            run_in_loop(compact(deployment, [name], tell=report_progress))

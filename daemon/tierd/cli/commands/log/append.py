@@ -16,7 +16,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectory
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
@@ -38,27 +38,32 @@ def append(
     leader_epoch: Annotated[
         int | None,
         typer.Option(
-            "--leader-epoch", min=0, max=MAX_INT, metavar="N", help="Epoch of the batches; by default the log's newest."
+            "--leader-epoch",
+            min=0,
+            max=MAX_INT,
+            metavar="N",
+            help="Leader epoch of the batches; default: the newest epoch of the log.",
         ),
     ] = None,
     batch_records: Annotated[
-        int, typer.Option("--batch-records", min=1, metavar="N", help="Most records of one batch.")
+        int, typer.Option("--batch-records", min=1, metavar="N", help="Largest number of records in a batch.")
     ] = 500,
     keep_offsets: Annotated[
         bool, typer.Option("--keep-offsets", help="Take offsets and leader epochs from the lines, as a follower does.")
     ] = False,
     create: Annotated[bool, typer.Option("--create", help="Make the directory if it does not exist.")] = False,
     topic_id: Annotated[
-        str | None, typer.Option("--topic-id", metavar="ID", help="With --create: 22 characters; by default a new id.")
+        str | None,
+        typer.Option("--topic-id", metavar="ID", help="With --create: the topic id, 22 characters; default: a new id."),
     ] = None,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Append records from standard input, one a line in the form of tierd cat --json, as the partition's leader would.
+    """Append records from standard input, as a leader does; each line is a record in the form of tierd cat --json.
 
-    The log dir is locked meanwhile, and left as a clean stop leaves it. When the input ends, a line is wrong, or Ctrl-C
-    is pressed, the appended records are durable, and their count is printed. The log is taken for its partition's only
-    replica: its high watermark is the log end afterwards.
+    The log dir is locked during the command, and left as after a clean stop. When the input ends, a line is wrong, or
+    Ctrl-C is pressed, the appended records are durable, and their count is printed. The log counts as its partition's
+    only replica: its high watermark is the log end afterwards.
 
     Examples:
         tierd cat orders-0 --json | tierd log append /srv/copy/orders-0 --create --compression zstd
@@ -71,7 +76,7 @@ def append(
     new_id = (_topic_id(topic_id) if topic_id else uuid4()) if create else None
     with (
         Interruption.installed() as interruption,
-        progress_line("appending") as tell,
+        progress_line("appending") as report_progress,
         writable_partition(directory, config=config, now_ms=SystemClock().now_ms(), create_with=new_id) as log,
     ):
         line_settings = AppendSettings(
@@ -81,7 +86,7 @@ def append(
             batch_records=batch_records,
             keep_offsets=keep_offsets,
         )
-        appender = LineAppender(log, line_settings, progress=tell)
+        appender = LineAppender(log, line_settings, progress=report_progress)
         failure = _run(appender, interruption)
         log.update_high_watermark(log.log_end_offset)
     _print(directory, log, appender.appended, as_json=json)

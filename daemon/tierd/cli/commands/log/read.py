@@ -8,7 +8,7 @@ import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.printing import print_bytes
-from tierd.cli.records import as_json_line, as_text_line
+from tierd.cli.record_text import as_json_line, as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError
 from tierd.log import (
@@ -30,10 +30,10 @@ def read(
     directory: PartitionDirectory,
     *,
     from_offset: Annotated[
-        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; the log start otherwise.")
+        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; default: the log start.")
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; the log end otherwise.")
+        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; default: the log end.")
     ] = None,
     committed: Annotated[
         bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")

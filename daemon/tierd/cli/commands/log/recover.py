@@ -11,7 +11,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.log import RecoveredLogDir, RecoveredPartition, RemainingLoad, recover_log_dir
 
@@ -48,9 +48,12 @@ def recover(
     """
     log_to_stderr()
     config_for = parse_settings(settings).of
-    with progress_line("recovering") as tell:
+    with progress_line("recovering") as report_progress:
         found = recover_log_dir(
-            log_dir, config_for=config_for, strict=strict, tell=lambda remaining: tell(_left(remaining))
+            log_dir,
+            config_for=config_for,
+            strict=strict,
+            report_progress=lambda left: report_progress(_left(left)),
         )
     if json:
         print_json(_as_json(found))

@@ -12,8 +12,8 @@ from tierd.model import TopicPartition
 def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: JsonOption = False) -> None:
     """Begin a new segment at the log end; the finished segment can then be copied to the tier.
 
-    A log whose active segment is empty stays as it is. The log dir is locked meanwhile, and left as a clean stop leaves
-    it.
+    A log whose active segment is empty stays as it is. The log dir is locked during the command, and left
+    as after a clean stop.
 
     Example: tierd log roll /srv/tierd/orders-0
     """

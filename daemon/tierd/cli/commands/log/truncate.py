@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.mended import as_json, plan_lines, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.printing import print_error, print_json
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
+from tierd.cli.repair_output import as_json, plan_lines, print_repair
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
 from tierd.control_characters import visible
@@ -23,16 +23,16 @@ from tierd.model import TopicPartition
 
 def truncate(
     directory: PartitionDirectory,
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first offset that is cut off.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="First offset that is cut off.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for a confirmation.")] = False,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Cut off everything from an offset on, as a follower does after a change of leader.
+    """Cut off all records from an offset on, as a follower does after a change of leader.
 
-    Prints first what is going to be cut, and asks. A batch that contains the offset goes as a whole, so the log may end
-    below the offset. The part that is cut is kept beside the log, in files tierd-kept.*, which brokers ignore.
+    Prints first what it will cut, and asks. A batch that contains the offset is cut as a whole, so the log may end
+    below the offset. The cut part is kept beside the log, in files tierd-kept.*, which brokers ignore.
 
     Examples:
         tierd log truncate /var/lib/kafka/data/orders-0 1200
@@ -41,23 +41,23 @@ def truncate(
     """
     log_to_stderr()
     config = parse_settings(settings).of(TopicPartition.parse(directory.name).topic)
-    with progress_line("looking") as tell:
-        mended = truncate_partition(
+    with progress_line("looking") as report_progress:
+        result = truncate_partition(
             directory,
             offset,
             now_ms=SystemClock().now_ms(),
             config=config,
             confirm=lambda plan: yes or not plan.steps or _confirm(directory, plan),
-            progress=lambda name, done, total: tell(f"{name}, {done} of {total} segments"),
+            progress=lambda name, done, total: report_progress(f"{name}, {done} of {total} segments"),
         )
-    if mended is None:
+    if result is None:
         raise NotConfirmedError("nothing was cut", remedy="give --yes to cut without a question")
     if json:
-        answer: dict[str, JsonValue] = {"offset": offset, **as_json(mended)}
+        answer: dict[str, JsonValue] = {"offset": offset, **as_json(result)}
         print_json(answer)
     else:
-        print_mended(mended, is_plan=False, done="cut")
-    if mended.plan.log_end_offset > offset:  # damage lies before the offset, and its batch cannot be found
+        print_repair(result, is_plan=False, done="cut")
+    if result.plan.log_end_offset > offset:  # damage lies before the offset, and its batch cannot be found
         raise typer.Exit(ExitCode.NO)
 
 

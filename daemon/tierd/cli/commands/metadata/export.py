@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import export_metadata, run_in_loop
+from tierd.app import Deployment, export_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
 from tierd.cli.printing import print_exactly
-from tierd.cli.progress import progress_line
+from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.errors import NotConfirmedError, StateDirError
 from tierd.files import open_regular
@@ -20,20 +20,20 @@ from tierd.files import open_regular
 def export(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A file that does not exist yet; by default standard output."),
+        typer.Argument(metavar="FILE", help="File to write, which must not exist; default: standard output."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Write everything that the metadata store knows of the cluster, as JSON lines that tierd metadata import reads.
+    """Write all rows of the cluster in the metadata store, as JSON lines that tierd metadata import reads.
 
-    The daemon may run meanwhile: each partition is written as it is at one moment. The file gets its name when it is
+    The daemon may run: each partition is written as it is at one moment. The file gets its name when it is
     complete.
 
     Example: tierd metadata export metadata.jsonl
     """
-    settings = begin(config)
-    with progress_line("exporting") as tell, _writer(file) as write:
-        run_in_loop(export_metadata(settings, config, write, tell=tell))
+    deployment = Deployment(begin(config), config)
+    with progress_line("exporting") as report_progress, _writer(file) as write:
+        run_in_loop(export_metadata(deployment, write, tell=report_progress))
 
 
 @contextlib.contextmanager

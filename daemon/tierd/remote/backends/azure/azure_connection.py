@@ -158,7 +158,7 @@ class AzureConnection:
 
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
-        """Turn the errors of both libraries into errors of tierd."""
+        """Translate the errors of both libraries into errors of tierd."""
         with self.masking.sealing(), self._translated(operation, key):
             yield
 

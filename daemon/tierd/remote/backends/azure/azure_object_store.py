@@ -173,9 +173,9 @@ class AzureObjectStore(ObjectStore):
         with self._connection.translated("head", key):
             reply = await self._connection.store.get_async(key, options={"head": True})
             meta, attributes = reply.meta, reply.attributes
-        told = str(attributes.get(CHECKSUM_NAME, ""))
+        recorded = str(attributes.get(CHECKSUM_NAME, ""))
         try:
-            crc = int(told, 16) if told else None
+            crc = int(recorded, 16) if recorded else None
         except ValueError:
             crc = None  # metadata of another program
         modified_ms = round(meta["last_modified"].timestamp() * 1000)

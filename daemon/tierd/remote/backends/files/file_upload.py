@@ -59,7 +59,7 @@ class FileUpload:
         """Write about ``size_bytes`` more, in steps of ``buffer``, which holds one checksum block.
 
         Raises:
-            RemoteIntegrityError: the source is not what was checked.
+            RemoteIntegrityError: the source has changed since its check.
             RemoteStorageError: the source cannot be read.
             OSError: the temporary file cannot be written.
         """

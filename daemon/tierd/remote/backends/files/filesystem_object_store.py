@@ -164,7 +164,7 @@ class FilesystemObjectStore:
     # ------------------------------------------------------------ blocking, in threads
 
     def _found(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what reads an object; the directory in which one was found is this store from then on."""
+        """Call a function that reads an object; the directory of the first object found is this store from then on."""
         identity = self._require_same_root()
         answer = call(*args, **kwargs)
         self._root_seen = self._root_seen or identity
@@ -379,7 +379,7 @@ def _translated(error: OSError, root: Path) -> RemoteStorageError:
 
 @contextmanager
 def _absent_if_too_long() -> Iterator[None]:
-    """Turn the error for a name too long for the file system into a missing file: no such object can exist."""
+    """Translate the error for a name too long for the file system into a missing file: no such object can exist."""
     try:
         yield
     except OSError as error:

@@ -147,7 +147,7 @@ class GcsConnection:
 
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
-        """Turn the library's errors, and those of the library below it, into errors of tierd."""
+        """Translate the library's errors, and those of the library below it, into errors of tierd."""
         with self.masking.sealing(), self._translated(operation, key):
             yield
 

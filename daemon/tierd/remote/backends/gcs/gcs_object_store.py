@@ -128,8 +128,8 @@ class GcsObjectStore:
         reply = await self._connection.request("get", key, "GET", url, headers=headers, max_bytes=max_bytes)
         if reply.status == 416:
             return b""
-        told = dict(pair.strip().partition("=")[::2] for pair in reply.headers.get("x-goog-hash", "").split(","))
-        if _is_whole(reply, byte_range) and "crc32c" in told and decoded(told["crc32c"]) != crc32c(reply.content):
+        hashes = dict(pair.strip().partition("=")[::2] for pair in reply.headers.get("x-goog-hash", "").split(","))
+        if _is_whole(reply, byte_range) and "crc32c" in hashes and decoded(hashes["crc32c"]) != crc32c(reply.content):
             raise RetriableRemoteStorageError(
                 f"get gs://{self._bucket}/{key}: the bytes that arrived do not match the store's checksum",
                 remedy="it is tried again; look at the proxies on the way to the store",
@@ -193,7 +193,7 @@ class GcsObjectStore:
             await storage.list_objects(self._bucket, params={"maxResults": "1"}, timeout=self._connection.timeout)
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled, then release the connections."""
+        """Finish the aborts of cancelled uploads, then release the connections."""
         await self._uploads.close()
         await self._connection.close()
         self._threads.shutdown(wait=False)

@@ -57,7 +57,7 @@ class ResumableUploads:
             raise
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled; each abort has a deadline."""
+        """Finish the aborts of cancelled uploads; each abort has a deadline."""
         await self._clean_ups.close()
 
     async def _begin(self, key: str, checksum: str | None) -> str:
@@ -145,13 +145,13 @@ class ResumableUpload:
     async def _send_from(self, content: bytes, position: int, begin: int, total: int | None) -> dict[str, Any] | None:
         end = position + len(content)
         while begin < end:
-            told = f"bytes {begin}-{end - 1}/{'*' if total is None else total}"
-            reply = await self._put(content[begin - position :], told, "upload part")
+            content_range = f"bytes {begin}-{end - 1}/{'*' if total is None else total}"
+            reply = await self._put(content[begin - position :], content_range, "upload part")
             if reply.status != _UNFINISHED:
                 return _described(reply)
             kept = self._progress(reply, position, len(content))
             if kept <= begin:
-                raise RetriableRemoteStorageError(f"{self._key}: the store kept nothing of {told}")
+                raise RetriableRemoteStorageError(f"{self._key}: the store kept nothing of {content_range}")
             begin = kept
         if total is not None:
             raise RetriableRemoteStorageError(f"{self._key}: the store has every byte and does not complete the object")

@@ -126,7 +126,7 @@ class S3Connection:
 
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
-        """Turn the client library's errors, and those of the libraries below it, into errors of tierd."""
+        """Translate the client library's errors, and those of the libraries below it, into errors of tierd."""
         with self.masking.sealing(), self._translated(operation, key):
             yield
 
@@ -210,5 +210,5 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _never_redirect(params: dict[str, Any], **_: object) -> None:
     # botocore follows the region that a refusal names. The streamed bodies could not be sent twice, and the operator
-    # should correct the region. So botocore is told that it has followed the region already.
+    # should correct the region. So this option makes botocore think that it has followed the region already.
     params.setdefault("context", {})["s3_redirect"] = {"redirected": True, "bucket": ""}

@@ -110,7 +110,7 @@ class MultipartUploads:
             pass
 
     async def close(self) -> None:
-        """Finish aborting what was cancelled; each abort has a deadline."""
+        """Finish the aborts of cancelled uploads; each abort has a deadline."""
         await self._clean_ups.close()
 
     async def _begin_upload(self, key: str) -> MultipartUpload:
@@ -231,7 +231,7 @@ class MultipartUploads:
         with self._connection.translated("list uploads", upload.key):
             listed = await client.list_multipart_uploads(
                 Bucket=self._bucket, Prefix=upload.key, EncodingType="url"
-            )  # escaped: somebody else's key may begin with ours, and go on with what XML cannot carry
+            )  # escaped: a foreign key may begin with this key, and go on with characters that XML cannot express
         if any(item["UploadId"] == upload.upload_id for item in listed.get("Uploads", [])):
             raise RetriableRemoteStorageError(f"{upload.key}: upload {upload.upload_id} outlived its abort")
 

@@ -67,7 +67,7 @@ class S3RangedReads:
 
         Args:
             key: of the object.
-            byte_range: what to read.
+            byte_range: the bytes to read.
             endpoint_url: of the store, as aiobotocore resolved it.
             region: likewise.
 

@@ -1,0 +1,155 @@
+"""Checks of ``check-config --online``: log dirs, holds, Kafka, both stores, Spark; they leave nothing behind."""
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from tierd.app.checks.checklist import Checklist, CheckStep
+from tierd.app.checks.store_self_test import StoreSelfTest
+from tierd.app.engine.deployment import Deployment
+from tierd.clock import SystemClock
+from tierd.config import RemoteSettings
+from tierd.errors import (
+    FencedError,
+    LogDirOfflineError,
+    MetadataError,
+    PreconditionFailedError,
+    StateDirError,
+    TierError,
+)
+from tierd.log import BrokerIdentity, list_log_dir
+from tierd.metadata import Batch, Expect, KeyValueStore, Put, metadata_keys
+from tierd.pipeline import find_spark
+from tierd.remote import ObjectKeyFactory, open_object_store
+
+_MIB = 1 << 20
+_PART_BYTES = {"filesystem": 4 * _MIB, "gcs": 16 * _MIB, "azure": 16 * _MIB}
+
+
+async def check_online(deployment: Deployment) -> list[CheckStep]:
+    """Check everything that the configuration names; a daemon may run meanwhile."""
+    config, checklist = deployment.config, Checklist()
+    for log_dir in config.log_dirs:
+        await checklist.step("log dirs", str(log_dir.path), partial(_check_log_dir, log_dir.path, config.hold_dir))
+    identity: list[BrokerIdentity] = []
+
+    async def identify() -> str:
+        identity.append(await deployment.identity())
+        return f"cluster {identity[0].cluster_id}, broker {identity[0].node_id}"
+
+    await checklist.step("log dirs", "identity", identify)
+    cluster_id = identity[0].cluster_id if identity else config.cluster_id or "unknown"
+    if config.leadership.kafka is not None:
+        from tierd.app.checks.check_kafka import check_kafka  # noqa: PLC0415 - what speaks Kafka's protocol, only if configured
+
+        await check_kafka(config.leadership.kafka, identity[0] if identity else None, checklist)
+    await checklist.step("metadata store", config.metadata.backend, partial(_try_metadata, deployment, cluster_id))
+    await _check_object_store(config.remote, cluster_id, checklist)
+    if config.pipeline.enabled:
+        await checklist.step("pipeline", "Spark", partial(_check_spark, config.pipeline.java_home))
+    return checklist.steps
+
+
+async def _check_object_store(remote: RemoteSettings, cluster_id: str, checklist: Checklist) -> None:
+    clock = SystemClock()
+    settings = remote.model_copy(update={"retry": remote.retry.model_copy(update={"attempts": 1})})
+    try:
+        store = open_object_store(settings, clock=clock)
+    except TierError as error:
+        await checklist.step("object store", "open", partial(_raise, error))
+        return
+    try:
+        tier = ObjectKeyFactory(settings.key_prefix, cluster_id).tier_identity.rpartition("/")[0]
+        folder = f"{tier}/self-test/{uuid4().hex}/"
+        await StoreSelfTest(store, folder, large_bytes=_part_bytes(settings) + _MIB + 1, clock=clock).run(checklist)
+    finally:
+        await store.close()
+
+
+def _part_bytes(settings: RemoteSettings) -> int:
+    return settings.s3.part_size_bytes if settings.s3 is not None else _PART_BYTES.get(settings.backend, 16 * _MIB)
+
+
+async def _raise(error: TierError) -> str:
+    raise error
+
+
+async def _check_spark(java_home: Path | None) -> str:
+    found = await find_spark(java_home)
+    return f"pyspark in {found.home}, Java {found.java_version}" + (f" in {found.java_home}" if found.java_home else "")
+
+
+# ---------------------------------------------------------------- log dirs
+
+
+async def _check_log_dir(log_dir: Path, hold_dir: Path) -> str:
+    return await asyncio.to_thread(_log_dir_and_hold, log_dir, hold_dir)
+
+
+def _log_dir_and_hold(log_dir: Path, hold_dir: Path) -> str:
+    partitions = list_log_dir(log_dir).partitions
+    segment = next((path for each in partitions for path in sorted(each.path.glob("*.log"))), None)
+    found = f"readable, {len(partitions)} partitions"
+    if segment is None:
+        return f"{found}; no segment yet to try a hold with"
+    if not os.access(segment, os.R_OK):
+        raise LogDirOfflineError(
+            f"{segment} cannot be read by user id {os.geteuid()}", remedy="run tierd as a member of the broker's group"
+        )
+    return f"{found}; {_hold_mode(segment, hold_dir)}"
+
+
+def _hold_mode(segment: Path, hold_dir: Path) -> str:
+    """Link a segment for a moment, as a hold does, and return which kind of hold this host allows."""
+    folder = next(each for each in (hold_dir, *hold_dir.parents) if each.exists())
+    link = folder / f".tierd-check-{uuid4().hex}"
+    try:
+        link.hardlink_to(segment)
+    except OSError as error:
+        return f"segments are held by open files, since {folder} takes no link to them: {error.strerror or error}"
+    link.unlink()
+    return "segments are held by hard links"
+
+
+# ---------------------------------------------------------------- metadata store
+
+
+async def _try_metadata(deployment: Deployment, cluster_id: str) -> str:
+    config = deployment.config
+    if config.metadata.backend == "sqlite" and not await asyncio.to_thread(config.sqlite_path.exists):
+        return await asyncio.to_thread(_require_writable, config.sqlite_path.parent)
+    keys = metadata_keys(config.metadata, cluster_id)
+    async with deployment.metadata_store(read_only=False) as rows:
+        identity = await rows.get(keys.store_key)
+        await _try_fencing(rows, f"{keys.all_prefix}self-test/{uuid4().hex}/")
+    return "writable, and refuses a writer that is not the latest" + ("" if identity else "; never used yet")
+
+
+async def _try_fencing(rows: KeyValueStore, folder: str) -> None:
+    """Write a scratch row, require that a write with a stale precondition is refused, and remove the row."""
+    key = f"{folder}row"
+    await rows.create(key, b"epoch 1")
+    try:
+        await rows.update(key, b"epoch 2")
+        try:
+            await rows.apply(Batch([Put(key, b"epoch 1")], [Expect(key, b"epoch 0")]))
+        except (PreconditionFailedError, FencedError):
+            if await rows.get(key) == b"epoch 2":
+                return
+        raise MetadataError(
+            "the store took a write whose precondition did not hold",
+            remedy="use another store: with this one two leaders could write at once",
+        )
+    finally:
+        await rows.remove_prefix(folder)
+
+
+def _require_writable(directory: Path) -> str:
+    existing = next(each for each in (directory, *directory.parents) if each.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise StateDirError(
+            f"{existing} cannot be written by user id {os.geteuid()}", remedy="make it writable, or correct state_dir"
+        )
+    return f"not made yet; {existing} is writable"

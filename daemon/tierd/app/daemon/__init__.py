@@ -1,0 +1,1 @@
+"""The running daemon: its tasks, supervision, status, reload and stop."""

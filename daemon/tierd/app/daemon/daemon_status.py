@@ -1,0 +1,142 @@
+"""Status of the running daemon: a snapshot of every room, and the causes that keep the daemon from its work."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from tierd import __version__
+from tierd.app.daemon.descriptors import PortGates
+from tierd.app.daemon.stop_request import StopRequest
+from tierd.app.engine.compose import Engine
+from tierd.app.spark.daemon_pipeline import DaemonPipeline
+from tierd.serve import Outage, StatusSnapshot
+from tierd.tiering import PartitionStatus, RemoteLogManager
+
+_NAMED: Final = 5  # partitions, where a cause names some
+
+
+class DaemonStatus:
+    """Status of the daemon at any moment, for the status page, the control socket and systemd."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        manager: RemoteLogManager,
+        *,
+        pipeline: DaemonPipeline,
+        ports: PortGates,
+        stop: StopRequest,
+        is_file_rejected: Callable[[], bool],
+        started_ms: int,
+    ) -> None:
+        """Read nothing yet; ``is_file_rejected`` returns True if the last reload refused the configuration file."""
+        self._engine = engine
+        self._manager = manager
+        self._pipeline = pipeline
+        self._ports = ports
+        self._stop = stop
+        self._is_file_rejected = is_file_rejected
+        self._started_ms = started_ms
+        self._loaded = False
+
+    async def wait_until_loaded(self) -> None:
+        """Return once all log dirs were scanned and the metadata of all partitions was loaded."""
+        await self._manager.first_reconcile_done.wait()
+        await self._manager.everything_loaded()
+        self._loaded = True
+
+    def line(self) -> str:
+        """Return the line for ``systemctl status``, with a note if the last reload rejected the file."""
+        line = self._snapshot(self._manager.status()).status_line()
+        if self._is_file_rejected():
+            return f"the configuration file was rejected: tierd check-config; {line}"
+        return line
+
+    def not_ready(self) -> list[str]:
+        """Return why the daemon is not ready; empty when it is ready."""
+        return not_ready_causes(
+            outages=self._engine.services.outages(),
+            stopping=self._stop.reason if self._stop.asked.is_set() else "",
+            is_reconciled=self._manager.first_reconcile_done.is_set(),
+            loading=() if self._loaded else self._loading(),
+            unknown_roles=self._engine.control.not_ready(),
+            unowned_tier=self._engine.store.problem,
+        )
+
+    async def current(self) -> StatusSnapshot:
+        """Return the status of this moment, with the high watermarks that the log dirs have now."""
+        return self._snapshot(await self._manager.current_status())
+
+    def _loading(self) -> list[str]:
+        return [str(status.partition) for status in self._manager.status() if status.state == "loading"]
+
+    def _snapshot(self, partitions: tuple[PartitionStatus, ...]) -> StatusSnapshot:
+        engine = self._engine
+        held, metadata = engine.hold.statistics(), engine.metadata.statistics()
+        return StatusSnapshot(
+            version=__version__,
+            pid=os.getpid(),
+            cluster_id=engine.identity.cluster_id,
+            node_id=engine.identity.node_id,
+            started_ms=self._started_ms,
+            now_ms=engine.clock.now_ms(),
+            not_ready=tuple(self.not_ready()),
+            partitions=partitions,
+            hold={
+                "segments": held.segments,
+                "bytes": held.bytes,
+                "descriptors": held.descriptors,
+                "unheld_segments": held.unheld_segments,
+                "unheld_reason": held.unheld_reason,
+                "log_dirs": [
+                    {"path": str(each.log_dir), "mode": each.kind.value, "reason": each.reason}
+                    for each in held.log_dirs
+                ],
+            },
+            metadata={name: value for name, value in asdict(metadata).items() if isinstance(value, int)},
+            log_dirs=tuple(self._manager.log_dirs()),
+            leadership=engine.control.facts(),
+            pipeline=self._pipeline.facts(),
+            own_logs=engine.logs.facts(),
+            descriptors=self._ports.facts(),
+            outages=engine.services.outages(),
+        )
+
+
+def not_ready_causes(
+    *,
+    outages: Sequence[Outage],
+    stopping: str,
+    is_reconciled: bool,
+    loading: Sequence[str],
+    unknown_roles: str,
+    unowned_tier: str,
+) -> list[str]:
+    """Return why the daemon is not ready; empty when it is.
+
+    Args:
+        outages: services that do not answer. The consequences of an outage are left out.
+        stopping: why the daemon stops; empty while it does not.
+        is_reconciled: every log dir was scanned completely once.
+        loading: partitions whose metadata was never loaded yet; empty once all were.
+        unknown_roles: why the roles of partitions are not known; empty when they are.
+        unowned_tier: why the prefix in the store is not proven to be this daemon's; empty when it is.
+    """
+    out = {outage.service for outage in outages}
+    causes = [outage.headline() for outage in outages]
+    if stopping:
+        causes.append(f"stopping: {stopping}")
+    if not is_reconciled:
+        causes.append("the log dirs have not been scanned completely yet")
+    elif loading:
+        causes.append(f"the metadata of {len(loading)} partitions is still being loaded: {_some(loading)}")
+    if unknown_roles and "kafka" not in out:
+        causes.append(unknown_roles)
+    if unowned_tier and not out & {"object_store", "metadata_store"}:  # a claim needs both
+        causes.append(f"the tier cannot be written: {unowned_tier}")
+    return causes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")

@@ -1,0 +1,1 @@
+"""The parts of one process: what the configuration describes, built and opened."""

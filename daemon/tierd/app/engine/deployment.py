@@ -1,0 +1,176 @@
+"""Deployment: tierd on one host, as one configuration file describes it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tierd.app.engine.control_plane import control_plane
+from tierd.app.engine.topic_policies import TopicPolicies
+from tierd.clock import Clock
+from tierd.config import EncryptionSettings, TierdConfig
+from tierd.errors import TierError
+from tierd.log import BrokerIdentity, FoundIdentity, MetaProperties, broker_identity, read_identities
+from tierd.metadata import KeyValueStore, MetadataKeyFactory, metadata_keys, open_metadata
+from tierd.remote import (
+    KeyRing,
+    ObjectKeyFactory,
+    ObjectStore,
+    ObjectStoreCall,
+    SegmentStorage,
+    Transform,
+    open_object_store,
+    open_transform,
+    segment_storages,
+)
+from tierd.tiering import StoredTier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStores:
+    """Both stores of the tier, open.
+
+    Attributes:
+        stored: the tier in its two stores.
+        new_storage: maker of segment storages over the same objects, as for reads through a cache.
+        ring: the keys that wrap the keys of segments.
+    """
+
+    stored: StoredTier
+    new_storage: "partial[SegmentStorage]"
+    ring: KeyRing
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Configuration of tierd on this host, which opens the parts that one command needs.
+
+    Attributes:
+        config: the settings.
+        config_file: the file that has them: faults name it, and the Spark job reads it too.
+    """
+
+    config: TierdConfig
+    config_file: Path
+
+    @property
+    def state_dir(self) -> Path:
+        """Return the directory of the lock, the control socket and the ledgers."""
+        return self.config.state_dir
+
+    @property
+    def encryption(self) -> EncryptionSettings:
+        """Return the keys of the key ring, and which of them is active."""
+        return self.config.remote.encryption
+
+    async def identity(self) -> BrokerIdentity:
+        """Return the cluster and the broker, as they are configured or as the log dirs name them.
+
+        Raises:
+            ConfigError: cluster or node are not known, or contradictory.
+            CheckpointError: a ``meta.properties`` cannot be understood.
+            LogDirOfflineError: no log dir can be read.
+        """
+        config = self.config
+        found = await self._found_identities()
+        return broker_identity(self.config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=found)
+
+    async def known_cluster_id(self) -> str | None:
+        """Return the cluster id as configured or as the log dirs name it; None when neither does."""
+        configured = self.config.cluster_id
+        try:
+            found = await self._found_identities()
+        except TierError:
+            return configured
+        named = [properties.cluster_id for properties in found.values() if isinstance(properties, MetaProperties)]
+        return configured or next((cluster_id for cluster_id in named if cluster_id), None)
+
+    async def _found_identities(self) -> dict[Path, FoundIdentity]:
+        return await asyncio.to_thread(read_identities, [log_dir.path for log_dir in self.config.log_dirs])
+
+    def metadata_keys(self, identity: BrokerIdentity) -> MetadataKeyFactory:
+        """Return the keys of the cluster's rows in the metadata store."""
+        return metadata_keys(self.config.metadata, identity.cluster_id)
+
+    def object_keys(self, identity: BrokerIdentity) -> ObjectKeyFactory:
+        """Return the keys of the cluster's objects, as the tier is configured now."""
+        return ObjectKeyFactory(self.config.remote.key_prefix, identity.cluster_id)
+
+    def segment_storages(
+        self, identity: BrokerIdentity, store: ObjectStore, transform: Transform
+    ) -> "partial[SegmentStorage]":
+        """Return a maker of segment storages over ``store``; a cache to read ranges through may be given to it."""
+        return segment_storages(
+            self.config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id
+        )
+
+    @contextlib.asynccontextmanager
+    async def metadata_store(self, *, read_only: bool) -> AsyncIterator[KeyValueStore]:
+        """Open the configured metadata store; close it afterwards.
+
+        Read only, a store that was never made counts as empty: nothing was ever copied then.
+
+        Raises:
+            MetadataError: the store is damaged, or refuses us, or the package that it needs is not installed.
+            BackendUnavailableError: the store cannot be opened.
+        """
+        config = self.config
+        store = await open_metadata(config.metadata, sqlite_path=config.sqlite_path, read_only=read_only)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @contextlib.asynccontextmanager
+    async def object_store(
+        self,
+        *,
+        clock: Clock,
+        on_call: Callable[[ObjectStoreCall], None] | None = None,
+        on_attempt: Callable[[ObjectStoreCall], None] | None = None,
+    ) -> AsyncIterator[ObjectStore]:
+        """Open the configured object store, with deadlines, retries and observation around it; close it afterwards."""
+        store = open_object_store(
+            self.config.remote,
+            clock=clock,
+            max_bytes_per_second=self.config.copying.max_bytes_per_second,
+            on_call=on_call,
+            on_attempt=on_attempt,
+        )
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @contextlib.asynccontextmanager
+    async def tier(self, identity: BrokerIdentity, *, clock: Clock, read_only: bool) -> AsyncIterator[OpenStores]:
+        """Open both stores of the tier; close them afterwards. ``read_only`` concerns the metadata store.
+
+        Raises:
+            TierError: a store cannot be opened.
+        """
+        async with (
+            self.metadata_store(read_only=read_only) as rows,
+            self.object_store(clock=clock) as objects,
+        ):
+            with contextlib.closing(open_transform(self.config.remote)) as transform:
+                new_storage = self.segment_storages(identity, objects, transform)
+                stored = StoredTier(
+                    objects=objects,
+                    segments=new_storage(),
+                    object_keys=self.object_keys(identity),
+                    rows=rows,
+                    row_keys=self.metadata_keys(identity),
+                )
+                yield OpenStores(stored=stored, new_storage=new_storage, ring=transform.ring)
+
+    async def topic_policies(self, identity: BrokerIdentity, topics: set[str], *, clock: Clock) -> TopicPolicies:
+        """Return the policies of topics, after one question to the brokers about ``topics`` if Kafka is configured."""
+        control = control_plane(self.config.leadership, identity, clock=clock, random=lambda: 0.5)
+        if control.topic_configs is not None:
+            for topic in topics:
+                control.topic_configs.get(topic)  # the next refresh asks for this topic
+            await control.topic_configs.refresh()
+        return TopicPolicies(lambda: self.config.topics, control.topic_settings())

@@ -1,0 +1,311 @@
+"""TierReader: the common part of the reading commands, which writes nothing. A daemon may run meanwhile."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import structlog
+
+from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_caches import fetch_service
+from tierd.clock import Clock, SystemClock
+from tierd.errors import LogDirOfflineError, UnknownPartitionError
+from tierd.log import (
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    BrokerIdentity,
+    DirectoryKind,
+    PartitionDirectory,
+    list_log_dir,
+    read_offset_checkpoint,
+    scan_partition,
+)
+from tierd.metadata import (
+    PartitionView,
+    copied_last_ms,
+    list_partitions,
+    read_partition,
+)
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    TopicPartition,
+    uuid_from_text,
+    uuid_to_text,
+)
+from tierd.tiering import (
+    AuditLimits,
+    BucketReader,
+    FetchService,
+    FetchTask,
+    Finding,
+    LedgerStep,
+    OrphanInspector,
+    RepairPlanner,
+    SegmentCheck,
+    SilentRecorder,
+    StoredTier,
+    TierAudit,
+    TieredLog,
+    linked_offsets,
+    partitions_left,
+    read_ledger,
+)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Incarnation of a partition, with its local directory; None where this host has no replica."""
+
+    partition: TopicIdPartition
+    directory: PartitionDirectory | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierReaderSettings:
+    """Settings of a reader of the tier and the local logs.
+
+    Attributes:
+        log_dirs: the log dirs of the broker.
+        state_dir: the directory of the deletion ledger.
+        hold_dir: the directory of held segments.
+        grace_s: age up to which a copy without an end counts as under way.
+        attempt_timeout_s: deadline for copying one segment.
+    """
+
+    log_dirs: tuple[Path, ...]
+    state_dir: Path
+    hold_dir: Path
+    grace_s: float
+    attempt_timeout_s: float
+
+
+class TierReader:
+    """Reader of the tier and the local logs, which writes nothing.
+
+    Attributes:
+        tier: the tier in its two stores.
+        identity: the broker that the tier belongs to.
+        fetches: the reads of this process.
+        clock: time.
+        grace_s: age up to which a copy without an end counts as under way.
+    """
+
+    def __init__(
+        self,
+        tier: StoredTier,
+        *,
+        identity: BrokerIdentity,
+        fetches: FetchService,
+        clock: Clock,
+        settings: TierReaderSettings,
+    ) -> None:
+        self.tier = tier
+        self.identity = identity
+        self.fetches = fetches
+        self.clock = clock
+        self.grace_s = settings.grace_s
+        self._settings = settings
+        self._metadata = tier.rows
+        self._keys = tier.row_keys
+
+    async def locate(self, name: TopicPartition) -> Located:
+        """Find the incarnation that ``name`` means: the local one, else the one that was copied last.
+
+        Raises:
+            UnknownPartitionError: neither a log dir nor the metadata knows the name.
+        """
+        for directory in await self._local_directories():
+            if directory.topic_partition == name and directory.topic_id is not None:
+                return Located(directory.partition, directory)
+        remote = [p for p in await list_partitions(self._metadata, self._keys) if p.topic_partition == name]
+        if not remote:
+            raise UnknownPartitionError(
+                f"no log dir and no metadata knows {name}",
+                remedy="name it as Kafka names its directories, such as orders-0; tierd status lists them",
+            )
+        views = [await self.view(partition) for partition in remote]
+        latest = max(views, key=copied_last_ms)
+        if len(remote) > 1:
+            log.warning("several_incarnations", partition=str(name), shown=uuid_to_text(latest.partition.topic_id))
+        return Located(latest.partition, None)
+
+    async def partitions(self) -> list[TopicIdPartition]:
+        """Return every partition that the metadata knows."""
+        return await list_partitions(self._metadata, self._keys)
+
+    async def view(self, partition: TopicIdPartition) -> PartitionView:
+        """Return the stored metadata of the partition's remote segments."""
+        return await read_partition(self._metadata, self._keys, partition)
+
+    async def tiered_log(self, located: Located) -> TieredLog:
+        """Read the tier and the local log anew; the local directory is found again, because it may have moved or gone.
+
+        The metadata is read last: a segment that the broker deletes after the listing is in the tier already. The other
+        order could miss the segment in both places. The checkpoints are read first, because their offsets only grow.
+        """
+        directories = await self._local_directories()
+        directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
+        held = await asyncio.to_thread(linked_offsets, self._settings.hold_dir, located.partition)
+        if directory is None:
+            return TieredLog(located.partition, await self.view(located.partition), None, None, held=held)
+        name, log_dir = directory.topic_partition, directory.path.parent
+        starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
+        watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
+        scan = await asyncio.to_thread(scan_partition, directory)
+        view = await self.view(located.partition)
+        return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name), held)
+
+    def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
+        """Return the key of the segment's log object; None without a segment."""
+        if metadata is None:
+            return None
+        topic = metadata.segment.topic_id_partition.topic
+        return self.tier.object_keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
+
+    def fetch_task(self, located: Located) -> FetchTask:
+        """Return a reader of the partition's records."""
+        return self.fetches.task(lambda: self.tiered_log(located))
+
+    async def verify(
+        self, names: Iterable[TopicPartition], *, deep: bool, tell: Callable[[str], None]
+    ) -> AsyncGenerator[Finding, None]:
+        """Yield the faults of the tier: of some partitions, or of everything below the prefix.
+
+        Args:
+            names: none means everything; a name that comes twice is checked once.
+            deep: also download every segment and check every batch.
+            tell: is called with reports of progress.
+
+        Raises:
+            UnknownPartitionError: neither a log dir nor the metadata knows one of the names.
+            RemoteStorageError: the store does not answer.
+        """
+        only = [(await self.locate(name)).partition for name in dict.fromkeys(names)]
+        async with contextlib.aclosing(self.audit(tell=tell).run(only or None, deep=deep)) as reports:
+            async for report in reports:
+                for finding in report.findings:
+                    yield finding
+
+    async def tiered_log_of(self, partition: TopicIdPartition) -> TieredLog:
+        """Read the tier and the local log of a partition anew."""
+        return await self.tiered_log(Located(partition, None))
+
+    async def local_partitions(self) -> list[TopicIdPartition]:
+        """Return the partitions that have a replica on this host."""
+        return [d.partition for d in await self._local_directories() if d.topic_id is not None]
+
+    async def partitions_left(self, local: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
+        """Return the partitions that this broker led last and that are not among those in ``local``.
+
+        Raises:
+            MetadataError: the metadata store does not answer, or is damaged.
+        """
+        is_here = frozenset(local).__contains__
+        return [*await partitions_left(self._metadata, self._keys, broker_id=self.identity.node_id, is_here=is_here)]
+
+    def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
+        """Return the audit that compares this tier with its metadata."""
+        return TierAudit(
+            self.tier,
+            tiered_log=self.tiered_log_of,
+            clock=self.clock,
+            limits=self._limits(),
+            retained=self._retained,
+            on_progress=tell,
+        )
+
+    def repair_planner(
+        self,
+        led: Collection[TopicIdPartition],
+        *,
+        min_age_s: float,
+        accepts_unauthenticated: bool,
+        tell: Callable[[str], None],
+    ) -> RepairPlanner:
+        """Return the planner of repairs for the ``led`` partitions of this tier."""
+        tier = self.tier
+        return RepairPlanner(
+            audit=self.audit(tell=tell),
+            orphans=OrphanInspector(
+                check=SegmentCheck(
+                    tier.objects,
+                    tier.segments,
+                    cluster_id=self.identity.cluster_id,
+                    clock=self.clock,
+                    limits=self._limits(),
+                    retained=self._retained,
+                ),
+                bucket=BucketReader(
+                    tier.objects, tier.segments, tier.object_keys, accepts_unauthenticated=accepts_unauthenticated
+                ),
+                segments=tier.segments,
+                tiered_log=self.tiered_log_of,
+                clock=self.clock,
+            ),
+            tier=tier,
+            tiered_log=self.tiered_log_of,
+            led=led,
+            hold_dir=self._settings.hold_dir,
+            clock=self.clock,
+            min_age_s=min_age_s,
+        )
+
+    def _limits(self) -> AuditLimits:
+        return AuditLimits(self.grace_s, self._settings.attempt_timeout_s)
+
+    async def _retained(self) -> frozenset[UUID]:
+        return await asyncio.to_thread(_retained, self._settings.state_dir)
+
+    async def _local_directories(self) -> list[PartitionDirectory]:
+        found: list[PartitionDirectory] = []
+        for log_dir in self._settings.log_dirs:
+            try:
+                listing = await asyncio.to_thread(list_log_dir, log_dir)
+            except LogDirOfflineError as error:  # the tier may still have everything
+                log.warning("log_dir_offline", log_dir=str(log_dir), problem=str(error))
+                continue
+            found += [d for d in listing.partitions if d.kind is DirectoryKind.CURRENT]
+        return found
+
+
+def _retained(state_dir: Path) -> frozenset[UUID]:
+    """Return the segments whose objects the store retained, as the ledger has them. Blocking."""
+    lines = read_ledger(state_dir)
+    return frozenset(uuid_from_text(line.segment_id) for line in lines if line.step == LedgerStep.RETAINED)
+
+
+@contextlib.asynccontextmanager
+async def tier_reader(deployment: Deployment) -> AsyncIterator[TierReader]:
+    """Open both stores for reading.
+
+    Raises:
+        ConfigError: cluster or node are not known.
+        TierError: a store cannot be opened.
+    """
+    config, clock = deployment.config, SystemClock()
+    identity = await deployment.identity()
+    async with (
+        deployment.tier(identity, clock=clock, read_only=True) as tier,
+        fetch_service(
+            deployment, tier.stored.objects, tier.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
+        ) as fetches,
+    ):
+        yield TierReader(
+            tier.stored,
+            identity=identity,
+            fetches=fetches,
+            clock=clock,
+            settings=TierReaderSettings(
+                log_dirs=tuple(log_dir.path for log_dir in config.log_dirs),
+                state_dir=config.state_dir,
+                hold_dir=config.hold_dir,
+                grace_s=config.copying.dangling_grace_s,
+                attempt_timeout_s=config.copying.attempt_timeout_s,
+            ),
+        )

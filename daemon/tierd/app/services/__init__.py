@@ -1,0 +1,1 @@
+"""Stores as the process uses them: opened, owned, watched, and their requests counted."""

@@ -1,0 +1,101 @@
+"""Requests to the store, written down hour by hour, and read again for ``tierd cost``."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from tierd.clock import Clock, SystemClock
+from tierd.config import RemoteSettings
+from tierd.cost import (
+    FREE,
+    HOUR_MS,
+    IN_A_PUT,
+    OTHER_TOPIC,
+    CostReport,
+    PriceList,
+    Usage,
+    UsageLedger,
+    cost_report,
+    load_prices,
+)
+from tierd.errors import StateDirError
+from tierd.remote import ObjectKeyFactory, ObjectStoreCall
+
+log = structlog.get_logger()
+
+_DAY_MS = 24 * HOUR_MS
+
+
+class UsageKeeper:
+    """Counter of attempts at calls of the store, which writes the ledger once an hour and at the end."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        settings: RemoteSettings,
+        keys: ObjectKeyFactory,
+        *,
+        clock: Clock,
+        record: Callable[[str, str, int, int], None],
+    ) -> None:
+        """Count nothing yet; ``record`` is called for every billed call: topic, request class, requests and bytes."""
+        self._usage = Usage(part_size_bytes=settings.s3.part_size_bytes if settings.s3 else None)
+        self._ledger = _ledger(state_dir)
+        self._keys = keys
+        self._clock = clock
+        self._record = record
+
+    def attempted(self, call: ObjectStoreCall) -> None:
+        """Count one attempt, failed ones too: stores bill most of them."""
+        if call.operation in IN_A_PUT and call.outcome == "ok":
+            return  # the put that they belong to counts them
+        key = self._keys.parse(call.key) or self._keys.parse_log_start(call.key)
+        topic = key.topic if key else OTHER_TOPIC
+        for billed, size_bytes in self._usage.add_call(self._clock.now_ms(), topic, call.operation, call.size_bytes):
+            self._record(topic, billed.kind.value, billed.requests, size_bytes)
+
+    async def run(self, stored: Callable[[], Mapping[str, int]]) -> None:
+        """Write at every full hour until cancelled, and once more then; ``stored`` says what each topic holds."""
+        try:
+            while True:
+                await self._clock.sleep((HOUR_MS - self._clock.now_ms() % HOUR_MS) / 1000)
+                await self._write(stored())
+        finally:
+            await asyncio.shield(self._write(stored()))
+
+    async def _write(self, stored: Mapping[str, int]) -> None:
+        lines = self._usage.take(self._clock.now_ms() - 1, stored)
+        try:
+            await asyncio.to_thread(self._ledger.append, lines)
+        except OSError as error:
+            log.warning("usage_not_written", problem=str(error), remedy="tierd cost will lack this hour")
+
+
+def broker_cost(state_dir: Path, settings: RemoteSettings, *, days: int, price_file: Path | None) -> CostReport:
+    """Price what this broker used in the last ``days`` days. Blocking.
+
+    Raises:
+        ConfigError: the price file is wrong.
+        StateDirError: the ledger cannot be read.
+    """
+    now_ms, prices = SystemClock().now_ms(), _prices(settings, price_file)
+    try:
+        lines = _ledger(state_dir).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
+        return cost_report(lines, prices, to_ms=now_ms)
+    except OSError as error:
+        raise StateDirError(
+            f"{error.filename or state_dir}: {error.strerror or error}",
+            remedy="run it as the user of the daemon, and look at the disk of state_dir",
+        ) from error
+
+
+def _prices(settings: RemoteSettings, price_file: Path | None) -> PriceList:
+    if price_file is not None:
+        return load_prices(price_file)
+    return FREE if settings.backend == "filesystem" else PriceList()
+
+
+def _ledger(state_dir: Path) -> UsageLedger:
+    return UsageLedger(state_dir / "usage")

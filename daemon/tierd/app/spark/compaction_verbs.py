@@ -1,0 +1,137 @@
+"""``tierd compact``: by the daemon, which owns the claims, else by this process; and the history of runs."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue
+
+from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.standing_in import standing_in
+from tierd.app.spark.build_pipeline import Pipeline, build_pipeline, require_pipeline, require_spark
+from tierd.app.spark.compaction_answers import pipeline_facts, plan_answer
+from tierd.errors import PipelineError
+from tierd.model import TopicPartition
+from tierd.pipeline import RunHistory, report_json
+from tierd.serve import (
+    COMPACT,
+    STATUS,
+    CompactionPlan,
+    CompactRequest,
+    PipelineSummary,
+    RunBegun,
+    StatusRequest,
+    ask,
+    ask_or_run,
+)
+
+_POLL_INTERVAL_S: Final = 1.0
+Facts = dict[str, JsonValue]
+Tell = Callable[[str], None]
+
+
+async def plan_compaction(deployment: Deployment, names: Sequence[TopicPartition]) -> CompactionPlan:
+    """Return what a run would do now with these partitions, and why not more; none means all that are led here.
+
+    Raises:
+        UnknownPartitionError: one of them is not led here.
+        AlreadyRunningError: a daemon holds the state directory and does not answer.
+        TierError: the plan could not be made.
+    """
+
+    async def plan_here() -> CompactionPlan:
+        async with standing_in(deployment) as (engine, tiering):
+            return plan_answer(await build_pipeline(engine, tiering).run.plan(list(names) or None))
+
+    request = CompactRequest(partitions=tuple(names), dry_run=True)
+    answer = await ask_or_run(deployment.state_dir, COMPACT, request, plan_here)
+    if isinstance(answer, RunBegun):
+        raise PipelineError("the daemon began a run instead of planning one", remedy="see tierd status")
+    return answer
+
+
+async def compact(deployment: Deployment, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
+    """Have one run done and return its report; ``tell`` is called with the progress.
+
+    Cancelled, a run of this process ends and abandons what it began; a run of the daemon goes on.
+
+    Raises:
+        PipelineBusyError: a run is under way.
+        UnknownPartitionError: one of the partitions is not led here.
+        AlreadyRunningError: a daemon holds the state directory and does not answer.
+        DaemonUnreachableError: the daemon went away during the run.
+        SparkMissingError: pyspark or Java is missing or too old.
+        TierError: the run could not begin.
+    """
+
+    async def run_here() -> Facts:
+        await require_spark(deployment)
+        async with standing_in(deployment) as (engine, tiering):
+            await require_pipeline(engine)
+            pipeline = build_pipeline(engine, tiering)
+            pipeline.candidates.require_led(list(names) or None)
+            return await _run_here(pipeline, names, tell)
+
+    match await ask_or_run(deployment.state_dir, COMPACT, CompactRequest(partitions=tuple(names)), run_here):
+        case RunBegun(run_id=run_id):
+            # A daemon that goes away from now on takes the run with it: this process begins no other.
+            return await _watched(deployment.state_dir, str(run_id), tell)
+        case CompactionPlan():
+            raise PipelineError("the daemon planned a run instead of beginning one", remedy="see tierd status")
+        case report:
+            return report
+
+
+def past_runs(state_dir: Path) -> list[JsonValue]:
+    """Return the reports of past runs, the oldest first. Blocking.
+
+    Raises:
+        StateDirError: the history cannot be read.
+    """
+    return [report_json(report) for report in RunHistory(state_dir).read()]
+
+
+async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: Tell) -> Facts:
+    reporting = asyncio.create_task(_report_regularly(pipeline, tell), name="progress")
+    try:
+        return report_json(await pipeline.scheduler.run_now(list(names) or None))
+    finally:
+        reporting.cancel()
+        await asyncio.wait({reporting})
+
+
+async def _report_regularly(pipeline: Pipeline, tell: Tell) -> None:
+    while True:
+        _report_progress(PipelineSummary.model_validate({"enabled": False, **pipeline_facts(pipeline.scheduler)}), tell)
+        await asyncio.sleep(_POLL_INTERVAL_S)
+
+
+async def _watched(state_dir: Path, run_id: str, tell: Tell) -> Facts:
+    """Ask the daemon for the progress of a run until the run has ended; return its report."""
+    while True:
+        pipeline = (await ask(state_dir, STATUS, StatusRequest())).pipeline
+        if pipeline is None:
+            raise PipelineError("the daemon's status has no pipeline", remedy="see tierd compact --history")
+        running, last = pipeline.running, pipeline.last_run
+        if last is not None and last.run_id == run_id:
+            return last.to_json()
+        if running is None or running.run_id != run_id:  # another run may have begun and ended since
+            return await asyncio.to_thread(_remembered, state_dir, run_id)
+        _report_progress(pipeline, tell)
+        await asyncio.sleep(_POLL_INTERVAL_S)
+
+
+def _remembered(state_dir: Path, run_id: str) -> Facts:
+    for report in reversed(RunHistory(state_dir).read()):
+        if report.run_id == run_id:
+            return report_json(report)
+    raise PipelineError(f"the daemon knows no run {run_id}", remedy="see tierd compact --history")
+
+
+def _report_progress(pipeline: PipelineSummary, tell: Tell) -> None:
+    running = pipeline.running
+    if running is None:
+        return
+    share = f" {100 * running.done // running.total} %" if running.total else ""
+    tell(f"{running.stage}{share}, {running.groups_replaced} groups replaced")

@@ -1,0 +1,49 @@
+"""Progress of long work on standard error: a moving line on a terminal, otherwise a plain line every few seconds."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from tierd.cli.printing import print_error
+
+ReportProgress = Callable[[str], None]
+
+_QUIET_S = 2.0
+
+
+@contextlib.contextmanager
+def progress_line(title: str) -> Iterator[ReportProgress]:
+    """Yield a function that shows the progress; without a terminal, work of a few seconds prints nothing."""
+    if not sys.stderr.isatty():
+        yield _Lines(title)
+        return
+    from tierd.cli.display import moving_line  # noqa: PLC0415 - rich is loaded where there is a terminal
+
+    with moving_line(title) as report_progress:
+        yield lambda text: report_progress(f"{title}: {text}")
+
+
+@contextlib.contextmanager
+def step_line(title: str) -> Iterator[ReportProgress]:
+    """Yield a function that shows the present step; without a terminal, every step is a line."""
+    if not sys.stderr.isatty():
+        yield print_error
+        return
+    from tierd.cli.display import moving_line  # noqa: PLC0415 - rich is loaded where there is a terminal
+
+    with moving_line(title) as report_progress:
+        yield report_progress
+
+
+class _Lines:
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._next_s = time.monotonic() + _QUIET_S
+        self._last_text = ""
+
+    def __call__(self, text: str) -> None:
+        if text != self._last_text and time.monotonic() >= self._next_s:
+            self._last_text = text
+            self._next_s = time.monotonic() + _QUIET_S
+            print_error(f"{self._title}: {text}")

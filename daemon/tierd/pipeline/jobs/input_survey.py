@@ -1,0 +1,112 @@
+"""Look: reads what has to be read before groups are rewritten, and decides the prospect of each group."""
+
+from collections.abc import Sequence
+
+from pyspark import RDD, SparkContext
+
+from tierd.pipeline.jobs.job_progress import JobProgress, Stage
+from tierd.pipeline.jobs.key_shuffle import (
+    Context,
+    GroupRows,
+    audit_segments,
+    find_erased_keys,
+    no_offsets,
+    shuffled_offsets,
+    survey_groups,
+)
+from tierd.pipeline.jobs.prospects import (
+    Prospect,
+    audit_prospects,
+    compaction_prospects,
+    erasure_prospects,
+    merge_prospects,
+)
+from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
+from tierd.pipeline.jobs.spark_errors import spark_errors
+from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
+from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
+
+
+class InputSurvey:
+    """Survey of the inputs of an order, which reads them once, as far as the kinds of work need it."""
+
+    def __init__(
+        self, spark: SparkContext, context: Context, order: WorkOrder, progress: JobProgress, *, buckets: int
+    ) -> None:
+        self._spark = spark
+        self._context = context
+        self._order = order
+        self._progress = progress
+        self._buckets = buckets
+        self._places = group_places(order)
+
+    def run(self) -> "tuple[RDD[GroupRows], dict[GroupPlace, Prospect]]":
+        """Return the latest offsets from which groups are rewritten, and the prospect of each group.
+
+        Raises:
+            PipelineError: Spark failed.
+        """
+        prospects: dict[GroupPlace, Prospect] = {}
+        for work in works_of(self._order, WorkKind.MERGE):
+            prospects |= merge_prospects(work)
+        if audited := works_of(self._order, WorkKind.AUDIT):
+            findings = self._audit(audited)
+            for work in audited:
+                prospects |= audit_prospects(work, [note for note in findings if note.place.index == work.index])
+        if erased := works_of(self._order, WorkKind.ERASE):
+            notes = self._find_erased(erased)
+            for work in erased:
+                prospects |= erasure_prospects(work, [note for note in notes if note.place.index == work.index])
+        compacted = works_of(self._order, WorkKind.COMPACT)
+        if not compacted:
+            return no_offsets(self._spark, max(len(self._places), 1)), prospects
+        offsets = self._shuffle(compacted)
+        surveyed = self._survey(offsets, compacted)
+        for work in compacted:
+            prospects |= compaction_prospects(work, *surveyed)
+        return offsets, prospects
+
+    def _audit(self, works: Sequence[PartitionWork]) -> list[AuditNote]:
+        read = self._spark.accumulator(0)
+        self._progress.begin(Stage.AUDIT, total_bytes(works), lambda: read.value)
+        splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
+        with spark_errors(self._spark, "auditing"):
+            return audit_segments(self._spark, self._context, splits, read)
+
+    def _find_erased(self, works: Sequence[PartitionWork]) -> list[ErasureNote]:
+        read = self._spark.accumulator(0)
+        self._progress.begin(Stage.ERASURE, total_bytes(works), lambda: read.value)
+        splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
+        with spark_errors(self._spark, "looking for keys to erase"):
+            return find_erased_keys(self._spark, self._context, splits, read)
+
+    def _shuffle(self, works: Sequence[PartitionWork]) -> "RDD[GroupRows]":
+        read = self._spark.accumulator(0)
+        self._progress.begin(Stage.KEYS, total_bytes(works), lambda: read.value)
+        numbers = {place: number for number, place in enumerate(self._places)}
+        return shuffled_offsets(
+            self._spark,
+            self._context,
+            cut_splits(works, parallelism=self._spark.defaultParallelism),
+            read,
+            buckets=self._buckets,
+            first_numbers={work.index: numbers[GroupPlace(work.index, 0)] for work in works},
+            groups=len(self._places),
+        )
+
+    def _survey(
+        self, offsets: "RDD[GroupRows]", works: Sequence[PartitionWork]
+    ) -> tuple[dict[InputPlace, InputNote], dict[GroupPlace, int]]:
+        """Run both shuffles; return a note of every input, and the number of latest records in every group."""
+        indices = {work.index for work in works}
+        numbers = [number for number, place in enumerate(self._places) if place.index in indices]
+        with spark_errors(self._spark, "looking for the latest records"):
+            surveys = survey_groups(self._spark, offsets, numbers)
+        found = (note for survey in surveys for note in survey.notes)
+        notes = {note.place: note for note in sorted(found, key=lambda note: note.problem is not None)}
+        return notes, {self._places[survey.number]: survey.latest for survey in surveys}
+
+
+def works_of(order: WorkOrder, kind: WorkKind) -> list[PartitionWork]:
+    """Return the works of ``kind`` that have a group."""
+    return [work for work in order.partitions if work.kind is kind and work.groups]

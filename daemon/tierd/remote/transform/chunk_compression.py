@@ -1,0 +1,72 @@
+"""Compression of single chunks with zstd, and the decision whether it gains anything.
+
+In one process the same chunk at the same level gives the same bytes: there is no dictionary and no thread in zstd.
+"""
+
+import threading
+from collections.abc import Sequence
+
+import zstandard
+
+Bytes = bytes | memoryview
+
+MIN_GAIN = 0.03
+"""A chunk is stored as it is unless compression takes at least this part of it away."""
+
+_TRIAL_WINDOWS = 4
+_TRIAL_WINDOW_BYTES = 16 << 10
+
+_local = threading.local()  # a compressor or a decompressor must not be used by several threads at once
+
+
+def compress(content: Bytes, level: int) -> bytes | None:
+    """Return a zstd frame that states its content's size; None when it gains too little. Blocking, without the GIL."""
+    if not content or not _promises_gain(content, level):
+        return None
+    frame = _compressor(level).compress(content)
+    return frame if _gains(len(frame), len(content)) else None
+
+
+def decompress(frame: Bytes, size_bytes: int) -> bytes | None:
+    """Return the content, None when ``frame`` is not one frame of exactly ``size_bytes`` bytes.
+
+    At most ``size_bytes`` bytes are allocated for the content, even if the frame states a larger size.
+    """
+    try:
+        if zstandard.get_frame_parameters(frame).content_size != size_bytes:
+            return None
+        return _decompressor().decompress(frame, max_output_size=size_bytes, allow_extra_data=False)
+    except zstandard.ZstdError:
+        return None
+
+
+def is_worth_compressing(samples: Sequence[Bytes], level: int) -> bool:
+    """Return True if compression shrinks ``samples``, each by itself, as chunks are compressed."""
+    size = sum(map(len, samples))
+    return size > 0 and _gains(sum(len(_compressor(level).compress(sample)) for sample in samples), size)
+
+
+def _promises_gain(content: Bytes, level: int) -> bool:
+    """Return True if one of four windows shrinks: a cheap test before all of an incompressible chunk is compressed."""
+    if len(content) <= 4 * _TRIAL_WINDOWS * _TRIAL_WINDOW_BYTES:
+        return True
+    step = (len(content) - _TRIAL_WINDOW_BYTES) // (_TRIAL_WINDOWS - 1)
+    view = memoryview(content)
+    windows = [view[at * step : at * step + _TRIAL_WINDOW_BYTES] for at in range(_TRIAL_WINDOWS)]
+    return is_worth_compressing(windows, level)
+
+
+def _gains(compressed_size: int, size: int) -> bool:
+    return compressed_size <= size * (1 - MIN_GAIN)
+
+
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    compressors: dict[int, zstandard.ZstdCompressor] = _local.__dict__.setdefault("compressors", {})
+    if level not in compressors:
+        compressors[level] = zstandard.ZstdCompressor(level=level, write_content_size=True, write_checksum=False)
+    return compressors[level]
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    found: zstandard.ZstdDecompressor = _local.__dict__.setdefault("decompressor", zstandard.ZstdDecompressor())
+    return found

@@ -1,0 +1,175 @@
+"""Offsets by timestamp, and named offsets, in the local log and in the tier (remote-tiering 15; KIP-405, KIP-1005)."""
+
+import asyncio
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import partial
+
+from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
+from tierd.log import first_in_batch, first_since, max_timestamp
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, TimestampOffset
+from tierd.tiering.copy_plan import highest_copied
+from tierd.tiering.reading.read_session import ReadSources
+from tierd.tiering.reading.reading_bounds import on_current, reading_bounds, remote_end
+from tierd.tiering.reading.remote_reader import RemoteSegmentReader
+from tierd.tiering.reading.tiered_log import TieredLog
+
+_NO_TIMESTAMP = -1
+_FIRST_BYTES = 256 << 10
+_PIECE_BYTES = 4 << 20
+
+
+class OffsetSpec(IntEnum):
+    """Named offsets: the negative numbers that a ListOffsets request may have in place of a timestamp."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+async def list_offset(
+    sources: ReadSources, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> TimestampOffset | None:
+    """Find the first record that is no older than a timestamp, or the place that an ``OffsetSpec`` names.
+
+    Returns:
+        None without such a record or place.
+
+    Raises:
+        ValueError: a negative number that is no ``OffsetSpec``.
+        LogError: the local log cannot be read.
+        RemoteStorageError: the store did not answer, or the stored bytes are damaged.
+    """
+    log = await sources.snapshot()
+    if timestamp_ms >= 0:
+        search = partial(offset_for_timestamp, sources, timestamp_ms=timestamp_ms, isolation=isolation)
+        return await on_current(log, sources.snapshot, search)
+    spec = OffsetSpec(timestamp_ms)
+    if spec is OffsetSpec.MAX_TIMESTAMP:
+        largest = partial(_largest_timestamp, sources, isolation=isolation)
+        return await on_current(log, sources.snapshot, largest)
+    if spec is OffsetSpec.LATEST:
+        return await on_current(log, sources.snapshot, partial(_latest, sources, isolation=isolation))
+    return place(log, spec)
+
+
+def place(log: TieredLog, spec: OffsetSpec) -> TimestampOffset | None:
+    """Return the place of an ``OffsetSpec`` that needs no search.
+
+    Raises:
+        ValueError: ``spec`` needs a search.
+    """
+    match spec:
+        case OffsetSpec.EARLIEST:
+            return _at(log, log.log_start_offset)
+        case OffsetSpec.EARLIEST_LOCAL:
+            return _at(log, _local_start(log))
+        case OffsetSpec.LATEST_TIERED:
+            highest = _highest_remote_offset(log)
+            return None if highest < 0 else _at(log, highest)
+        case OffsetSpec.EARLIEST_PENDING_UPLOAD:
+            highest = _highest_remote_offset(log)
+            if highest < 0:
+                is_all_local = _local_start(log) == log.log_start_offset
+                return _at(log, log.log_start_offset) if is_all_local else None
+            return _at(log, max(highest + 1, log.log_start_offset))
+        case _:
+            raise ValueError(f"{spec.name} is no place that is known without a search")
+
+
+async def offset_for_timestamp(
+    sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: IsolationLevel
+) -> TimestampOffset | None:
+    """Find the first readable record with ``timestamp_ms`` or a later time; None without such a record (15.1).
+
+    Kafka ends the search after the first remote segment that might hold the record. Here the search goes on, because
+    the records of that segment behind the log start may all be too old.
+    """
+    start, end = log.log_start_offset, (await reading_bounds(log, isolation, sources.indexes)).end_offset
+    for metadata in timestamp_candidates(log, timestamp_ms):
+        if log.local_start_offset is not None and metadata.start_offset >= log.local_start_offset:
+            break  # the local log has the segment too
+        found = await _first_in_segment(sources, log, metadata, timestamp_ms, start=start)
+        if found is not None:
+            return found if found.offset < end else None
+    if log.scan is None:
+        return None
+    return await asyncio.to_thread(first_since, log.scan, timestamp_ms, start=max(start, _local_start(log)), end=end)
+
+
+def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the readable segments that may have a record of ``timestamp_ms`` or later from the log start on."""
+    readable = (m for m in log.finished if m.max_timestamp_ms >= timestamp_ms and m.end_offset >= log.log_start_offset)
+    for metadata in readable:
+        first = max(metadata.first_readable_offset, log.log_start_offset)
+        if log.readable_end(metadata, first) > first:
+            yield metadata
+
+
+async def _first_in_segment(
+    sources: ReadSources, log: TieredLog, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, *, start: int
+) -> TimestampOffset | None:
+    first = max(start, metadata.first_readable_offset)
+    end = remote_end(log, metadata, first)
+    position = await sources.indexes.lookup_timestamp(metadata, timestamp_ms, first)
+    reader = RemoteSegmentReader(
+        sources.remote, metadata, position=position, first_bytes=_FIRST_BYTES, piece_bytes=_PIECE_BYTES
+    )
+    sources.recorder.fetch_requested(log.partition.topic)
+    try:
+        while batches := await reader.next_batches():
+            wanted = [b for b in batches if b.max_timestamp_ms >= timestamp_ms and b.last_offset >= first]
+            for batch in wanted:
+                found = await asyncio.to_thread(first_in_batch, batch, timestamp_ms, start=first, end=end)
+                if found is not None:
+                    return found
+            if batches[-1].last_offset + 1 >= end:
+                return None
+    except BatchTooLargeError:  # nothing is damaged, and the error has the right remedy
+        sources.recorder.fetch_failed(log.partition.topic)
+        raise
+    except CorruptRecordError as error:
+        sources.recorder.fetch_failed(log.partition.topic)
+        raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {log.partition}") from error
+    except Exception:
+        sources.recorder.fetch_failed(log.partition.topic)
+        raise
+    finally:
+        sources.recorder.bytes_fetched(log.partition.topic, reader.fetched_bytes)
+        await reader.close()
+    return None
+
+
+async def _largest_timestamp(
+    sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel
+) -> TimestampOffset | None:
+    """Find the record with the largest timestamp, in the local segments only, as Kafka does."""
+    if log.scan is None:
+        return None
+    bounds = await reading_bounds(log, isolation, sources.indexes)
+    return await asyncio.to_thread(max_timestamp, log.scan, end=bounds.end_offset)
+
+
+async def _latest(sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel) -> TimestampOffset:
+    bounds = await reading_bounds(log, isolation, sources.indexes)
+    latest = log.lineage.latest
+    return TimestampOffset(_NO_TIMESTAMP, bounds.end_offset, latest.epoch if latest else None)
+
+
+def _local_start(log: TieredLog) -> int:
+    """Return the start of the local log; the end of the log on a host without a local log."""
+    return log.end_offset if log.local_start_offset is None else max(log.local_start_offset, log.log_start_offset)
+
+
+def _highest_remote_offset(log: TieredLog) -> int:
+    """Return the last offset of our branch that counts as copied, inclusive; -1 without such an offset."""
+    return highest_copied(
+        log.lineage, log.view.copied_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
+    ).offset
+
+
+def _at(log: TieredLog, offset: int) -> TimestampOffset:
+    return TimestampOffset(_NO_TIMESTAMP, offset, log.lineage.epoch_for(offset))

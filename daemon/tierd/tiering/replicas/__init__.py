@@ -1,0 +1,1 @@
+"""Replicas of this host: found in the log dirs, scanned again after every event, and listed in one table."""

@@ -1,0 +1,69 @@
+"""ReplicaScanner: a scan of a log dir whose disk does not answer is shown, since no deadline ends it."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.eventually import eventually
+from tests.fakes.log_dirs import write_log_dir
+from tierd.control import StaticLeadership
+from tierd.log import PartitionDirectory
+from tierd.tiering import SegmentHold
+from tierd.tiering.replicas import replica_scanner
+from tierd.tiering.replicas.replica import Replica, ReplicaTable
+from tierd.tiering.replicas.replica_scanner import ReplicaScanner
+
+SECOND_NS = 1_000_000_000
+
+
+class IgnoringListener:
+    """Listener that ignores all events."""
+
+    async def appeared(self, replica: Replica) -> None:
+        del replica
+
+    async def changed(self, replica: Replica, *, moved: bool) -> None:
+        del replica, moved
+
+    async def vanished(self, replica: Replica) -> None:
+        del replica
+
+
+@pytest.mark.parametrize("call", ["list_log_dir", "scan_partition"])
+async def test_log_dir_whose_disk_does_not_answer_is_reported_until_it_answers(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging, sound = (write_log_dir(tmp_path / name, partitions=1, rolled_segments=1).path for name in ("bad", "good"))
+    go_on, has_begun, inner, time_ns = threading.Event(), threading.Event(), getattr(replica_scanner, call), [0]
+
+    def hang(asked: Path | PartitionDirectory, **known: object) -> object:
+        if hanging == (asked if isinstance(asked, Path) else asked.path.parent):
+            has_begun.set()
+            go_on.wait(60)
+        return inner(asked, **known)
+
+    monkeypatch.setattr(replica_scanner, call, hang)
+    subject = ReplicaScanner(
+        [hanging, sound],
+        table=ReplicaTable(),
+        hold=SegmentHold(mode="none", hold_dir=tmp_path / "hold", max_bytes=None),
+        leadership=StaticLeadership(),
+        listener=IgnoringListener(),
+        wants=lambda _: True,
+        now_ns=lambda: time_ns[0],
+    )
+    looking = asyncio.create_task(subject.reconcile())
+    try:
+        await eventually(has_begun.is_set, what="the scan")
+        assert [state.problem for state in subject.log_dirs()] == ["", ""]
+        time_ns[0] += 90 * SECOND_NS
+        told = {hanging: f"{hanging}: a scan has lasted for 90 s; the disk hangs or is slow", sound: ""}
+        await eventually(
+            lambda: {state.path: state.problem for state in subject.log_dirs()} == told, what="the hanging one alone"
+        )
+    finally:
+        go_on.set()
+        await looking
+    assert [state.problem for state in subject.log_dirs()] == ["", ""]
