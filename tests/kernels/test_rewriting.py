@@ -1,4 +1,4 @@
-"""Rewritten records: kept ones unchanged or with other deltas, and new ones with the bytes of the log room."""
+"""Records written anew: kept ones unchanged or with other deltas."""
 
 import struct
 from array import array
@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from tests.kernels.batches_of_brokers import golden_payloads
 from tests.log.encoded_record import encode_record
 from tierd.kernels import RecordFault, compiled, reference, rewrite_batches, select_records
-from tierd.kernels.rewriting import encode_records
 from tierd.log.records.batch_header import HEADER_V2
-from tierd.log.records.record import Header, RawRecord, RecordError, iter_raw_records
-from tierd.log.records.record_encoding import encode_field, encode_varint
+from tierd.log.records.record import Header, iter_raw_records
+from tierd.log.records.record_encoding import encode_varint
 
 TWINS = pytest.mark.parametrize("kernels", [reference, compiled])
 EDGES = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
@@ -129,50 +128,6 @@ def test_selection_from_batches_of_real_brokers_drops_only_the_other_records(gol
             assert list(iter_raw_records(result, len(expected))) == expected
             selected += len(expected)
     assert selected > 1000
-
-
-def both_encoded(found: list[Row], headers: list[bytes]) -> bytes:
-    columns = (
-        memoryview(array("i", [row[1] for row in found])),
-        memoryview(array("q", [row[0] for row in found])),
-        [row[2] for row in found],
-        [row[3] for row in found],
-        headers,
-    )
-    expected, found_bytes, chosen = (
-        kernel(*columns) for kernel in (reference.encode_records, compiled.encode_records, encode_records)
-    )
-    assert expected == found_bytes == chosen
-    return expected
-
-
-def encoded_headers(row: Row) -> bytes:
-    pieces = [encode_field(name.encode()) + encode_field(value) for name, value in row[4]]
-    return encode_varint(len(pieces)) + b"".join(pieces) if pieces else b""
-
-
-@given(rows)
-def test_encoded_records_equal_those_of_the_log_room(found: list[Row]) -> None:
-    assert both_encoded(found, [encoded_headers(row) for row in found]) == encoded(found)
-    assert both_encoded(found, []) == encoded([(*row[:4], []) for row in found])
-
-
-@given(rows)
-def test_encoded_records_are_decoded_to_the_same_records(found: list[Row]) -> None:
-    payload = both_encoded(found, [encoded_headers(row) for row in found])
-    assert list(iter_raw_records(payload, len(found))) == [RawRecord(*row[:4], tuple(row[4])) for row in found]
-    with pytest.raises(RecordError):
-        list(iter_raw_records(payload, len(found) + 1))
-
-
-@TWINS
-@pytest.mark.parametrize(
-    "lengths", [(2, 1, 1, 1, 1), (1, 2, 1, 1, 1), (1, 1, 2, 1, 1), (1, 1, 1, 2, 1), (1, 1, 1, 1, 2)]
-)
-def test_columns_of_different_lengths_are_refused(kernels: ModuleType, lengths: tuple[int, ...]) -> None:
-    offsets, stamps, keys, values, headers = lengths
-    with pytest.raises(ValueError, match=r"argument|shape|keys and values"):
-        kernels.encode_records(np.arange(offsets), np.arange(stamps), [b"k"] * keys, [None] * values, [b"\0"] * headers)
 
 
 def rewritten(

@@ -1,7 +1,6 @@
 """Choice between the twins: the compiled one is used once there are so many records that loading it pays."""
 
 import threading
-from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -59,15 +58,6 @@ class _Kernels(Protocol):
         keep: Numbers,
         timestamps_ms: tuple[Numbers, Numbers],
     ) -> tuple[memoryview, memoryview] | RecordFault: ...
-
-    def encode_records(
-        self,
-        offset_delta: Numbers,
-        timestamp_delta_ms: Numbers,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        headers: Sequence[bytes] = (),
-    ) -> bytes: ...
 
     def gather(self, payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gathered: ...
 

@@ -1,7 +1,5 @@
 """Records written anew, with the twin that pays."""
 
-from collections.abc import Sequence
-
 from tierd.kernels.arrays import Numbers
 from tierd.kernels.choice import CHOICE
 from tierd.kernels.columns import RecordFault
@@ -12,17 +10,6 @@ def select_records(
 ) -> bytes | RecordFault:
     """Keep some of ``count`` records, bytes unchanged, or their timestamps moved; see ``reference.select_records``."""
     return CHOICE.for_records(len(keep)).select_records(payload, count, keep, timestamp_shift_ms=timestamp_shift_ms)
-
-
-def encode_records(
-    offset_delta: Numbers,
-    timestamp_delta_ms: Numbers,
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    headers: Sequence[bytes] = (),
-) -> bytes:
-    """Encode records of magic 2; see ``reference.encode_records``."""
-    return CHOICE.for_records(len(keys)).encode_records(offset_delta, timestamp_delta_ms, keys, values, headers)
 
 
 def rewrite_batches(

@@ -7,12 +7,11 @@ Importing this package takes about a second, and is impossible where memory must
 from tierd.kernels.compiled.gathering import gather, gather_headers
 from tierd.kernels.compiled.keys import hash_keys, latest_per_key
 from tierd.kernels.compiled.records import decode_batches, decode_records
-from tierd.kernels.compiled.rewriting import encode_records, rewrite_batches, select_records
+from tierd.kernels.compiled.rewriting import rewrite_batches, select_records
 
 __all__ = [
     "decode_batches",
     "decode_records",
-    "encode_records",
     "gather",
     "gather_headers",
     "hash_keys",

@@ -1,7 +1,5 @@
 """Records written anew, compiled."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tierd.kernels.arrays import Numbers
@@ -27,7 +25,6 @@ _CHOICES = "Array(bool, 1, 'C', readonly=True)"
 
 _HEADER_BYTES = 61
 _GROWTH_BYTES = 13  # of a record whose timestamp takes ten bytes instead of one, and its length five
-_NUMBERS_BYTES = 37  # at most, of a record: length, attributes, two deltas, the sizes of key and value, no headers
 
 
 @compile_for(f"int64({BYTES}, UniTuple(int64, 2), int64, uint8[::1], int64)")
@@ -106,39 +103,6 @@ def _rewrite(
     return 0
 
 
-@compile_for(f"int64(uint8[::1], int64, {BYTES}, int64, int64)")
-def _write_field(out: np.ndarray, at: int, data: np.ndarray, start: int, size: int) -> int:
-    return write_bytes(out, write_varint(out, at, size), data, start, start + max(size, 0))
-
-
-_COLUMN = "Array(int64, 2, 'C', readonly=True)"
-
-
-@compile_for(f"int64({_COLUMN}, {_COLUMN}, UniTuple({BYTES}, 3), uint8[::1])")
-def _encode(
-    deltas: np.ndarray, sizes: np.ndarray, fields: tuple[np.ndarray, np.ndarray, np.ndarray], out: np.ndarray
-) -> int:
-    """Write records with ``deltas`` of timestamp and offset, fields of ``sizes`` (-1: null); return how many bytes.
-
-    ``fields`` holds all keys, all values and all headers, of which none has no bytes.
-    """
-    keys, values, headers = fields
-    key = value = header = at = 0
-    for index in range(deltas.shape[1]):
-        stamp, offset = deltas[0, index], deltas[1, index]
-        key_size, value_size, header_size = sizes[0, index], sizes[1, index], sizes[2, index]
-        size = 1 + varint_size_bytes(stamp) + varint_size_bytes(offset) + header_size
-        size += varint_size_bytes(key_size) + max(key_size, 0) + varint_size_bytes(value_size) + max(value_size, 0)
-        at = write_varint(out, at, size)
-        out[at] = 0
-        at = write_varint(out, write_varint(out, at + 1, stamp), offset)
-        at = _write_field(out, at, keys, key, key_size)
-        at = _write_field(out, at, values, value, value_size)
-        at = write_bytes(out, at, headers, header, header + header_size)
-        key, value, header = key + max(key_size, 0), value + max(value_size, 0), header + header_size
-    return at
-
-
 def select_records(
     payload: bytes | memoryview, count: int, keep: Numbers, *, timestamp_shift_ms: int = 0
 ) -> bytes | RecordFault:
@@ -173,31 +137,5 @@ def rewrite_batches(
     return RecordFault(-fault) if fault else (out[: ends.max(initial=0)].data, ends.data)
 
 
-def encode_records(
-    offset_delta: Numbers,
-    timestamp_delta_ms: Numbers,
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    headers: Sequence[bytes] = (),
-) -> bytes:
-    """Encode records as ``reference.encode_records`` does."""
-    rest = [header or b"\0" for header in headers] if headers else [b"\0"] * len(keys)
-    deltas = np.array([timestamp_delta_ms, offset_delta], dtype=np.int64)
-    sizes = np.array([_sizes(keys), _sizes(values), _sizes(rest)], dtype=np.int64)
-    if sizes.shape[1] != deltas.shape[1]:
-        raise ValueError(f"{deltas.shape[1]} records, {sizes.shape[1]} keys and values")
-    fields = _joined(keys), _joined(values), _joined(rest)
-    out = np.empty(sum(field.size for field in fields) + _NUMBERS_BYTES * len(keys), dtype=np.uint8)
-    return out[: _encode(deltas, sizes, fields, out)].tobytes()
-
-
 def _longs(numbers: Numbers) -> np.ndarray:
     return np.ascontiguousarray(numbers, dtype=np.int64)
-
-
-def _sizes(fields: Sequence[bytes | None]) -> list[int]:
-    return [-1 if field is None else len(field) for field in fields]
-
-
-def _joined(fields: Sequence[bytes | None]) -> np.ndarray:
-    return np.frombuffer(b"".join(filter(None, fields)), dtype=np.uint8)

@@ -3,12 +3,11 @@
 from tierd.kernels.reference.gathering import gather, gather_headers
 from tierd.kernels.reference.keys import hash_keys, latest_per_key
 from tierd.kernels.reference.records import decode_batches, decode_records
-from tierd.kernels.reference.rewriting import encode_records, rewrite_batches, select_records
+from tierd.kernels.reference.rewriting import rewrite_batches, select_records
 
 __all__ = [
     "decode_batches",
     "decode_records",
-    "encode_records",
     "gather",
     "gather_headers",
     "hash_keys",

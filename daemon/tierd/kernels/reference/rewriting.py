@@ -2,7 +2,6 @@
 
 import struct
 from array import array
-from collections.abc import Sequence
 from itertools import pairwise
 
 from tierd.kernels.arrays import Numbers
@@ -128,33 +127,6 @@ def _header_of(batch: bytes | memoryview, size: int, base_ms: int, max_ms: int, 
     return header
 
 
-def encode_records(
-    offset_delta: Numbers,
-    timestamp_delta_ms: Numbers,
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    headers: Sequence[bytes] = (),
-) -> bytes:
-    """Encode records of magic 2, one behind the other (log-format 2.3).
-
-    Args:
-        offset_delta: int32[n].
-        timestamp_delta_ms: int64[n].
-        keys: n of them.
-        values: n of them.
-        headers: of each record what follows its value: the count of its headers and the headers, encoded; no bytes
-            stand for none. May be empty when no record has any.
-
-    Raises:
-        ValueError: columns of different lengths.
-    """
-    columns = (offset_delta.tolist(), timestamp_delta_ms.tolist(), keys, values, headers or [b""] * len(keys))
-    return b"".join(
-        _sized(b"\0" + encode_varint(stamp_ms) + encode_varint(offset) + _field(key) + _field(value) + (rest or b"\0"))
-        for offset, stamp_ms, key, value, rest in zip(*columns, strict=True)
-    )
-
-
 def _bounds(payload: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return the positions at which the body of the record at ``at`` begins and ends."""
     length, body = read_varint(payload, at)
@@ -174,7 +146,3 @@ def _shifted(payload: bytes | memoryview, body: int, end: int, shift_ms: int) ->
 
 def _sized(body: bytes) -> bytes:
     return encode_varint(len(body)) + body
-
-
-def _field(content: bytes | None) -> bytes:
-    return encode_varint(-1) if content is None else _sized(content)

@@ -1,4 +1,4 @@
-"""Encoding of single records of magic 2 (log-format 2.3); ``kernels.encode_records`` encodes many from columns.
+"""Encoding of single records of magic 2 (log-format 2.3).
 
 ::
 
