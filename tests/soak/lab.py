@@ -123,6 +123,25 @@ class SoakLab:
             interval_s=0.2,
         )
 
+    def is_obeyed(self, partition: Partition, offset: int) -> bool:
+        """Wait until the tier begins at ``offset``; return False if the daemon is in doubt, and keeps the records.
+
+        The broker's files show a request until its retention has passed the offset, or a new leadership begins. What
+        they show for a shorter time than the daemon's minute may be lost (decision 21).
+        """
+        name = f"{partition[0]}-{partition[1]}"
+        doubt = f'"event": "log_start_in_doubt", "partition": "{name}", "log_start_offset": {offset},'
+
+        def is_known() -> bool:
+            return self._begins_at(name, offset) or doubt in self.daemon.log_file.read_text(errors="replace")
+
+        self.daemon.wait_until(is_known, what=f"{name} to begin at {offset}", deadline_s=READY_DEADLINE_S)
+        return self._begins_at(name, offset)
+
+    def _begins_at(self, name: str, offset: int) -> bool:
+        found = self.daemon.partition(name)
+        return found is not None and (found["log_start_offset"] or 0) >= offset
+
     def committed_end(self, partition: Partition) -> int:
         """Return the high watermark of a partition, exclusive."""
         return self.broker.end_offset(*partition)
