@@ -1,4 +1,4 @@
-"""LogWriter: one log, many callers; calls that wait together share one write, and one sync if any of them asks for it.
+"""LogWriter: one log, many callers; appends that wait together are written together, and synced once if one asks.
 
 ::
 
