@@ -1,4 +1,4 @@
-"""LogWriter: one log, many callers; calls that wait together share one write, and one sync if any of them asks for it.
+"""LogWriter: one log, many callers; appends that wait together are written together, and synced once if one asks.
 
 ::
 
@@ -31,7 +31,7 @@ class WritableLog(Protocol):
     """Log that a writer can append to and flush, as ``UnifiedLog`` can."""
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> Sequence[AppendInfo | LogError]:
-        """Append several sets with one write; a set that is refused does not disturb the others."""
+        """Append several sets together; a set that is refused does not disturb the others."""
 
     def flush(self, *, including_active: bool = False, now_ms: int | None = None) -> None:
         """Bring everything to stable storage; ``now_ms`` is the wall clock, for the log."""

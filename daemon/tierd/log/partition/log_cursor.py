@@ -1,4 +1,4 @@
-"""LogCursor: reads a log from an offset on, in whole batches whose checksums were compared."""
+"""LogCursor: reads on in a log, for readers that follow it; whole batches whose checksums were compared."""
 
 import struct
 from dataclasses import dataclass

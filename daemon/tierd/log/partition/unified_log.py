@@ -83,7 +83,7 @@ class UnifiedLog(LogView):
         return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
-        """Append several sets in their order, with one write; return for each set its append or its refusal.
+        """Append several sets in their order and write them together; return for each set its append or its refusal.
 
         A set that is refused does not disturb the others. When the disk fails none of them is acknowledged.
 
