@@ -24,10 +24,10 @@ test: $(VENV)/.stamp-dev services
 # four minutes on two cores. make test runs all tests.
 QUICK := $(addprefix tests/,config control cost fuzz house kernels model serve telemetry transcripts test_backoff.py test_schedule.py \
     $(addprefix log/,broker cleaning files indexes inspection loading partition producers records repair segments) \
-    $(addprefix metadata/,test_cache.py test_epoch_state.py test_keys.py test_lineage.py test_row.py test_serde.py) \
+    $(addprefix metadata/,rows views) \
     $(addprefix pipeline/,cleaning committing planning rewriting) \
     $(addprefix remote/,cache segments transform) \
-    $(addprefix tiering/,copying local reading removing))
+    $(addprefix tiering/,capacity copying local reading removing test_copy_plan.py test_partition_status.py test_topic_policy.py))
 
 quick: lint
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not service" $(QUICK)
