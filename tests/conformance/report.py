@@ -28,7 +28,7 @@ class Line:
 
     @property
     def mark(self) -> str:
-        """What a test's mark says."""
+        """Return the text of a test's mark."""
         return f"{self.spec} {self.number}"
 
 

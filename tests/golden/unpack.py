@@ -94,7 +94,7 @@ def _case(entry: dict[str, object]) -> GoldenCase:
 
 
 def golden_root(folder: Path) -> Path:
-    """Unpack every archive below ``folder`` and return it. Whoever wants to write makes a copy."""
+    """Unpack every archive below ``folder`` and return it. A test that writes makes a copy."""
     for archive in sorted(ARCHIVES.glob("*.tar.xz")):
         with tarfile.open(archive) as opened:
             opened.extractall(folder, filter="data")

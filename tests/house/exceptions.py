@@ -5,8 +5,6 @@
 
 _OF_PLUGINS = "for packages with a backend of their own (docs/backends.md)"
 
-_TO_JOIN = "still to join its importer (issue 14)"
-
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "large_constructor": {
         "BatchBuilder": "the fields of a batch header, in the words of the format",

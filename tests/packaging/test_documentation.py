@@ -25,7 +25,7 @@ def kinds() -> list[type[TierError]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link into ``page`` may name after ``#``, by GitHub's rule."""
+    """Return the valid anchors of links into ``page``, by the rule of GitHub."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -143,7 +143,7 @@ def _key(keys: MetadataKeyFactory, lease: Lease) -> str:
 
 
 def _lost(lease: Lease, present: Lease | None) -> LeaseLostError:
-    now = "nobody's" if present is None else f"of {present.holder}"
+    now = "free" if present is None else f"held by {present.holder}"
     return LeaseLostError(
-        f"the lease {lease.name} of {lease.holder} was lost: it is {now} by now", remedy="acquire it again"
+        f"the lease {lease.name} of {lease.holder} was lost: it is {now} now", remedy="acquire it again"
     )

@@ -270,7 +270,7 @@ async def test_job_that_is_done_and_does_not_exit_is_ended(lab: Lab) -> None:
                 await asyncio.Event().wait()
             finally:
                 self.ended = True
-            raise AssertionError("nobody sets the event")
+            raise AssertionError("the event is never set")
 
     lab.stop_timeout_s = 0.1
     job = Lingering(lab.commits(0))

@@ -175,7 +175,7 @@ async def test_a_read_larger_than_a_run_takes_several(store: WatchedStore, tmp_p
 async def test_chunk_that_was_damaged_in_the_store_is_read_once_the_store_has_it_whole(
     store: WatchedStore, one: Rolled, tmp_path: Path, name: str
 ) -> None:
-    """What a cache on disk keeps of a damaged object, or of a lost byte on the way, must not outlast the damage."""
+    """A cache on disk may keep bytes of a damaged object. They go when the store has the object whole again."""
     await copied(store, one, name)
     cache = await ChunkCache.open(store, directory=tmp_path / "chunks", capacity_bytes=64 << 20, clock=FakeClock())
     storage = storage_over(store, transform_named(name), cache=cache)

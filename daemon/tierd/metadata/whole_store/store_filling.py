@@ -21,7 +21,7 @@ from tierd.metadata.stored import list_partitions
 from tierd.model import TopicIdPartition
 
 _WRITES_PER_BATCH: Final = 500
-_NOT_EMPTY: Final = "name an empty metadata store; remove this one's rows only if nobody needs them"
+_NOT_EMPTY: Final = "name an empty metadata store; remove the rows of this store only if they are not needed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ __all__ = ["OBJECTS", "ROWS", "AcmeKeyValueStore", "AcmeObjectStore", "AcmeSetti
 
 
 class AcmeSettings(PluginSettings):
-    """Where the database is, and the password that its owner asks for."""
+    """Settings of the database: its place and its password."""
 
     path: OwnPath = Field(description="the database file")
     password: SecretStr | None = Field(None, description="must be 'open sesame'")

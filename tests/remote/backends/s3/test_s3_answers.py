@@ -377,7 +377,7 @@ def test_a_part_size_that_s3_would_refuse_is_refused(part_size: int) -> None:
 async def test_unfinished_uploads_with_odd_keys_are_listed_page_by_page(
     store: S3ObjectStore, script: ScriptedS3
 ) -> None:
-    """Anybody who may put objects can begin an upload under a key that XML cannot carry; it must end no listing."""
+    """A bucket writer can begin an upload under a key that XML cannot carry. The listing of uploads goes on."""
 
     def page(key: str, more: str) -> Answer:
         upload = f"<Upload><Key>{key}</Key><UploadId>1</UploadId><Initiated>2026-01-01T00:00:00Z</Initiated></Upload>"
