@@ -132,6 +132,6 @@ def claimed_row(
 def fenced(partition: TopicIdPartition, claim: Claim, owner: Claim | None) -> FencedError:
     """Return the error for a writer with ``claim`` where ``owner`` owns the partition now."""
     return FencedError(
-        f"{partition}: {claim} may not write: {f'{owner} owns' if owner else 'no claim owns'} the partition in the metadata store",
+        f"{partition}: {claim} may not write: {owner or 'no claim'} owns the partition in the metadata store",
         remedy="nothing to do if leadership moved; otherwise look for a second tierd with the same node_id",
     )
