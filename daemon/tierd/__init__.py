@@ -1,7 +1,7 @@
 """tierd: tiered storage beside a stock Apache Kafka broker.
 
-The main path: ``cli/main.py``, ``app/compose.py`` (what exists), ``app/supervise.py`` (what runs),
-``tiering/remote_log_manager.py`` (what is done for one partition). Rooms import downwards only:
+The main path: ``cli/main.py``, ``app/engine/compose.py`` (makes the parts), ``app/daemon/daemon.py`` (runs them),
+``tiering/remote_log_manager.py`` (does the work of each partition). Rooms import downwards only:
 ``docs/architecture.md``.
 """
 
