@@ -496,7 +496,7 @@ async def test_log_dir_whose_cleaner_checkpoint_is_unreadable_cleans_everything_
 
 async def test_log_whose_round_hangs_keeps_its_settings_and_the_others_get_theirs() -> None:
     rules, other, go_on = Interrupting(), TopicPartition("topic", 1), threading.Event()
-    setup = ServiceSetup(compacted(), rules, limits=WriterLimits(deadline_s=0.05))
+    setup = ServiceSetup(compacted(), rules, limits=WriterLimits(deadline_s=2.0))
     async with setup.service() as service:
         await fill(await service.get_or_create(TOPIC), setup, 60)
         await service.get_or_create(other)
