@@ -437,7 +437,8 @@ async def test_answer_that_is_not_read_writes_no_log_line(
     await eventually(lambda: attacked.gate.connections == 0, what="its place")
     assert await get(attacked.scene, "/livez") == (200, "ok\n")
     await ends(reader, writer)
-    assert caplog.text == ""
+    lines = [each.getMessage() for each in caplog.records]
+    assert [line for line in lines if not line.startswith("Executing <")] == []  # asyncio's word on a slow machine
 
 
 async def test_request_with_a_body_is_refused_and_its_connection_ends(scene: Scene) -> None:
