@@ -11,7 +11,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "small_file": {
         "tierd.cli.commands.run": "each verb of the command line has a file of its own",
-        "tierd.pipeline.jobs.exit_codes": "read by processes that start a job and do not import pyspark",
+        "tierd.pipeline.jobs.exit_codes": "read by processes that start a job and have no pyspark",
         "tierd.remote.segments.early_reads": "a class with tests of its own; segment_reader has no room for it",
     },
     "whole_configuration": {
