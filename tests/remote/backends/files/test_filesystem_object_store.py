@@ -218,6 +218,22 @@ async def test_puts_and_deletes_in_one_directory_at_one_time_succeed(store: File
     assert await store.list_objects("") == []
 
 
+async def test_put_succeeds_while_another_thread_makes_the_root(
+    store: FilesystemObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root_identity = store._root_identity
+
+    def made_meanwhile() -> tuple[int, int] | None:
+        found = root_identity()
+        root.mkdir(exist_ok=True)
+        store._root_seen = root_identity()
+        return found
+
+    monkeypatch.setattr(store, "_root_identity", made_meanwhile)
+    await store.put("first", b"content")
+    assert await store.get("first") == b"content"
+
+
 async def test_directories_that_a_killed_process_made_are_synced_too(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

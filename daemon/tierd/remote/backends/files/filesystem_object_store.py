@@ -236,8 +236,9 @@ class FilesystemObjectStore:
         The mount is gone then, or replaced. Files below an empty mount point fill the wrong disk, and are hidden when
         the mount is back; and an object that is not found there need not be gone.
         """
+        seen = self._root_seen  # before the look: another thread may make the directory between the two
         identity = self._root_identity()
-        if self._root_seen and identity != self._root_seen:
+        if seen and identity != seen:
             raise RetriableRemoteStorageError(
                 f"{self._root} is not the directory that it was",
                 remedy="mount the tier again; restart tierd if the directory was replaced on purpose",
