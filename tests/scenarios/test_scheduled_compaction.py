@@ -145,7 +145,8 @@ def run_now(daemon: Daemon, tierd: Installation, *, at_least: int) -> None:
     """Request a run, unless a scheduled one was faster."""
     if len(good_runs(tierd)) >= at_least:
         return
-    tierd.tierd("compact", "--once")  # the history has its outcome; a run may be active already
+    # The history has the outcome; another run may be active already.
+    tierd.tierd("compact", "--once", deadline_s=RUN_DEADLINE_S)
     daemon.wait_until(
         lambda: len(good_runs(tierd)) >= at_least and daemon.status()["pipeline"]["running"] is None,
         what=f"run {at_least}",
@@ -155,7 +156,7 @@ def run_now(daemon: Daemon, tierd: Installation, *, at_least: int) -> None:
 
 def is_done(tierd: Installation) -> bool:
     """Request a run, if none is active; return True if no work was left."""
-    ended = tierd.tierd("compact", "--once", "--json")
+    ended = tierd.tierd("compact", "--once", "--json", deadline_s=RUN_DEADLINE_S)
     return ended.exit_code == 0 and ended.json()["outcome"] == "nothing_due"
 
 
