@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test quick services lint bench soak crash crash-points locks audit docs clean
+.PHONY: install run test quick explore services lint bench soak crash crash-points locks audit docs clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/.stamp-dev
@@ -32,11 +32,16 @@ QUICK := $(addprefix tests/,config control cost fuzz house kernels model serve t
 quick: lint
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not service" $(QUICK)
 
+# New examples for every property, where make test has the same ones in each run. A failure prints the line that repeats it.
+explore: $(VENV)/.stamp-dev
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not service" --hypothesis-profile=new \
+	    $$(grep -rlE --include='test_*.py' '@given|RuleBasedStateMachine|stateful' tests)
+
 # If a server cannot be installed on this machine, its tests are skipped, and the skip names the server. With CI=true this is a failure.
 services:
 	@tests/services/install.sh || [ "$$CI" != true ]
 	@for version in 3.9.2 4.3.1; do \
-	    KAFKA_VERSION=$$version tests/services/kafka/kafka.sh libs || [ "$$CI" != true ] || exit 1; \
+	    KAFKA_VERSION=$$version tests/services/kafka/kafka.sh libs -Pstreams || [ "$$CI" != true ] || exit 1; \
 	done
 
 lint: $(VENV)/.stamp-dev

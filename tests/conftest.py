@@ -4,21 +4,29 @@ import asyncio.constants
 import signal
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import botocore.session
 import pytest
 import structlog
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.golden.unpack import golden_root
 
-# The time of an example depends on the load of the machine; no test asserts a time.
-settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
-settings.load_profile("untimed")
+# The time of an example depends on the load of the machine; no test asserts a time. The examples of a property are the
+# same in every run of the same code, so that a change fails for what it changes; `make explore` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("new", deadline=None, print_blob=True)
+settings.load_profile("same")
 
 pytest_plugins = ["tests.services.fixtures", "tests.services.kafka_fixtures"]
 
 FRAMES_OF_A_FUTURE = 3
+
+LONG_FILES = ("tests/tiering/crash_points/test_crash_points.py", "tests/tiering/test_simulated_week.py")
+"""Files that begin first. In the order of their names they came last, and one worker waited minutes for the other."""
 
 
 def pytest_configure() -> None:
@@ -31,6 +39,26 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let long files begin first: xdist gives the files to its workers in this order."""
+    places = {Path(__file__).parents[1] / file: place for place, file in enumerate(LONG_FILES)}
+    assert all(path.is_file() for path in places), f"LONG_FILES of {__file__} has a file that is gone"
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_examples() -> Iterator[None]:
+    """Keep the constants of loaded modules out of the examples of the profile "same".
+
+    Which modules are loaded depends on the tests that ran before in the process.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        if settings().derandomize:
+            patched.setattr(providers, "_get_local_constants", lambda: providers._local_constants)
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def short_notes_of_futures() -> Iterator[None]:
     """Shorten the notes that the debug mode of asyncio keeps of the stack of each future and each handle.
@@ -40,6 +68,14 @@ def short_notes_of_futures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(asyncio.constants, "DEBUG_STACK_DEPTH", FRAMES_OF_A_FUTURE)
         patched.setattr(traceback.extract_stack, "__defaults__", (None, FRAMES_OF_A_FUTURE))  # defaults of C calls
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_models_of_s3() -> Iterator[None]:
+    """Let all sessions of botocore share what they parse of the API of S3: parsing it took 0.2 s of each new client."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
         yield
 
 

@@ -50,6 +50,7 @@ class TierErrorCode(StrEnum):
 
     CONTROL = "control"  # the daemon refused a control request, or answered with something that is not its protocol
     UNKNOWN_ERASURE = "unknown_erasure"  # no request to erase keys has that id
+    UNKNOWN_GROUP = "unknown_group"  # the catalogue has no committed offset of the consumer group at that moment
     INPUTS_CHANGED = "inputs_changed"  # a segment that a compaction is to replace is not what it was; nothing written
     INVALID_INDEX_OFFSET = "invalid_index_offset"  # the offset of an index entry does not follow the last one's
     INCONSISTENT_TOPIC_ID = "inconsistent_topic_id"  # ``partition.metadata`` names another topic id than the caller

@@ -48,6 +48,34 @@ def open_to_read(path: Path | str, *, dir_fd: int | None = None) -> FileIO:
     return FileIO(open_regular(path, dir_fd=dir_fd), "rb")
 
 
+def replace_privately(path: Path, content: bytes) -> None:
+    """Replace a file by one for its owner alone, durably; a crash leaves the former file or the new one.
+
+    Raises:
+        OSError: the disk is full or failing; the former file is still there.
+    """
+    temporary = path.with_suffix(".tmp")
+    with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Return once the names in a directory are on stable storage.
+
+    Raises:
+        OSError: the directory is not there, or its disk fails.
+    """
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
 def make_private_directory(path: Path) -> None:
     """Create a directory and the parents that it lacks, each for its owner alone; one that exists stays as it is.
 

@@ -15,13 +15,17 @@ from tests.bench.metadata import bench_metadata, bench_rebuild
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
 from tests.bench.report import Figure, print_table, write_json
+from tests.bench.restore_planning import bench_restore_planning
+from tests.bench.restoring_log_dirs import bench_restoring_log_dirs
+from tests.bench.restoring_stores import bench_restoring_stores
+from tests.bench.restoring_topics import bench_restoring_topics
 from tests.bench.spark_scan import bench_spark_scan
 from tests.bench.transforming import bench_transforming
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
     *("many", "decode", "append", "recovery", "loading", "reading", "spark-scan"),
-    "compaction",
+    *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
 )
 
 
@@ -84,6 +88,18 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
         case "compaction":
             return bench_compaction(
                 root, size_bytes=(64 if quick else 4096) * MIB, keys=200_000 if quick else 10_000_000
+            )
+        case "restore-log-dir":
+            return bench_restoring_log_dirs(
+                root, segments=1 if quick else 4, segment_bytes=(32 if quick else 256) * MIB, rounds=rounds
+            )
+        case "restore-topic":
+            return bench_restoring_topics(root, size_bytes=(32 if quick else 1024) * MIB, rounds=min(rounds, 3))
+        case "restore-store":
+            return bench_restoring_stores(root, keys=100_000 if quick else 10_000_000, rounds=min(rounds, 3))
+        case "restore-plan":
+            return bench_restore_planning(
+                root, partitions=50 if quick else 10_000, rolled_segments=2 if quick else 1, rounds=min(rounds, 3)
             )
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)

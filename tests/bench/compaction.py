@@ -8,8 +8,7 @@ import shutil
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from confluent_kafka import Producer
 from crc32c import crc32c
 
+from tests.bench.jvm import FAST_JVM, environment
 from tests.bench.report import Figure
 from tests.fakes.log_dirs import LogDirWriter
 from tests.pipeline.spark.job_lab import JobLab
@@ -98,9 +98,8 @@ async def _against_the_cleaner(root: Path, shape: Shape, goal: float) -> list[Fi
 
 def _cleaner_rate(lab_dir: Path, log_dir: Path, shape: Shape) -> float:
     """Fill a topic while the cleaner has no reason to run, then give it one; return the MB/s that the cleaner logs."""
-    flags = "-XX:-UseSerialGC -XX:+UseG1GC -XX:TieredStopAtLevel=4"  # other tests use flags for a fast start
     properties = {"log.cleaner.dedupe.buffer.size": str(128 * MIB), "log.cleaner.backoff.ms": "200"}
-    with _environment({"KAFKA_JVM_FLAGS": flags}):
+    with environment(FAST_JVM):
         broker = KafkaBroker(lab_dir, properties=properties)
     with broker:
         held = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
@@ -240,17 +239,3 @@ def _children(pid: int) -> list[int]:
         return [int(word) for task in tasks for word in (task / "children").read_text().split()]
     except OSError:
         return []
-
-
-@contextmanager
-def _environment(more: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in more}
-    os.environ.update(more)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -48,7 +48,7 @@ def bench_filesystem(root: Path, *, partitions: int, segment_bytes: int, rounds:
     def cp_synced() -> Cost:
         return run(["sh", "-c", f"cp -r '{log_dir}' '{target}' && find '{target}' -type f -exec sync {{}} +"])
 
-    costs = _interleaved(
+    costs = interleaved(
         root, [tierd, cp, cp_synced], rounds=rounds, size_bytes=size_bytes, cleared=[root / "tierd", target]
     )
     ours, plain, synced = (median_cost(cost) for cost in costs)
@@ -145,13 +145,13 @@ class _Contest:
         rolled = sorted((self.log_dir / "synthetic-0").glob("*.log"))[:-1]
 
         def tierd(settings: Settings) -> Cost:
-            remote = _remote(self.service, self.admin.create_bucket()) | settings
+            remote = remote_section(self.service, self.admin.create_bucket()) | settings
             return _tierd_copy(Installation(self.root / "tierd", [self.log_dir], remote=remote))
 
         def bare() -> Cost:
             return run(_bare(self.service.endpoint_url, self.admin.create_bucket(), rolled))
 
-        costs = _interleaved(
+        costs = interleaved(
             self.root,
             [*(partial(tierd, settings) for settings in kinds), bare],
             rounds=self.rounds,
@@ -180,7 +180,7 @@ def _s3_contest(root: Path, *, segments: int, segment_bytes: int, rounds: int) -
         )
         admin = S3Admin(service)
         # Both starts make their clients, which costs 0.2 to 0.4 s of CPU each: the bare one makes one for each file.
-        start = _process_start(root, remote=_remote(service, admin.create_bucket()))
+        start = _process_start(root, remote=remote_section(service, admin.create_bucket()))
         smallest_files = [smallest] * segments
         bare_start = median_cost(
             [run(_bare(service.endpoint_url, admin.create_bucket(), smallest_files)) for _ in range(3)]
@@ -198,7 +198,7 @@ def _log_dir(root: Path, *, partitions: int, segments: int, segment_bytes: int) 
     return log_dir, partitions * segments * shape.batches * len(shape.batch())
 
 
-def _remote(service: S3Service, bucket: str) -> Settings:
+def remote_section(service: S3Service, bucket: str) -> Settings:
     """Return the section of a bucket, with the limits of users."""
     remote = s3_section(service, bucket)
     del remote["retry"], remote["s3"]["read_timeout"]
@@ -221,7 +221,7 @@ def _bare(endpoint_url: str, bucket: str, files: Sequence[Path]) -> list[str | P
     return [sys.executable, "-m", "tests.bench.bare_uploads", endpoint_url, bucket, *files]
 
 
-def _interleaved(
+def interleaved(
     root: Path,
     contenders: Sequence[Callable[[], Cost]],
     *,
@@ -238,14 +238,14 @@ def _interleaved(
                 shutil.rmtree(path, ignore_errors=True)
             (root / "tierd").mkdir(exist_ok=True)
             os.sync()
-            _touch_free_memory(size_bytes)
+            touch_free_memory(size_bytes)
             cost = contender()
             if round_number:  # the first round only warms the page cache
                 found.append(cost)
     return costs
 
 
-def _touch_free_memory(size_bytes: int) -> None:
+def touch_free_memory(size_bytes: int) -> None:
     """Make the machine provide memory for ``size_bytes`` of page cache before the measurement.
 
     A virtual machine whose host reclaims free pages pays more for the first touch of a page than for the copy into it,

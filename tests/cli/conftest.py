@@ -9,6 +9,8 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import COMMAND_DEADLINE_S, CommandResult
 from tests.scenarios.installation import Installation
 from tests.scenarios.warm_tierd import WarmTierd
+from tierd.log import list_log_dir
+from tierd.model import TopicIdPartition
 
 ROLLED_THROUGH = 11
 LAST_OFFSET = 15
@@ -51,6 +53,19 @@ def log_dir(tmp_path: Path) -> LogDirWriter:
 def tierd(tmp_path: Path, log_dir: LogDirWriter, warm: WarmTierd) -> Installation:
     """Nothing was copied yet."""
     return WarmInstallation(tmp_path / "tierd", [log_dir.path], warm=warm)
+
+
+@pytest.fixture
+def into(log_dir: LogDirWriter) -> Path:
+    """Return the log dir as the target of a restore."""
+    return log_dir.path
+
+
+@pytest.fixture
+def orders(log_dir: LogDirWriter) -> TopicIdPartition:
+    """Return ``orders-0`` with its topic id."""
+    found = list_log_dir(log_dir.path).partitions
+    return next(each.partition for each in found if each.topic_partition.topic == "orders")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenarios.installation import Installation
 from tests.services.kafka_cluster import KafkaBroker
-from tests.services.kafka_node import free_port
+from tests.services.ports import free_port
 from tests.services.secure_kafka import PASSWORD, USER, SecureKafka, add_users, secure_kafka
 
 LOGIN = {"sasl_username": USER, "sasl_password": PASSWORD}

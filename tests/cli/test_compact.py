@@ -11,8 +11,7 @@ import pytest
 from tests.scenarios.command import CommandResult
 from tests.scenarios.installation import Installation
 from tests.scenarios.interrupted_tierd import command
-from tests.scenarios.job_processes import is_stopped
-from tests.services.waiting import wait_until
+from tests.services.waiting import is_stopped, wait_until
 from tierd.pipeline import RunHistory
 
 DEADLINE_S = 60.0

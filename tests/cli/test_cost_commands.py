@@ -1,6 +1,5 @@
 """Commands cost and estimate."""
 
-import json
 import os
 from pathlib import Path
 
@@ -16,7 +15,7 @@ def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:
     answer = run_tierd("estimate", str(log_dir.path), "--retention", "30d", "--zstd", "3", "--json")
 
     assert answer.exit_code == 0, answer.output
-    topics = {topic["topic"]: topic for topic in json.loads(answer.stdout)["topics"]}
+    topics = {topic["topic"]: topic for topic in answer.json()["topics"]}
     assert sorted(topics) == ["audit", "orders"]
     assert topics["orders"]["due_bytes"] > 0
     assert topics["audit"]["unknown_partitions"] == 1
@@ -72,7 +71,7 @@ def test_cost_prices_the_recorded_use_of_the_daemon(tierd: Installation, tmp_pat
     shown = tierd.tierd("cost", "--price-file", str(prices))
 
     assert answer.exit_code == 0, answer.output
-    report = json.loads(answer.stdout)
+    report = answer.json()
     assert (report["currency"], report["past"]["total"], report["topics"][0]["topic"]) == ("EUR", 4.0, "orders")
     assert "orders" in shown.stdout
 

@@ -1,7 +1,6 @@
 """tierd erase without Spark: requests filed, listed, refused and cancelled, and segments kept from an undelete."""
 
 import base64
-import json
 import shlex
 from typing import Any
 
@@ -18,12 +17,12 @@ KEPT = {"topics": {"defaults": {"retention": -1}}}
 def filed(tierd: Installation, *arguments: str) -> dict[str, Any]:
     ended = tierd.tierd("erase", "request", "orders-0", *arguments, "--json")
     assert ended.exit_code == 0, ended.output
-    answer: dict[str, Any] = json.loads(ended.stdout)
+    answer: dict[str, Any] = ended.json()
     return answer
 
 
 def listed(tierd: Installation) -> list[dict[str, Any]]:
-    answer: list[dict[str, Any]] = json.loads(tierd.tierd("erase", "list", "--json").stdout)
+    answer: list[dict[str, Any]] = tierd.tierd("erase", "list", "--json").json()
     return answer
 
 
@@ -97,14 +96,14 @@ def test_step_of_a_request_names_its_reason_to_wait(copied: Installation) -> Non
     filed(copied, "--key", "a")
     ended = copied.tierd("erase", "step", "--json")
     assert ended.exit_code == 0, ended.output
-    (stepped,) = json.loads(ended.stdout)
+    (stepped,) = ended.json()
     assert "is to be looked through by a run" in stepped["problem"]
 
 
 def test_cancelled_request_is_ended(copied: Installation) -> None:
     request_id = filed(copied, "--key", "a")["request_id"]
     ended = copied.tierd("erase", "withdraw", request_id, "--json")
-    assert (ended.exit_code, json.loads(ended.stdout)["phase"]) == (0, "cancelled")
+    assert (ended.exit_code, ended.json()["phase"]) == (0, "cancelled")
     assert copied.tierd("erase", "step", "--json").stdout.strip() == "[]"
     assert copied.tierd("erase", "withdraw", "AAAAAAAAAAAAAAAAAAAAAQ").exit_code == 1
     assert copied.tierd("erase", "status", "nonsense").exit_code == 1
@@ -138,7 +137,7 @@ def test_running_daemon_files_and_steps_requests(copied: Installation) -> None:
         daemon.wait_ready()
         request_id = filed(copied, "--key", "a")["request_id"]
         assert [each["request_id"] for each in listed(copied)] == [request_id]
-        (stepped,) = json.loads(copied.tierd("erase", "step", "orders-0", "--json").stdout)
+        (stepped,) = copied.tierd("erase", "step", "orders-0", "--json").json()
         assert stepped["request_id"] == request_id
         assert copied.tierd("erase", "withdraw", request_id).exit_code == 0
 

@@ -20,8 +20,10 @@ ARRAYS = (
     ["expire", "--dry-run"],
     ["segments", "orders-0"],
     ["compact", "--history"],
+    ["drill", "--history"],
     ["erase", "list"],
     ["erase", "step"],
+    ["groups"],
 )
 LINES = (["verify"], ["verify", "--deep", "orders-0", "audit-0"], ["repair-tier", "--dry-run"], ["deletions"])
 WITH_DAEMON = (["pause"], ["resume"], ["sync"])

@@ -56,11 +56,11 @@ def test_tier_reads_the_same_after_export_and_import(
 def file_erasure(tierd: Installation) -> str:
     ended = tierd.tierd("erase", "request", "orders-0", "--key", "alice", "--json")
     assert ended.exit_code == 0, ended.output
-    return str(json.loads(ended.stdout)["request_id"])
+    return str(ended.json()["request_id"])
 
 
 def erasures(tierd: Installation) -> dict[str, str]:
-    return {each["request_id"]: each["phase"] for each in json.loads(tierd.tierd("erase", "list", "--json").stdout)}
+    return {each["request_id"]: each["phase"] for each in tierd.tierd("erase", "list", "--json").json()}
 
 
 def test_requests_of_erasure_continue_after_export_and_import(
@@ -70,29 +70,29 @@ def test_requests_of_erasure_continue_after_export_and_import(
     assert metadata_command(copied, "export", str(file)).exit_code == 0
     assert metadata_command(another, "import", str(file)).exit_code == 0
     assert erasures(another) == {request_id: "searching"}
-    (stepped,) = json.loads(another.tierd("erase", "step", "--json").stdout)
+    (stepped,) = another.tierd("erase", "step", "--json").json()
     assert "is to be looked through by a run" in stepped["problem"]
 
 
 def test_rebuild_keeps_reports_of_erasures_and_names_requests_whose_keys_are_lost(copied: Installation) -> None:
     given_up, waiting = file_erasure(copied), file_erasure(copied)
     assert copied.tierd("erase", "withdraw", given_up).exit_code == 0
-    report = json.loads(copied.tierd("erase", "status", given_up, "--json").stdout)
+    report = copied.tierd("erase", "status", given_up, "--json").json()
     drop_metadata(copied)
     for dry_run in (["--dry-run"], []):
         ended = copied.tierd("rebuild-metadata", "--json", *dry_run)
         assert ended.exit_code == 1, ended.output
-        answer = json.loads(ended.stdout)
+        answer = ended.json()
         assert answer["erasures"] == 2
         (problem,) = answer["problems"]
         assert problem["kind"] == "erasure to file again"
         assert waiting in problem["where"]
-    assert json.loads(copied.tierd("erase", "status", given_up, "--json").stdout) == report
+    assert copied.tierd("erase", "status", given_up, "--json").json() == report
     assert erasures(copied) == {given_up: "cancelled", waiting: "cancelled"}
-    lost = json.loads(copied.tierd("erase", "status", waiting, "--json").stdout)
+    lost = copied.tierd("erase", "status", waiting, "--json").json()
     assert "file the request again" in lost["problem"]
     ended = copied.tierd("rebuild-metadata", "--json")
-    assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "the request is done"
+    assert (ended.exit_code, ended.json()["erasures"]) == (0, 0), "the request is done"
     assert copied.tierd("verify", "--deep").exit_code == 0, "reports are no foreign objects"
 
 

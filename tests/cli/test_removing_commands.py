@@ -36,7 +36,7 @@ def expired(copied: Installation, log_dir: LogDirWriter) -> Installation:
 
 
 def test_dry_run_without_retention_plans_no_deletion(copied: Installation) -> None:
-    answer = json.loads(copied.tierd("expire", "--once", "--dry-run", "--json").stdout)
+    answer = copied.tierd("expire", "--once", "--dry-run", "--json").json()
     assert [each["deletions"] for each in answer] == [[]] * len(answer)
 
 
@@ -46,7 +46,7 @@ def test_dry_run_lists_deletions_with_reasons_and_deletes_no_segment(copied: Ins
     assert ended.exit_code == 0, ended.output
     assert "3 segments would go" in ended.stdout
     assert "retention_time" in ended.stdout
-    (answer,) = json.loads(copied.tierd("expire", "--once", "--dry-run", "--json", "orders-0").stdout)
+    (answer,) = copied.tierd("expire", "--once", "--dry-run", "--json", "orders-0").json()
     assert answer["new_log_start_offset"] == 12
     assert [planned["start_offset"] for planned in answer["deletions"]] == [0, 4, 8]
     assert states(copied) == ["readable"] * 3
@@ -90,14 +90,14 @@ def test_undelete_after_a_longer_retention_restores_all_segments(expired: Instal
     assert states(expired) == ["readable"] * 3
     assert read_offsets(expired) == list(range(16))
     again = expired.tierd("expire", "--once", "--json")
-    assert [each["deletions"] for each in json.loads(again.stdout)] == [[]] * len(json.loads(again.stdout))
+    assert [each["deletions"] for each in again.json()] == [[]] * len(again.json())
     assert expired.tierd("verify", "--deep").exit_code == 0
 
 
 def test_undelete_restores_one_segment_by_its_id(expired: Installation) -> None:
     expired.configure(KEPT)
     newest = expired.segments("orders-0")[-1]["segment_id"]
-    answer = json.loads(expired.tierd("undelete", "orders-0", "--segment", newest, "--json").stdout)
+    answer = expired.tierd("undelete", "orders-0", "--segment", newest, "--json").json()
     assert [segment["log_start_offset"] for segment in answer["segments"]] == [8]
     assert states(expired) == ["in grace", "in grace", "readable"]
     assert read_offsets(expired) == list(range(8, 16))
@@ -159,7 +159,7 @@ def test_deleted_partition_is_kept_in_its_grace_and_cannot_be_undeleted(copied: 
 def test_running_daemon_expires_and_undeletes(tierd: Installation) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({"orders-0": 11})
-        answer = json.loads(tierd.tierd("expire", "--once", "--dry-run", "--json", "orders-0").stdout)
+        answer = tierd.tierd("expire", "--once", "--dry-run", "--json", "orders-0").json()
         assert [each["deletions"] for each in answer] == [[]]
     tierd.configure(OLD)
     with tierd.daemon() as daemon:

@@ -3,8 +3,15 @@ import io
 import pytest
 from rich.console import Console, Group
 
-from tierd.cli.commands.status import descriptor_lines, pipeline_line, rendered, uncleanable_lines
-from tierd.serve import DescriptorsSummary, OwnLogsSummary, PartitionSummary, PipelineSummary, StatusAnswer
+from tierd.cli.commands.status import catalogue_lines, descriptor_lines, pipeline_line, rendered, uncleanable_lines
+from tierd.serve import (
+    CatalogueSummary,
+    DescriptorsSummary,
+    OwnLogsSummary,
+    PartitionSummary,
+    PipelineSummary,
+    StatusAnswer,
+)
 from tierd.serve.control_answers import LastRun, RunningRun
 
 AT_MS = 1_795_300_000_000  # 2026-11-21 22:26:40
@@ -42,6 +49,16 @@ def test_stage_of_unknown_length_has_no_percentage() -> None:
         pipeline_line(PipelineSummary(enabled=True, running=running, last_run=None, next_begin_ms=None))
         == "pipeline: starting, 0 groups replaced, 0 failed"
     )
+
+
+def test_parts_that_are_missing_from_the_catalogue_are_named_with_their_cause() -> None:
+    facts = CatalogueSummary(problems={"topics": "denied", "positions": "no route to the store"})
+
+    assert catalogue_lines(facts) == [
+        "catalogue for restores, positions: no route to the store",
+        "catalogue for restores, topics: denied",
+    ]
+    assert catalogue_lines(CatalogueSummary()) == []
 
 
 def test_own_logs_that_are_not_cleaned_are_named_with_their_cause() -> None:

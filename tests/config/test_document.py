@@ -47,6 +47,25 @@ def test_a_syntax_error_has_its_place(text: str, line: int) -> None:
     assert message.startswith("this is not YAML: ")
 
 
+def test_halves_of_a_character_as_json_writers_escape_it_are_joined() -> None:
+    document = read_document(r'{"a": "x\ud83d\ude00", "\ud83d\ude00": "\u00fc"}', {})
+
+    assert document.tree == {"a": "x😀", "😀": "ü"}
+    assert not document.faults
+
+
+def test_half_a_character_is_a_fault_at_its_place() -> None:
+    document = read_document(r'{"a": "\ud83d", "b": {"\ude00": 1}, "\ude00\ud83d": 2}', {})
+
+    message = r"an escape such as \ud83d is half a character: write the character itself"
+    assert sorted(document.faults) == [
+        (FilePlace(1, 7), f"a: {message}"),
+        (FilePlace(1, 23), f"a key of b: {message}"),
+        (FilePlace(1, 37), f"a key: {message}"),
+    ]
+    assert document.tree == {"b": {}}
+
+
 def test_a_key_set_twice_is_a_fault_at_the_second_and_names_the_first() -> None:
     document = read_document("a: 1\nb: {c: 1, c: 2, c: 3}\na: 2\n", {})
 

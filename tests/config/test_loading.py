@@ -146,7 +146,10 @@ copy: {}
         ("metadata: {backend: mysql}", "5:21: metadata.backend: 'mysql' is not sqlite, postgres or redis"),
         ("shutdown: 3s", "5:1: unknown key shutdown: did you mean shutdown_timeout?"),
         ("bucket: a", "5:1: unknown key bucket: did you mean remote.s3.bucket or remote.gcs.bucket?"),
-        ("interval: 3", "5:1: unknown key interval: did you mean copy.interval or expire.interval?"),
+        (
+            "interval: 3",
+            "5:1: unknown key interval: did you mean copy.interval or expire.interval or catalogue.interval?",
+        ),
         ("3: 3", "5:1: unknown key 3: remove it; the file may hold "),
     ],
 )

@@ -42,7 +42,7 @@ def leadership(
     on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
 ) -> KafkaLeadership:
     return KafkaLeadership(
-        plaintext(*servers, refresh_s=refresh_s, request_timeout_s=0.3),
+        plaintext(*servers, refresh_s=refresh_s, request_timeout_s=1.0),
         cluster_id=CLUSTER_ID,
         node_id=1,
         clock=SystemClock(),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.control.connecting import plaintext
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
-from tests.services.kafka_node import free_port
+from tests.services.ports import free_port
 from tierd.control.broker_connections import bootstrap_addresses
 from tierd.control.cluster_metadata import BrokerSoftware
 from tierd.control.kafka_check import BrokerProbe, probe_broker, probe_controller, release_of

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
 import pytest
+import uvloop
 
 from tests.coded import coded
 from tests.control.connecting import plaintext
 from tests.fakes.eventually import eventually
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
-from tests.services.kafka_node import free_port
+from tests.services.ports import free_port
 from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import MAX_FRAME_BYTES, KafkaConnection
@@ -59,6 +60,55 @@ async def test_requests_are_answered_one_after_another() -> None:
     assert broker.requests == [(18, 0), (3, 1), (3, 1), (3, 1)]
 
 
+async def test_requests_that_are_sent_together_are_answered_in_their_order() -> None:
+    broker = ScriptedBroker(topics={ORDERS: {0: (1, 5)}})
+    async with broker.listening() as address:
+        connection = await connected(address)
+        requests = [metadata([ORDERS]), metadata(), metadata([ORDERS])]
+
+        numbers = [await connection.send(request) for request in requests]
+        answers = [
+            await connection.receive(request, number, timeout_s=5.0)
+            for request, number in zip(requests, numbers, strict=True)
+        ]
+
+        assert [len(answer.topics) for answer in answers] == [1, 0, 1]
+        assert connection.is_open
+        connection.close()
+
+
+async def test_answer_that_is_awaited_for_too_long_closes_the_connection() -> None:
+    broker = ScriptedBroker()
+    async with broker.listening() as address:
+        connection = await connected(address)
+        broker.is_silent = True
+        number = await connection.send(metadata())
+
+        with pytest.raises(KafkaUnreachableError, match=r"no answer to Metadata within 0\.1 s"):
+            await connection.receive(metadata(), number, timeout_s=0.1)
+
+        assert not connection.is_open
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_request_on_a_connection_that_another_task_closed_is_unreachable(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A task whose ``receive`` fails closes the connection under the task that sends."""
+
+    async def send_after_the_end() -> None:
+        async with ScriptedBroker().listening() as address:
+            connection = await connected(address)
+            connection.close()
+            for _ in range(2):  # the second time, the event loop has dropped the socket
+                with pytest.raises(KafkaUnreachableError, match="connection lost at Metadata"):
+                    await connection.send(metadata())
+                await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(send_after_the_end())
+
+
 async def test_port_without_a_server_is_unreachable() -> None:
     with pytest.raises(KafkaUnreachableError, match="cannot connect"):
         await connected(f"127.0.0.1:{free_port()}")
@@ -103,9 +153,9 @@ async def test_broker_that_is_too_old_is_refused_with_the_name_of_the_missing_re
 async def test_connection_to_a_silent_broker_is_closed_at_the_deadline() -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
-        connection = await connected(address, request_timeout_s=0.05)
+        connection = await connected(address, request_timeout_s=1.0)
         broker.is_silent = True
-        with pytest.raises(KafkaUnreachableError, match=r"no answer to Metadata within 0\.05 s"):
+        with pytest.raises(KafkaUnreachableError, match="no answer to Metadata within 1 s"):
             await connection.call(metadata())
         assert not connection.is_open
 
@@ -139,7 +189,7 @@ async def test_cancelled_request_closes_the_connection() -> None:
 async def test_malformed_answer_closes_the_connection(spoil: Callable[[bytes], bytes | None]) -> None:
     broker = ScriptedBroker()
     async with broker.listening() as address:
-        connection = await connected(address, request_timeout_s=0.2)
+        connection = await connected(address, request_timeout_s=1.0)
         broker.spoil = spoil
         with pytest.raises(KafkaError) as caught:
             await connection.call(metadata())

@@ -19,9 +19,10 @@ from kio.static.primitive import i16, i32Timedelta
 from tests.coded import coded
 from tests.fakes.kafka_broker import CLUSTER_ID, Leaders, encoded, metadata_response
 from tierd.control.cluster_metadata import BrokerAddress, PartitionLeader, TopicKnowledge, TopicLeaders
+from tierd.control.kafka_framing import Request
 from tierd.control.kafka_messages import (
-    Request,
     api_versions,
+    describe_changed_topic_configs,
     describe_topic_configs,
     metadata,
     missing_versions,
@@ -47,6 +48,7 @@ REQUESTS: list[Request[object]] = [
     sasl_handshake("PLAIN"),
     sasl_authenticate(b"x"),
     describe_topic_configs(["orders"], ["retention.ms"]),
+    describe_changed_topic_configs(["orders"]),
 ]
 
 

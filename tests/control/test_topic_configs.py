@@ -17,10 +17,14 @@ WEEK = {"retention.ms": "604800000", "cleanup.policy": "delete"}
 
 
 def configs(
-    address: str, clock: Clock | None = None, *, on_outcome: Callable[[KafkaError | None], None] = lambda _: None
+    address: str,
+    clock: Clock | None = None,
+    *,
+    on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
+    request_timeout_s: float = 30.0,
 ) -> BrokerTopicConfigs:
     return BrokerTopicConfigs(
-        plaintext(address, request_timeout_s=0.3),
+        plaintext(address, request_timeout_s=request_timeout_s),
         cluster_id=CLUSTER_ID,
         clock=clock or FakeClock(),
         random=lambda: 0.5,
@@ -115,7 +119,7 @@ async def test_many_topics_are_requested_in_requests_of_bounded_size() -> None:
 async def test_new_topic_is_requested_soon_and_a_failure_is_retried() -> None:
     broker = ScriptedBroker(configs={"orders": WEEK}, is_silent=True)
     async with broker.listening() as address:
-        cache = configs(address, SystemClock())
+        cache = configs(address, SystemClock(), request_timeout_s=0.3)
         running = asyncio.create_task(cache.run())
         cache.get("orders")
         await eventually(lambda: cache.problem != "", what="a failure")

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.log_dirs import LogDirWriter
-from tierd.cost.cost_estimate import Plan, TopicEstimate, estimate
+from tierd.cost.cost_estimate import Plan, TopicEstimate, estimate, reading_cost
 from tierd.cost.local_segments import DAY_MS, Partition, Segment, find_partitions
 from tierd.cost.log_dir_estimate import estimate_log_dirs
-from tierd.cost.prices import PriceList, RequestPrices
+from tierd.cost.prices import PriceList, RequestPrices, TrafficPrices
 from tierd.cost.report import GIB
 
 PRICES = PriceList(storage_per_gib_month=1, per_1000_requests=RequestPrices(put=1000, list=0, get=0, delete=100))
@@ -152,3 +152,9 @@ def test_compression_ratio_is_measured_on_the_segments(tmp_path: Path) -> None:
     ratios = {topic.topic: topic.ratio for topic in topics}
     assert ratios["text"] < 0.1
     assert ratios["noise"] == pytest.approx(1.0)
+
+
+def test_read_costs_its_requests_and_its_traffic() -> None:
+    prices = PriceList(per_1000_requests=RequestPrices(get=4), per_gib=TrafficPrices(download=0.09))
+    cost = reading_cost(prices, requests=500, size_bytes=10 * GIB)
+    assert (cost.requests, cost.traffic) == pytest.approx((2, 0.9))

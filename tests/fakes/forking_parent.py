@@ -2,12 +2,15 @@
 
 import gc
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+_DEADLINE_S: Final = 300.0  # far more than any child needs, on a busy machine too
 
 
 class ForkingParent:
@@ -18,20 +21,34 @@ class ForkingParent:
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
             cwd=Path(__file__).parents[2],
         )
+        self._module = module
+        self._heard = b""
 
     def say(self, line: str) -> None:
         """Start a child with ``line``, which has no end of line."""
         assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
+        self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
 
     def hear(self) -> str:
-        """Return the next line that the child or, with its exit code, the parent printed; empty when it has ended."""
+        """Return the next line that the child or, with its exit code, the parent printed; empty when it has ended.
+
+        Raises:
+            TimeoutError: nothing was printed for five minutes.
+        """
         assert self._process.stdout is not None
-        return self._process.stdout.readline()
+        output, waiting = self._process.stdout.fileno(), select.poll()  # select takes no descriptor above 1023
+        waiting.register(output, select.POLLIN)
+        while b"\n" not in self._heard:
+            if not waiting.poll(_DEADLINE_S * 1000):
+                raise TimeoutError(f"{self._module} and its children printed nothing for {_DEADLINE_S:g} s")
+            if not (piece := os.read(output, 1 << 16)):
+                break
+            self._heard += piece
+        line, end, self._heard = self._heard.partition(b"\n")
+        return (line + end).decode()
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +59,12 @@ class ForkingParent:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:  # a child hangs, of which the caller was told
+            self._process.kill()
+            self._process.wait()
+            assert error is not None, "a child has not ended"
         self._process.stdout.close()
 
 

@@ -12,6 +12,9 @@ from kio.schema.api_versions.v3.response import ApiVersion, ApiVersionsResponse
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
 from kio.schema.describe_configs.v4.response import DescribeConfigsResourceResult, DescribeConfigsResult
 from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1 import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource
+from kio.schema.incremental_alter_configs.v1.response import AlterConfigsResourceResponse
 from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
 from kio.schema.metadata.v12.response import (
     MetadataResponseBroker,
@@ -85,7 +88,9 @@ class ScriptedBroker:
     Attributes:
         topics: topics of its metadata; any other topic id is unknown to the broker.
         brokers: brokers of its metadata; itself by default.
-        configs: topic to settings; others are unknown.
+        configs: topic to settings; others are unknown. All of them are the topic's own, and requests may change them.
+        defaults: settings of every known topic that has no own value for them.
+        refuses_changes: error that every change of settings gets.
         versions: API key to the versions that the broker claims.
         spoil: function that changes the bytes of every later answer; None closes the connection instead.
         is_silent: True for a broker that reads, and never answers.
@@ -97,8 +102,10 @@ class ScriptedBroker:
     topics: dict[UUID, Leaders | ErrorCode] = field(default_factory=dict)
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    refuses_changes: ErrorCode = ErrorCode.none
     versions: dict[int, tuple[int, int]] = field(
-        default_factory=lambda: {3: (0, 13), 17: (0, 1), 18: (0, 4), 32: (1, 4), 36: (0, 2)}
+        default_factory=lambda: {3: (0, 13), 17: (0, 1), 18: (0, 4), 32: (1, 4), 36: (0, 2), 44: (0, 1)}
     )
     spoil: Callable[[bytes], bytes | None] = lambda answer: answer
     is_silent: bool = False
@@ -173,6 +180,14 @@ class ScriptedBroker:
                 wanted = entity_reader(DescribeConfigsRequest)(request, at)[0].resources
                 self.requests.append((32, len(wanted)))
                 return b"\0" + encoded(self._configs([each.resource_name for each in wanted]))
+            case 44:
+                changed = entity_reader(IncrementalAlterConfigsRequest)(request, at)[0].resources
+                self.requests.append((44, len(changed)))
+                return b"\0" + encoded(
+                    IncrementalAlterConfigsResponse(
+                        throttle_time=_NO_THROTTLE, responses=tuple(self._changed(each) for each in changed)
+                    )
+                )
             case _:
                 raise AssertionError(f"a scripted broker has no answer for {api_key}")
 
@@ -183,6 +198,19 @@ class ScriptedBroker:
         )
         return ApiVersionsResponse(error_code=ErrorCode.none, api_keys=keys, throttle_time=_NO_THROTTLE)
 
+    def _changed(self, resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        own = self.configs.get(resource.resource_name)
+        error = self.refuses_changes if own is not None else ErrorCode.unknown_topic_or_partition
+        if own is not None and error is ErrorCode.none:
+            for each in resource.configs:
+                if each.config_operation == 0 and each.value is not None:
+                    own[each.name] = each.value
+                else:
+                    own.pop(each.name, None)
+        return AlterConfigsResourceResponse(
+            error_code=error, error_message=None, resource_type=i8(2), resource_name=resource.resource_name
+        )
+
     def _configs(self, topics: list[str]) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
             throttle_time=_NO_THROTTLE, results=tuple(self._config(topic) for topic in topics)
@@ -190,6 +218,7 @@ class ScriptedBroker:
 
     def _config(self, topic: str) -> DescribeConfigsResult:
         known = self.configs.get(topic)
+        told = {} if known is None else {**self.defaults, **known}
         return DescribeConfigsResult(
             error_code=ErrorCode.none if known is not None else ErrorCode.unknown_topic_or_partition,
             error_message=None,
@@ -197,8 +226,14 @@ class ScriptedBroker:
             resource_name=topic,
             configs=tuple(
                 DescribeConfigsResourceResult(
-                    name=name, value=value, read_only=False, is_sensitive=False, synonyms=(), documentation=None
+                    name=name,
+                    value=value,
+                    read_only=False,
+                    config_source=i8(1 if known is not None and name in known else 5),
+                    is_sensitive=False,
+                    synonyms=(),
+                    documentation=None,
                 )
-                for name, value in (known or {}).items()
+                for name, value in told.items()
             ),
         )

@@ -5,6 +5,8 @@ it holds: ``records.jsonl.gz`` (a consumer), ``committed.jsonl.gz`` (the same, r
 (ListOffsets), ``dump.txt.gz`` (DumpLogSegments). The stages: ``clean``, ``epochs``, ``old-format``, ``crash`` with a
 ``before`` (damaged) and an ``after`` (recovered by the broker), and one partition's life under the log cleaner:
 ``compact-before``, ``compact-pass1``, ``compact-more`` (appended to), ``compact-pass2``; the last three without dumps.
+``streams``, of 3.9.2 alone, has no cases here: the ``state`` of an application of Kafka Streams, its changelogs, and
+what its queries answered.
 """
 
 import gzip

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.errors import PartitionNameError
-from tierd.model import RemoteLogSegmentId, TopicIdPartition, TopicPartition, uuid_from_text, uuid_to_text
+from tierd.model import (
+    RemoteLogSegmentId,
+    TopicIdPartition,
+    TopicPartition,
+    is_topic_name,
+    random_id,
+    uuid_from_text,
+    uuid_to_text,
+)
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=40)
 
@@ -23,6 +31,12 @@ def test_any_id_is_parsed_from_its_text(value: UUID) -> None:
     text = uuid_to_text(value)
     assert len(text) == 22
     assert uuid_from_text(text) == value
+
+
+def test_random_id_is_no_option_of_a_command() -> None:
+    made = [UUID(bytes=bytes([first]) + bytes(15)) for first in (0xF8, 0xFB, 0xF7)]
+    assert [uuid_to_text(each)[0] for each in made] == ["-", "-", "9"]
+    assert random_id(iter(made).__next__) == made[2]
 
 
 @given(st.text(min_size=0, max_size=30))
@@ -54,3 +68,13 @@ def test_identities_print_as_kafka_names_them() -> None:
 
 def test_partitions_of_a_topic_created_again_differ() -> None:
     assert TopicIdPartition(uuid4(), "orders", 0) != TopicIdPartition(uuid4(), "orders", 0)
+
+
+@given(topics.filter(lambda text: text not in {".", ".."}))
+def test_name_of_letters_digits_dots_dashes_and_underscores_is_a_topics(name: str) -> None:
+    assert is_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../orders", "a/b", "a b", "a\n", "a\n0\n", "\x1b[2J", "ä", "a" * 250])
+def test_name_that_kafka_refuses_is_no_topics(name: str) -> None:
+    assert not is_topic_name(name)

@@ -67,6 +67,7 @@ class ClusterLab:
             "topics": {"overrides": [{"match": "dropped", "delete_with_topic": True}]},
             "copy": {"dangling_grace": "2s"},
             "expire": {"interval": "1s", "grace": "1s"},
+            "catalogue": {"interval": "1s"},
         }
 
     # ---------------------------------------------------------------- running
@@ -77,7 +78,7 @@ class ClusterLab:
             for daemon in self.daemons.values():  # all at once, on an empty bucket and an empty store
                 daemon.start()
             for daemon in self.daemons.values():
-                daemon.wait_ready(deadline_s=60)
+                daemon.wait_ready()
             stack.enter_context(self.traffic)
             self._stack = stack.pop_all()
         return self
@@ -121,7 +122,7 @@ class ClusterLab:
         """SIGKILL the daemon and start it again."""
         self.daemons[node].kill()
         self.daemons[node].start()
-        self.daemons[node].wait_ready(deadline_s=60)
+        self.daemons[node].wait_ready()
 
     def restart_broker(self, node: int) -> None:
         """SIGKILL the broker, wait until others lead its partitions, and start it again."""

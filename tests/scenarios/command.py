@@ -21,6 +21,7 @@ class CommandResult:
 
     def json(self) -> Any:  # noqa: ANN401 - JSON has any type
         """Return the whole output as one JSON value."""
+        assert self.stdout, f"exit code {self.exit_code}: {self.stderr}"
         return json.loads(self.stdout)
 
     def json_lines(self) -> list[dict[str, Any]]:

@@ -1,39 +1,45 @@
 """Fixtures of the scenarios: brokers for one test each, and installations of tierd."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.scenarios.cluster_lab import NODES, ClusterLab
+from tests.scenarios.cluster_story import SEED
 from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.stores import SpoilableS3, s3_section
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.faulty_path import FaultyPath
-from tests.services.kafka_cluster import KafkaBroker, KafkaUnavailableError, require_kafka
+from tests.services.kafka_cluster import KafkaBroker
+from tests.services.kafka_fixtures import MakeCluster
 from tests.services.s3 import S3Admin, S3Service
 
 MakeBroker = Callable[..., KafkaBroker]
 MakeInstallation = Callable[..., Installation]
+MakeClusterLab = Callable[[Settings], ClusterLab]
 
 
 @pytest.fixture
-def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
+def make_broker(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[MakeBroker]:
     """Start brokers that end with the test; without Kafka the test skips, and with CI=true it fails."""
     with ExitStack() as running:
 
         def make(
-            version: str = "3.9.2", *, log_dir_count: int = 1, properties: Mapping[str, str] | None = None
+            version: str = "3.9.2",
+            *,
+            log_dir_count: int = 1,
+            properties: Mapping[str, str] | None = None,
+            has_own_controller: bool = False,
+            folder: str = "kafka",
         ) -> KafkaBroker:
-            try:
-                require_kafka(version)
-            except KafkaUnavailableError as error:
-                if os.environ.get("CI") == "true":
-                    pytest.fail(f"CI=true needs a real broker: {error}")
-                pytest.skip(f"no Kafka broker: {error}")
             broker = KafkaBroker(
-                tmp_path / "kafka", version=version, log_dir_count=log_dir_count, properties=properties
+                tmp_path / folder,
+                version=kafka_jars(version),
+                log_dir_count=log_dir_count,
+                properties=properties,
+                has_own_controller=has_own_controller,
             )
             return running.enter_context(broker)
 
@@ -73,3 +79,27 @@ def s3_remote(s3_service: S3Service, s3_bucket: str) -> Settings:
 def spoilable_s3(s3_service: S3Service, s3_bucket: str, s3_admin: S3Admin, faulty_s3: FaultyPath) -> SpoilableS3:
     """Return an empty bucket behind a path that can be spoiled."""
     return SpoilableS3(s3_service, s3_bucket, s3_admin, faulty_s3)
+
+
+@pytest.fixture
+def make_cluster_lab(
+    tmp_path: Path,
+    kafka_cluster: MakeCluster,
+    spoilable_s3: SpoilableS3,
+    faulty_path_to: Callable[[str], FaultyPath],
+    warm_tierd: WarmTierd,
+) -> MakeClusterLab:
+    """Start clusters with a tierd beside each broker, by the ``metadata`` section; no daemon runs yet."""
+
+    def make(metadata: Settings) -> ClusterLab:
+        return ClusterLab(
+            tmp_path,
+            kafka_cluster(nodes=3, version="4.3.1"),
+            metadata=metadata,
+            s3=spoilable_s3,
+            own_paths={node: faulty_path_to(spoilable_s3.service.endpoint_url) for node in NODES},
+            warm=warm_tierd,
+            seed=SEED,
+        )
+
+    return make

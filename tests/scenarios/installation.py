@@ -2,8 +2,8 @@
 
 import json
 import signal
-import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.scenarios.command import COMMAND_DEADLINE_S, TIERD, CommandResult, run_tierd
+from tests.scenarios.warm_daemons import ForkedDaemon
 from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.ports import free_port
 from tests.services.waiting import wait_until
 
 READY_DEADLINE_S = 120.0  # imports alone took half a minute while other suites used both cores
@@ -36,13 +38,14 @@ class Installation:
         settings: Settings | None = None,
         warm: WarmTierd | None = None,
     ) -> None:
-        self._warm = warm
+        """Write the configuration; ``warm`` forks daemons and the commands of which only the outcome matters."""
+        self.warm = warm
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
         self.state_dir = root / "state"
         self.store_dir = root / "store"
         self.config_file = root / "tierd.yaml"
-        self.http = f"127.0.0.1:{_free_port()}"
+        self.http = f"127.0.0.1:{free_port()}"
         self.settings: Settings = {
             "state_dir": str(self.state_dir),
             "log_dirs": [{"path": str(path), "owner": "kafka"} for path in log_dirs],
@@ -63,7 +66,7 @@ class Installation:
 
     def ask(self, *arguments: str) -> CommandResult:
         """Run a command of which only the outcome matters: forked from a warm process, if there is one."""
-        return (self._warm.run if self._warm else run_tierd)(*self._with_config(arguments))
+        return (self.warm.run if self.warm else run_tierd)(*self._with_config(arguments))
 
     def segments(self, partition: str) -> list[dict[str, Any]]:
         """Return the output of ``tierd segments --json``."""
@@ -83,9 +86,9 @@ class Installation:
         return result.json_lines()
 
     def _with_config(self, arguments: Sequence[str]) -> list[str]:
-        return [arguments[0], "--config", str(self.config_file), *arguments[1:]]
+        return [*arguments, "--config", str(self.config_file)]
 
-    def daemon(self, *, command: Sequence[str] = (str(TIERD),)) -> "Daemon":
+    def daemon(self, *, command: Sequence[str] | None = None) -> "Daemon":
         """Return the daemon of this installation, not yet started; ``command`` replaces ``tierd``."""
         return Daemon(self, command)
 
@@ -93,12 +96,12 @@ class Installation:
 class Daemon:
     """``tierd run`` as a child process; as a context manager it is ready inside and stopped cleanly at the end."""
 
-    def __init__(self, installation: Installation, command: Sequence[str]) -> None:
+    def __init__(self, installation: Installation, command: Sequence[str] | None) -> None:
         self._installation = installation
         self._command = command
         self.log_file = installation.root / "tierd.log"
         self._log: IO[bytes] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedDaemon | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -132,9 +135,18 @@ class Daemon:
 
     def start(self) -> None:
         """Start the process and return at once. The log is appended to ``log_file``."""
+        arguments = ["run", "--config", str(self._installation.config_file)]
+        if (warm := self._installation.warm) is not None:
+            match self._command:
+                case None:
+                    self._process = warm.daemons.start(arguments, self.log_file)
+                    return
+                case (sys.executable, "-m", module, *first):
+                    self._process = warm.daemons.start([*first, *arguments], self.log_file, module=module)
+                    return
         self._log = self.log_file.open("ab")
         self._process = subprocess.Popen(
-            [*self._command, "run", "--config", str(self._installation.config_file)],
+            [*(self._command or (str(TIERD),)), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -250,7 +262,7 @@ class Daemon:
             exit_code = self._process.wait(STOP_DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(STOP_DEADLINE_S)
             raise AssertionError(f"the daemon did not end on {number.name}: {self.log_tail()}") from None
         finally:
             self._forget()
@@ -283,10 +295,3 @@ def _merged(base: Settings, over: Settings) -> Settings:
         present = merged.get(key)
         merged[key] = _merged(present, value) if isinstance(value, dict) and isinstance(present, dict) else value
     return merged
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

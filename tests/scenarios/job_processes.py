@@ -41,11 +41,6 @@ def is_running(pid: int) -> bool:
     return any(each.pid == pid for each in _running())
 
 
-def is_stopped(pid: int) -> bool:
-    """Return True if the process is stopped by SIGSTOP."""
-    return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
-
-
 def _is_driver(process: Process) -> bool:
     return "jobs/__main__.py" in process.command and "python" in process.command.partition(" ")[0]
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape, write_log_dir
 from tests.scenarios.command import TIERD
+from tests.scenarios.conftest import MakeInstallation
 from tests.scenarios.installation import Daemon, Installation
 
 SHAPE = SegmentShape(batches=4, records_per_batch=5, value_bytes=100)
@@ -29,8 +30,8 @@ def log_dir(tmp_path: Path) -> LogDirWriter:
 
 
 @pytest.fixture
-def tierd(tmp_path: Path, log_dir: LogDirWriter) -> Installation:
-    return Installation(tmp_path / "tierd", [log_dir.path], settings={"hold": {"mode": "descriptor"}})
+def tierd(log_dir: LogDirWriter, make_installation: MakeInstallation) -> Installation:
+    return make_installation([log_dir.path], settings={"hold": {"mode": "descriptor"}})
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +123,7 @@ def _requires_hold(tierd: Installation, daemon: Daemon, log_dir: LogDirWriter) -
     partition.roll()
 
     def is_held() -> bool:
-        status = tierd.tierd("status", "--json").json()
+        status = tierd.ask("status", "--json").json()
         return bool(status["hold"]["segments"] == 1 and status["hold"]["unheld_segments"] == 0)
 
     daemon.wait_until(is_held, what="the hold during the attack")

@@ -9,9 +9,8 @@ import pytest
 from tests.scenarios.command import TIERD
 from tests.scenarios.compaction_lab import KEYS, CompactionLab
 from tests.scenarios.interrupted_tierd import STEPS, command
-from tests.scenarios.job_processes import is_stopped
 from tests.scenarios.warm_tierd import WarmTierd
-from tests.services.waiting import wait_until
+from tests.services.waiting import is_stopped, wait_until
 
 KILLED = -signal.SIGKILL
 

@@ -560,5 +560,5 @@ def test_daemon_waits_for_a_database_that_is_read_only_and_then_down(
         postgres_service.services.kill("postgres")
         postgres_service.services.start("postgres")
         daemon.wait_until(lambda: tierd.frontier("orders-0") > before, what="copies to go on", deadline_s=60.0)
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output

@@ -27,7 +27,7 @@ def test_log_dir_of_a_broker_reads_the_same_after_its_copied_segments_are_delete
     before = facts_below(log_dir)
     tierd = make_installation([log_dir])
 
-    copied = tierd.tierd("copy", "--once")
+    copied = tierd.ask("copy", "--once")
 
     assert copied.exit_code == 0, copied.output
     assert facts_below(log_dir) == before
@@ -42,5 +42,5 @@ def test_log_dir_of_a_broker_reads_the_same_after_its_copied_segments_are_delete
         committed_file = oracle / partition / "committed.jsonl.gz"
         committed = read_oracle(committed_file) if committed_file.exists() else everything
         assert_same_records(tierd.cat(partition, "--committed"), committed, what=f"{partition} --committed")
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output

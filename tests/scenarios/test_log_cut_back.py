@@ -68,7 +68,7 @@ def test_tier_serves_the_records_that_a_consumer_reads_after_a_log_was_cut_back(
         assert_reads_back(tierd, oracle)
     finally:
         daemon.stop()
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output
 
 

@@ -65,5 +65,5 @@ def test_rebuilt_tier_keeps_deletion_requests_and_copies_missing_segments(
         )
         assert tierd.ask("explain", "deleted-0", "2", "--json").json()["place"] == "expired"
         assert tierd.ask("explain", "lost-0", "0", "--json").json()["place"] == "both"
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output

@@ -131,7 +131,7 @@ def test_copying_continues_without_a_gap_in_a_new_leader_epoch(
         daemon.wait_copied({"orders-0": grow(log_dir, partition, rolled_segments=2)})
     epochs = {record["leaderEpoch"] for record in tierd.cat("orders-0")}
     assert epochs == {3, 7}
-    assert tierd.tierd("verify", "--deep").exit_code == 0
+    assert tierd.ask("verify", "--deep").exit_code == 0
 
 
 def test_paused_partitions_wait_and_are_copied_when_resumed(
@@ -141,11 +141,11 @@ def test_paused_partitions_wait_and_are_copied_when_resumed(
     orders, bills = log_dir.add_partition("orders"), log_dir.add_partition("bills")
     with tierd.daemon() as daemon:
         daemon.wait_copied({"orders-0": grow(log_dir, orders, rolled_segments=1)})
-        assert tierd.tierd("pause", "orders-0").exit_code == 0
+        assert tierd.ask("pause", "orders-0").exit_code == 0
         rolled = grow(log_dir, orders, rolled_segments=2)
         daemon.wait_copied({"bills-0": grow(log_dir, bills, rolled_segments=2)})
         entry = daemon.partition("orders-0")
         assert entry is not None
         assert (entry["state"], entry["copied_through"]) == ("paused", SEGMENT_RECORDS - 1)
-        assert tierd.tierd("resume", "orders-0").exit_code == 0
+        assert tierd.ask("resume", "orders-0").exit_code == 0
         daemon.wait_copied({"orders-0": rolled})

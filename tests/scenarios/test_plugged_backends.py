@@ -5,6 +5,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.fakes.installed_package import EXAMPLE_BACKEND, install
 from tests.fakes.log_dirs import SegmentShape, write_log_dir
 from tests.scenarios.command import run_tierd
 from tests.scenarios.installation import Installation
+from tests.scenarios.warm_tierd import WarmTierd
 from tierd.config import load_config
 from tierd.pipeline.access import TierAccess
 
@@ -34,11 +36,27 @@ with access.open() as tier:
 """
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Install the package; return the path that finds it."""
+    return install(EXAMPLE_BACKEND, tmp_path_factory.mktemp("installed") / "site")
+
+
+@pytest.fixture(scope="module")
+def warm_with_package(site: str) -> Iterator[WarmTierd]:
+    """Answer commands quickly, with the package on the path."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", site)
+        warm = WarmTierd()
+        assert warm.daemons, "it starts with this path as well"
+    with warm:
+        yield warm
+
+
 @pytest.fixture
-def tierd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    path = install(EXAMPLE_BACKEND, tmp_path / "site")
-    monkeypatch.setenv("PYTHONPATH", path)
-    for folder in reversed(path.split(os.pathsep)):
+def tierd(site: str, warm_with_package: WarmTierd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    monkeypatch.setenv("PYTHONPATH", site)
+    for folder in reversed(site.split(os.pathsep)):
         monkeypatch.syspath_prepend(folder)
     log_dir = write_log_dir(tmp_path / "kafka", partitions=1, rolled_segments=3, shape=SHAPE)
     return Installation(
@@ -46,6 +64,7 @@ def tierd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
         [log_dir.path],
         remote={"backend": "acme", "plugin": {"path": str(tmp_path / "objects.db")}},
         settings={"metadata": {"backend": "acme", "plugin": _rows(tmp_path)}},
+        warm=warm_with_package,
     )
 
 
@@ -57,12 +76,12 @@ def _rows(tmp_path: Path) -> dict[str, Any]:
 def test_daemon_and_commands_use_the_stores_of_another_package(tierd: Installation, tmp_path: Path) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({"synthetic-0": RECORDS - 1})
-        checked = tierd.tierd("check-config", "--online")
+        checked = tierd.ask("check-config", "--online")
         assert checked.exit_code == 0, checked.output
         assert "writable, and refuses a writer that is not the latest" in " ".join(checked.stdout.split())
     assert len(tierd.segments("synthetic-0")) == 3
     assert len(tierd.cat("synthetic-0")) >= RECORDS
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output
     assert not (tierd.state_dir / "metadata.db").exists()
     with sqlite3.connect(tmp_path / "rows.db") as rows, sqlite3.connect(tmp_path / "objects.db") as objects:
@@ -82,7 +101,7 @@ def test_metadata_in_the_store_of_another_package_is_rebuilt_from_its_objects(
     before = tierd.segments("synthetic-0")
     for file in tmp_path.glob("rows.db*"):
         file.unlink()
-    rebuilt = tierd.tierd("rebuild-metadata")
+    rebuilt = tierd.ask("rebuild-metadata")
     assert rebuilt.exit_code == 0, rebuilt.output
     assert [each["segment_id"] for each in tierd.segments("synthetic-0")] == [each["segment_id"] for each in before]
 

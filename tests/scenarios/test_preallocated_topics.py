@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from tests.scenarios.broker_steps import assert_reads_back, consume_all, rolled_through
-from tests.scenarios.command import run_tierd
 from tests.scenarios.conftest import MakeBroker, MakeInstallation
 from tests.scenarios.installation import Installation
 from tests.scenarios.oracle import assert_same_records
 from tests.scenarios.traffic import TopicPlan, Traffic
+from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.kafka_records import random_records
 from tests.services.waiting import wait_until
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.service("kafka")
 ROOM = {"preallocate": "true"}
 TOPICS = (
     TopicPlan(name="plain", configs=ROOM),
-    TopicPlan(name="packed", configs=ROOM, codec="zstd", segment_bytes=1 << 20),
+    TopicPlan(name="packed", configs=ROOM, codec="zstd", segment_bytes=256 << 10),
     TopicPlan(name="transactional", configs=ROOM, transactional=True),
 )
 HIGH_WATERMARKS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
@@ -29,7 +29,7 @@ HIGH_WATERMARKS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_preallocated_topics_are_copied_and_read_with_zeros_behind_their_data(
-    version: str, make_broker: MakeBroker, make_installation: MakeInstallation
+    version: str, make_broker: MakeBroker, make_installation: MakeInstallation, warm_tierd: WarmTierd
 ) -> None:
     broker = make_broker(version, properties=HIGH_WATERMARKS)
     traffic = Traffic(broker, TOPICS, seed=12)
@@ -38,7 +38,7 @@ def test_preallocated_topics_are_copied_and_read_with_zeros_behind_their_data(
         traffic.create_topics()
         with traffic:
             for _ in range(5):  # beside the producers: a batch may be half written at any moment
-                _assert_readable(tierd, broker.log_dirs[0])
+                _assert_readable(tierd, warm_tierd, broker.log_dirs[0])
         traffic.fill(rolled_segments=2)
 
         with broker.producer(transactional_id="left-open") as producer:
@@ -60,26 +60,26 @@ def test_preallocated_topics_are_copied_and_read_with_zeros_behind_their_data(
             assert active is not None
             newest = max(active.glob("*.log"))
             assert newest.stat().st_size == topic.segment_bytes, "the broker preallocates space"
-            read = run_tierd("log", "read", str(active), "--json")
+            read = warm_tierd.run("log", "read", str(active), "--json")
             assert read.exit_code == 0, read.output
             assert_same_records(read.json_lines(), oracle[f"{topic.name}-0"][0], what=topic.name)
             last = oracle[f"{topic.name}-0"][0][-1]
             for answer in (
-                tierd.tierd("explain", f"{topic.name}-0", str(last["offset"])),
-                tierd.tierd("offsets", f"{topic.name}-0", "--time", str(last["timestamp"])),
-                run_tierd("inspect", str(active), "--deep"),
+                tierd.ask("explain", f"{topic.name}-0", str(last["offset"])),
+                tierd.ask("offsets", f"{topic.name}-0", "--time", str(last["timestamp"])),
+                warm_tierd.run("inspect", str(active), "--deep"),
             ):
                 assert answer.exit_code == 0, answer.output
 
 
-def _assert_readable(tierd: Installation, log_dir: Path) -> None:
+def _assert_readable(tierd: Installation, warm_tierd: WarmTierd, log_dir: Path) -> None:
     for topic in TOPICS:
         for options in ((), ("--committed",)):
             offsets = [record["offset"] for record in tierd.cat(f"{topic.name}-0", *options)]
             assert offsets == sorted(set(offsets))
         directory = log_dir / f"{topic.name}-0"
         if directory.exists():
-            answer = run_tierd("log", "read", str(directory), "--json")
+            answer = warm_tierd.run("log", "read", str(directory), "--json")
             assert answer.exit_code == 0, answer.output
 
 

@@ -27,7 +27,7 @@ def test_every_kind_of_topic_is_read_back_after_the_retention_of_the_broker(
 
         assert_reads_back(tierd, oracle)
 
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output
 
 
@@ -54,7 +54,7 @@ def test_segments_that_the_broker_deletes_while_the_store_is_down_are_not_lost(
 
         assert_reads_back(tierd, oracle)
         daemon.wait_until(lambda: daemon.metrics()["tierd_hold_segments"] == 0, what="the hold to be empty")
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output
     assert spoilable_s3.admin.unfinished_uploads(spoilable_s3.bucket) == []
 
@@ -82,5 +82,5 @@ def test_segments_are_copied_although_the_broker_lost_its_producer_files(
         assert_reads_back(tierd, oracle)
 
     assert "transaction_index_rebuilt" in daemon.log_file.read_text()
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output

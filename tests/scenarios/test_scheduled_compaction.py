@@ -14,6 +14,7 @@ from tests.scenarios.conftest import MakeBroker, MakeInstallation
 from tests.scenarios.installation import Daemon, Installation, Settings
 from tests.scenarios.keyed_traffic import KeyedTraffic, Reading, SeenRecord, assert_consistent
 from tests.scenarios.spark_reader import SparkReader
+from tests.services.brief_java import SPARK_CONF
 from tests.services.kafka_cluster import KafkaCluster
 from tests.services.waiting import wait_until
 from tierd.pipeline import RunHistory, RunReport
@@ -25,7 +26,7 @@ SEGMENT_BYTES = 8_192
 RECORD_BYTES = VALUE_BYTES + 20
 RUN_DEADLINE_S = 240.0
 GRACE = "30s"  # a reading takes a second or two
-_PAUSE_S = 0.5  # between two rounds of a reader
+_PAUSE_S = 1.0  # between two rounds of a reader
 REFUSALS = (
     *("is not in the tier", "is in neither tier"),
     *("the broker is replacing segments", "whose grace (expire.grace) is over"),
@@ -67,6 +68,9 @@ SETTINGS: Settings = {
         "schedule": "* * * * *",
         "driver_memory": "512MiB",
         "audit_bytes": 0,
+        "nice": 0,
+        "io_class": "none",
+        "spark_conf": SPARK_CONF,
     },
 }
 

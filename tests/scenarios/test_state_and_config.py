@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.log_dirs import write_log_dir
-from tests.scenarios.command import run_tierd
+from tests.scenarios.command import TIERD, run_tierd
 from tests.scenarios.conftest import MakeInstallation
 from tests.scenarios.installation import Installation
+from tests.scenarios.warm_tierd import WarmTierd
 
 PARTITION = "synthetic-0"
 ROLLED_THROUGH = 3 * 8 - 1
@@ -21,7 +22,7 @@ def tierd(tmp_path: Path, make_installation: MakeInstallation) -> Installation:
 
 
 def test_damaged_metadata_file_is_refused_and_a_restored_one_is_used(tierd: Installation) -> None:
-    assert tierd.tierd("copy", "--once").exit_code == 0
+    assert tierd.ask("copy", "--once").exit_code == 0
     database = tierd.state_dir / "metadata.db"
     sound = database.read_bytes()
     damaged = {
@@ -32,7 +33,7 @@ def test_damaged_metadata_file_is_refused_and_a_restored_one_is_used(tierd: Inst
     for name, content in damaged.items():
         database.write_bytes(content)
         for arguments in (["copy", "--once"], ["segments", PARTITION], ["run"]):
-            ended = tierd.tierd(*arguments)
+            ended = (tierd.tierd if arguments == ["run"] else tierd.ask)(*arguments)
             assert ended.exit_code == 3, (name, arguments, ended.output)
             assert str(database) in ended.output, (name, arguments, ended.output)
             assert "Traceback" not in ended.output, (name, arguments, ended.output)
@@ -43,7 +44,7 @@ def test_damaged_metadata_file_is_refused_and_a_restored_one_is_used(tierd: Inst
 def test_a_second_daemon_on_one_state_dir_is_refused(tierd: Installation) -> None:
     with tierd.daemon() as daemon:
         for arguments in (["run"], ["copy", "--once"]):
-            ended = tierd.tierd(*arguments)
+            ended = (tierd.tierd if arguments == ["run"] else tierd.ask)(*arguments)
             assert ended.exit_code == 4, ended.output
             assert str(daemon.pid) in ended.output
         assert daemon.is_ready()
@@ -52,10 +53,10 @@ def test_a_second_daemon_on_one_state_dir_is_refused(tierd: Installation) -> Non
 def test_reading_commands_work_with_and_without_a_daemon(tierd: Installation) -> None:
     with tierd.daemon() as daemon:
         daemon.wait_copied({PARTITION: ROLLED_THROUGH})
-        beside = [tierd.segments(PARTITION), tierd.cat(PARTITION), tierd.tierd("explain", PARTITION, "3").exit_code]
-    without = [tierd.segments(PARTITION), tierd.cat(PARTITION), tierd.tierd("explain", PARTITION, "3").exit_code]
+        beside = [tierd.segments(PARTITION), tierd.cat(PARTITION), tierd.ask("explain", PARTITION, "3").exit_code]
+    without = [tierd.segments(PARTITION), tierd.cat(PARTITION), tierd.ask("explain", PARTITION, "3").exit_code]
     assert beside == without
-    assert tierd.tierd("status").exit_code == 3
+    assert tierd.ask("status").exit_code == 3
 
 
 def test_killed_daemon_with_leftover_lock_and_socket_starts_again(tierd: Installation) -> None:
@@ -67,7 +68,7 @@ def test_killed_daemon_with_leftover_lock_and_socket_starts_again(tierd: Install
         again.wait_copied({PARTITION: ROLLED_THROUGH})
 
 
-def test_every_mistake_of_a_configuration_is_reported_with_its_place(tmp_path: Path) -> None:
+def test_every_mistake_of_a_configuration_is_reported_with_its_place(tmp_path: Path, warm_tierd: WarmTierd) -> None:
     file = tmp_path / "tierd.yaml"
     file.write_text(
         "state_dir: /tmp/tierd\n"
@@ -83,7 +84,7 @@ def test_every_mistake_of_a_configuration_is_reported_with_its_place(tmp_path: P
     )
     for command in ("check-config", "run", "segments"):
         arguments = [command, "--config", str(file)] + ([PARTITION] if command == "segments" else [])
-        ended = run_tierd(*arguments)
+        ended = (run_tierd if command == "run" else warm_tierd.run)(*arguments)
         assert ended.exit_code == 2, ended.output
         for place in (f"{file}:8:3", f"{file}:9:16", f"{file}:10:16"):
             assert place in ended.output, ended.output
@@ -112,10 +113,10 @@ def test_a_bad_file_on_reload_keeps_the_old_settings(tierd: Installation) -> Non
 
 def test_sigterm_and_sigint_end_the_daemon_cleanly_and_keep_its_copies(tierd: Installation) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        daemon = tierd.daemon()
+        daemon = tierd.daemon(command=(str(TIERD),))
         daemon.start()
         daemon.wait_ready()
         daemon.wait_copied({PARTITION: ROLLED_THROUGH})
         daemon.send_signal(number)
         assert daemon.wait_end() == 0, daemon.log_tail()
-    assert tierd.tierd("verify", "--deep").exit_code == 0
+    assert tierd.ask("verify", "--deep").exit_code == 0

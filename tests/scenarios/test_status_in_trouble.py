@@ -175,7 +175,7 @@ def test_daemon_is_reachable_while_its_configuration_file_has_faults(
     with tierd.daemon():
         tierd.config_file.write_text(content.format(state_dir=tierd.state_dir))
         for arguments in (["status"], ["pause", PARTITION], ["resume", PARTITION], ["sync", PARTITION]):
-            ended = tierd.tierd(*arguments)
+            ended = tierd.ask(*arguments)
             assert ended.exit_code == 0, ended.output
             assert PARTITION in ended.stdout
             assert "run tierd check-config" in ended.stderr
@@ -185,12 +185,12 @@ def test_daemon_is_reachable_by_its_socket_alone(log_dir: LogDirWriter, make_ins
     tierd = make_installation([log_dir.path])
     with tierd.daemon():
         tierd.config_file.unlink()
-        assert tierd.tierd("status").exit_code == 2
+        assert tierd.ask("status").exit_code == 2
         for verb in ("status", "pause", "resume", "sync"):
-            ended = tierd.tierd(verb, "--socket", str(tierd.state_dir / "control.sock"))
+            ended = tierd.ask(verb, "--socket", str(tierd.state_dir / "control.sock"))
             assert ended.exit_code == 0, ended.output
             assert PARTITION in ended.stdout
-        refused = tierd.tierd("status", "--socket", str(tierd.state_dir / "metadata.db"))
+        refused = tierd.ask("status", "--socket", str(tierd.state_dir / "metadata.db"))
         assert refused.exit_code == 1
         assert "control.sock" in refused.stderr
 
@@ -200,14 +200,14 @@ def test_missing_log_dir_is_named_at_the_start_and_in_the_status(
 ) -> None:
     alone = make_installation([tmp_path / "missing"], name="alone")
     for arguments in (["run"], ["copy", "--once"]):
-        ended = alone.tierd(*arguments)
+        ended = alone.ask(*arguments)
         assert ended.exit_code == 2, ended.output
         assert f"{tmp_path / 'missing'} does not exist" in ended.stderr
         assert "cluster_id" not in ended.stderr
     tierd = make_installation([log_dir.path, tmp_path / "missing"])
     with tierd.daemon() as daemon:
         told = f"log dir {tmp_path / 'missing'} is offline"
-        assert told in tierd.tierd("status").stdout
+        assert told in tierd.ask("status").stdout
         assert told in daemon.get("/")
 
 

@@ -1,6 +1,7 @@
 """Faults of the object store: they are named and retried, no record is lost, and no object is visible in part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,34 +24,49 @@ def log_dir(tmp_path: Path) -> Path:
     return write_log_dir(tmp_path / "logdir", partitions=1, rolled_segments=3).path
 
 
-def refused(s3: SpoilableS3) -> Callable[[], None]:
+Fault = Callable[[SpoilableS3], AbstractContextManager[None]]
+
+
+@contextmanager
+def refused(s3: SpoilableS3) -> Iterator[None]:
     s3.path.disable()
-    return s3.path.enable
+    yield
+    s3.path.enable()
 
 
-def reset(s3: SpoilableS3) -> Callable[[], None]:
+@contextmanager
+def reset(s3: SpoilableS3) -> Iterator[None]:
     s3.path.add("reset_peer", timeout=0)
-    return lambda: s3.path.remove("reset_peer")
+    yield
+    s3.path.remove("reset_peer")
 
 
-def black_hole(s3: SpoilableS3) -> Callable[[], None]:
+@contextmanager
+def black_hole(s3: SpoilableS3) -> Iterator[None]:
     s3.path.add("timeout", "upstream", timeout=0)
-    return lambda: s3.path.remove("timeout", "upstream")
+    yield
+    s3.path.remove("timeout", "upstream")
 
 
-def lost_replies(s3: SpoilableS3) -> Callable[[], None]:
+@contextmanager
+def lost_replies(s3: SpoilableS3) -> Iterator[None]:
     s3.path.add("limit_data", bytes=30)
-    return lambda: s3.path.remove("limit_data")
+    yield
+    s3.path.remove("limit_data")
 
 
-def frozen(s3: SpoilableS3) -> Callable[[], None]:
+@contextmanager
+def frozen(s3: SpoilableS3) -> Iterator[None]:
     s3.service.services.freeze("s3")
-    return lambda: s3.service.services.thaw("s3")
+    try:
+        yield
+    finally:  # later tests use the same server
+        s3.service.services.thaw("s3")
 
 
 @pytest.mark.parametrize("fault", [refused, reset, black_hole, lost_replies, frozen])
 def test_daemon_outlives_a_store_fault_and_recovers_by_itself(
-    fault: Callable[[SpoilableS3], Callable[[], None]],
+    fault: Fault,
     log_dir: Path,
     make_installation: MakeInstallation,
     spoilable_s3: SpoilableS3,
@@ -58,26 +74,24 @@ def test_daemon_outlives_a_store_fault_and_recovers_by_itself(
     tierd = make_installation(
         [log_dir], remote=spoilable_s3.remote(read_timeout="1s"), settings={"copy": {"attempt_timeout": "3s"}}
     )
-    heal = fault(spoilable_s3)
-    daemon = tierd.daemon()
-    daemon.start()
-    try:
-        daemon.wait_until(lambda: says_what_is_wrong(tierd, spoilable_s3), what="the fault to be named")
-        assert daemon.is_alive()
-        heal()
+    with ExitStack() as running:
+        daemon = tierd.daemon()
+        with fault(spoilable_s3):
+            daemon.start()
+            running.callback(daemon.kill)
+            daemon.wait_until(lambda: says_what_is_wrong(tierd, spoilable_s3), what="the fault to be named")
+            assert daemon.is_alive()
         daemon.wait_until(daemon.is_ready, what="the daemon to be ready", deadline_s=RECOVERY_DEADLINE_S)
         daemon.wait_copied({PARTITION: ROLLED_THROUGH}, deadline_s=RECOVERY_DEADLINE_S)
         daemon.wait_until(
             lambda: spoilable_s3.admin.unfinished_uploads(spoilable_s3.bucket) == [], what="no upload left"
         )
-    finally:
-        daemon.kill()
     assert_whole(tierd)
 
 
 @pytest.mark.parametrize("fault", [refused, black_hole])
 def test_copy_once_with_an_unreachable_store_names_the_store(
-    fault: Callable[[SpoilableS3], Callable[[], None]],
+    fault: Fault,
     log_dir: Path,
     make_installation: MakeInstallation,
     spoilable_s3: SpoilableS3,
@@ -85,13 +99,12 @@ def test_copy_once_with_an_unreachable_store_names_the_store(
     tierd = make_installation(
         [log_dir], remote=spoilable_s3.remote(read_timeout="1s"), settings={"copy": {"attempt_timeout": "3s"}}
     )
-    heal = fault(spoilable_s3)
 
-    ended = tierd.ask("copy", "--once")
+    with fault(spoilable_s3):
+        ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 3, ended.output
     assert spoilable_s3.bucket in ended.output or spoilable_s3.path.endpoint_url in ended.output
-    heal()
     assert tierd.ask("copy", "--once").exit_code == 0
     assert_whole(tierd)
 

@@ -90,7 +90,8 @@ class TieredTopic:
         return [record["offset"] for record in self.tierd.cat(f"{self.name}-{partition}", *options)]
 
     def objects(self) -> list[str]:
-        return [key for key in self._s3.admin.keys(self._s3.bucket) if f"/{self.name}-" in key]
+        keys = self._s3.admin.keys(self._s3.bucket)
+        return [key for key in keys if f"/{self.name}-" in key and "/catalogue/" not in key]
 
     def wait_empty(self) -> None:
         """Wait until no segment is left; the log start stays known."""
@@ -234,7 +235,7 @@ def test_switched_off_copies_continue_when_switched_on(topic: TieredTopic, besid
     topic.wait_tiered([(2, 3), (4, 5)])
     beside.tierd.configure({"topics": {"exclude": [topic.name]}})
     beside.daemon.reload()
-    deleted = topic.tierd.tierd("delete-partition", f"{topic.name}-0", "--yes", "--now")
+    deleted = topic.tierd.ask("delete-partition", f"{topic.name}-0", "--yes", "--now")
     assert deleted.exit_code == 0, deleted.output
     wait_until(lambda: topic.objects() == [], what="nothing to be left", deadline_s=DEADLINE_S, interval_s=0.2)
     assert topic.read() == [3, 4, 5, 6]

@@ -23,14 +23,14 @@ def test_commands_do_not_change_the_log_dir_of_a_broker(
 
     with tierd.daemon() as daemon:
         daemon.wait_copied({"txn-0": 301, "plain-none-0": 493})
-        tierd.tierd("status", "--json")
-        tierd.tierd("sync")
-    tierd.tierd("copy", "--once")
-    tierd.tierd("segments", "txn-0", "--json")
-    tierd.tierd("explain", "txn-0", "7")
-    tierd.tierd("cat", "txn-0", "--committed", "--json")
-    tierd.tierd("inspect", str(log_dir))
-    tierd.tierd("verify", "--deep")
+        tierd.ask("status", "--json")
+        tierd.ask("sync")
+    tierd.ask("copy", "--once")
+    tierd.ask("segments", "txn-0", "--json")
+    tierd.ask("explain", "txn-0", "7")
+    tierd.ask("cat", "txn-0", "--committed", "--json")
+    tierd.ask("inspect", str(log_dir))
+    tierd.ask("verify", "--deep")
 
     assert facts_below(log_dir) == before
 
@@ -62,7 +62,7 @@ def test_fault_of_another_part_does_not_change_the_log_dir(
     tierd.configure(fault(tierd, log_dir))
     before = facts_below(log_dir)
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert "Traceback" not in ended.output
     assert facts_below(log_dir) == before
@@ -77,7 +77,7 @@ def test_unreachable_bucket_does_not_change_the_log_dir(
     spoilable_s3.path.disable()
     before = facts_below(log_dir)
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 3, ended.output
     assert facts_below(log_dir) == before

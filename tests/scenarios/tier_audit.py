@@ -13,7 +13,8 @@ from tests.services.waiting import wait_until
 from tierd.app import Deployment
 from tierd.config import load_config
 from tierd.metadata import MetadataKeyFactory, PartitionView, list_partitions, read_partition
-from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.tiering.removing.ledger import DeleteReason
 
 CLUSTER_ID = "dGllcmQtdGVzdGtpdC0wMQ"
 QUIET_DEADLINE_S = 90.0
@@ -34,13 +35,26 @@ class Rows:
         )
 
     def unfinished(self) -> list[str]:
-        """Return the segments whose copy or deletion was begun and has not ended."""
+        """Return the segments whose copy or deletion was begun and has not ended.
+
+        Those that differ from the log after an unclean election are left out: they can be taken back for a week.
+        Whether they count as that or as segments of another branch depends on the moment at which the broker writes its
+        leader epochs.
+        """
         return [
-            f"{row.segment}: {row.state.name}"
+            f"{row.segment}: {row.state.name} {row.soft_delete or ''}".rstrip()
             for view in self.views.values()
             for row in view.list()
-            if row.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            if row.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED and not _is_diverged(row)
         ]
+
+    def diverged_topics(self) -> set[str]:
+        """Return the topics of segments that differ from the log."""
+        return {view.partition.topic for view in self.views.values() for row in view.list() if _is_diverged(row)}
+
+
+def _is_diverged(row: RemoteLogSegmentMetadata) -> bool:
+    return row.soft_delete is not None and row.soft_delete.reason == DeleteReason.DIVERGED
 
 
 def read_rows(host: Installation) -> Rows:
@@ -79,7 +93,8 @@ def orphans(lab: ClusterLab) -> list[str]:
         for row in view.list()
     }
     keys = lab.s3.admin.keys(lab.s3.bucket)
-    return [key for key in keys if not key.endswith(_OBJECTS_OF_NO_SEGMENT) and _segment_id(key) not in known]
+    of_segments = [key for key in keys if not key.endswith(_OBJECTS_OF_NO_SEGMENT) and "/catalogue/" not in key]
+    return [key for key in of_segments if _segment_id(key) not in known]
 
 
 def _segment_id(key: str) -> str:

@@ -4,25 +4,35 @@ Each command is a process of its own, with its own event loop, arguments and exi
 import. Run as a script, this module is that process; imported, it is the client of a test.
 """
 
-import importlib
 import json
-import os
-import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
+from types import TracebackType
 
 from tests.fakes.forking_parent import ForkingParent, serve_lines
 from tests.scenarios.command import CommandResult
+from tests.scenarios.warm_daemons import WarmDaemons, become, exit_code, import_tierd
 
 
 class WarmTierd(ForkingParent):
-    """Runner of ``tierd`` commands, one at a time; a context manager."""
+    """Runner of ``tierd`` commands, one at a time, and parent of daemons; a context manager."""
 
     def __init__(self) -> None:
         super().__init__("tests.scenarios.warm_tierd")
+
+    @cached_property
+    def daemons(self) -> WarmDaemons:
+        """The parent of daemons, which starts with the first use."""
+        return WarmDaemons()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if "daemons" in self.__dict__:
+            self.daemons.close()
+        super().__exit__(kind, error, trace)
 
     def run(self, *arguments: str, given: str = "") -> CommandResult:
         """Run one command to its end; it reads ``given`` from its standard input."""
@@ -36,38 +46,13 @@ class WarmTierd(ForkingParent):
 
 
 def _serve() -> None:
-    main = importlib.import_module("tierd.cli").main
-    for verb in ("cat", "segments", "verify"):
-        importlib.import_module(f"tierd.cli.commands.{verb}")
-    serve_lines(partial(_live, main))
+    serve_lines(partial(_live, import_tierd("cat", "segments", "verify")))
 
 
 def _live(main: Callable[[], None], line: str) -> int:
     order = json.loads(line)
-    _become(order["arguments"], read=order["read"], out=order["out"], err=order["err"])
-    return _exit_code(main)
-
-
-def _exit_code(main: Callable[[], None]) -> int:
-    try:
-        main()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:  # noqa: BLE001 - as an interpreter does at its end
-        traceback.print_exc()
-        return 1
-    else:
-        return 0
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-
-
-def _become(arguments: Sequence[str], *, read: str, out: str, err: str) -> None:
-    sys.argv = ["tierd", *arguments]
-    for name, descriptor in ((read, 0), (out, 1), (err, 2)):
-        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
-        os.dup2(os.open(name, flags, 0o600), descriptor)
+    become(order["arguments"], read=order["read"], out=order["out"], err=order["err"])
+    return exit_code(main)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def library_log() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     configure_logging(format="json", level="debug", stream=stream)
     yield stream
-    root.handlers, root.level = handlers, level
+    root.handlers = handlers
+    root.setLevel(level)  # not the attribute: loggers keep what they may log in a cache
     structlog.reset_defaults()
 
 

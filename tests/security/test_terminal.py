@@ -199,7 +199,7 @@ def test_inspect_shows_control_characters_of_a_path(tmp_path: Path, tierd: Insta
     odd = tmp_path / f"{ODD_KEY}-0"
     odd.mkdir()
     (odd / "00000000000000000000.log").write_bytes(os.urandom(100))
-    ended = tierd._warm.run("inspect", str(odd)) if tierd._warm else tierd.ask("inspect", str(odd))
+    ended = tierd.warm.run("inspect", str(odd)) if tierd.warm else tierd.ask("inspect", str(odd))
     assert_harmless(ended)
     assert SHOWN_KEY in ended.output
 

@@ -4,11 +4,12 @@ import json
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 from pydantic import JsonValue, StrictBool, TypeAdapter
 from structlog.testing import capture_logs
 
@@ -86,10 +87,12 @@ async def serving(
     *,
     idle_timeout_s: float = 30.0,
     answer_timeout_s: float = 30.0,
+    gate_timeout_s: float = 300.0,
     more: tuple[VerbHandler, ...] = (),
 ) -> AsyncIterator[ConnectionGate]:
     clock = SystemClock()
-    gate = ConnectionGate(ConnectionLimits(connections=8, per_peer=8), clock=clock, is_short=lambda: False)
+    limits = ConnectionLimits(connections=8, per_peer=8, answer_timeout_s=gate_timeout_s)
+    gate = ConnectionGate(limits, clock=clock, is_short=lambda: False)
     server = ControlServer(
         state_dir,
         (
@@ -246,6 +249,32 @@ async def test_silent_client_is_disconnected(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
         assert await reader.read() == b""
         writer.close()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_connection_that_is_cut_while_it_is_answered_does_not_end_the_server(
+    tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    begun, is_cut = asyncio.Event(), asyncio.Event()
+
+    async def wait(_given: EchoRequest) -> Names:
+        begun.set()
+        await is_cut.wait()
+        return Names(())
+
+    async def cut_early() -> None:
+        verb = ControlVerb("wait", EchoRequest, TypeAdapter(Names))
+        async with serving(tmp_path, more=(verb.handled_by(wait),), gate_timeout_s=0.0) as gate:
+            asked = asyncio.create_task(ask(tmp_path, verb, EchoRequest()))
+            await begun.wait()
+            gate.cut_overdue()
+            with pytest.raises(DaemonUnreachableError):
+                await asked
+            is_cut.set()
+            assert await echoed(tmp_path, "orders-0") == ["orders-0"]
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(cut_early())
 
 
 async def test_the_server_ends_although_a_client_is_connected(tmp_path: Path) -> None:

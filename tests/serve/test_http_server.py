@@ -54,7 +54,9 @@ class Scene:
     stalled: str | None = None
     metrics: bytes = b"tierd_up 1\n"
     partitions: tuple[PartitionStatus, ...] = ()
+    catalogue_problems: dict[str, JsonValue] = field(default_factory=dict)
     uncleanable: dict[str, JsonValue] = field(default_factory=dict)
+    drills: dict[str, JsonValue] = field(default_factory=dict)
     descriptors: dict[str, JsonValue] = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     url: str = ""
@@ -73,6 +75,8 @@ class Scene:
             hold={"bytes": 7},
             metadata={"segments": 3},
             own_logs={"uncleanable": self.uncleanable},
+            catalogue={"problems": self.catalogue_problems},
+            drills=self.drills,
             descriptors=self.descriptors,
             outages=self.outages,
         )
@@ -119,6 +123,14 @@ async def scene() -> AsyncIterator[Scene]:
 async def get(scene: Scene, path: str) -> tuple[int, str]:
     async with aiohttp.ClientSession() as session, session.get(scene.url + path) as reply:
         return reply.status, await reply.text()
+
+
+async def test_page_shows_what_is_proven_and_what_is_not(scene: Scene) -> None:
+    assert "drill" not in (await get(scene, "/"))[1]
+    scene.drills = {"enabled": True, "partitions": 3, "unproven": 1, "failing": {"orders-0": "failed: <damaged>"}}
+    page = (await get(scene, "/"))[1]
+    assert "<p>drills: 2 of 3 partitions proven to come back</p>" in page
+    assert "<p class=trouble>drill of orders-0 failed: &lt;damaged&gt;</p>" in page
 
 
 async def test_readiness_lists_its_causes(scene: Scene) -> None:
@@ -218,6 +230,13 @@ async def test_page_warns_of_a_shortage_of_descriptors(scene: Scene) -> None:
     scene.descriptors = {"open": 900, "limit": 1000, "near_limit": True}
 
     assert "900 of 1000 descriptors are open: raise LimitNOFILE" in (await get(scene, "/"))[1]
+
+
+async def test_page_says_what_is_missing_from_the_catalogue(scene: Scene) -> None:
+    assert "catalogue" not in (await get(scene, "/"))[1]
+    scene.catalogue_problems = {"positions": "no route to <the store>"}
+
+    assert "the catalogue for restores is not whole: no route to &lt;the store&gt;" in (await get(scene, "/"))[1]
 
 
 async def test_an_unknown_path_is_404(scene: Scene) -> None:

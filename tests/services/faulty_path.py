@@ -5,6 +5,8 @@ import urllib.request
 from typing import Literal
 from uuid import uuid4
 
+from tests.services.ports import free_port
+
 
 class FaultyPath:
     """Proxied path to a server.
@@ -23,7 +25,7 @@ class FaultyPath:
             "/proxies",
             {
                 "name": self.name,
-                "listen": "127.0.0.1:0",
+                "listen": f"127.0.0.1:{free_port()}",
                 "upstream": upstream.removeprefix("http://").partition("/")[0],
                 "enabled": True,
             },

@@ -40,9 +40,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, yet
     UserScramCredentialUpsertion,
 )
 
-from tests.services.kafka_node import KafkaNode, KafkaUnavailableError, free_port, free_ports, require_kafka
+from tests.services.kafka_node import KafkaNode, KafkaUnavailableError, free_ports, require_kafka
 from tests.services.kafka_producer import CLIENT_DEADLINE_S, RecordProducer
 from tests.services.kafka_records import ConsumedRecord, consumed
+from tests.services.ports import free_port
 from tests.services.waiting import POLL_INTERVAL_S, StillWaitingError, wait_until
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_CONFIGS = "kafka.admin.ConfigCommand"
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _REPLICATED = {
     "offsets.topic.replication.factor": "3",
@@ -80,11 +82,18 @@ class KafkaCluster:
         log_dir_count: int = 1,
         properties: Mapping[str, str] | None = None,
         extra_listeners: Mapping[str, str] | None = None,
+        has_own_controller: bool = False,
     ) -> None:
-        """Prepare the cluster; ``properties`` are of every broker; ``extra_listeners`` map a name to a protocol."""
+        """Prepare the cluster.
+
+        ``properties`` are of every broker; ``extra_listeners`` map a name to a protocol. With ``has_own_controller``
+        one more process is the only controller, and the nodes are brokers alone.
+        """
         self.version = version
         self._lab_dir = lab_dir
         first_port = free_ports(nodes)
+        self._controller = self._own_controller(nodes, first_port, properties or {}) if has_own_controller else None
+        voters = f"{nodes + 1}@127.0.0.1:{self._controller_port}" if has_own_controller else ""
         self.listeners: dict[str, str] = {}
         self._nodes = {
             number: KafkaNode(
@@ -96,12 +105,33 @@ class KafkaCluster:
                 log_dirs=[self._data_dir(lab_dir, number, nodes, n) for n in range(1, log_dir_count + 1)],
                 properties=(_REPLICATED if nodes >= 3 else {})
                 | self._listening(first_port + 10 * (number - 1), extra_listeners or {})
+                | (_broker_alone(first_port + 10 * (number - 1), voters) if has_own_controller else {})
                 | dict(properties or {}),
             )
             for number in range(1, nodes + 1)
         }
         self.bootstrap = ",".join(node.address for node in self._nodes.values())
         self._frozen: set[int] = set()
+
+    def _own_controller(self, nodes: int, first_port: int, properties: Mapping[str, str]) -> KafkaNode:
+        """Return the node that is the only controller."""
+        self._controller_port = free_port()
+        address = f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        return KafkaNode(
+            self._lab_dir,
+            nodes + 1,
+            version=self.version,
+            nodes=nodes + 1,
+            first_port=first_port,
+            log_dirs=[self._lab_dir / "controller-data"],
+            properties={
+                "process.roles": "controller",
+                "controller.quorum.voters": f"{nodes + 1}@127.0.0.1:{self._controller_port}",
+                "listeners": address,
+                "advertised.listeners": address,
+            }
+            | dict(properties),
+        )
 
     @staticmethod
     def _data_dir(lab_dir: Path, number: int, nodes: int, n: int) -> Path:
@@ -130,6 +160,9 @@ class KafkaCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill(*self.running)
+        if self._controller is not None and self._controller.is_running:
+            self._controller.signal(signal.SIGKILL)
+            self._controller.wait_ended()
 
     # ---------------------------------------------------------------- the processes
 
@@ -149,6 +182,8 @@ class KafkaCluster:
     def start(self, *nodes: int) -> None:
         """Format the storage once, start the nodes, all by default, and return when each serves."""
         chosen = [self._nodes[number] for number in nodes or self._nodes]
+        if self._controller is not None and not self._controller.is_running:
+            chosen.insert(0, self._controller)
         for formatting in [node.format() for node in chosen]:
             assert formatting.wait() == 0, "the storage could not be formatted"
         for node in chosen:
@@ -165,8 +200,8 @@ class KafkaCluster:
         self._end(signal.SIGKILL, nodes)
 
     def freeze(self, node: int) -> None:
-        """Stop a node at once: connections stay open without answers."""
-        self._nodes[node].signal(signal.SIGSTOP)
+        """Stop a node; when this returns, connections are open without answers."""
+        self._nodes[node].freeze()
         self._frozen.add(node)
 
     def thaw(self, node: int) -> None:
@@ -181,6 +216,15 @@ class KafkaCluster:
             node.signal(number)
         for node in chosen:
             node.wait_ended()
+
+    def run_tool(self, name: str, *arguments: str) -> str:
+        """Run a tool of Kafka against the first running node and return its output."""
+        return self._nodes[self.running[0]].run_tool(name, *arguments)
+
+    def quorum_leader(self) -> int:
+        """Return the controller that leads the metadata quorum, as the first running node knows it; -1 without one."""
+        described = self.run_tool("MetadataQuorumCommand", "describe", "--status")
+        return next(int(line.split()[1]) for line in described.splitlines() if line.startswith("LeaderId:"))
 
     # ---------------------------------------------------------------- topics
 
@@ -223,6 +267,12 @@ class KafkaCluster:
         admin = self._admin()
         for done in admin.incremental_alter_configs([resource]).values():
             done.result(CLIENT_DEADLINE_S)
+
+    def limit_producer(self, client_id: str, *, bytes_per_second: int) -> None:
+        """Set the quota of a client id for records that it sends."""
+        quota = f"producer_byte_rate={bytes_per_second}"
+        whose = ("--entity-type", "clients", "--entity-name", client_id)
+        self._nodes[self.running[0]].run_tool(_CONFIGS, "--alter", "--add-config", quota, *whose)
 
     def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to ``total`` partitions."""
@@ -277,12 +327,19 @@ class KafkaCluster:
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int], *, log_dir: Path | None = None) -> None:
         """Begin to move a partition to these nodes, the preferred leader first, or on them to another log dir."""
-        move: dict[str, object] = {"topic": topic, "partition": partition, "replicas": [*replicas]}
-        if log_dir is not None:
-            move["log_dirs"] = [str(log_dir)] * len(replicas)
-        moves = {"version": 1, "partitions": [move]}
-        plan = self._lab_dir / f"reassign-{topic}-{partition}.json"
-        plan.write_text(json.dumps(moves))
+        self.reassign_all([(topic, partition)], replicas, log_dir=log_dir)
+
+    def reassign_all(
+        self, partitions: Sequence[tuple[str, int]], replicas: Sequence[int], *, log_dir: Path | None = None
+    ) -> None:
+        """Begin to move all these partitions to the same nodes, with one run of the tool."""
+        log_dirs = {} if log_dir is None else {"log_dirs": [str(log_dir)] * len(replicas)}
+        moves = [
+            {"topic": topic, "partition": partition, "replicas": [*replicas], **log_dirs}
+            for topic, partition in partitions
+        ]
+        plan = self._lab_dir / "reassign.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": moves}))
         node = self._nodes[next(number for number in self.running if number not in self._frozen)]
         node.run_tool(_REASSIGN, "--reassignment-json-file", str(plan), "--execute")
 
@@ -412,6 +469,15 @@ class KafkaCluster:
             consumer.close()
 
 
+def _broker_alone(port: int, voters: str) -> dict[str, str]:
+    """Return the properties of a broker that is no controller."""
+    return {
+        "process.roles": "broker",
+        "controller.quorum.voters": voters,
+        "listeners": f"CLIENT://127.0.0.1:{port}",
+    }
+
+
 class KafkaBroker(KafkaCluster):
     """Cluster of one node."""
 
@@ -423,6 +489,7 @@ class KafkaBroker(KafkaCluster):
         log_dir_count: int = 1,
         properties: Mapping[str, str] | None = None,
         extra_listeners: Mapping[str, str] | None = None,
+        has_own_controller: bool = False,
     ) -> None:
         super().__init__(
             lab_dir,
@@ -431,6 +498,7 @@ class KafkaBroker(KafkaCluster):
             log_dir_count=log_dir_count,
             properties=properties,
             extra_listeners=extra_listeners,
+            has_own_controller=has_own_controller,
         )
         self.log_dirs = self.log_dirs_of(1)
 

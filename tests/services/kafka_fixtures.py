@@ -14,17 +14,22 @@ MakeCluster = Callable[..., KafkaCluster]
 """The arguments of ``KafkaCluster`` behind its folder: ``make(nodes=3, version="4.3.1", properties={...})``."""
 
 
+def fetched_or_skip(fetch: Callable[[], object], what: str) -> None:
+    """Fetch what a test needs of Kafka; without it the test skips, and with CI=true it fails."""
+    try:
+        fetch()
+    except KafkaUnavailableError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true needs {what}: {error}")
+        pytest.skip(f"no Kafka, which gives {what}: {error}")
+
+
 @pytest.fixture(scope="session")
 def kafka_jars() -> Callable[[str], str]:
     """Fetch the jars of a version; return the version."""
 
     def require(version: str) -> str:
-        try:
-            require_kafka(version)
-        except KafkaUnavailableError as error:
-            if os.environ.get("CI") == "true":
-                pytest.fail(f"CI=true needs a real broker: {error}")
-            pytest.skip(f"no Kafka broker: {error}")
+        fetched_or_skip(lambda: require_kafka(version), "a real broker")
         return version
 
     return require

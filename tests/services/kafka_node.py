@@ -3,20 +3,24 @@
 Start nodes from the main thread: the kernel ends them together with the thread that started them.
 """
 
+import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 
-from tests.services.waiting import wait_until
+from tests.services.ports import free_port
+from tests.services.waiting import StillWaitingError, wait_until, wait_until_stopped
 
-_SCRIPT = Path(__file__).parent / "kafka" / "kafka.sh"
+KAFKA_SCRIPT = Path(__file__).parent / "kafka" / "kafka.sh"
 _ROOT = Path(__file__).parents[2]
 START_DEADLINE_S = 90.0
+_ENDED_BY_SIGTERM = 128 + signal.SIGTERM  # exit code of Java
 
 
 class KafkaUnavailableError(Exception):
@@ -33,8 +37,8 @@ def require_kafka(version: str) -> None:
         if shutil.which(program) is None:
             raise KafkaUnavailableError(f"{program} is not installed: {remedy}")
     fetched = subprocess.run(
-        [str(_SCRIPT), "libs"],
-        env=_environment({"KAFKA_VERSION": version}),
+        [str(KAFKA_SCRIPT), "libs"],
+        env=kafka_environment({"KAFKA_VERSION": version}),
         capture_output=True,
         text=True,
         check=False,
@@ -43,6 +47,33 @@ def require_kafka(version: str) -> None:
         raise KafkaUnavailableError(
             f"Kafka {version} could not be fetched: {(fetched.stderr or fetched.stdout)[-500:]}"
         )
+    _archive_classes(version)
+
+
+@cache
+def _archive_classes(version: str) -> None:
+    """Write the archive with which brokers of ``version`` start in half the time, unless another run has written it."""
+    settings = kafka_environment({"KAFKA_VERSION": version})
+    named = subprocess.run([str(KAFKA_SCRIPT), "classes"], env=settings, capture_output=True, text=True, check=True)
+    archive = Path(named.stdout.strip())
+    with ExitStack() as stack, suppress(KafkaUnavailableError, StillWaitingError, OSError):  # brokers start without it
+        lock = stack.enter_context((archive.parent / ".archive.lock").open("w"))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if archive.exists():
+            return
+        written, lab_dir = archive.with_suffix(".new"), Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        node = KafkaNode(
+            lab_dir, 1, version=version, nodes=1, first_port=free_ports(1), log_dirs=[lab_dir / "data"], properties={}
+        )
+        node.format().wait()
+        node.launch(KAFKA_JVM_FLAGS=f"-XX:ArchiveClassesAtExit={written}")
+        try:
+            node.wait_started()
+        finally:
+            node.signal(signal.SIGTERM)
+            exit_code = node.wait_ended(deadline_s=START_DEADLINE_S)
+        if exit_code == _ENDED_BY_SIGTERM:  # a killed process leaves a part of the archive
+            written.rename(archive)
 
 
 class KafkaNode:
@@ -63,7 +94,7 @@ class KafkaNode:
         self.log_dirs = tuple(log_dirs)
         self.address = f"127.0.0.1:{first_port + 10 * (number - 1)}"
         self._server_log = lab_dir / f"node{number}" / "server.log"
-        self._environment = _environment(
+        self._environment = kafka_environment(
             {
                 "KAFKA_VERSION": version,
                 "KAFKA_LAB_DIR": str(lab_dir),
@@ -83,14 +114,14 @@ class KafkaNode:
 
     def format(self) -> "subprocess.Popen[bytes]":
         """Begin to format the storage; a formatted storage stays unchanged."""
-        return subprocess.Popen([str(_SCRIPT), "format", str(self.number)], env=self._environment)
+        return subprocess.Popen([str(KAFKA_SCRIPT), "format", str(self.number)], env=self._environment)
 
-    def launch(self) -> None:
-        """Start the process; ``wait_started`` returns when the node serves."""
+    def launch(self, **settings: str) -> None:
+        """Start the process, with further settings of ``kafka.sh``; ``wait_started`` returns when the node serves."""
         with self._server_log.open("wb") as output:
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", str(_SCRIPT), "run", str(self.number)],
-                env=self._environment,
+                ["setpriv", "--pdeathsig", "KILL", str(KAFKA_SCRIPT), "run", str(self.number)],
+                env=self._environment | settings,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -105,19 +136,26 @@ class KafkaNode:
         assert self._process is not None, f"node {self.number} is not running"
         self._process.send_signal(number)
 
-    def wait_ended(self) -> None:
-        """Return when the process is gone; after half a minute it is killed."""
+    def freeze(self) -> None:
+        """Stop the process; when this returns, none of its threads runs."""
+        assert self._process is not None, f"node {self.number} is not running"
+        self.signal(signal.SIGSTOP)
+        wait_until_stopped(self._process.pid)
+
+    def wait_ended(self, *, deadline_s: float = 30.0) -> int:
+        """Wait until the process is gone, and kill it after the deadline; return the exit code."""
         assert self._process is not None, f"node {self.number} is not running"
         try:
-            self._process.wait(30)
+            exit_code = self._process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            exit_code = self._process.wait()
         self._process = None
+        return exit_code
 
     def run_tool(self, name: str, *arguments: str) -> str:
         """Run a tool of Kafka against this node and return its output."""
-        command = [str(_SCRIPT), "tool", name, "--bootstrap-server", self.address, *arguments]
+        command = [str(KAFKA_SCRIPT), "tool", name, "--bootstrap-server", self.address, *arguments]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{name}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
         return done.stdout
@@ -133,24 +171,10 @@ class KafkaNode:
 
 
 def free_ports(nodes: int) -> int:
-    """Return the first of consecutive free ports of a cluster, which the nodes bind shortly afterwards."""
-    while True:
-        with ExitStack() as stack, suppress(OSError, OverflowError):
-            probe = stack.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            first: int = probe.getsockname()[1]
-            for offset in [1, *(10 * n + c for n in range(1, nodes) for c in (0, 1))]:
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", first + offset))
-            return first
+    """Return the first of the ports of a cluster: those of clients ten apart, each controller's behind."""
+    return free_port(1, *(10 * node + of for node in range(1, nodes) for of in (0, 1)))
 
 
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+def kafka_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of ``kafka.sh``, with its settings."""
     return {"KAFKA_LIBS_DIR": str(_ROOT / ".cache" / "kafka")} | dict(os.environ) | dict(settings)

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.services.kafka_records import SentRecord
 
 CLIENT_DEADLINE_S = 60.0
+OPEN_TRANSACTION_MS = 600_000  # a test leaves a transaction open while it waits; the coordinator does not abort it
 
 
 class RecordProducer:
@@ -24,6 +25,7 @@ class RecordProducer:
         }
         if transactional_id is not None:
             settings["transactional.id"] = transactional_id
+            settings["transaction.timeout.ms"] = OPEN_TRANSACTION_MS
         self._producer = Producer(settings)
         self._failures: list[KafkaError] = []
         if transactional_id is not None:

@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
+from tests.services.ports import free_port
+from tests.services.waiting import wait_until_stopped
+
 ACCESS_KEY, SECRET_KEY = "tierdtest", "tierdtestsecret"
 REGION = "us-east-1"
 USER, PASSWORD = "tierd", "tierdtest"
@@ -89,8 +92,11 @@ class Services:
         process.wait()
 
     def freeze(self, name: str) -> None:
-        """Stop ``name`` at once: connections stay open without answers. ``thaw`` undoes it."""
-        _signal_all(self._running[name].pid, signal.SIGSTOP)
+        """Stop ``name``; when this returns, connections are open without answers. ``thaw`` undoes it."""
+        pid = self._running[name].pid
+        _signal_all(pid, signal.SIGSTOP)
+        for process in (pid, *_children(pid)):
+            wait_until_stopped(process)
 
     def thaw(self, name: str) -> None:
         """Let a frozen ``name`` continue."""
@@ -202,8 +208,7 @@ class Services:
 
     def _port(self, name: str) -> int:
         if name not in self._ports:
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                self._ports[name] = probe.getsockname()[1]
+            self._ports[name] = free_port()
         return self._ports[name]
 
     def _launch(
@@ -250,10 +255,14 @@ def _binary(name: str) -> str:
 def _signal_all(pid: int, number: signal.Signals) -> None:
     """Signal a server and the processes it made; the server first where that stops it from making more."""
     os.kill(pid, signal.SIGSTOP if number == signal.SIGKILL else number)
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    for child in _children(pid):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int(child), number)
+            os.kill(child, number)
     os.kill(pid, number)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _postgres_programs() -> Path:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from tests.fakes.open_files import open_targets
 from tests.services.waiting import wait_until
 
 
@@ -27,13 +28,6 @@ async def wait_disconnected(address: str) -> None:
 
 def _connections(address: str) -> list[str]:
     port = f":{int(address.rpartition(':')[2]):04X}"
-    owned = {_target(link) for link in Path("/proc/self/fd").iterdir()}
+    owned = set(open_targets())
     rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
     return [f"{row[1]} to {row[2]}" for row in rows if row[2].endswith(port) and f"socket:[{row[9]}]" in owned]
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except FileNotFoundError:  # closed meanwhile
-        return ""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 POLL_INTERVAL_S = 0.02
 
@@ -28,3 +29,32 @@ def wait_until(
         if time.monotonic() > end_s:
             raise StillWaitingError(f"waited {deadline_s:g} s for {what}; {last_seen()}".rstrip("; "))
         time.sleep(interval_s)
+
+
+def is_alive(pid: int) -> bool:
+    """Return True unless the process has ended; one that waits for its parent to take note has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it goes while it is read
+        return False
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Return when no thread of a process runs any more after SIGSTOP.
+
+    The signal is posted to one thread, and only when the kernel schedules that one do the others stop: on a busy host
+    they answer requests until then.
+
+    Raises:
+        StillWaitingError: threads still run after 30 s.
+    """
+    wait_until(lambda: is_stopped(pid), what=f"SIGSTOP of process {pid}", deadline_s=30)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return True if every thread of the process is stopped by SIGSTOP."""
+    try:
+        states = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    except (FileNotFoundError, ProcessLookupError):  # a thread ends: others still run
+        return False
+    return bool(states) and all("State:\tT" in state for state in states)

@@ -18,7 +18,8 @@ def _restored_logging() -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     root.handlers = []  # basicConfig closes the handlers it replaces, and pytest's are still in use
     yield
-    root.handlers, root.level = handlers, level
+    root.handlers = handlers
+    root.setLevel(level)  # not the attribute: loggers keep what they may log in a cache
     structlog.reset_defaults()
 
 

@@ -4,7 +4,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.clock import FakeClock
-from tierd.telemetry import CacheUse, EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag, ReadingUse
+from tierd.telemetry import (
+    CacheUse,
+    EngineUse,
+    HoldUsage,
+    Latency,
+    MetadataCounts,
+    Metrics,
+    PartitionLag,
+    ReadingUse,
+    StoreRestoreUse,
+    render_store_restore,
+)
 from tierd.telemetry.declaration import Kind
 from tierd.telemetry.metrics import DECLARATIONS
 
@@ -223,7 +234,10 @@ def test_two_registries_have_separate_metrics() -> None:
 
 def test_every_exposed_metric_of_tierd_is_declared_once() -> None:
     names = [declaration.name for declaration in DECLARATIONS]
-    body = metrics().render()[0].decode()
+    restores = StoreRestoreUse(
+        changelogs=(), records=0, read_bytes={}, wipes={}, failures=0, checkpoints=0, checkpoint_s=0.0
+    )
+    body = (metrics().render()[0] + render_store_restore(restores)).decode()
 
     assert len(names) == len(set(names))
     assert {name for name in re.findall(r"^# TYPE (\S+)", body, re.MULTILINE) if name.startswith("tierd_")} == set(
@@ -241,6 +255,8 @@ def test_metric_names_end_in_their_unit_and_counters_in_total() -> None:
 def test_metric_labels_are_of_a_fixed_set() -> None:
     allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
     allowed |= {"cache", "count", "result", "service", "reason"}
+    allowed |= {"kind", "part"}  # of the catalogue: kinds of its objects, parts of the work on them
+    allowed |= {"source"}  # of the bytes of a restore: remote, local
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed

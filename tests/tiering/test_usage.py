@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.tiering.usage import (
     BYTES_A_DAY,
     DESCRIPTORS_ALLOWED,
+    PARTS_A_DAY,
     PARTS_ALLOWED,
     TASKS_ALLOWED,
     Usage,
@@ -79,11 +80,33 @@ async def test_leak_at_each_event_is_found_beside_garbage(
         assert_steady(days_of(live))
 
 
+async def test_leak_of_one_object_of_tierd_at_each_event_is_found_with_its_name(leaked: list[object]) -> None:
+    def live(day: int) -> None:
+        garbage(day)
+        leaked.extend(PassWaiters() for _ in range(PARTS_A_DAY + 1))
+
+    days = days_of(live)
+    with pytest.raises(AssertionError, match=r"^PassWaiters grow by"):
+        assert_steady(days)
+    assert_steady(days, marks_a_day={"PassWaiters": 1})
+    assert_steady(days, filling=["PassWaiters"])
+
+
 async def test_leak_of_objects_of_tierd_is_found_with_their_name(leaked: list[object]) -> None:
     settled = Usage()
     leaked.extend(PassWaiters() for _ in range(PARTS_ALLOWED + 1))
     with pytest.raises(AssertionError, match="PassWaiters"):
         Usage().assert_no_more_than(settled, marks=Counter())
+
+
+async def test_growth_of_a_collection_in_an_object_of_tierd_is_found_with_its_name() -> None:
+    waiters = PassWaiters()
+    settled = Usage()
+    for _ in range(PARTS_ALLOWED + 1):
+        waiters.next_pass()
+    with pytest.raises(AssertionError, match=r"PassWaiters\._waiting"):
+        Usage().assert_no_more_than(settled, marks=Counter())
+    waiters.close()
 
 
 async def test_leak_of_tasks_is_found() -> None:

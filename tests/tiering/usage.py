@@ -6,16 +6,17 @@ import gc
 import os
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence, Sized
 from itertools import combinations
 from pathlib import Path
 from statistics import median
 
 from tierd.app.daemon.task_supervisor import REST
 
-# More of a kind than on the settled day: leftovers of the last scan of each busy partition, by chance. A leak
-# at each event of a day leaves more than ten more every day.
-PARTS_ALLOWED = 45
+# How many of a kind are left over from the last scans is chance: one reading may have so many more than another. A
+# leak at each event of a day leaves more than ten more every day, which the slope over all days shows.
+PARTS_ALLOWED = 150
+PARTS_A_DAY = 10
 TASKS_ALLOWED = 5
 RESTS_ALLOWED = 60  # each is two tasks; a leak at each event leaves a hundred within the days that are compared
 DESCRIPTORS_ALLOWED = 3
@@ -84,7 +85,10 @@ class Usage:
         )
 
     def assert_no_more_than(self, settled: "Usage", *, marks: Counter[str]) -> None:
-        """Fail if this usage exceeds the settled day; ``marks`` are parts that may stay for good, by their names."""
+        """Fail if this usage exceeds the settled day by more than chance.
+
+        ``marks`` are parts that may stay for good, by their names.
+        """
         for name, allowed in _ALLOWED.items():
             value, before = getattr(self, name), getattr(settled, name)
             assert value <= before + allowed, f"{value} {name}, {before} on the settled day, {allowed} more are allowed"
@@ -97,9 +101,20 @@ class Usage:
         assert self.objects <= settled.objects * OBJECTS_ALLOWED, f"{self.objects} objects of {settled.objects}"
 
 
-def assert_steady(days: Sequence[Usage]) -> None:
-    """Fail if memory grows every day; ``days`` are in order, the settled one first."""
-    settled = days[0]
+def assert_steady(
+    days: Sequence[Usage], *, marks_a_day: Mapping[str, int] | None = None, filling: Collection[str] = ()
+) -> None:
+    """Fail if memory or parts grow every day; ``days`` are in order, the settled one first.
+
+    ``marks_a_day`` are parts that stay for good; classes of ``filling`` are those of caches, which fill up over days.
+    """
+    settled, marks = days[0], marks_a_day or {}
+    for name in set().union(*(day.parts for day in days)):
+        if name.partition(".")[0] in filling:
+            continue
+        counts: list[float] = [day.parts[name] for day in days]
+        growth, expected = median_slope(counts), marks.get(name, 0) + PARTS_A_DAY
+        assert growth <= expected, f"{name} grow by {growth:,.0f} a day, {expected:,.0f} are allowed: {counts}"
     allowed = {
         "allocated_blocks": BLOCKS_A_DAY,
         "allocated_bytes": BYTES_A_DAY,
@@ -134,10 +149,12 @@ def _parts(objects: list[object]) -> Counter[str]:
         slots = changeable.get(type(each))
         if slots is None:
             continue
-        for name in slots:
-            _count(counts, type(each), name, getattr(each, name, None))
-        for name, value in getattr(each, "__dict__", {}).items():
-            _count(counts, type(each), name, value)
+        fields = [(name, getattr(each, name, None)) for name in slots]
+        fields += getattr(each, "__dict__", {}).items()
+        for name, value in fields:
+            if type(value) in _COLLECTIONS and value:  # few are: everything else costs no call
+                assert isinstance(value, Sized)
+                counts[f"{type(each).__qualname__}.{name}"] += len(value)
     return counts
 
 
@@ -145,12 +162,6 @@ def _is_frozen(kind: type) -> bool:
     """Return True if instances of the class never grow: then their number is sufficient."""
     parameters = getattr(kind, "__dataclass_params__", None)
     return issubclass(kind, tuple) or (parameters is not None and parameters.frozen)
-
-
-def _count(counts: Counter[str], kind: type, name: str, value: object) -> None:
-    if type(value) in _COLLECTIONS and value:
-        assert isinstance(value, Sized)
-        counts[f"{kind.__qualname__}.{name}"] += len(value)
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ VERBS = (
     Verb("offsets", "List the first and last offsets of both tiers, and the offset of a time."),
     Verb("explain", "Show where the record of an offset is, and why."),
     Verb("cat", "Print the records of a partition, local and remote together."),
+    Verb("groups", "List the positions of consumer groups, now or at a time."),
+    Verb("drill", "Prove that partitions come back: restore them into a scratch directory."),
     Verb("verify", "Check the tier against its metadata."),
     Verb("repair-tier", "Repair what verify found: copy again, adopt, remove."),
     Verb("rebuild-metadata", "Rebuild the metadata from the bucket alone."),
@@ -97,6 +99,12 @@ VERBS = (
     Verb("attest", "State that a store keeps no older versions of objects.", group="erase"),
     Verb("withdraw", "Cancel a request.", group="erase"),
     Verb("step", "Take the next steps of open requests.", group="erase"),
+    Verb("partition", "Put partitions back into a log dir.", group="restore"),
+    Verb("log-dir", "Put all partitions of the tier back into a log dir.", group="restore"),
+    Verb("store", "Fill state stores from their changelogs.", group="restore"),
+    Verb("topic", "Send topics of the tier into a live cluster.", group="restore"),
+    Verb("groups", "Set the positions of consumer groups in a live cluster.", group="restore"),
+    Verb("release-retention", "Lift the holds of topics' retention.", group="restore"),
     Verb("export", "Write all rows of the metadata store to a file.", group="metadata"),
     Verb("import", "Fill an empty metadata store from an export.", group="metadata"),
 )
@@ -115,6 +123,11 @@ GROUPS = (
         "metadata",
         "Move the metadata from one store to another: export, import.",
         "Move the metadata of a cluster from one store to another of any kind; --config names the store.",
+    ),
+    VerbGroup(
+        "restore",
+        "Restore what is in the tier: partition, log-dir, store, topic, groups, release-retention.",
+        "Restore what is in the tier after the loss of a disk, a broker or a cluster.",
     ),
 )
 

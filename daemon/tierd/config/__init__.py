@@ -2,13 +2,22 @@
 
 from tierd.config.config_warnings import config_warnings
 from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
+from tierd.config.drill_settings import DrillSettings
 from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
 from tierd.config.loading import load_config, load_state_dir
 from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
+from tierd.config.places import PlacedFaultsError
 from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
-from tierd.config.schema import CopySettings, ExpireSettings, FetchSettings, LogDirSettings, TierdConfig
+from tierd.config.schema import (
+    CatalogueSettings,
+    CopySettings,
+    ExpireSettings,
+    FetchSettings,
+    LogDirSettings,
+    TierdConfig,
+)
 from tierd.config.side_file import load_side_file
 from tierd.config.spark_protection import is_on_this_host, protection_faults
 from tierd.config.topic_settings import TopicDefaults, TopicsSettings
@@ -36,7 +45,9 @@ __all__ = [
     "AzureSettings",
     "ByteLimit",
     "ByteSize",
+    "CatalogueSettings",
     "CopySettings",
+    "DrillSettings",
     "Duration",
     "EncryptionSettings",
     "ExpireSettings",
@@ -49,6 +60,7 @@ __all__ = [
     "MetadataSettings",
     "OwnPath",
     "PipelineSettings",
+    "PlacedFaultsError",
     "PluginSettings",
     "PostgresSettings",
     "RedisSettings",

@@ -17,6 +17,7 @@ _MAX_EXCERPT = 80
 _REFERENCE = re.compile(r"\$(?:(?P<escape>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))")
 _NAMES = re.compile(r"\b(alias|anchor|tag handle) ('[^']*'|\"[^\"]*\")")  # a password that begins with * & or !
 _KIND = r"\1"
+_HALF = re.compile("[\ud800-\udfff]")
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -128,7 +129,12 @@ class _YamlReader:
         tree = self._document.tree if not location else {}
         first_at: dict[str, FilePlace] = {}
         for key_node, value_node in node.value:
-            key, place = str(key_node.value), _place(key_node.start_mark)
+            place = _place(key_node.start_mark)
+            try:
+                key = _whole_characters(str(key_node.value))
+            except ValueError as error:
+                self._document.fault(place, f"{f'a key of {dotted(location)}' if location else 'a key'}: {error}")
+                continue
             if key in first_at:
                 earlier = first_at[key].line
                 message = f"{dotted((*location, key))} is set twice, first in line {earlier}: remove one"
@@ -169,8 +175,8 @@ class _YamlReader:
         return items
 
     def _scalar(self, node: ScalarNode, location: Location) -> object:
-        written = str(node.value)
         try:
+            written = _whole_characters(str(node.value))
             expanded = expand(written, self._env)
         except ValueError as error:
             self._document.spoil(location, str(error))
@@ -200,6 +206,20 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     if any(m["broken"] for m in _REFERENCE.finditer(text)):
         raise ValueError("${ begins no ${NAME} or ${NAME:-default}: close it, or write $$ for a dollar sign")
     return _REFERENCE.sub(lambda m: "$" if m["escape"] else env.get(m["name"]) or m["default"] or "", text)
+
+
+def _whole_characters(text: str) -> str:
+    r"""Join halves that a JSON writer made of a character beyond U+FFFF, such as ``"\\ud83d\\ude00"``.
+
+    Raises:
+        ValueError: one half has no other half beside it.
+    """
+    if text.isascii() or not _HALF.search(text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise ValueError("an escape such as \\ud83d is half a character: write the character itself") from None
 
 
 def _excerpt(text: str) -> str:

@@ -32,7 +32,8 @@ class KafkaConnectionSettings(Settings):
         "SCRAM-SHA-512", description="mechanism of the login"
     )
     sasl_username: Text | None = Field(
-        None, description="user; needs the rights Describe and DescribeConfigs on the tiered topics"
+        None,
+        description="user; needs Describe and DescribeConfigs on tiered topics, and Describe on __consumer_offsets",
     )
     sasl_password: SecretStr | None = Field(None, description="password of the user")
     sasl_password_file: AbsolutePath | None = Field(

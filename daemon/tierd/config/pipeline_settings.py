@@ -1,12 +1,11 @@
 """The scheduled Spark job: compaction, merging of small segments, audit."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from tierd.config.places import Location, PlacedFaultsError
+from tierd.config.places import Location, PlacedFaultsError, require_understood
 from tierd.config.section import Settings
 from tierd.config.spark_protection import PROTECTION, SECRET, protection_faults
 from tierd.config.values import MIB, AbsolutePath, ByteLimit, ByteSize, Duration, OwnPath, Switch, Text, WholeNumber
@@ -93,18 +92,18 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _schedule_is_understood(self) -> "PipelineSettings":
-        _require_understood({("schedule",): lambda: Schedule(self.schedule)})
+        require_understood({("schedule",): lambda: Schedule(self.schedule)})
         return self
 
     @model_validator(mode="after")
     def _time_zone_is_understood(self) -> "PipelineSettings":
-        _require_understood({("time_zone",): lambda: parse_time_zone(self.time_zone)})
+        require_understood({("time_zone",): lambda: parse_time_zone(self.time_zone)})
         return self
 
     @model_validator(mode="after")
     def _pause_windows_are_understood(self) -> "PipelineSettings":
         windows = enumerate(self.pause_windows)
-        _require_understood({("pause_windows", i): partial(PauseWindow.parse, window) for i, window in windows})
+        require_understood({("pause_windows", i): partial(PauseWindow.parse, window) for i, window in windows})
         return self
 
     @model_validator(mode="after")
@@ -116,14 +115,3 @@ class PipelineSettings(Settings):
         if faults:
             raise PlacedFaultsError(faults)
         return self
-
-
-def _require_understood(parts: Mapping[Location, Callable[[], object]]) -> None:
-    faults: list[tuple[Location, str]] = []
-    for location, parse in parts.items():
-        try:
-            parse()
-        except ValueError as error:
-            faults.append((location, str(error)))
-    if faults:
-        raise PlacedFaultsError(faults)

@@ -1,6 +1,6 @@
 """Locations of settings, and rules that bind several of them. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 Location = tuple[str | int, ...]
@@ -13,6 +13,25 @@ class PlacedFaultsError(ValueError):
     def __init__(self, faults: Sequence[tuple[Location, str]]) -> None:
         super().__init__("; ".join(message for _, message in faults))
         self.faults = tuple(faults)
+
+
+def require_understood(parts: Mapping[Location, Callable[[], object]]) -> None:
+    """Require that every text is understood.
+
+    Args:
+        parts: location of each text, and the call that parses it and raises ``ValueError``.
+
+    Raises:
+        PlacedFaultsError: some are not.
+    """
+    faults: list[tuple[Location, str]] = []
+    for location, parse in parts.items():
+        try:
+            parse()
+        except ValueError as error:
+            faults.append((location, str(error)))
+    if faults:
+        raise PlacedFaultsError(faults)
 
 
 def dotted(location: Location) -> str:

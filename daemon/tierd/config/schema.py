@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tierd.config.drill_settings import DrillSettings
 from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.own_log_settings import LogCleanerSettings
@@ -26,6 +27,7 @@ from tierd.config.values import (
     Duration,
     OwnPath,
     Rate,
+    Switch,
     Text,
     WholeNumber,
     split_address,
@@ -141,6 +143,21 @@ class FetchSettings(Settings):
     quota_window_s: Duration = Field(1.0, alias="quota_window", gt=0, description="length of one window")
 
 
+class CatalogueSettings(Settings):
+    """The catalogue in the bucket: topics, positions of partitions and groups, and files of the nodes."""
+
+    enabled: Switch = Field(True, description="true: the daemon keeps the catalogue, which restores need")
+    interval_s: Duration = Field(
+        60.0, alias="interval", ge=1, description="time between two looks at the positions; an object needs a change"
+    )
+    keep_s: Duration = Field(
+        90 * 86400.0,
+        alias="keep",
+        ge=86400,
+        description="age up to which positions stay: all of a day, one an hour of a month, then one a day",
+    )
+
+
 class CostSettings(Settings):
     """Prices of the tier."""
 
@@ -219,6 +236,14 @@ class TierdConfig(Settings):
     pipeline: PipelineSettings = Field(
         default_factory=PipelineSettings, description="compaction, merging, erasure and audit by Spark"
     )
+    catalogue: CatalogueSettings = Field(
+        default_factory=CatalogueSettings,
+        description="the catalogue in the bucket: topics, positions of partitions and groups, files of the nodes",
+    )
+    drill: DrillSettings = Field(
+        default_factory=DrillSettings,
+        description="drills: restores into a scratch directory, which prove that the tier comes back",
+    )
     cost: CostSettings = Field(default_factory=CostSettings, description="prices of the tier")
     http: HttpSettings = Field(default_factory=HttpSettings, description="the HTTP port for status and metrics")
     shutdown_timeout_s: Duration = Field(
@@ -240,6 +265,11 @@ class TierdConfig(Settings):
     def pipeline_dir(self) -> Path:
         """Return the directory of the job's log and scratch files."""
         return self.pipeline.local_dir or self.state_dir / "pipeline"
+
+    @property
+    def drill_dir(self) -> Path:
+        """Return the directory in which drills restore."""
+        return self.drill.scratch_dir or self.state_dir / "drill"
 
     @property
     def sqlite_path(self) -> Path:

@@ -29,7 +29,7 @@ def load_side_file(path: Path, model: type[_Model]) -> _Model:
     document = read_document(text, {})
     if not document.faults:
         try:
-            return model.model_validate(document.tree)
+            return model.model_validate(document.tree, context={"file": True})
         except ValidationError as error:
             _note(document, model, error)
     raise ConfigError(

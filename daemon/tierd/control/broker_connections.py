@@ -11,7 +11,8 @@ from tierd.backoff import Backoff
 from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress, ClusterMetadata
 from tierd.control.kafka_connection import KafkaConnection
-from tierd.control.kafka_messages import Request, metadata
+from tierd.control.kafka_framing import Request
+from tierd.control.kafka_messages import metadata
 from tierd.errors import ForeignClusterError, KafkaError, KafkaUnreachableError
 
 log = structlog.get_logger()

@@ -1,7 +1,7 @@
 """Cluster metadata from a broker's answers, as values: parsed once, at the door."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
@@ -88,8 +88,13 @@ class QuorumLeader:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's answer about one topic's settings; None where the broker gave none, with the reason in ``error``."""
+    """A broker's answer about one topic's settings; None where the broker gave none, with the reason in ``error``.
+
+    Attributes:
+        defaults: settings that the topic leaves to the brokers, where only those of the topic were asked for.
+    """
 
     topic: str
     settings: dict[str, str] | None
     error: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)

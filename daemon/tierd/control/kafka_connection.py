@@ -7,9 +7,11 @@
 """
 
 import asyncio
+import contextlib
 import secrets
 import ssl
 import struct
+from collections.abc import Coroutine, Iterator
 from typing import Final, Self, TypeVar
 
 from pydantic import SecretStr
@@ -17,8 +19,8 @@ from pydantic import SecretStr
 from tierd import __version__
 from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress
+from tierd.control.kafka_framing import Request
 from tierd.control.kafka_messages import (
-    Request,
     SaslStep,
     api_versions,
     missing_versions,
@@ -29,6 +31,7 @@ from tierd.control.kafka_tls import certificate_refused, handshake_error, tls_co
 from tierd.control.sasl import ScramClient, is_scram, plain_message
 from tierd.errors import KafkaError, KafkaUnreachableError, TierErrorCode
 from tierd.masking import Masking
+from tierd.streams import write
 
 A = TypeVar("A")
 
@@ -38,7 +41,10 @@ _TLS_RECORD: Final = (0x15, 0x16)  # alert, handshake: the first byte of a TLS r
 
 
 class KafkaConnection:
-    """A ready connection. One call at a time; after a failed or cancelled one the connection is closed."""
+    """A ready connection. After a failed or cancelled exchange the connection is closed.
+
+    One ``call`` at a time, or one task that uses ``send`` and one that uses ``receive``.
+    """
 
     def __init__(
         self,
@@ -87,18 +93,29 @@ class KafkaConnection:
             KafkaUnreachableError: the connection broke, or no answer within ``request_timeout_s``.
             KafkaError: the answer cannot be understood.
         """
-        try:
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                return await self._exchange(request)
-        except TimeoutError as error:
-            self.close()
-            raise KafkaUnreachableError(
-                f"{self.address}: no answer to {request.name} within {self._settings.request_timeout_s:g} s",
-                remedy="look at that broker: it may hang, or be too busy; other brokers are asked meanwhile",
-            ) from error
-        except BaseException:
-            self.close()
-            raise
+        return await self._within(self._settings.request_timeout_s, request.name, self._exchange(request))
+
+    async def send(self, request: Request[A]) -> int:
+        """Send ``request`` without a wait for its answer; return its number for ``receive``.
+
+        Requests may be sent while answers are awaited by another task. A broker answers in the order of the requests.
+        A failure or a cancellation closes the connection.
+
+        Raises:
+            KafkaUnreachableError: the connection broke, or took no bytes within ``request_timeout_s``.
+        """
+        return await self._within(self._settings.request_timeout_s, request.name, self._send(request))
+
+    async def receive(self, request: Request[A], number: int, *, timeout_s: float) -> A:
+        """Return the next answer, that of the request which ``send`` gave ``number``.
+
+        A failure or a cancellation closes the connection.
+
+        Raises:
+            KafkaUnreachableError: the connection broke, or no answer within ``timeout_s``.
+            KafkaError: the answer cannot be understood.
+        """
+        return await self._within(timeout_s, request.name, self._receive(request, number))
 
     @property
     def is_open(self) -> bool:
@@ -118,25 +135,55 @@ class KafkaConnection:
 
     # ---------------------------------------------------------------- one exchange
 
-    async def _exchange(self, request: Request[A]) -> A:
-        self._correlation_id = self._correlation_id % (2**31 - 1) + 1
+    async def _within(self, timeout_s: float, request_name: str, exchange: Coroutine[None, None, A]) -> A:
         try:
-            self._writer.write(request.frame(self._correlation_id))
-            await self._writer.drain()
-            content = await self._read_frame()
-        except ssl.SSLError as error:
-            raise certificate_refused(str(self.address), error) from error
-        except asyncio.IncompleteReadError as error:
-            raise self._ended(request.name) from error
-        except OSError as error:
+            async with asyncio.timeout(timeout_s):
+                return await exchange
+        except TimeoutError as error:
+            self.close()
             raise KafkaUnreachableError(
-                f"{self.address}: connection lost at {request.name}: {error}",
-                remedy="look at that broker's log; other brokers are asked meanwhile",
+                f"{self.address}: no answer to {request_name} within {timeout_s:g} s",
+                remedy="look at that broker: it may hang, or be too busy; other brokers are asked meanwhile",
             ) from error
-        if int.from_bytes(content[:4], "big") != self._correlation_id:
+        except BaseException:
+            self.close()
+            raise
+
+    async def _exchange(self, request: Request[A]) -> A:
+        return await self._receive(request, await self._send(request))
+
+    async def _send(self, request: Request[A]) -> int:
+        """Write a request; return its correlation id."""
+        self._correlation_id = self._correlation_id % (2**31 - 1) + 1
+        sent = self._correlation_id
+        with self._explained(request.name):
+            write(self._writer, request.frame(sent))
+            await self._writer.drain()
+        return sent
+
+    async def _receive(self, request: Request[A], correlation_id: int) -> A:
+        """Read the next answer, which must be that of ``request``."""
+        with self._explained(request.name):
+            content = await self._read_frame()
+        if int.from_bytes(content[:4], "big") != correlation_id:
             raise _not_kafka(self.address, f"it answered {request.name} with another request's number")
         self._answered = True
         return request.answer(content[4:])
+
+    @contextlib.contextmanager
+    def _explained(self, request_name: str) -> Iterator[None]:
+        """Translate the errors of the streams."""
+        try:
+            yield
+        except ssl.SSLError as error:
+            raise certificate_refused(str(self.address), error) from error
+        except asyncio.IncompleteReadError as error:
+            raise self._ended(request_name) from error
+        except OSError as error:
+            raise KafkaUnreachableError(
+                f"{self.address}: connection lost at {request_name}: {error}",
+                remedy="look at that broker's log; other brokers are asked meanwhile",
+            ) from error
 
     async def _read_frame(self) -> bytes:
         head = await self._reader.readexactly(4)

@@ -1,18 +1,15 @@
-"""Kafka's requests and answers as bytes, through kio's typed messages; no I/O. All requests of tierd to a broker.
+"""Kafka's requests and answers of a connection and of the daemon, through kio's typed messages; no I/O."""
 
-A frame is ``int32 size | request header | request``, its answer ``int32 size | int32 correlation id | ... | response``.
-"""
-
-import io
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Final
 from uuid import UUID
 
 from kio.schema.api_versions.v3 import ApiVersionsRequest, ApiVersionsResponse
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResult
 from kio.schema.describe_quorum.v0 import DescribeQuorumRequest, DescribeQuorumResponse
 from kio.schema.describe_quorum.v0 import request as quorum_request
 from kio.schema.errors import ErrorCode
@@ -22,10 +19,7 @@ from kio.schema.metadata.v12.response import MetadataResponseTopic
 from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
 from kio.schema.types import TopicName
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
 from kio.static.primitive import i8, i32
-from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 from tierd.control.cluster_metadata import (
     BrokerAddress,
@@ -37,35 +31,14 @@ from tierd.control.cluster_metadata import (
     TopicKnowledge,
     TopicLeaders,
 )
-from tierd.control.message_guard import require_sound
-from tierd.errors import KafkaError, TierErrorCode
-
-A_co = TypeVar("A_co", covariant=True)
-P = TypeVar("P", bound=ResponsePayload)
+from tierd.control.kafka_framing import REQUEST_NAMES, Request, typed_request
 
 _TOPIC_RESOURCE: Final = 2
+_OF_TOPIC: Final = 1  # the source DYNAMIC_TOPIC_CONFIG of a setting
 _DESCRIBE_QUORUM: Final = 55
-_NAMES: Final = {
-    3: "Metadata",
-    17: "SaslHandshake",
-    18: "ApiVersions",
-    32: "DescribeConfigs",
-    36: "SaslAuthenticate",
-    _DESCRIBE_QUORUM: "DescribeQuorum",
-}
+_NO_TOPIC_ID: Final = UUID(int=0)
 NEEDED_VERSIONS: Final[Mapping[int, int]] = {3: 12, 32: 4}
 """API key to the one version that is spoken after the login; the first Kafka that has both is 3.1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request(Generic[A_co]):
-    """One question to a broker, with the functions that write it and read its answer."""
-
-    name: str
-    frame: Callable[[int], bytes]
-    """Maps a correlation id to the bytes to send, size first."""
-    answer: Callable[[bytes], A_co]
-    """Maps the bytes behind the correlation id to the answer; raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +63,20 @@ class SaslStep:
 def api_versions(*, version: str) -> Request[Mapping[int, tuple[int, int]]]:
     """Ask which requests the broker understands: API key to lowest and highest version, both inclusive."""
     request = ApiVersionsRequest(client_software_name="tierd", client_software_version=version)
-    return _request(request, ApiVersionsResponse, _versions, answer=_api_versions_answer)
+    return typed_request(request, ApiVersionsResponse, _versions, answer=_api_versions_answer)
 
 
 def broker_software(*, version: str) -> Request[BrokerSoftware]:
     """Ask a broker that has answered ``api_versions`` for the features that it supports, too."""
     request = ApiVersionsRequest(client_software_name="tierd", client_software_version=version)
-    return _request(request, ApiVersionsResponse, _software)
+    return typed_request(request, ApiVersionsResponse, _software)
 
 
 def quorum_leader() -> Request[QuorumLeader]:
     """Return the request for the active controller, which a broker with ``speaks_quorum`` forwards."""
     partition = quorum_request.PartitionData(partition_index=i32(0))
     topic = quorum_request.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
-    return _request(DescribeQuorumRequest(topics=(topic,)), DescribeQuorumResponse, _quorum_leader)
+    return typed_request(DescribeQuorumRequest(topics=(topic,)), DescribeQuorumResponse, _quorum_leader)
 
 
 def speaks_quorum(offered: Mapping[int, tuple[int, int]]) -> bool:
@@ -113,22 +86,24 @@ def speaks_quorum(offered: Mapping[int, tuple[int, int]]) -> bool:
 
 def sasl_handshake(mechanism: str) -> Request[SaslMechanisms]:
     """Propose a mechanism."""
-    return _request(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, _mechanisms)
+    return typed_request(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, _mechanisms)
 
 
 def sasl_authenticate(content: bytes) -> Request[SaslStep]:
     """Send one message of the mechanism."""
-    return _request(SaslAuthenticateRequest(auth_bytes=content), SaslAuthenticateResponse, _sasl_step)
+    return typed_request(SaslAuthenticateRequest(auth_bytes=content), SaslAuthenticateResponse, _sasl_step)
 
 
 def metadata(topic_ids: Collection[UUID] = ()) -> Request[ClusterMetadata]:
     """Ask for the brokers, and for the leaders of these topics; none of them is created by asking."""
-    request = MetadataRequest(
-        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids),
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
-    )
-    return _request(request, MetadataResponse, _cluster_metadata)
+    topics = tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids)
+    return typed_request(_metadata_request(topics), MetadataResponse, _cluster_metadata)
+
+
+def named_topics(names: Collection[str]) -> Request[Mapping[str, TopicLeaders]]:
+    """Ask for the leaders of topics by name; a topic that does not exist is left out, and not created by asking."""
+    topics = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in names)
+    return typed_request(_metadata_request(topics), MetadataResponse, _topics_by_name)
 
 
 def describe_topic_configs(topics: Collection[str], keys: Collection[str]) -> Request[tuple[TopicConfig, ...]]:
@@ -139,7 +114,16 @@ def describe_topic_configs(topics: Collection[str], keys: Collection[str]) -> Re
         )
         for topic in topics
     )
-    return _request(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, _topic_configs)
+    return typed_request(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, _topic_configs)
+
+
+def describe_changed_topic_configs(topics: Collection[str]) -> Request[tuple[TopicConfig, ...]]:
+    """Ask for the settings of these topics that differ from the defaults of the brokers, by any name."""
+    resources = tuple(
+        DescribeConfigsResource(resource_type=i8(_TOPIC_RESOURCE), resource_name=topic, configuration_keys=None)
+        for topic in topics
+    )
+    return typed_request(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, _changed_topic_configs)
 
 
 def missing_versions(offered: Mapping[int, tuple[int, int]]) -> str:
@@ -147,70 +131,8 @@ def missing_versions(offered: Mapping[int, tuple[int, int]]) -> str:
     for api_key, version in NEEDED_VERSIONS.items():
         lowest, highest = offered.get(api_key, (0, -1))
         if not lowest <= version <= highest:
-            return f"{_NAMES[api_key]} version {version}"
+            return f"{REQUEST_NAMES[api_key]} version {version}"
     return ""
-
-
-# ---------------------------------------------------------------- bytes
-
-
-def _request(
-    request: RequestPayload,
-    response: type[P],
-    parse: Callable[[P], A_co],
-    *,
-    answer: Callable[[bytes, Callable[[bytes], A_co]], A_co] | None = None,
-) -> Request[A_co]:
-    def read(content: bytes) -> A_co:
-        return parse(_decoded(response, content))
-
-    return Request(
-        name=_NAMES[request.__api_key__],
-        frame=lambda correlation_id: _frame(request, correlation_id),
-        answer=read if answer is None else lambda content: answer(content, read),
-    )
-
-
-def _frame(request: RequestPayload, correlation_id: int) -> bytes:
-    header_type = request.__header_schema__
-    header = header_type(
-        request_api_key=request.__api_key__,
-        request_api_version=request.__version__,
-        correlation_id=i32(correlation_id),
-        client_id="tierd",
-    )
-    body = _encoded(header) + _encoded(request)
-    return len(body).to_bytes(4, "big") + body
-
-
-def _encoded(message: Entity) -> bytes:
-    buffer = io.BytesIO()
-    entity_writer(type(message))(buffer, message)
-    return buffer.getvalue()
-
-
-def _decoded(response: type[P], content: bytes) -> P:
-    start = _header_end(content) if response.__header_schema__.__flexible__ else 0
-    sound = require_sound(response, content, start)
-    try:
-        return entity_reader(response)(sound, start)[0]
-    except (SerialError, ValueError, OverflowError, LookupError) as error:
-        raise KafkaError(
-            f"{response.__name__} of {len(content)} bytes cannot be decoded: {error}",
-            remedy="check that bootstrap_servers name brokers of Apache Kafka 3.1 or newer",
-            code=TierErrorCode.KAFKA_PROTOCOL,
-        ) from error
-
-
-def _header_end(content: bytes) -> int:
-    """Return the position at which the header's tagged fields end; brokers send none."""
-    if content[:1] != b"\0":
-        raise KafkaError(
-            "an answer begins with a header that no broker sends",
-            remedy="check that bootstrap_servers name brokers of Apache Kafka",
-            code=TierErrorCode.KAFKA_PROTOCOL,
-        )
-    return 1
 
 
 # ---------------------------------------------------------------- answers
@@ -269,6 +191,18 @@ def _cluster_metadata(response: MetadataResponse) -> ClusterMetadata:
     )
 
 
+def _metadata_request(topics: tuple[MetadataRequestTopic, ...]) -> MetadataRequest:
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+
+
+def _topics_by_name(response: MetadataResponse) -> Mapping[str, TopicLeaders]:
+    return {
+        topic.name: _topic(topic)
+        for topic in response.topics
+        if topic.name is not None and topic.error_code is not ErrorCode.unknown_topic_or_partition
+    }
+
+
 _KNOWLEDGE: Final = {
     ErrorCode.none: TopicKnowledge.KNOWN,
     ErrorCode.unknown_topic_id: TopicKnowledge.UNKNOWN,
@@ -277,20 +211,36 @@ _KNOWLEDGE: Final = {
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicLeaders:
-    assert topic.topic_id is not None, "the caller left those out"
+    topic_id = topic.topic_id or _NO_TOPIC_ID
     knowledge = _KNOWLEDGE.get(topic.error_code, TopicKnowledge.FAILED)
     if knowledge is not TopicKnowledge.KNOWN:
-        return TopicLeaders(topic.topic_id, knowledge, error=topic.error_code.name)
+        return TopicLeaders(topic_id, knowledge, error=topic.error_code.name)
     leaders = tuple(
         PartitionLeader(each.partition_index, each.leader_id, each.leader_epoch, tuple(each.replica_nodes))
         for each in topic.partitions
     )
-    return TopicLeaders(topic.topic_id, knowledge, leaders)
+    return TopicLeaders(topic_id, knowledge, leaders)
 
 
 def _topic_configs(response: DescribeConfigsResponse) -> tuple[TopicConfig, ...]:
     return tuple(
         TopicConfig(each.resource_name, {c.name: c.value for c in each.configs if c.value is not None})
+        if each.error_code is ErrorCode.none
+        else TopicConfig(each.resource_name, None, each.error_code.name)
+        for each in response.results
+    )
+
+
+def _changed_topic_configs(response: DescribeConfigsResponse) -> tuple[TopicConfig, ...]:
+    def values(result: DescribeConfigsResult, *, of_topic: bool) -> dict[str, str]:
+        return {
+            config.name: config.value
+            for config in result.configs
+            if (config.config_source == _OF_TOPIC) is of_topic and config.value is not None and not config.is_sensitive
+        }
+
+    return tuple(
+        TopicConfig(each.resource_name, values(each, of_topic=True), defaults=values(each, of_topic=False))
         if each.error_code is ErrorCode.none
         else TopicConfig(each.resource_name, None, each.error_code.name)
         for each in response.results

@@ -27,6 +27,7 @@ _SIZES: Final = {
     "timedelta_i32": 4,
     "int64": 8,
     "timedelta_i64": 8,
+    "datetime_i64": 8,
     "uuid": 16,
 }
 
@@ -120,7 +121,7 @@ def _value_step(kind: object, metadata: Mapping[str, str], *, flexible: bool) ->
     if isinstance(kind, type) and is_dataclass(kind):
         return _message_skip(kind)
     kafka_type = metadata["kafka_type"]
-    if kafka_type in {"string", "bytes"}:
+    if kafka_type in {"string", "bytes", "records"}:
         return _compact_text_end if flexible else _legacy_end(2 if kafka_type == "string" else 4)
     return _SIZES[kafka_type]
 

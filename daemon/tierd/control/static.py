@@ -48,6 +48,9 @@ class StaticLeadership:
             if self._known.get(event.partition) == event:
                 yield event
 
+    def leads(self, partition: TopicIdPartition) -> bool:
+        """Return True if the configuration names the partition as one that this broker leads."""
+        return any(pattern.fullmatch(str(partition)) for pattern in self._patterns)
+
     def _role(self, partition: TopicIdPartition) -> Role:
-        led = any(pattern.fullmatch(str(partition)) for pattern in self._patterns)
-        return Role.LEADER if led else Role.FOLLOWER
+        return Role.LEADER if self.leads(partition) else Role.FOLLOWER

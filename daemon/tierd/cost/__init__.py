@@ -1,10 +1,11 @@
 """Costs of the tier: usage hour by hour, priced; and an estimate before anything is switched on."""
 
 from tierd.cost.billed_requests import IN_A_PUT, RequestClass
-from tierd.cost.cost_estimate import Bound, Plan, TopicEstimate
+from tierd.cost.cost_estimate import Bound, Plan, TopicEstimate, reading_cost
 from tierd.cost.log_dir_estimate import estimate_log_dirs
 from tierd.cost.prices import FREE, PriceList, load_prices
 from tierd.cost.report import Cost, CostReport, TopicCost, cost_report
+from tierd.cost.thawing import thaw_offers
 from tierd.cost.usage_ledger import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger
 
 __all__ = [
@@ -25,4 +26,6 @@ __all__ = [
     "cost_report",
     "estimate_log_dirs",
     "load_prices",
+    "reading_cost",
+    "thaw_offers",
 ]

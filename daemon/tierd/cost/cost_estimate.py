@@ -88,6 +88,13 @@ def estimate(
     return tuple(sorted(estimates, key=lambda e: (-e.month.total, e.topic)))
 
 
+def reading_cost(prices: PriceList, *, requests: int, size_bytes: int) -> Cost:
+    """Price a read of ``size_bytes`` in ``requests`` requests."""
+    return Cost(
+        requests=prices.of_requests(RequestClass.GET, requests), traffic=size_bytes / GIB * prices.per_gib.download
+    )
+
+
 def _estimate_topic(
     topic: str,
     partitions: list[Partition],

@@ -1,6 +1,6 @@
 """Loops over raw bytes and their arithmetic: numbers in, numbers out, no I/O."""
 
-from tierd.kernels.arrays import Gathered, GatheredHeaders
+from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
 from tierd.kernels.choice import compile_kernels
 from tierd.kernels.columns import STEP_RECORDS, Columns, RecordFault
@@ -8,12 +8,14 @@ from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
 from tierd.kernels.rewriting import rewrite_batches, select_records
+from tierd.kernels.rows import latest_in_order, pack_rows
 
 __all__ = [
     "STEP_RECORDS",
     "Columns",
     "Gathered",
     "GatheredHeaders",
+    "Numbers",
     "RecordFault",
     "combine_crc32c",
     "compile_kernels",
@@ -25,7 +27,9 @@ __all__ = [
     "gather",
     "gather_headers",
     "hash_keys",
+    "latest_in_order",
     "latest_per_key",
+    "pack_rows",
     "rewrite_batches",
     "select_records",
 ]

@@ -43,3 +43,17 @@ class GatheredHeaders(NamedTuple):
     offsets: "np.ndarray"
     keys: Gathered
     values: Gathered
+
+
+class PackedRows(NamedTuple):
+    """Keys and values of n records behind one another.
+
+    Attributes:
+        end: position behind the last one.
+        key_sizes: int32[n].
+        value_sizes: int32[n], what stands behind the key; -1 for a record that deletes its key.
+    """
+
+    end: int
+    key_sizes: "np.ndarray"
+    value_sizes: "np.ndarray"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import structlog
 
 from tierd.kernels import reference
-from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
+from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers, PackedRows
 from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
 
 if TYPE_CHECKING:
@@ -64,6 +64,19 @@ class _Kernels(Protocol):
     def gather_headers(
         self, payload: bytes | memoryview, headers_start: Numbers, header_count: Numbers
     ) -> GatheredHeaders | RecordFault: ...
+
+    def pack_rows(
+        self,
+        out: "np.ndarray",
+        at: int,
+        payload: bytes | memoryview,
+        keys: tuple[Numbers, Numbers],
+        values: tuple[Numbers, Numbers],
+        *,
+        timestamps_ms: Numbers | None,
+    ) -> PackedRows: ...
+
+    def latest_in_order(self, payload: bytes | memoryview, starts: Numbers, key_sizes: Numbers) -> "np.ndarray": ...
 
 
 class KernelChoice:

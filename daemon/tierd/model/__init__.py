@@ -5,6 +5,8 @@ from tierd.model.identifiers import (
     RemoteLogSegmentId,
     TopicIdPartition,
     TopicPartition,
+    is_topic_name,
+    random_id,
     uuid_from_text,
     uuid_to_text,
 )
@@ -45,6 +47,8 @@ __all__ = [
     "TimestampRange",
     "TopicIdPartition",
     "TopicPartition",
+    "is_topic_name",
+    "random_id",
     "segment_epochs_problem",
     "uuid_from_text",
     "uuid_to_text",

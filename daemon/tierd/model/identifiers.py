@@ -2,11 +2,25 @@
 
 import base64
 import binascii
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tierd.errors import PartitionNameError
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def random_id(make: Callable[[], UUID] = uuid4) -> UUID:
+    """Return a random id whose text does not begin with a hyphen (Kafka: Uuid.randomUuid).
+
+    A command would take such a text for an option.
+    """
+    while uuid_to_text(made := make()).startswith("-"):
+        pass
+    return made
 
 
 def uuid_to_text(value: UUID) -> str:
@@ -26,6 +40,11 @@ def uuid_from_text(text: str) -> UUID:
         return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except binascii.Error as error:
         raise ValueError(f"{text!r} is not URL-safe base64") from error
+
+
+def is_topic_name(text: str) -> bool:
+    """Return True if Kafka takes ``text`` as the name of a topic (Kafka: Topic.validate)."""
+    return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
 
 
 @dataclass(frozen=True, slots=True, order=True)

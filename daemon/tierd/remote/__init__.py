@@ -14,10 +14,19 @@ from tierd.remote.cache.checked_file import (
 from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
 from tierd.remote.cache.chunk_files import purge_chunks
 from tierd.remote.cache.sized_lru import SizedLru
+from tierd.remote.catalogue_keys import (
+    CatalogueKey,
+    CatalogueKeys,
+    CatalogueNodeKey,
+    CataloguePositionsKey,
+    CatalogueTopicKey,
+)
+from tierd.remote.catalogue_object import CatalogueCodec
 from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
 from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
 from tierd.remote.object_keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.object_limits import (
+    CATALOGUE,
     ERASURE_REPORT,
     LOG_START,
     MANIFEST,
@@ -28,6 +37,7 @@ from tierd.remote.object_limits import (
     too_large,
 )
 from tierd.remote.object_store import (
+    ArchiveState,
     Body,
     ChunkedBody,
     FileBody,
@@ -39,6 +49,7 @@ from tierd.remote.object_store import (
 from tierd.remote.object_store_connector import ObjectStoreConnector
 from tierd.remote.object_store_factory import open_object_store, segment_storages
 from tierd.remote.observed import ObjectStoreCall
+from tierd.remote.paced_reads import PacedReads
 from tierd.remote.remote_storage_manager import RemoteStorageManager
 from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
 from tierd.remote.segments.manifest import SegmentManifest
@@ -54,6 +65,7 @@ from tierd.remote.transform.transform import Transform
 from tierd.remote.transform.transform_factory import open_key_ring, open_transform
 
 __all__ = [
+    "CATALOGUE",
     "EMPTY_RING",
     "ERASURE_REPORT",
     "KEY_SEED_BYTES",
@@ -62,8 +74,15 @@ __all__ = [
     "MAX_REPORT_VALUES",
     "TEMPORARY_SUFFIX",
     "TOMBSTONE",
+    "ArchiveState",
     "Body",
     "CacheStatistics",
+    "CatalogueCodec",
+    "CatalogueKey",
+    "CatalogueKeys",
+    "CatalogueNodeKey",
+    "CataloguePositionsKey",
+    "CatalogueTopicKey",
     "ChunkCache",
     "ChunkedBody",
     "DamagedFileError",
@@ -81,6 +100,7 @@ __all__ = [
     "ObjectStoreCall",
     "ObjectStoreConnector",
     "ObjectVersion",
+    "PacedReads",
     "RemoteStorageManager",
     "RewrapOutcome",
     "RewrapResult",

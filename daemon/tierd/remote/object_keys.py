@@ -7,6 +7,7 @@
     <prefix>/<cluster id>/<topic>-<topic id>/<partition>/log-start.json
     <prefix>/<cluster id>/tierd.json
     <prefix>/<cluster id>/erasures/<request id>.json
+    <prefix>/<cluster id>/catalogue/...                        (catalogue_keys.py)
 
 Ids are in Kafka's 22-character form. Both a topic name and an id may contain dashes, so names are cut by length.
 
@@ -25,6 +26,7 @@ from uuid import UUID
 
 from tierd.errors import RemoteFormatError
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_text, uuid_to_text
+from tierd.remote.catalogue_keys import CatalogueKeys
 
 LOG_SUFFIX = ".log"
 INDEXES_SUFFIX = ".indexes"
@@ -118,9 +120,16 @@ class ObjectKeyFactory:
             return None
         return request_id if self.erasure_report(request_id) == key else None
 
+    @property
+    def catalogue(self) -> CatalogueKeys:
+        """Keys of the objects that say what segments do not: topics, positions, nodes."""
+        return CatalogueKeys(f"{self.root}catalogue/")
+
     def belongs_to_tier(self, key: str) -> bool:
         """Return True if ``key`` is an object of the tier itself, and of no segment."""
-        return key == self.tier_identity or key.startswith(self.erasure_reports)
+        if key == self.tier_identity or key.startswith(self.erasure_reports):
+            return True
+        return self.catalogue.parse(key) is not None
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """Return the beginning of every key of the partition, with the slash at its end."""

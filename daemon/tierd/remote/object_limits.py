@@ -12,6 +12,7 @@ tombstone           64 KiB; a few numbers and a sentence
 log start record    64 KiB; a few numbers, and the fields of a later tierd
 tier identity       64 KiB; the same
 erasure report      64 MiB; some 200 bytes for each of 300,000 segments that left
+catalogue object    256 MiB of JSON, with or without compression; some 400,000 committed offsets
 indexes             an entry for each batch that the log can have, and never less than 64 MiB; 256 MiB of producers
 ==================  =================================================================================================
 """
@@ -27,6 +28,10 @@ MAX_CHUNK_BYTES: Final = 1 << 30
 MAX_CHUNKS: Final = 1 << 16
 MAX_REPORT_VALUES: Final = 8_000_000
 """JSON values of an erasure report, the object with the most of them: some ten for each segment that left."""
+MAX_CATALOGUE_BYTES: Final = 256 << 20
+"""Bytes of the JSON of a catalogue object before its compression."""
+MAX_CATALOGUE_VALUES: Final = 4_000_000
+"""JSON values of a catalogue object: some nine for each committed offset."""
 EARLY_INDEXES: Final = ByteRange.of_size(0, 32 << 20)
 """What is read of the ``.indexes`` object before the manifest has said where an index lies: nearly always all of it."""
 
@@ -55,6 +60,7 @@ TOMBSTONE: Final = ObjectKind("tombstone", 64 << 10)
 LOG_START: Final = ObjectKind("log start record", 64 << 10)
 TIER_IDENTITY: Final = ObjectKind("tier identity", 64 << 10)
 ERASURE_REPORT: Final = ObjectKind("erasure report", 64 << 20)
+CATALOGUE: Final = ObjectKind("catalogue object", MAX_CATALOGUE_BYTES)
 
 
 async def read_whole(store: ObjectStore, key: str, kind: ObjectKind) -> bytes:

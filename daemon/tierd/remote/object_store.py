@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -62,6 +63,15 @@ def max_size_of(body: Body) -> int:
     return body.size if isinstance(body, FileBody) else body.max_size_bytes
 
 
+class ArchiveState(StrEnum):
+    """Access to the bytes of an object, as its storage class gives it."""
+
+    READABLE = "readable"
+    UNKNOWN = "unknown"  # a listing does not tell it, ``head`` does
+    ARCHIVED = "archived"  # the object cannot be read until it is thawed
+    THAWING = "thawing"
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """One stored object.
@@ -69,12 +79,16 @@ class ObjectInfo:
     Attributes:
         crc32c: checksum of the whole object; None where the store reports none.
         modified_ms: time of storing, by the clock and with the precision of the store; None where it reports none.
+        storage_class: the store's own word for it; empty where the store reports none.
+        archive: access to the bytes of the object.
     """
 
     key: str
     size_bytes: int
     crc32c: int | None = None
     modified_ms: int | None = None
+    storage_class: str = ""
+    archive: ArchiveState = ArchiveState.READABLE
 
 
 @dataclass(frozen=True, slots=True)

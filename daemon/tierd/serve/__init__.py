@@ -5,6 +5,7 @@ The servers decide nothing: the daemon hands them functions that return snapshot
 
 from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
 from tierd.serve.control_answers import (
+    CatalogueSummary,
     CompactionPlan,
     DeletedPartition,
     DescriptorsSummary,
@@ -56,6 +57,7 @@ from tierd.serve.control_requests import (
     UndeleteRequest,
 )
 from tierd.serve.control_socket import SOCKET_NAME, ControlServer, ask, ask_or_run
+from tierd.serve.drill_report import drill_line, drill_problems
 from tierd.serve.http_server import HttpServer
 from tierd.serve.outage import Outage, Service
 from tierd.serve.status_snapshot import StatusSnapshot
@@ -77,6 +79,7 @@ __all__ = [
     "UNDELETE",
     "AttestErasureRequest",
     "CancelErasureRequest",
+    "CatalogueSummary",
     "CompactRequest",
     "CompactionPlan",
     "ConnectionGate",
@@ -121,4 +124,6 @@ __all__ = [
     "ask",
     "ask_or_run",
     "by_urgency",
+    "drill_line",
+    "drill_problems",
 ]

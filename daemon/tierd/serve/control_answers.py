@@ -90,6 +90,48 @@ class OwnLogsSummary(ControlAnswer):
     uncleanable: dict[str, str] = Field(default_factory=dict)
 
 
+class CatalogueSummary(ControlAnswer):
+    """The catalogue in the bucket, in the status; ``problems`` says what is missing, by part of the work."""
+
+    enabled: bool = False
+    positions_ms: int | None = None
+    groups: int = 0
+    written: Facts = Field(default_factory=dict)
+    removed: int = 0
+    failures: Facts = Field(default_factory=dict)
+    problems: dict[str, str] = Field(default_factory=dict)
+
+
+class DrillsSummary(ControlAnswer):
+    """The drills, in the status.
+
+    Attributes:
+        partition: the one that is restored now; None while none is.
+        next_begin_ms: of a drill of some partitions.
+        next_broker_begin_ms: of a drill of the whole broker.
+        last_success_ms: end of the last proof of any partition.
+        partitions: led partitions of which the tier has something.
+        unproven: those of them that were never proven.
+        proven_until_ms: moment of the oldest proof; 0 while a partition was never proven, None without partitions.
+        failing: why the last drill of a partition was no proof, by partition; the first few.
+        failing_partitions: number of all of these.
+        problem: why the last drill ended early; empty if it did not.
+    """
+
+    enabled: bool = False
+    running: bool = False
+    partition: str | None = None
+    next_begin_ms: int | None = None
+    next_broker_begin_ms: int | None = None
+    last_success_ms: int | None = None
+    partitions: int = 0
+    unproven: int = 0
+    proven_until_ms: int | None = None
+    failing: dict[str, str] = Field(default_factory=dict)
+    failing_partitions: int = 0
+    problem: str = ""
+
+
 class DescriptorsSummary(ControlAnswer):
     """The open descriptors of the daemon, in the status."""
 
@@ -118,6 +160,8 @@ class StatusAnswer(ControlAnswer):
     leadership: Facts = Field(default_factory=dict)
     pipeline: PipelineSummary | None = None
     own_logs: OwnLogsSummary = OwnLogsSummary()
+    catalogue: CatalogueSummary = CatalogueSummary()
+    drills: DrillsSummary = DrillsSummary()
     descriptors: DescriptorsSummary | None = None
     partitions: tuple[PartitionSummary, ...]
 

@@ -29,6 +29,7 @@ from tierd.serve.control_protocol import (
     RequestT,
     VerbHandler,
 )
+from tierd.streams import write
 
 SOCKET_NAME = "control.sock"
 MAX_REQUEST_BYTES = 1 << 20
@@ -142,7 +143,7 @@ class ControlServer:
             return ControlAnswerLine(ok=False, error=problem, remedy="see the daemon's log")
 
     async def _send(self, writer: asyncio.StreamWriter, answer: ControlAnswerLine) -> None:
-        writer.write(answer.model_dump_json().encode() + b"\n")
+        write(writer, answer.model_dump_json().encode() + b"\n")
         async with asyncio.timeout(self._idle_timeout_s):
             await writer.drain()
 
@@ -222,7 +223,7 @@ async def _exchange(state_dir: Path, line: bytes) -> bytes:
     with _address(state_dir) as address:
         reader, writer = await asyncio.open_unix_connection(address, limit=MAX_ANSWER_BYTES)
     try:
-        writer.write(line)
+        write(writer, line)
         await writer.drain()
         return await reader.readuntil(b"\n")
     finally:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from html import escape as escape_html
 
 from tierd.control_characters import visible
+from tierd.serve.control_answers import DrillsSummary
+from tierd.serve.drill_report import drill_line, drill_problems
 from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
 from tierd.serve.urgency import by_urgency
 from tierd.tiering import LogDirState, PartitionStatus
@@ -36,7 +38,8 @@ def render_page(snapshot: StatusSnapshot) -> str:
         f"{escape(snapshot.summary())}.</p>"
         f"<p>cluster {escape(snapshot.cluster_id)}, node {snapshot.node_id}, version {escape(snapshot.version)}. "
         "<a href=/status>status</a> <a href=/metrics>metrics</a> <a href=/readyz>readiness</a></p>"
-        f"{_offline(snapshot.log_dirs)}{_problem(snapshot.descriptors_problem())}{_uncleanable(snapshot.uncleanable())}"
+        f"{_offline(snapshot.log_dirs)}{_problem(snapshot.descriptors_problem())}{_problem(snapshot.catalogue_problem())}"
+        f"{_drills(snapshot.drills_summary())}{_uncleanable(snapshot.uncleanable())}"
         f"<table><thead><tr>{head}</thead><tbody>{rows}</tbody></table>{more}</html>"
     )
 
@@ -51,6 +54,12 @@ def _offline(log_dirs: Sequence[LogDirState]) -> str:
 
 def _problem(text: str) -> str:
     return f"<p class=trouble>{escape(text)}</p>" if text else ""
+
+
+def _drills(drills: DrillsSummary) -> str:
+    line = drill_line(drills)
+    problems = "".join(_problem(problem) for problem in drill_problems(drills))
+    return f"{problems}<p>{escape(line)}</p>" if line else problems
 
 
 def _uncleanable(logs: Sequence[tuple[str, str]]) -> str:

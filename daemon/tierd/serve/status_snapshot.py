@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from tierd.serve.control_answers import DrillsSummary
 from tierd.serve.outage import Outage
 from tierd.tiering import LogDirState, PartitionStatus
 
@@ -20,6 +21,8 @@ class StatusSnapshot:
         not_ready: causes for which ``/readyz`` says no, outages included; empty when ready.
         outages: services that the daemon needs and that do not answer.
         hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, under their own names.
+        catalogue: work on the catalogue in the bucket; ``problems`` needs a person.
+        drills: what is proven to come back from the tier; ``failing`` and ``problem`` need a person.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
@@ -37,6 +40,8 @@ class StatusSnapshot:
     leadership: Facts = field(default_factory=dict)
     pipeline: Facts = field(default_factory=dict)
     own_logs: Facts = field(default_factory=dict)
+    catalogue: Facts = field(default_factory=dict)
+    drills: Facts = field(default_factory=dict)
     descriptors: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
 
@@ -65,6 +70,16 @@ class StatusSnapshot:
         """Return the own logs that the cleaner leaves alone until a person has repaired them, and why."""
         found = self.own_logs.get("uncleanable")
         return [(log, str(why)) for log, why in found.items()] if isinstance(found, dict) else []
+
+    def catalogue_problem(self) -> str:
+        """Return why the catalogue in the bucket is not whole; empty when it is."""
+        found = self.catalogue.get("problems")
+        problems = [str(why) for why in found.values()] if isinstance(found, dict) else []
+        return f"the catalogue for restores is not whole: {'; '.join(problems)}" if problems else ""
+
+    def drills_summary(self) -> DrillsSummary:
+        """Return the drills, as the control socket answers them."""
+        return DrillsSummary.model_validate(dict(self.drills))
 
     def descriptors_problem(self) -> str:
         """Return the problem of open descriptors near their limit; empty when there are enough."""
@@ -105,6 +120,8 @@ class StatusSnapshot:
             "leadership": dict(self.leadership),
             "pipeline": dict(self.pipeline),
             "own_logs": dict(self.own_logs),
+            "catalogue": dict(self.catalogue),
+            "drills": dict(self.drills),
             "descriptors": dict(self.descriptors),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }

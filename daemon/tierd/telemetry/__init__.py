@@ -1,15 +1,22 @@
 """Metrics and log of the daemon: every metric declared once, and the log with its secrets masked."""
 
+from tierd.telemetry.catalogue_metrics import CatalogueUse
+from tierd.telemetry.drill_metrics import DrillUse
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.logs import configure_logging
-from tierd.telemetry.metrics import Metrics
+from tierd.telemetry.metrics import Metrics, render_store_restore
+from tierd.telemetry.metrics_file import MetricsFile
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
 from tierd.telemetry.reading_metrics import CacheUse, ReadingUse
 from tierd.telemetry.scraped import EngineUse, HoldUsage, Latency, LeadershipUse, MetadataCounts, PartitionLag
+from tierd.telemetry.store_restore_metrics import ChangelogRestoreUse, StoreRestoreUse
 
 __all__ = [
     "CacheUse",
+    "CatalogueUse",
+    "ChangelogRestoreUse",
+    "DrillUse",
     "EngineUse",
     "HoldUsage",
     "Latency",
@@ -17,9 +24,12 @@ __all__ = [
     "LogCleanerUse",
     "MetadataCounts",
     "Metrics",
+    "MetricsFile",
     "OwnLogUse",
     "PartitionLag",
     "PipelineUse",
     "ReadingUse",
+    "StoreRestoreUse",
     "configure_logging",
+    "render_store_restore",
 ]

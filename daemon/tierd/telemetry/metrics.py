@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
 
 from tierd.clock import Clock
+from tierd.telemetry.catalogue_metrics import CatalogueUse
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.drill_metrics import DrillUse
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
 from tierd.telemetry.reading_metrics import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
+from tierd.telemetry.store_restore_metrics import STORE_RESTORE, StoreRestoreUse, store_restore_samples
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 
@@ -150,7 +154,7 @@ RECORDED = (
     RELOAD_SUCCESS,
     BUILD_INFO,
 )
-DECLARATIONS = (*RECORDED, *SCRAPED)
+DECLARATIONS = (*RECORDED, *SCRAPED, *STORE_RESTORE)
 
 
 class Metrics:
@@ -173,6 +177,8 @@ class Metrics:
         self._pipeline: Callable[[], PipelineUse | None] = lambda: None
         self._log_cleaner: Callable[[], LogCleanerUse | None] = lambda: None
         self._own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
+        self._catalogue: Callable[[], CatalogueUse | None] = lambda: None
+        self._drills: Callable[[], DrillUse | None] = lambda: None
         self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
@@ -299,6 +305,14 @@ class Metrics:
         """Ask ``source`` at every scrape for each of tierd's own logs; it must not block."""
         self._own_logs = source
 
+    def watch_catalogue(self, source: Callable[[], CatalogueUse | None]) -> None:
+        """Ask ``source`` at every scrape for the work on the catalogue; None where it is not enabled."""
+        self._catalogue = source
+
+    def watch_drills(self, source: Callable[[], DrillUse | None]) -> None:
+        """Ask ``source`` at every scrape for the state of drills; None where there are none. It must not block."""
+        self._drills = source
+
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
         """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
         self._leadership = source
@@ -326,6 +340,8 @@ class Metrics:
             pipeline=self._pipeline(),
             log_cleaner=self._log_cleaner(),
             own_logs=self._own_logs(),
+            catalogue=self._catalogue(),
+            drills=self._drills(),
             unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:
@@ -348,6 +364,25 @@ class Metrics:
 
     def _gauge(self, declaration: Declaration) -> Gauge:
         return Gauge(declaration.name, declaration.help, declaration.labels, registry=self.registry)
+
+
+def render_store_restore(use: StoreRestoreUse) -> bytes:
+    """Return the metrics of restores of state stores in Prometheus' text format, and no others."""
+    registry = CollectorRegistry()
+    registry.register(_StoreRestoreCollector(use))
+    return generate_latest(registry)
+
+
+class _StoreRestoreCollector(Collector):
+    def __init__(self, use: StoreRestoreUse) -> None:
+        self._use = use
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics of one moment."""
+        families = {declaration.name: _family(declaration) for declaration in STORE_RESTORE}
+        for name, labels, value in store_restore_samples(self._use):
+            families[name].add_metric(labels, value)
+        yield from families.values()
 
 
 def _family(declaration: Declaration) -> CounterMetricFamily | GaugeMetricFamily:

@@ -13,7 +13,8 @@ declarations. [operations.md](operations.md) has alerts over these metrics.
 
 The names are Kafka's names in snake case with the prefix `tierd_`; the unit comes last. tierd computes lags, ages and
 sizes at each scrape, so they are right while all work stalls. The series of a partition end when the broker loses
-it. There are also `process_*` metrics (CPU, memory, open files).
+it. There are also `process_*` metrics (CPU, memory, open files). The metrics `tierd_restore_*` are not of the daemon:
+`tierd restore store --metrics-file FILE` writes them ([state stores](state-stores.md)).
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tierd.telemetry.catalogue_metrics import CATALOGUE_METRICS, CatalogueUse, catalogue_samples
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.drill_metrics import DRILL_METRICS, DrillUse, drill_samples
 from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
 from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
@@ -212,6 +214,8 @@ SCRAPED = (
     *PIPELINE,
     *LOG_CLEANER,
     *OWN_LOGS,
+    *CATALOGUE_METRICS,
+    *DRILL_METRICS,
     Declaration(
         "tierd_service_unreachable_seconds",
         Kind.GAUGE,
@@ -233,6 +237,8 @@ def scrape(
     pipeline: PipelineUse | None,
     log_cleaner: LogCleanerUse | None,
     own_logs: Iterable[OwnLogUse],
+    catalogue: CatalogueUse | None,
+    drills: DrillUse | None,
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
     """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
@@ -263,6 +269,10 @@ def scrape(
     if log_cleaner is not None:
         yield from log_cleaner_samples(log_cleaner)
     yield from own_log_samples(own_logs)
+    if catalogue is not None:
+        yield from catalogue_samples(catalogue)
+    if drills is not None:
+        yield from drill_samples(drills)
     for service, seconds in sorted(unreachable_s.items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 

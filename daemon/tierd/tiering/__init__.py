@@ -21,7 +21,6 @@ from tierd.tiering.local.held_files import linked_offsets
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
 from tierd.tiering.partition_status import PartitionStatus
-from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
 from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.list_offsets import OffsetSpec
@@ -111,8 +110,6 @@ __all__ = [
     "TopicPolicy",
     "Writer",
     "assemble",
-    "committed_batches",
-    "data_batches",
     "explain",
     "facts_of",
     "linked_offsets",

@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.model import RemoteLogSegmentMetadata, random_id
 
 
 class SegmentWrites:
@@ -18,7 +18,7 @@ class SegmentWrites:
         self,
         *,
         on_abandoned: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None,
-        new_id: Callable[[], UUID] = uuid4,
+        new_id: Callable[[], UUID] = random_id,
     ) -> None:
         """Begin with no write.
 

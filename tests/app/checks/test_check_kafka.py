@@ -4,7 +4,7 @@ import socket
 
 from tests.control.connecting import plaintext
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
-from tests.services.kafka_node import free_port
+from tests.services.ports import free_port
 from tierd.app.checks.check_kafka import check_kafka
 from tierd.app.checks.checklist import Checklist, CheckStep
 from tierd.config import KafkaConnectionSettings
@@ -48,7 +48,7 @@ async def test_each_server_is_a_step_and_the_first_that_answers_describes_the_cl
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with ScriptedBroker().listening() as address:
             refused, mute = f"127.0.0.1:{free_port()}", f"127.0.0.1:{silent.getsockname()[1]}"
-            settings = plaintext(refused, mute, address, request_timeout_s=0.5)
+            settings = plaintext(refused, mute, address, request_timeout_s=2.0)
             taken = await steps(settings, BrokerIdentity(CLUSTER_ID, 1))
 
     assert [taken[each].outcome for each in (refused, mute, address)] == ["unreachable", "unreachable", "ok"]

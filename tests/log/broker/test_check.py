@@ -58,6 +58,12 @@ def test_check_reports_transactions_and_abort_markers(tmp_path: Path) -> None:
     assert check(tmp_path, transactional(0, 7) + marker(1, 7, commit=False)).has_abort_markers
 
 
+def test_check_reports_the_highest_producer_id(tmp_path: Path) -> None:
+    assert check(tmp_path, plain(0)).highest_producer_id == -1
+    data = transactional(0, 7) + marker(1, 7, commit=True) + transactional(2, 5) + plain(3)
+    assert check(tmp_path, data).highest_producer_id == 7
+
+
 DAMAGED = {
     "crc": (plain(0) + plain(1)[:-1] + b"!", len(plain(0))),
     "torn batch": (plain(0) + plain(1)[:-1], len(plain(0))),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.open_files import open_files
 from tests.log.batches import legacy, plain
 from tests.log.segmented_logs import NOW_MS, append, new_log, offsets_of
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError
@@ -71,15 +72,12 @@ def test_cursor_goes_on_after_a_rename_and_a_truncation(tmp_path: Path, cursor_a
 def test_cursor_keeps_at_most_one_file_open_and_closes_it(tmp_path: Path) -> None:
     log = filled(tmp_path, 100)
 
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = descriptors()
+    before = len(open_files(tmp_path))
     with LogCursor(log.reader, 0) as cursor:
         for _ in range(20):
             cursor.read(bound=log.log_end, max_bytes=1)
-            assert descriptors() == before + 1
-    assert descriptors() == before
+            assert len(open_files(tmp_path)) == before + 1
+    assert len(open_files(tmp_path)) == before
 
 
 def test_damaged_batch_is_refused_with_its_position(tmp_path: Path, cursor_at: CursorAt) -> None:

@@ -1,4 +1,4 @@
-"""Changes of a leader in place, in batches and in legacy entries."""
+"""Changes in place, in batches and in legacy entries."""
 
 import struct
 
@@ -10,9 +10,9 @@ from tests.coded import coded
 from tests.log.batches import Row, batch, legacy, plain, wrapper
 from tests.log.records.test_record_batch import A1, A8, inner, one, records
 from tierd.errors import TierErrorCode
-from tierd.log import Compression
+from tierd.log import BatchBuilder, Compression, NewRecord, Producer
 from tierd.log.log_errors import AppendError
-from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch, set_max_timestamp
+from tierd.log.records.batch_restamp import forget_producer, set_last_offset, set_leader_epoch, set_max_timestamp
 from tierd.log.records.log_config import TimestampType
 
 CREATE, LOG_APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
@@ -141,3 +141,33 @@ def test_new_offset_epoch_and_timestamp_are_decoded_as_they_were_set(
     found = one(bytes(data))
     assert (found.last_offset, found.partition_leader_epoch, found.max_timestamp_ms) == (offset, epoch, timestamp_ms)
     assert found.timestamp_type == stamped_by.value
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_batch_without_its_producer_keeps_its_records_and_has_a_right_checksum(codec: Compression) -> None:
+    """The delete horizon is the base of the timestamps, and stays it without its bit."""
+    builder = BatchBuilder(
+        base_offset=7,
+        compression=codec,
+        producer=Producer(5000, 3, 11),
+        is_transactional=True,
+        delete_horizon_ms=900,
+    )
+    for timestamp_ms, key, value in ROWS:
+        builder.append(NewRecord(key, value, timestamp_ms))
+    data = bytearray(builder.build())
+    before = [(record.offset, record.timestamp_ms, record.key, record.value) for record in records(bytes(data))]
+    forget_producer(data)
+    after = one(bytes(data))
+    assert after.is_valid
+    assert (after.producer_id, after.producer_epoch, after.base_sequence) == (-1, -1, -1)
+    assert (after.is_transactional, after.delete_horizon_ms, after.compression) == (False, None, codec)
+    assert [(record.offset, record.timestamp_ms, record.key, record.value) for record in after.records()] == before
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_legacy_entry_has_no_producer_to_forget(magic: int) -> None:
+    data = bytearray(legacy(magic, 0, b"k", b"v"))
+    before = bytes(data)
+    forget_producer(data)
+    assert data == before

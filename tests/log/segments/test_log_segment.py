@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.open_files import open_files
 from tests.log import segmented_logs
 from tests.log.batches import batch, legacy, marker, plain
 from tests.log.segmented_logs import NOW_MS, headers_of, materialise_indexes
@@ -444,18 +445,18 @@ def test_finished_segment_with_a_full_time_index_has_its_last_timestamp_indexed(
 def test_finished_segment_closes_its_files_after_the_flush(segment: LogSegment, tmp_path: Path) -> None:
     append(segment, *map(records, range(40, 50)))
     segment.flush()
-    assert open_names(tmp_path)
+    assert open_files(tmp_path)
     segment.finish()
     segment.flush()
-    assert not open_names(tmp_path)
+    assert not open_files(tmp_path)
     assert segment.offset_index.lookup(45).offset == 45
     segment.flush()
-    assert not open_names(tmp_path)
+    assert not open_files(tmp_path)
     segment.truncate_to(45, now_ms=NOW_MS)
     append(segment, records(45))
     assert offsets(segment) == list(range(40, 46))
     segment.close()
-    assert not open_names(tmp_path)
+    assert not open_files(tmp_path)
 
 
 def test_close_of_a_flushed_segment_opens_no_file(segment: LogSegment, tmp_path: Path) -> None:
@@ -468,18 +469,6 @@ def test_close_of_a_flushed_segment_opens_no_file(segment: LogSegment, tmp_path:
     reopened.close()
     (tmp_path / "away").rename(reopened.path)
     assert names(tmp_path) == before
-
-
-def open_names(folder: Path) -> list[str]:
-    found = []
-    for link in Path("/proc/self/fd").iterdir():
-        try:
-            target = str(link.readlink())
-        except FileNotFoundError:  # the descriptor of the listing itself
-            continue
-        if target.startswith(str(folder)):
-            found.append(target)
-    return found
 
 
 @pytest.mark.spec("log-format SEG-17")

@@ -199,6 +199,8 @@ class Brokers(RuleBasedStateMachine):
             for entry in metadata.segment_leader_epochs:
                 starts.setdefault(entry.epoch, entry.start_offset)
         epochs = {epoch: starts[epoch] for epoch in sorted(starts)}
+        if list(epochs.values()) != sorted(set(epochs.values())):  # of two branches; no plan joins them
+            return
         output = self.begun(broker, inputs[0].start_offset, inputs[-1].end_offset, epochs)
         output = replace(output, event_timestamp_ms=max(m.event_timestamp_ms for m in inputs) + 1)
         self.segments[-1] = output

@@ -104,6 +104,20 @@ def test_group_is_kept_if_its_input_could_not_be_read_when_spark_repeated_the_re
     assert "the store is busy" in outcome.problem
 
 
+def test_group_whose_rows_end_too_early_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of PySpark takes the end of a broken pipe for the end of its rows, and may work on for a while."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    rows = group_rows(torn_in_buckets=frozenset())[2]
+    blocks = [row for row in rows if isinstance(row, OffsetBlock)]
+    latest = sum(block.count for block in blocks)
+    task = GroupTask(GroupPlace(0, 2), frozenset(), None, latest=latest)
+    assert latest == 10
+    assert not isinstance(rewrite(context(), task, rows), FailedGroup)
+    for last in blocks:
+        outcome = rewrite(context(), task, [row for row in rows if row is not last])
+        assert outcome == FailedGroup(f"{latest - last.count} of {latest} latest records have arrived at the task")
+
+
 def test_groups_whose_own_inputs_were_read_are_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     rows = group_rows(torn_in_buckets=frozenset(range(BUCKETS)))

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from tests.fakes.eventually import eventually
-from tests.services.waiting import wait_until
+from tests.services.waiting import is_alive, wait_until
 from tierd.config import PipelineSettings
 from tierd.errors import PipelineError, SparkMissingError, install_extra
 from tierd.pipeline.running.requirements import SparkInstallation, find_spark, java_version
@@ -34,14 +34,6 @@ def process(folder: Path, script: str, **settings: object) -> SparkProcess:
         config_file=folder / "tierd.yaml",
         scratch=folder / "scratch",
     )
-
-
-def is_alive(pid: int) -> bool:
-    """Return True for a running process; a zombie, which only init can remove, does not run."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 async def test_exit_code_and_output_are_those_of_the_job(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from tests.fakes.transforms import ring, transform_named
 from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange, TopicIdPartition, TopicPartition
 from tierd.remote import (
+    CatalogueCodec,
+    CatalogueNodeKey,
+    CataloguePositionsKey,
     KeyRewrapping,
     KeyRing,
     LogStartRecord,
@@ -286,3 +289,32 @@ async def test_tombstone_without_its_manifest_and_objects_of_other_topics_are_pa
     await store.delete(KEYS.segment(one.metadata, ".manifest"))
     assert results(await run(store, names=["orders-0"])) == [RewrapResult.GONE]
     assert results(await run(store, names=["other-0"])) == []
+
+
+async def test_objects_of_the_catalogue_get_tag_and_seal_of_the_active_key(store: Watched) -> None:
+    node, positions = CatalogueNodeKey(1), CataloguePositionsKey(1_000, 1)
+    old = CatalogueCodec("cluster", KEYS.catalogue.prefix, ring("old"))
+    for identity, secret in ((node, b"verifier"), (positions, None)):
+        key = KEYS.catalogue.key(identity)
+        await store.put(key, old.encode(key, {"node_id": 1}, secret=secret))
+    forged = KEYS.catalogue.key(CatalogueNodeKey(2))
+    await store.put(forged, CatalogueCodec("cluster", KEYS.catalogue.prefix, ring("new", "new")).encode(forged, {}))
+    rewrapping = KeyRewrapping(store, ring("new"))
+    results = [outcome.result async for outcome in rewrapping.run(KEYS)]
+    assert results == [RewrapResult.RETAGGED, RewrapResult.TAG_CURRENT, RewrapResult.RETAGGED]
+    alone = CatalogueCodec("cluster", KEYS.catalogue.prefix, ring("new", "new"))
+    key = KEYS.catalogue.key(node)
+    fields = alone.decode(key, await store.get(key))
+    assert alone.secret(key, fields) == b"verifier"
+    alone.require_proof(KEYS.catalogue.key(positions), await store.get(KEYS.catalogue.key(positions)))
+    again = [outcome.result async for outcome in KeyRewrapping(store, ring("new")).run(KEYS)]
+    assert set(again) == {RewrapResult.TAG_CURRENT}
+
+
+async def test_object_of_the_catalogue_that_no_key_proves_stays_as_it_is(store: Watched) -> None:
+    key = KEYS.catalogue.key(CatalogueNodeKey(1))
+    plain = CatalogueCodec("cluster", KEYS.catalogue.prefix, KeyRing(None, {})).encode(key, {"node_id": 1})
+    await store.put(key, plain)
+    outcomes = [outcome async for outcome in KeyRewrapping(store, ring("new")).run(KEYS)]
+    assert [outcome.result for outcome in outcomes] == [RewrapResult.UNAUTHENTICATED]
+    assert await store.get(key) == plain

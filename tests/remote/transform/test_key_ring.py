@@ -68,3 +68,20 @@ def test_keys_of_another_length_and_an_active_key_that_is_not_there_are_refused(
         KeyRing("b", {"a": bytes(32)})
     with pytest.raises(ValueError, match="active"):
         EMPTY_RING.wrap(DATA_KEY, BINDING)
+
+
+def test_secret_opens_with_its_key_and_its_binding_only() -> None:
+    sealed = ring("old").seal(b"verifier", b"place")
+    assert ring("new").unseal(sealed, b"place", key="k") == b"verifier"
+    assert ring("old").seal(b"verifier", b"place") != sealed
+    with pytest.raises(RemoteIntegrityError, match="does not open"):
+        ring("old").unseal(sealed, b"another place", key="k")
+    with pytest.raises(RemoteIntegrityError, match="does not open"):
+        ring("old").unseal(WrappedKey("new", sealed.wrapped), b"place", key="k")
+    with pytest.raises(RemoteKeyMissingError, match="'old'"):
+        ring("new", "new").unseal(sealed, b"place", key="k")
+
+
+def test_nothing_is_sealed_without_an_active_key() -> None:
+    with pytest.raises(ValueError, match="no key"):
+        ring(None).seal(b"verifier", b"place")

@@ -11,8 +11,16 @@ cluster_id=${KAFKA_CLUSTER_ID:-dGllcmQtdGVzdGtpdC0wMQ}
 flags="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -Djava.awt.headless=true -Dorg.slf4j.simpleLogger.showThreadName=false"
 
 java_() { # replaces the calling shell, so that $! is the pid of Java itself
-   exec java -Xmx"${KAFKA_HEAP:-512m}" $flags ${KAFKA_JVM_FLAGS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel="${KAFKA_LOG_LEVEL:-info}" \
-  -Dorg.slf4j.simpleLogger.showDateTime=true "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS" -cp "$libs/*" "$@"; }
+   local archived=() archive jars=("$libs"/*.jar); archive=$(classes)
+   [ ! -e "$archive" ] || archived=("-XX:SharedArchiveFile=$archive" -Xlog:disable)   # without it Java starts, only slower
+   exec java -Xmx"${KAFKA_HEAP:-512m}" $flags "${archived[@]}" ${KAFKA_JVM_FLAGS:-} \
+  -Dorg.slf4j.simpleLogger.defaultLogLevel="${KAFKA_LOG_LEVEL:-info}" \
+  -Dorg.slf4j.simpleLogger.showDateTime=true "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS" \
+  -cp "$(IFS=:; echo "${jars[*]}")" "$@"; }
+
+classes() { # print the name of the archive of the classes of a broker: Java uses one only with the jars and the Java that wrote it
+  stat -Lc '%n %s %Y' "$libs"/*.jar "$(command -v java)" | cksum | sed "s|\([0-9]*\).*|$libs/classes-\1.jsa|"
+}
 
 libs() { # [mvn arguments, e.g. -Pstreams]: download once; two test runs at a time wait for each other
   [ -e "$libs/.complete$*" ] && return
@@ -20,7 +28,7 @@ libs() { # [mvn arguments, e.g. -Pstreams]: download once; two test runs at a ti
   [ -e "$libs/.complete$*" ] && return
   mvn -B -q -f "$here/pom.xml" -Dkafka.version="$version" "$@" \
     org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(realpath "$libs")"
-  touch "$libs/.complete$*"
+  touch "$libs/.complete" "$libs/.complete$*"   # a profile adds jars and leaves none out
 }
 
 properties() { # N: later lines win, so KAFKA_PROPS (newline-separated key=value) overrides everything above it
@@ -36,8 +44,14 @@ format() { # [N...]: write properties and format the storage of the nodes (defau
   local n; [ $# -gt 0 ] || set -- $(seq "$nodes")
   for n; do
     mkdir -p "$lab/node$n"; properties "$n" > "$lab/node$n/server.properties"
+    formatted "$n" && continue
     (KAFKA_LOG_LEVEL=warn java_ kafka.tools.StorageTool format --ignore-formatted -t "$cluster_id" -c "$lab/node$n/server.properties" > "$lab/node$n/format.log" 2>&1)
   done
+}
+
+formatted() { # N: true if all log.dirs have been formatted; the tool would say the same, a second later
+  local dir dirs; IFS=, read -ra dirs <<< "${KAFKA_DATA_DIRS:-$lab/node$1/data}"
+  for dir in "${dirs[@]}"; do [ -e "$dir/meta.properties" ] || return 1; done
 }
 
 start() { # [N...]: launch the nodes (default all), then wait until each says it has started
@@ -79,7 +93,7 @@ tool() { # NAME ARGS...: a class of kafka-tools, e.g. TopicCommand, ConsoleConsu
 }
 
 case ${1:-} in
-  libs | format | start | run | tool) "$@" ;;
+  libs | classes | format | start | run | tool) "$@" ;;
   stop) end TERM "${@:2}" ;;
   kill) end KILL "${@:2}" ;;
   *) echo "usage: kafka.sh libs [-Pstreams] | format | start [N...] | run N | stop [N...] | kill [N...] | tool NAME ARGS..." >&2; exit 2 ;;

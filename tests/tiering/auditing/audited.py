@@ -129,11 +129,11 @@ class Audited:
         await self.tier.store.delete(key)
         await self.tier.store.put(key, content)
 
-    async def spoil(self, suffix: str, change: bytes = b"?") -> None:
-        """Change the last bytes of the first segment's object."""
+    async def spoil(self, suffix: str) -> None:
+        """Change the last byte of the first segment's object, whatever it is: encrypted content is random."""
         first = (await self.objects(suffix))[0]
         content = await self.tier.store.get(first.key)
-        await self.overwrite(first.key, content[: -len(change)] + change)
+        await self.overwrite(first.key, content[:-1] + bytes([content[-1] ^ 0x55]))
 
     async def lose(self, *suffixes: str) -> None:
         """Delete objects of the first segment."""

@@ -470,6 +470,19 @@ async def test_abandoned_upload_is_found_after_its_grace(tmp_path: Path) -> None
     assert (finding.kind, finding.where) == ("unfinished-upload", nobodys)
 
 
+async def test_upload_of_the_catalogue_is_no_finding_before_its_deadline(tmp_path: Path) -> None:
+    setup = Audited(tmp_path, store=UploadingStore)
+    store = setup.tier.store
+    assert isinstance(store, UploadingStore)
+    await setup.session.copy_once()
+    key = f"{OBJECT_KEYS.root}catalogue/topics/orders.json"
+    store.uploads = (UnfinishedUpload(key, "1", setup.tier.clock.now_ms()),)
+    assert await setup.findings(grace_s=0) == []
+    setup.tier.clock.advance(900)
+    (finding,) = await setup.findings(grace_s=0)
+    assert (finding.kind, finding.where) == ("unfinished-upload", key)
+
+
 # ------------------------------------------------------------ no false alarms
 
 

@@ -13,8 +13,11 @@ from tierd.errors import RemoteAccessError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
 from tierd.remote import (
+    EMPTY_RING,
     ERASURE_REPORT,
     TOMBSTONE,
+    CatalogueCodec,
+    CataloguePositionsKey,
     LogStartRecord,
     Tombstone,
     Transform,
@@ -183,6 +186,30 @@ async def test_verify_finds_an_erasure_report_without_a_tag_and_accepts_a_tagged
     assert (finding.kind, finding.where) == ("unauthenticated", key)
     assert await tier.results() == [("nothing", "cannot")]
     assert await tier.tier.store.get(key) == content
+
+
+async def test_verify_finds_a_catalogue_object_without_proof_and_accepts_a_proven_one(tier: EncryptedTier) -> None:
+    identity = CataloguePositionsKey(1_000, 1)
+    key = OBJECT_KEYS.catalogue.key(identity)
+    proven, plain = (
+        CatalogueCodec(CLUSTER_ID, OBJECT_KEYS.catalogue.prefix, ring).encode(key, {"node_id": 1})
+        for ring in (tier.transform.ring, EMPTY_RING)
+    )
+    await tier.tier.store.put(key, proven)
+    grow_old(tier)
+    assert await tier.findings() == []
+    for content in (plain, b"no frame"):
+        await tier.intruder.put(key, content)
+        (finding,) = await tier.findings()
+        assert (finding.kind, finding.where) == ("unauthenticated", key)
+        assert await tier.results() == [("nothing", "cannot")]
+        assert await tier.tier.store.get(key) == content
+
+
+async def test_verify_takes_an_unknown_name_in_the_catalogue_for_foreign(tier: EncryptedTier) -> None:
+    await tier.intruder.put(f"{OBJECT_KEYS.catalogue.prefix}nodes/one.json", b"{}")
+    grow_old(tier)
+    assert await tier.kinds() == ["foreign-object"]
 
 
 async def test_oversized_tombstone_of_a_segment_without_a_row_removes_no_object(tier: EncryptedTier) -> None:

@@ -1,10 +1,13 @@
 """Kill of one operation at every point, each time in a fresh copy of the same world, and the processes after it."""
 
+import hashlib
 import shutil
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 from uuid import UUID
 
 from tests.tiering.crash_points.burial import run_until_killed
@@ -74,12 +77,25 @@ def template_of(operation: Operation, root: Path) -> Template:
 def kill_here(world: World, operation: Operation, at: int | None, *, place: str) -> Points:
     """Kill a victim in this process: its loop is abandoned and buried. For metadata in memory."""
     points = Points(at=at, place=place)
-    run_until_killed(points, lambda: lived(world, operation, points))
+    live(world, operation, points)
     return points
 
 
-async def lived(world: World, operation: Operation, points: Points) -> None:
-    """Run the life of a process whose death is planned."""
+def live(world: World, operation: Operation, points: Points) -> None:
+    """Run the life of a process whose death is planned, to its end or its death.
+
+    Its random ids depend on the time of its start alone, so that the worlds that two lives leave can be compared.
+    """
+    began_ms, numbers = world.now_ms, count()
+
+    def drawn(size: int) -> bytes:
+        return hashlib.shake_128(f"{began_ms} {next(numbers)}".encode()).digest(size)
+
+    with patch("os.urandom", drawn):
+        run_until_killed(points, lambda: _lived(world, operation, points))
+
+
+async def _lived(world: World, operation: Operation, points: Points) -> None:
     async with world.metadata() as store:
         process = Process(world, store, points=points)
         points.now_ms = process.clock.now_ms
@@ -105,6 +121,12 @@ class Campaign:
         self._folder = root / "world"
         self._address = address
         self._victim = victim
+        self._continued: set[tuple[str, str]] = set()
+
+    @property
+    def continued(self) -> int:
+        """Return the number of different worlds from which a successor continued."""
+        return len(self._continued)
 
     def run(self, successors: Sequence[str], *, is_alternating: bool = False) -> int:
         """Kill at point 1, then at point 2, until the operation lives to its end; return the number of its points.
@@ -136,6 +158,8 @@ class Campaign:
         _run(lambda: world.fill(self._template.rows))
         points = self._victim(world, operation, at)
         world.now_ms = points.now_ms() + _LATER_MS
+        if not self._is_new(world, who):
+            return points.is_dead
         try:
             _run(lambda: _go_on(world, self._template, SUCCESSORS[who]))
         except Exception as error:
@@ -145,6 +169,38 @@ class Campaign:
                 f"python -m tests.tiering.crash_points {operation.name} --at {at} --then {who}"
             ) from error
         return points.is_dead
+
+    def _is_new(self, world: World, who: str) -> bool:
+        """Return True unless ``who`` has continued from an equal world after another point.
+
+        A process reads nothing of a dead one but its files, its rows and the time, so it would do the same again. A
+        server may still carry out the last batch of a dead process, and there every point counts as new.
+        """
+        if world.is_remote:
+            return True
+        rows: dict[str, bytes] = {}
+
+        async def read() -> None:
+            rows.update(await world.rows())
+
+        _run(read)
+        left = (fingerprint(world, rows), who)
+        is_new = left not in self._continued
+        self._continued.add(left)
+        return is_new
+
+
+def fingerprint(world: World, rows: Mapping[str, bytes]) -> str:
+    """Return a digest of all that survives a process: the time, the rows, and names, links and bytes of files."""
+    digest = hashlib.sha256(repr((world.now_ms, sorted(rows.items()))).encode())
+    for file in sorted(world.root.rglob("*")):
+        if file.parent == world.root and file.name.startswith("metadata.db"):
+            continue  # the rows say what is in there
+        info = file.lstat()
+        digest.update(repr((str(file.relative_to(world.root)), info.st_mode)).encode())
+        if file.is_file():
+            digest.update(repr((info.st_nlink, info.st_size)).encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 async def _go_on(world: World, template: Template, broker_id: int) -> None:
@@ -171,7 +227,7 @@ def _prepare(world: World, preparation: Preparation) -> None:
     world.policy = preparation.policy
     operation = Operation("prepare", preparation.act, preparation.act)
     points = Points(at=None) if preparation.dies is None else preparation.dies()
-    run_until_killed(points, lambda: lived(world, operation, points))
+    live(world, operation, points)
     assert points.is_dead == (preparation.dies is not None)
     world.now_ms = points.now_ms() + round(preparation.later_s * 1000)
 

@@ -51,5 +51,8 @@ def carry_out(order: Order) -> bool:
         except CrashPointError as error:
             print(error, file=sys.stderr, flush=True)
             return False
-    print(f"{order.operation}: {points} points, {time.monotonic() - began_s:.1f} s", flush=True)
+    print(
+        f"{order.operation}: {points} points, {campaign.continued} worlds, {time.monotonic() - began_s:.1f} s",
+        flush=True,
+    )
     return True

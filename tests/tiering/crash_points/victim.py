@@ -16,8 +16,7 @@ from pathlib import Path
 import structlog
 
 from tests.fakes.forking_parent import ForkingParent, serve_lines
-from tests.tiering.crash_points.burial import run_until_killed
-from tests.tiering.crash_points.campaign import lived
+from tests.tiering.crash_points.campaign import live
 from tests.tiering.crash_points.operations import OPERATIONS, Operation
 from tests.tiering.crash_points.points import KILLED_EXIT_CODE, Points
 from tests.tiering.crash_points.world import World
@@ -55,13 +54,12 @@ class ForkedVictims(ForkingParent):
 
 def _live(line: str) -> int:
     order = json.loads(line)
-    address = order["address"]
-    world = World(Path(order["root"]), address, TopicPolicy(retention_ms=order["retention_ms"]), order["now_ms"])
-    is_remote = address.startswith(("postgres", "redis"))
-    points = Points(at=order["at"], place=order["place"], is_child=True, network_kv=is_remote)
+    policy = TopicPolicy(retention_ms=order["retention_ms"])
+    world = World(Path(order["root"]), order["address"], policy, order["now_ms"])
+    points = Points(at=order["at"], place=order["place"], is_child=True, network_kv=world.is_remote)
     sys.addaudithook(_file_system_points(points, order["root"]))
     try:
-        run_until_killed(points, lambda: lived(world, OPERATIONS[order["operation"]], points))
+        live(world, OPERATIONS[order["operation"]], points)
     except BaseException:  # noqa: BLE001 - as an interpreter does at its end
         traceback.print_exc()
         print("0 0 failed", flush=True)

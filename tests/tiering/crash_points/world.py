@@ -78,6 +78,11 @@ class World:
     memory: MemoryKeyValueStore = field(default_factory=MemoryKeyValueStore)
 
     @property
+    def is_remote(self) -> bool:
+        """Return True if the metadata are on a server, which outlives the processes."""
+        return self.address.startswith(("postgres", "redis"))
+
+    @property
     def bucket(self) -> Path:
         return self.root / "bucket"
 

@@ -11,10 +11,9 @@ from tests.log.logs import NOW_MS, TransactionalProducers
 from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
-from tierd.log import LogConfig, iter_batches, opened_partition
+from tierd.log import LogConfig, committed_batches, iter_batches, opened_partition
 from tierd.model import IndexType, IsolationLevel
 from tierd.tiering import Tier
-from tierd.tiering.reading.committed import committed_batches
 from tierd.tiering.reading.fetch_result import FetchResult
 
 SEGMENTS = 6

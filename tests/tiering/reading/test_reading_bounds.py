@@ -15,7 +15,7 @@ from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Tier as Stores
 from tests.tiering.setups import partition_of
 from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
-from tierd.log import LogConfig, opened_partition
+from tierd.log import LogConfig, iter_batches, opened_partition
 from tierd.metadata import PartitionView
 from tierd.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.tiering import FetchTask, OffsetSpec, Tier, TieredLog
@@ -121,6 +121,14 @@ class TestWithoutAReplica:
         for offset in (1, 2, 3):
             result = await host.reader.read(offset, max_bytes=1 << 20, isolation=COMMITTED)
             assert (result.data, result.next_offset) == (b"", offset)
+
+    async def test_fetch_of_a_segment_with_an_open_transaction_ends_where_the_transaction_began(
+        self, host: Host
+    ) -> None:
+        await host.write("- A - | A! -").copy()
+        committed = await host.reader.read(0, max_bytes=1 << 20, isolation=COMMITTED)
+        assert [batch.base_offset for batch in iter_batches(committed.data, name="committed")] == [0]
+        assert committed.next_offset == 1
 
     async def test_latest_committed_offset_is_where_the_open_transaction_began(self, host: Host) -> None:
         await host.write("- A - | A! -").copy()

@@ -13,7 +13,7 @@ from tests.fakes.log_dirs import CLUSTER_ID, LogDirWriter
 from tests.pipeline.erasing.lab import ErasingJob
 from tests.tiering.setups import BROKER_ID, Session, Tier, partition_of
 from tierd.config import ExpireSettings
-from tierd.log import NewRecord, build_indexes, encode_batch
+from tierd.log import NewRecord, Record, build_indexes, encode_batch
 from tierd.metadata import (
     Batch,
     Delete,
@@ -68,7 +68,15 @@ steps = st.lists(
 class GrownTier:
     """Partition with its broker and the tierd that leads it."""
 
-    def __init__(self, root: Path, transform: Transform = PLAIN) -> None:
+    def __init__(
+        self,
+        root: Path,
+        transform: Transform = PLAIN,
+        *,
+        value: Callable[[int, int], bytes | None] = lambda key, offset: b"value",
+    ) -> None:
+        """Begin with an empty log; ``value`` tells the value of a record by the number of a write and its offset."""
+        self._value = value
         self.root = root
         self.transform = transform
         self.policy = TopicPolicy()
@@ -155,7 +163,10 @@ class GrownTier:
     _last_epoch_start = 0
 
     def _write(self, key: int, records: int) -> None:
-        batch = [NewRecord(b"%d" % ((key + n) % 4), b"value", _T0_MS + n) for n in range(1 + records % 3)]
+        batch = [
+            NewRecord(b"%d" % ((key + n) % 4), self._value(key, self._log.end_offset + n), _T0_MS + n)
+            for n in range(1 + records % 3)
+        ]
         self._log.append_batch(encode_batch(batch), len(batch))
 
     def _roll(self) -> None:
@@ -300,16 +311,20 @@ class GrownTier:
 
     async def remote_records(self, view: PartitionView, *, start: int | None = None) -> list[tuple[int, bytes | None]]:
         """Return offset and key of every record of the tier that a reader of ``view`` gets, across holes."""
+        return [(record.offset, record.key) for record in await self.records_of(view, start=start or 0)]
+
+    async def records_of(self, view: PartitionView, *, start: int) -> list[Record]:
+        """Return every record of the tier that a reader of ``view`` gets, across holes."""
         log = self.remote_log(view)
-        found: list[tuple[int, bytes | None]] = []
-        for stretch in log.branch.readable_ranges(start or 0, log.branch.end_offset):
+        found: list[Record] = []
+        for stretch in log.branch.readable_ranges(start, log.branch.end_offset):
             reader = FetchTask(
                 _answering(log), remote=self.session.storage, recorder=SilentRecorder(), prefetch_bytes=1 << 20
             )
             records = reader.records(
                 max(stretch.start_offset, log.log_start_offset), stretch.end_offset, IsolationLevel.READ_UNCOMMITTED
             )
-            found += [(record.offset, record.key) async for record in records]
+            found += [record async for record in records]
         return found
 
 

@@ -5,6 +5,7 @@ import base64
 import functools
 import json
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.tiering.rebuilding.tier import (
     view_in,
 )
 from tierd.errors import RemoteAccessError
-from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity
+from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity, StoreFilling
 from tierd.model import (
     ByteRange,
     EpochEntry,
@@ -332,15 +333,42 @@ async def test_log_start_under_another_name_of_a_topic_does_not_stop_a_rebuild_w
     assert (view.row.topic, view.log_start_offset) == (PARTITION.topic, None)
 
 
-async def test_segments_under_another_name_of_a_topic_do_not_stop_a_rebuild_without_a_ring(mixed: MixedTier) -> None:
+async def _copy_under_another_name(mixed: MixedTier) -> None:
     mixed.storage = mixed.plain
     await mixed.copy(0, 9)
     other = replace(PARTITION, topic="z-name")
     forged = replace(await mixed.copy(10, 19), segment=RemoteLogSegmentId(other, UUID(int=77)))
     await mixed.plain.copy_log_segment_data(forged, mixed.data())
+
+
+async def test_segments_under_another_name_of_a_topic_do_not_stop_a_rebuild_without_a_ring(mixed: MixedTier) -> None:
+    await _copy_under_another_name(mixed)
     rows = MemoryKeyValueStore()
     report = await rebuild_of(mixed.objects, rows).run()
     assert kinds(report) == [(CONFLICT, "two names")]
+    assert states(await view_in(rows)) == {0: FINISHED, 10: FINISHED}
+
+
+async def test_first_name_of_a_topic_in_the_bucket_is_kept_when_another_one_is_planned_sooner(
+    mixed: MixedTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _copy_under_another_name(mixed)
+    rows, other_is_settled = MemoryKeyValueStore(), threading.Event()
+    rebuild = rebuild_of(mixed.objects, rows)
+    plan, settle = rebuild._plan, rebuild._settle
+
+    def slow_plan(partition: TopicIdPartition, *args: object, **kwargs: object) -> object:
+        if partition == PARTITION:
+            other_is_settled.wait(0.3)  # in vain: the other one waits for this one's name
+        return plan(partition, *args, **kwargs)  # type: ignore[arg-type]
+
+    async def noted_settle(view: PartitionView, filling: StoreFilling) -> None:
+        other_is_settled.set()
+        await settle(view, filling)
+
+    monkeypatch.setattr(rebuild, "_plan", slow_plan)
+    monkeypatch.setattr(rebuild, "_settle", noted_settle)
+    await rebuild.run()
     assert states(await view_in(rows)) == {0: FINISHED, 10: FINISHED}
 
 

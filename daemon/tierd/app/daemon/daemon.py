@@ -19,7 +19,9 @@ import structlog
 from tierd import __version__
 from tierd.app.commands.removal_verbs import removal_handlers
 from tierd.app.daemon.copy_verbs import copy_handlers
-from tierd.app.daemon.daemon_status import DaemonStatus
+from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
+from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
+from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
 from tierd.app.daemon.reloader import Reloader, log_config_warnings
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
@@ -80,6 +82,8 @@ class Daemon:
         self._supervisor: TaskSupervisor
         self._tiering: Tiering
         self._pipeline: DaemonPipeline
+        self._catalogue: DaemonCatalogue
+        self._drills: DaemonDrills
         self._status: DaemonStatus
 
     async def run(self) -> int:
@@ -99,10 +103,14 @@ class Daemon:
                 )
                 self._tiering = self._engine.new_tiering(self._supervisor)
                 self._pipeline = await self._new_pipeline(group, fetches)
+                self._catalogue = DaemonCatalogue(self._engine, self._config.catalogue, self._config.leadership)
+                self._engine.metrics.watch_catalogue(self._catalogue.use)
+                self._drills = new_daemon_drills(self._engine, self._tiering.manager.status)
+                self._engine.metrics.watch_drills(self._drills.use)
                 self._status = DaemonStatus(
                     self._engine,
                     self._tiering.manager,
-                    pipeline=self._pipeline,
+                    parts=WatchedParts(self._pipeline, self._catalogue, self._drills),
                     ports=self._ports,
                     stop=self._stop,
                     is_file_rejected=lambda: self._reloader.is_rejected,
@@ -156,6 +164,8 @@ class Daemon:
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run(self._tiering, status_line=self._status.line)),
             self._vital(group, "policies", self._follow_policies()),
+            self._vital(group, "catalogue", self._catalogue.run()),
+            self._vital(group, "drills", self._drills.run()),
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),

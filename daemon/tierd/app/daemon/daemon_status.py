@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from tierd import __version__
+from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
+from tierd.app.daemon.daemon_drills import DaemonDrills
 from tierd.app.daemon.descriptors import PortGates
 from tierd.app.daemon.stop_request import StopRequest
 from tierd.app.engine.compose import Engine
@@ -16,6 +18,15 @@ from tierd.tiering import PartitionStatus, RemoteLogManager
 _NAMED: Final = 5  # partitions, where a cause names some
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedParts:
+    """Parts of the daemon that have a section of their own in the status."""
+
+    pipeline: DaemonPipeline
+    catalogue: DaemonCatalogue
+    drills: DaemonDrills
+
+
 class DaemonStatus:
     """Status of the daemon at any moment, for the status page, the control socket and systemd."""
 
@@ -24,7 +35,7 @@ class DaemonStatus:
         engine: Engine,
         manager: RemoteLogManager,
         *,
-        pipeline: DaemonPipeline,
+        parts: WatchedParts,
         ports: PortGates,
         stop: StopRequest,
         is_file_rejected: Callable[[], bool],
@@ -33,7 +44,7 @@ class DaemonStatus:
         """Read nothing yet; ``is_file_rejected`` returns True if the last reload refused the configuration file."""
         self._engine = engine
         self._manager = manager
-        self._pipeline = pipeline
+        self._parts = parts
         self._ports = ports
         self._stop = stop
         self._is_file_rejected = is_file_rejected
@@ -97,8 +108,10 @@ class DaemonStatus:
             metadata={name: value for name, value in asdict(metadata).items() if isinstance(value, int)},
             log_dirs=tuple(self._manager.log_dirs()),
             leadership=engine.control.facts(),
-            pipeline=self._pipeline.facts(),
+            pipeline=self._parts.pipeline.facts(),
             own_logs=engine.logs.facts(),
+            catalogue=self._parts.catalogue.facts(),
+            drills=self._parts.drills.facts(partitions),
             descriptors=self._ports.facts(),
             outages=engine.services.outages(),
         )

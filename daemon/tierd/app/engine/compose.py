@@ -34,6 +34,7 @@ from tierd.remote import (
     ObjectStore,
     ObjectStoreCall,
     SegmentStorage,
+    Transform,
     claim_tier,
     open_transform,
 )
@@ -81,6 +82,7 @@ class Engine:
     store: OwnedObjectStore
     storage: SegmentStorage
     ring: KeyRing
+    transform: Transform
     new_storage: "partial[SegmentStorage]"  # makes another one over the same objects, as for reads through a cache
     hold: SegmentHold
     session_id: UUID
@@ -236,6 +238,7 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
                 store=owned,
                 storage=new_storage(),
                 ring=transform.ring,
+                transform=transform,
                 new_storage=new_storage,
                 hold=hold,
                 session_id=session_id,

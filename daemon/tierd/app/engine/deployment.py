@@ -10,7 +10,7 @@ from pathlib import Path
 from tierd.app.engine.control_plane import control_plane
 from tierd.app.engine.topic_policies import TopicPolicies
 from tierd.clock import Clock
-from tierd.config import EncryptionSettings, TierdConfig
+from tierd.config import DrillSettings, EncryptionSettings, KafkaConnectionSettings, TierdConfig
 from tierd.errors import TierError
 from tierd.log import BrokerIdentity, FoundIdentity, MetaProperties, broker_identity, read_identities
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, metadata_keys, open_metadata
@@ -61,9 +61,34 @@ class Deployment:
         return self.config.state_dir
 
     @property
+    def log_dirs(self) -> tuple[Path, ...]:
+        """Return the log dirs."""
+        return tuple(log_dir.path for log_dir in self.config.log_dirs)
+
+    @property
+    def key_prefix(self) -> str:
+        """Return the beginning of every key in the bucket, before the cluster id."""
+        return self.config.remote.key_prefix
+
+    @property
     def encryption(self) -> EncryptionSettings:
         """Return the keys of the key ring, and which of them is active."""
         return self.config.remote.encryption
+
+    @property
+    def kafka(self) -> KafkaConnectionSettings | None:
+        """Return the connection to the brokers; None where none is configured."""
+        return self.config.leadership.kafka
+
+    @property
+    def drill(self) -> DrillSettings:
+        """Return the settings of drills."""
+        return self.config.drill
+
+    @property
+    def drill_dir(self) -> Path:
+        """Return the directory in which drills restore."""
+        return self.config.drill_dir
 
     async def identity(self) -> BrokerIdentity:
         """Return the cluster and the broker, as they are configured or as the log dirs name them.

@@ -80,7 +80,7 @@ def broker_cost(state_dir: Path, settings: RemoteSettings, *, days: int, price_f
         ConfigError: the price file is wrong.
         StateDirError: the ledger cannot be read.
     """
-    now_ms, prices = SystemClock().now_ms(), _prices(settings, price_file)
+    now_ms, prices = SystemClock().now_ms(), prices_of(settings, price_file)
     try:
         lines = _ledger(state_dir).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
         return cost_report(lines, prices, to_ms=now_ms)
@@ -91,7 +91,12 @@ def broker_cost(state_dir: Path, settings: RemoteSettings, *, days: int, price_f
         ) from error
 
 
-def _prices(settings: RemoteSettings, price_file: Path | None) -> PriceList:
+def prices_of(settings: RemoteSettings, price_file: Path | None) -> PriceList:
+    """Return the prices of the file, or those that the kind of the store suggests. Blocking.
+
+    Raises:
+        ConfigError: the price file is wrong.
+    """
     if price_file is not None:
         return load_prices(price_file)
     return FREE if settings.backend == "filesystem" else PriceList()

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from tierd.app.engine.compose import Engine
 from tierd.app.engine.deployment import Deployment
@@ -15,7 +15,7 @@ from tierd.app.spark.erasure_answers import erasure_report, erasure_summary
 from tierd.clock import SystemClock
 from tierd.errors import RefusedError, TierError, TierErrorCode
 from tierd.metadata import read_partition
-from tierd.model import RemoteLogSegmentState, TopicPartition, uuid_from_text, uuid_to_text
+from tierd.model import RemoteLogSegmentState, TopicPartition, random_id, uuid_from_text, uuid_to_text
 from tierd.pipeline import EraseRequest, EraseRequests, new_request
 from tierd.serve import (
     ATTEST_ERASURE,
@@ -183,7 +183,7 @@ async def _file(pipeline: Pipeline, request: FileErasureRequest) -> ErasureRepor
         raise RefusedError(f"{name} is paused, or its log cannot be read", remedy="tierd status says why; resume it")
     candidate = candidates[0]
     filed = new_request(
-        uuid4(),
+        random_id(),
         candidate.partition,
         request.keys,
         now_ms=SystemClock().now_ms(),

@@ -14,6 +14,7 @@ from tierd.cli.printing import print_json
 from tierd.cli.session import daemon_state_dir
 from tierd.serve import (
     STATUS,
+    CatalogueSummary,
     DescriptorsSummary,
     OwnLogsSummary,
     PartitionSummary,
@@ -22,6 +23,8 @@ from tierd.serve import (
     StatusRequest,
     ask,
     by_urgency,
+    drill_line,
+    drill_problems,
 )
 
 WATCH_INTERVAL_S = 2.0
@@ -86,7 +89,15 @@ def rendered(status: StatusAnswer) -> list[Part]:
         plain_text(f"log dir {each.path} is offline: {each.problem}", "red") for each in status.log_dirs if each.problem
     ]
     short = [plain_text(line, "red") for line in descriptor_lines(status.descriptors)]
-    return [head, *causes, *offline, *short, *([plain_text(pipeline)] if pipeline else []), *damaged, table]
+    catalogue = [plain_text(line, "red") for line in catalogue_lines(status.catalogue)]
+    drills = [plain_text(line, "red") for line in drill_problems(status.drills)]
+    lines = [plain_text(line) for line in (pipeline, drill_line(status.drills)) if line]
+    return [head, *causes, *offline, *short, *catalogue, *drills, *lines, *damaged, table]
+
+
+def catalogue_lines(catalogue: CatalogueSummary) -> list[str]:
+    """Return a line for each part of the catalogue that is missing now."""
+    return [f"catalogue for restores, {part}: {why}" for part, why in sorted(catalogue.problems.items())]
 
 
 def descriptor_lines(descriptors: DescriptorsSummary | None) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from tierd.cli.demo.demo_partition import DemoPartition
 from tierd.cli.printing import print_error, print_line
@@ -30,7 +30,7 @@ from tierd.log import (
     read_meta_properties,
     write_meta_properties,
 )
-from tierd.model import TopicPartition, uuid_to_text
+from tierd.model import TopicPartition, random_id, uuid_to_text
 
 TICK_S = 0.5
 SEGMENT_BYTES = 32 * 1024
@@ -102,7 +102,7 @@ class DemoWriter:
 
     def _topic_id(self, topic: str) -> UUID:
         first = self._manager.get(TopicPartition(topic, 0))
-        return (first.topic_id if first else None) or uuid4()
+        return (first.topic_id if first else None) or random_id()
 
 
 @contextmanager
@@ -167,7 +167,9 @@ def prepare(log_dir: Path, *, cluster_id: str | None, node_id: int | None) -> No
         return
     with opened(log_dir) as writer:
         writer.write_history(SystemClock().now_ms())
-        identity = MetaProperties(cluster_id or uuid_to_text(uuid4()), 1 if node_id is None else node_id, uuid4())
+        identity = MetaProperties(
+            cluster_id or uuid_to_text(random_id()), 1 if node_id is None else node_id, random_id()
+        )
         write_meta_properties(OsDisk(), log_dir, identity, now_ms=SystemClock().now_ms())
 
 

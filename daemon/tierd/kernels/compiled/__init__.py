@@ -8,6 +8,7 @@ from tierd.kernels.compiled.gathering import gather, gather_headers
 from tierd.kernels.compiled.keys import hash_keys, latest_per_key
 from tierd.kernels.compiled.records import decode_batches, decode_records
 from tierd.kernels.compiled.rewriting import rewrite_batches, select_records
+from tierd.kernels.compiled.rows import latest_in_order, pack_rows
 
 __all__ = [
     "decode_batches",
@@ -15,7 +16,9 @@ __all__ = [
     "gather",
     "gather_headers",
     "hash_keys",
+    "latest_in_order",
     "latest_per_key",
+    "pack_rows",
     "rewrite_batches",
     "select_records",
 ]

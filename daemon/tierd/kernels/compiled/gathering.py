@@ -10,6 +10,10 @@ from tierd.kernels.compiled.jit import BYTES, INTS, compile_for
 from tierd.kernels.compiled.varints import read_field, write_bytes
 from tierd.kernels.reference.gathering import MOST_BYTES, as_text
 
+_CACHE_LINE_BYTES = 64
+_READ_AHEAD = 32  # fields
+_MOST_AHEAD_BYTES = 256  # of a field: the processor itself reads ahead in a longer one
+
 _BYTES_END = int(RecordFault.BYTES_END)
 _HEADER_NAME = int(RecordFault.HEADER_NAME)
 
@@ -28,13 +32,25 @@ def _measure(data_size: int, starts: np.ndarray, sizes: np.ndarray, offsets: np.
     return sizes.size
 
 
-@compile_for(f"void({BYTES}, {INTS}, {INTS}, uint8[::1])")
-def _copy(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, out: np.ndarray) -> None:
-    at = 0
-    for index in range(sizes.size):
-        start, size = int(starts[index]), int(sizes[index])
-        if size > 0:
-            at = write_bytes(out, at, data, start, start + size)
+@compile_for(f"int64({BYTES}, {INTS}, {INTS}, uint8[::1])")
+def _copy(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, out: np.ndarray) -> int:
+    """Copy the fields to ``out``; return a number that means nothing, so that the loop that reads ahead stays.
+
+    Fields in no order lie in memory that no cache has. Some are read ahead, so that the processor waits for them at
+    the same time and not for one after the other.
+    """
+    at, seen = 0, 0
+    for first in range(0, sizes.size, _READ_AHEAD):
+        end = min(first + _READ_AHEAD, sizes.size)
+        for index in range(first, end):
+            start = int(starts[index])
+            for position in range(start, start + min(int(sizes[index]), _MOST_AHEAD_BYTES), _CACHE_LINE_BYTES):
+                seen += data[position]
+        for index in range(first, end):
+            start, size = int(starts[index]), int(sizes[index])
+            if size > 0:
+                at = write_bytes(out, at, data, start, start + size)
+    return seen
 
 
 @compile_for(f"int64({BYTES}, {INTS}, {INTS}, int32[:, ::1])")

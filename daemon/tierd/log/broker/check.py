@@ -45,6 +45,7 @@ class SegmentCheckResult:
         has_transactions: a batch is transactional.
         has_abort_markers: a transaction was aborted in the segment, so the segment has a transaction index.
         min_magic: magic of the oldest format in the segment; 2 when the segment is empty.
+        highest_producer_id: of all batches; -1 without a producer id.
     """
 
     size_bytes: int
@@ -59,6 +60,7 @@ class SegmentCheckResult:
     has_transactions: bool = False
     has_abort_markers: bool = False
     min_magic: int = 2
+    highest_producer_id: int = -1
 
 
 def check_segment(path: Path, *, base_offset: int, next_base_offset: int | None) -> SegmentCheckResult:
@@ -111,6 +113,7 @@ class _CheckWalk:
     attributes_seen: int = 0
     has_abort_markers: bool = False
     min_magic: int = 2
+    highest_producer_id: int = -1
     # of a batch that is larger than the rest of its block:
     rest_bytes: int = 0
     rest_crc: int = 0
@@ -158,6 +161,7 @@ class _CheckWalk:
         limit = self._offset_limit()
         epoch_seen = self.epochs[-1].epoch if self.epochs else -1
         max_timestamp_ms, batch_count, record_count, seen = self.max_timestamp_ms, 0, 0, 0
+        highest_producer_id = self.highest_producer_id
         while end - at >= OVERHEAD_BYTES or (end == limit_bytes and end - at >= MAGIC_END):
             if data[at + 16] != 2 or end - at < OVERHEAD_BYTES:
                 # rare: flush the state, let the slow path check one entry, and go on
@@ -167,7 +171,7 @@ class _CheckWalk:
                 at = self._legacy_entry(data, at, origin)
                 expected, max_timestamp_ms = self.last_offset + 1, self.max_timestamp_ms
                 continue
-            base, length, epoch, _, crc, attributes, delta, _, max_ms, _, _, _, count = unpack(data, at)
+            base, length, epoch, _, crc, attributes, delta, _, max_ms, producer_id, _, _, count = unpack(data, at)
             last, size = base + delta, length + LOG_OVERHEAD_BYTES
             if base < expected or delta < 0 or last >= limit or size < OVERHEAD_BYTES or count < 0:
                 self._fail(
@@ -187,6 +191,8 @@ class _CheckWalk:
                 epoch_seen = epoch
             if max_ms > max_timestamp_ms:
                 max_timestamp_ms, self.shallow_offset = max_ms, last
+            if producer_id > highest_producer_id:  # noqa: PLR1730 - a call for every batch
+                highest_producer_id = producer_id
             if attributes & IS_CONTROL and count and at + size <= end:
                 self._control(data[at : at + size], at + origin)
             if self.first_offset < 0:
@@ -197,6 +203,7 @@ class _CheckWalk:
             expected = last + 1
             at += size
         self.max_timestamp_ms = max_timestamp_ms
+        self.highest_producer_id = highest_producer_id
         self._add(batch_count, record_count, seen, expected - 1)
         return at
 
@@ -281,4 +288,5 @@ class _CheckWalk:
             has_transactions=bool(self.attributes_seen & IS_TRANSACTIONAL),
             has_abort_markers=self.has_abort_markers,
             min_magic=self.min_magic,
+            highest_producer_id=self.highest_producer_id,
         )

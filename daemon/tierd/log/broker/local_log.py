@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log.broker.live_segment import open_readable, readable_bytes
-from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
+from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
@@ -188,9 +188,8 @@ def find_segment_end_offset(segment: SegmentFiles) -> int:
     """
     end = segment.base_offset
     with open_readable(segment) as opened:
-        position = 0
-        if segment.next_base_offset is not None:
-            position = indexed_position(open_source, opened.source, segment, segment.end_offset)
+        last = MAX_OFFSET if segment.next_base_offset is None else segment.end_offset
+        position = indexed_position(open_source, opened.source, segment, last)
         for header in iter_headers(opened.source, position=position, end=opened.end):
             end = header.last_offset + 1
     return end

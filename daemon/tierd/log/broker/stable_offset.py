@@ -1,17 +1,33 @@
 """The last stable offset of a log that a broker owns (DESIGN 3; log-format 4.5)."""
 
+from typing import NamedTuple
+
 import structlog
 
 from tierd.errors import CorruptIndexError, MissingArtefactError
 from tierd.log.broker.live_segment import open_readable
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name
+from tierd.log.indexes.transaction_index import AbortedTransaction
 from tierd.log.producers.producer_state import read_producer_snapshot
-from tierd.log.producers.transactions import OpenTransactions
+from tierd.log.producers.transactions import CompletedTransaction, OpenTransactions
 from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.record_batch import control_type_of
 
 log = structlog.get_logger()
+
+
+class RecentTransactions(NamedTuple):
+    """Transactions as the newest producer snapshot and the batches behind it tell them.
+
+    Attributes:
+        last_stable_offset: exclusive end of the decided records.
+        aborted: the aborted transactions whose markers are behind the snapshot; for these no index is needed. Their
+            ``last_stable_offset`` is the offset of the marker.
+    """
+
+    last_stable_offset: int
+    aborted: tuple[AbortedTransaction, ...]
 
 
 def last_stable_offset(
@@ -38,15 +54,42 @@ def last_stable_offset(
     """
     if not scan.segments:
         return high_watermark
-    log_start = scan.segments[0].base_offset if log_start_offset is None else log_start_offset
     state, offset = _newest_state(scan, high_watermark)
     if enough is not None and enough <= offset and not state.first_offsets:
         return offset
-    for segment in scan.segments:
-        if segment.base_offset >= high_watermark:
-            break
-        if segment.next_base_offset is None or segment.next_base_offset > offset:
-            _apply(state, segment, offset, high_watermark)
+    _walk(state, scan, offset, high_watermark)
+    return _stable_end(state, scan, high_watermark, log_start_offset)
+
+
+def recent_transactions(
+    scan: PartitionScan, *, high_watermark: int, log_start_offset: int | None = None
+) -> RecentTransactions:
+    """Return the last stable offset, and the recent aborted transactions without a look at an index. Blocking.
+
+    After a power cut the transaction index of the active segment may lack entries that its log has.
+
+    Args:
+        scan: the partition.
+        high_watermark: exclusive, as in ``last_stable_offset``.
+        log_start_offset: as in ``last_stable_offset``.
+
+    Raises:
+        As ``last_stable_offset``.
+    """
+    if not scan.segments:
+        return RecentTransactions(high_watermark, ())
+    state, offset = _newest_state(scan, high_watermark)
+    completed = _walk(state, scan, offset, high_watermark)
+    aborted = tuple(
+        AbortedTransaction(each.producer_id, each.first_offset, each.last_offset, each.last_offset)
+        for each in completed
+        if each.is_aborted
+    )
+    return RecentTransactions(_stable_end(state, scan, high_watermark, log_start_offset), aborted)
+
+
+def _stable_end(state: OpenTransactions, scan: PartitionScan, high_watermark: int, log_start_offset: int | None) -> int:
+    log_start = scan.segments[0].base_offset if log_start_offset is None else log_start_offset
     unstable = state.first_unstable_offset
     return high_watermark if unstable is None else min(max(unstable, log_start), high_watermark)
 
@@ -67,7 +110,26 @@ def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransac
     return OpenTransactions(), log_start
 
 
-def _apply(state: OpenTransactions, segment: SegmentFiles, from_offset: int, high_watermark: int) -> None:
+def _walk(
+    state: OpenTransactions, scan: PartitionScan, from_offset: int, high_watermark: int
+) -> list[CompletedTransaction]:
+    """Apply the batches of ``[from_offset, high_watermark)`` to ``state``; return the transactions that they ended."""
+    completed: list[CompletedTransaction] = []
+    for segment in scan.segments:
+        if segment.base_offset >= high_watermark:
+            break
+        if segment.next_base_offset is None or segment.next_base_offset > from_offset:
+            _apply(state, segment, from_offset, high_watermark, completed)
+    return completed
+
+
+def _apply(
+    state: OpenTransactions,
+    segment: SegmentFiles,
+    from_offset: int,
+    high_watermark: int,
+    completed: list[CompletedTransaction],
+) -> None:
     with open_readable(segment) as (source, end):
         # A rolled segment ends with a complete batch: a walk that stops at damage misses the transactions behind it.
         is_active = segment.next_base_offset is None
@@ -75,4 +137,6 @@ def _apply(state: OpenTransactions, segment: SegmentFiles, from_offset: int, hig
             if header.last_offset >= high_watermark:
                 return
             if header.last_offset >= from_offset and header.is_transactional:
-                state.apply(header, control_type_of(source, header))
+                ended = state.apply(header, control_type_of(source, header))
+                if ended is not None:
+                    completed.append(ended)

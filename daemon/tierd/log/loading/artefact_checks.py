@@ -6,6 +6,7 @@ Each check follows the batches in their order and reports its first problem only
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Final, Protocol
 
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
@@ -15,7 +16,30 @@ from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.record import ControlRecordType
 from tierd.model import Lineage
 
+NEVER: Final = (1 << 63) - 1
+"""Position or offset that no batch reaches: a check has nothing left to compare."""
+
 _last_offset = attrgetter("last_offset")
+
+
+class CheckedBatch(Protocol):
+    """Fields of a batch that the checks of indexes compare; ``BatchHeader`` has them."""
+
+    @property
+    def base_offset(self) -> int:
+        """Return the first offset."""
+
+    @property
+    def last_offset(self) -> int:
+        """Return the last offset, inclusive."""
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """Return the largest timestamp."""
+
+    @property
+    def position(self) -> int:
+        """Return the byte position in the log."""
 
 
 @dataclass(slots=True)
@@ -27,7 +51,17 @@ class OffsetIndexCheck:
     _pending_offset: int | None = None  # of an entry, whose set of batches is being walked
     _failed: bool = False
 
-    def follow(self, header: BatchHeader) -> str | None:
+    @property
+    def due_position(self) -> int:
+        """Return the position from which on a batch is compared; one below it may be left out."""
+        return NEVER if self._failed or self._at >= len(self.index) else self.index[self._at].position
+
+    @property
+    def due_offset(self) -> int:
+        """Return the last offset from which on a batch is compared wherever it is; one below it may be left out."""
+        return NEVER if self._failed or self._pending_offset is None else self._pending_offset
+
+    def follow(self, header: CheckedBatch) -> str | None:
         """Check the next batch; return the problem, if there is one."""
         if self._failed:
             return None
@@ -63,7 +97,12 @@ class TimeIndexCheck:
     _at: int = 0
     _failed: bool = False
 
-    def follow(self, header: BatchHeader) -> str | None:
+    @property
+    def due_offset(self) -> int:
+        """Return the last offset from which on a batch is compared; one below it may be left out."""
+        return NEVER if self._failed or self._at >= len(self.index) else self.index.entries[self._at].offset
+
+    def follow(self, header: CheckedBatch) -> str | None:
         """Check the next batch; return the problem, if there is one."""
         if self._failed:
             return None

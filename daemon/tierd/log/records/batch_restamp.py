@@ -1,4 +1,4 @@
-"""Changes a leader makes in a batch's bytes without opening its records (log-format 2.2; Kafka: MutableRecordBatch).
+"""Changes in a batch's bytes without opening its records (log-format 2.2; Kafka: MutableRecordBatch).
 
 Each function takes exactly one batch, in a ``bytearray`` or a writable view; of a legacy format one entry.
 """
@@ -11,7 +11,9 @@ from tierd.log.log_errors import AppendError
 from tierd.log.records.batch_header import (
     CRC_START_LEGACY,
     FLAGS_AT,
+    HAS_DELETE_HORIZON,
     IS_LOG_APPEND_TIME,
+    IS_TRANSACTIONAL,
     LOG_OVERHEAD_BYTES,
     MAGIC_END,
     OVERHEAD_BYTES,
@@ -26,11 +28,13 @@ _LEADER_EPOCH = struct.Struct(">i")
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _TIMESTAMP = struct.Struct(">q")
 _CRC = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")  # id, epoch, sequence
 
 _LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 _LAST_OFFSET_DELTA_AT = 23
 _MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
 _LEGACY_CRC_AT = 12
 _LEGACY_FLAGS_AT = 17
 _LEGACY_TIMESTAMP_AT = 18
@@ -94,3 +98,16 @@ def _magic(batch: Batch) -> int:
     ):
         raise ValueError(f"{size} bytes are not one batch")
     return batch[_MAGIC_AT]
+
+
+def forget_producer(batch: Batch) -> None:
+    """Make a batch of magic 2 one of a producer without an id, and stamp its checksum; its records stay as they are.
+
+    Producer id, epoch and sequence become -1. The bits for a transaction and for a delete horizon are cleared. The base
+    timestamp stays: it is the base of the records' timestamps with and without the bit. A legacy entry has no producer.
+    """
+    if _magic(batch) < 2:
+        return
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, -1, -1, -1)
+    batch[FLAGS_AT] &= ~(IS_TRANSACTIONAL | HAS_DELETE_HORIZON) & 0xFF
+    stamp_crc(batch)

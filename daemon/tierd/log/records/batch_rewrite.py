@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tierd.errors import InvalidRecordError
+from tierd.kernels import crc32c
 from tierd.log.records.batch_builder import BatchBuilder, NewRecord, encode_empty_batch
 from tierd.log.records.batch_header import (
     CODEC_BITS,
+    CRC_POSITION_V2,
+    CRC_START_V2,
     FLAGS_AT,
     HAS_DELETE_HORIZON,
+    HEADER_V2,
     IS_LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     OVERHEAD_BYTES,
@@ -90,6 +94,39 @@ def compress_batch(batch: memoryview, codec: Compression) -> bytearray:
     out[FLAGS_AT] |= codec
     stamp_crc(out)
     return out
+
+
+def reissued_header(batch: RecordBatch, producer: Producer) -> bytes:
+    """Return a header of 61 bytes under which ``producer`` sends the records of ``batch`` unchanged to a leader.
+
+    The records keep their codec and timestamps. The header has base offset 0 and no leader epoch, since the leader sets
+    both; it is not transactional, and it has no delete horizon. Its checksum is right for the bytes of the records.
+
+    Args:
+        batch: of magic 2, with CreateTime and as many records as offsets.
+        producer: with the sequence number of the first record.
+    """
+    header = bytearray(OVERHEAD_BYTES)
+    HEADER_V2.pack_into(
+        header,
+        0,
+        0,
+        batch.size_bytes - LOG_OVERHEAD_BYTES,
+        -1,
+        2,
+        0,
+        batch.attributes & CODEC_BITS,
+        batch.last_offset - batch.base_offset,
+        batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
+        producer.id,
+        producer.epoch,
+        producer.base_sequence,
+        batch.record_count,
+    )
+    crc = crc32c(batch.data[OVERHEAD_BYTES:], crc32c(bytes(header[CRC_START_V2:])))
+    struct.pack_into(">I", header, CRC_POSITION_V2, crc)
+    return bytes(header)
 
 
 def empty_batch(header: BatchHeader, *, base_offset: int) -> bytes:

@@ -7,6 +7,7 @@ arrays; keys, values and headers stay in the bytes of the batch until the caller
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import add
 from typing import Final, NamedTuple
 
 from tierd.errors import CorruptRecordError, InvalidRecordError
@@ -85,19 +86,13 @@ class RecordColumns:
         """Return the timestamp of every record: its own, or in a LogAppendTime batch the batch's."""
         return self.columns.timestamp_ms.tolist()
 
+    def keys(self) -> list[bytes | None]:
+        """Return the key of every record."""
+        return self._fields(self.columns.key_start, self.columns.key_size)
+
     def values(self) -> list[bytes | None]:
         """Return the value of every record."""
-        if not len(self):
-            return []
-        starts, sizes = self.columns.value_start.tolist(), self.columns.value_size.tolist()
-        payload, first = self.payload, 0
-        if not isinstance(payload, bytes):  # slices of bytes are the cheapest, so one copy pays
-            first = starts[0]
-            payload = bytes(payload[first : self.columns.end])
-        return [
-            payload[start - first : start - first + size] if size >= 0 else None
-            for start, size in zip(starts, sizes, strict=True)
-        ]
+        return self._fields(self.columns.value_start, self.columns.value_size)
 
     def offset(self, index: int) -> int:
         """Return the offset of the record at ``index``, counted from 0."""
@@ -123,6 +118,12 @@ class RecordColumns:
         start, end = self.columns.headers_start[index], self._end(index)
         return parse_headers(bytes(self.payload[start:end]), 0, end - start, count)[0]
 
+    def all_headers(self) -> list[tuple[Header, ...]]:
+        """Return the headers of every record."""
+        if not any(self.columns.header_count.tolist()):
+            return [()] * len(self)
+        return [self.headers(index) for index in range(len(self))]
+
     def batch(self, index: int) -> BatchHeader:
         """Return the batch that holds the record at ``index``."""
         return self.batches if isinstance(self.batches, BatchHeader) else self.batches.of_record(index)
@@ -145,6 +146,20 @@ class RecordColumns:
             self.headers(index),
             batch.partition_leader_epoch,
         )
+
+    def _fields(self, field_start: memoryview, field_size: memoryview) -> list[bytes | None]:
+        if not len(self):
+            return []
+        starts, sizes = field_start.tolist(), field_size.tolist()
+        payload, first = self.payload, 0
+        if not isinstance(payload, bytes):  # slices of bytes are the cheapest, so one copy pays
+            first = starts[0]
+            payload = bytes(payload[first : self.columns.end])
+        if first:
+            starts = [start - first for start in starts]
+        if min(sizes) >= 0:  # a loop without bytecode
+            return list(map(payload.__getitem__, map(slice, starts, map(add, starts, sizes))))
+        return [payload[start : start + size] if size >= 0 else None for start, size in zip(starts, sizes, strict=True)]
 
     def _field(self, start: int, size: int) -> bytes | None:
         return None if size < 0 else bytes(self.payload[start : start + size])

@@ -15,13 +15,14 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import structlog
 
 from tierd.clock import Clock
 from tierd.errors import RefusedError
 from tierd.metadata import RemoteLogMetadataManager
+from tierd.model import random_id
 from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
@@ -64,7 +65,7 @@ class CompactionLeader:
         outputs: OpenOutputs,
         clock: Clock,
         settings: LeaderSettings,
-        new_id: Callable[[], UUID] = uuid4,
+        new_id: Callable[[], UUID] = random_id,
         new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
         random: Callable[[], float] = random.random,
     ) -> None:

@@ -40,6 +40,7 @@ from tierd.pipeline.committing.messages import (
 )
 from tierd.pipeline.pipeline_errors import LeaderChannelError, WorkOrderError
 from tierd.remote import SegmentManifest
+from tierd.streams import write
 
 log = structlog.get_logger()
 
@@ -198,7 +199,7 @@ class LeaderServer:
 
     async def _send(self, writer: asyncio.StreamWriter, number: int, answer: Answer) -> None:
         line = await asyncio.to_thread(encode_answer, number, answer)  # the work of one partition may be long
-        writer.write(line)
+        write(writer, line)
         try:
             async with asyncio.timeout(self._send_timeout_s):
                 await writer.drain()

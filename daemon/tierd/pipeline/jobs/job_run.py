@@ -110,7 +110,7 @@ class JobRun:
     def _rewrite_wave(self, offsets: "RDD[GroupRows]", wave: Mapping[GroupPlace, Rewrite]) -> None:
         """Rewrite the groups of a wave; a group that may stay as it is gets a first try before its output is begun."""
         tries = {
-            place: GroupTask(place, rewrite.open_producers, None, rewrite.unread_from)
+            place: GroupTask(place, rewrite.open_producers, None, rewrite.unread_from, rewrite.latest)
             for place, rewrite in wave.items()
         }
         sure = {place: task for place, task in tries.items() if wave[place].is_certain}

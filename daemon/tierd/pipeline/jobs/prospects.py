@@ -18,11 +18,13 @@ class Rewrite:
         open_producers: producers whose transactions are open where the group begins.
         is_certain: True if the output will differ; otherwise a first try finds out.
         unread_from: base offset of the partition's first batch that cannot be opened; None without any.
+        latest: number of its records that are the latest of their keys; 0 for work that compacts nothing.
     """
 
     open_producers: frozenset[int] = frozenset()
     is_certain: bool = True
     unread_from: int | None = None
+    latest: int = 0
 
 
 Prospect = Rewrite | UnchangedGroup | FailedGroup
@@ -49,7 +51,8 @@ def compaction_prospects(
         inside = [notes[InputPlace(work.index, number)] for number in range(first, last + 1)]
         place = GroupPlace(work.index, group)
         problem = before.problem or _problem_of(inside)
-        rewrite = Rewrite(before.open_producers, len(inside) > 1 or latest[place] < inside[0].keyed, unread_from)
+        is_certain = len(inside) > 1 or latest[place] < inside[0].keyed
+        rewrite = Rewrite(before.open_producers, is_certain, unread_from, latest[place])
         prospects[place] = FailedGroup(problem) if problem else rewrite
         before.read(inside, is_grouped=True)
         at = last + 1

@@ -32,12 +32,15 @@ class GroupTask:
         open_producers: producers whose transactions are open where the group begins.
         output: None for a first try, which only finds out if the output would differ.
         unread_from: base offset of the partition's first batch that cannot be opened; None without any.
+        latest: number of records that are the latest of their keys, as the survey has found. A worker whose task was
+            killed reads to the end of a broken pipe, as if its rows ended there.
     """
 
     place: GroupPlace
     open_producers: frozenset[int]
     output: Output | None
     unread_from: int | None = None
+    latest: int = 0
 
 
 def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote]) -> Outcome:
@@ -63,7 +66,7 @@ def _rewrite(
     context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote], tier: OpenTier, log: Path
 ) -> Outcome:
     inputs = context.work(task.place).group_inputs(task.place.group)
-    latest = _latest(context, task.place, rows)
+    latest = _latest(context, task, rows)
     segment = rewrite_group(
         [_input_log(tier, metadata) for metadata in inputs],
         replace(context.rules(task.place), unread_from=task.unread_from),
@@ -102,21 +105,29 @@ def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> R
     )
 
 
-def _latest(context: RunContext, place: GroupPlace, rows: Iterable[OffsetBlock | InputNote]) -> OffsetSet | None:
+def _latest(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote]) -> OffsetSet | None:
     """Return the offsets that are the latest of their keys; None for work that compacts nothing.
 
     Raises:
-        PipelineError: not all keys are known, since an input could not be read.
+        PipelineError: not all keys are known, since an input could not be read, or rows are missing. A read that Spark
+            repeats, and that then fails, can leave more records the latest of their keys; nothing leaves fewer.
     """
-    work = context.work(place)
+    place, work = task.place, context.work(task.place)
     if not work.compacts:
         return None
     inputs = work.group_inputs(place.group)
     start_offset = inputs[0].start_offset
     latest = OffsetSet.of(start_offset, inputs[-1].end_offset + 1, np.empty(0, dtype=np.int64))
     blocks = (row.offsets(start_offset) for row in _blocks(work, place, rows))
+    arrived = 0
     while some := tuple(islice(blocks, _BLOCKS_AT_ONCE)):
+        arrived += sum(map(len, some))
         latest.union_in_place(np.concatenate(some))
+    if arrived < task.latest:
+        raise PipelineError(
+            f"{arrived} of {task.latest} latest records have arrived at the task",
+            remedy="the group stays as it was; the next run tries again",
+        )
     return latest
 
 

@@ -5,7 +5,6 @@
     <state dir>/pipeline-runs.jsonl    one line a run, the newest last; the oldest are dropped
 """
 
-import os
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -21,8 +20,7 @@ from pydantic import (
 )
 
 from tierd.errors import StateDirError
-from tierd.files import open_regular
-from tierd.log import OsDisk
+from tierd.files import replace_privately
 from tierd.pipeline.committing import RunTally
 
 HISTORY_NAME: Final = "pipeline-runs.jsonl"
@@ -108,14 +106,8 @@ class RunHistory:
             StateDirError: the file cannot be read or written.
         """
         lines = [*(_LINE.dump_json(known) for known in self.read()[-self._runs_kept + 1 :]), _LINE.dump_json(record)]
-        temporary = self._path.with_suffix(".tmp")
         try:
-            with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-                file.write(b"".join(line + b"\n" for line in lines))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-            OsDisk().sync_directory(self._path.parent)
+            replace_privately(self._path, b"".join(line + b"\n" for line in lines))
         except OSError as error:
             raise StateDirError(
                 f"{self._path}: {error.strerror}", remedy="free disk space, or mend the disk"

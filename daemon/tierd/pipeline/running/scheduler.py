@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from uuid import uuid4
 
 import structlog
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import PipelineBusyError, StateDirError, TierError
-from tierd.model import TopicPartition, uuid_to_text
+from tierd.model import TopicPartition, random_id, uuid_to_text
 from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
 from tierd.pipeline.running.run_progress import RunProgress, RunTotals
 from tierd.schedule import Schedule
@@ -111,7 +110,7 @@ class PipelineScheduler:
                 f"run {self.current.run_id} is under way since {self.current.began_ms} ms: {self.current.stage}",
                 remedy="wait for it: tierd status shows how far it is",
             )
-        run_id = uuid_to_text(uuid4())
+        run_id = uuid_to_text(random_id())
         progress = RunProgress(run_id=run_id, trigger=trigger, attempt=attempt, began_ms=self._clock.now_ms())
         self.current = progress
         log.info("run_begun", run=run_id, trigger=trigger, attempt=attempt)

@@ -1,7 +1,7 @@
 """KeyRewrapping: data keys in manifests wrapped anew under the ring's active key. Data objects are never touched.
 
-Tombstones, log start records and reports of erasures are given tags of the active key, where a key of the ring proves
-them. An object that no key of the ring proves stays as it is.
+Tombstones, log start records, reports of erasures and objects of the catalogue are given tags of the active key, where
+a key of the ring proves them. An object that no key of the ring proves stays as it is.
 
 The run is safe beside a daemon and beside a second run. A manifest is replaced if it still is as it was read, and a
 reader that remembers the old manifest reads by it as before. After an interruption the same command continues: objects
@@ -24,8 +24,9 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import TopicIdPartition, TopicPartition, uuid_to_text
+from tierd.remote.catalogue_object import CatalogueCodec
 from tierd.remote.object_keys import MANIFEST_SUFFIX, TOMBSTONE_SUFFIX, ObjectKeyFactory, SegmentKey
-from tierd.remote.object_limits import ERASURE_REPORT, LOG_START, MANIFEST, TOMBSTONE, ObjectKind, read_whole
+from tierd.remote.object_limits import CATALOGUE, ERASURE_REPORT, LOG_START, MANIFEST, TOMBSTONE, ObjectKind, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import authenticated
@@ -140,6 +141,8 @@ class KeyRewrapping:
 
     async def _rewrap(self, keys: ObjectKeyFactory, key: str) -> RewrapResult:
         content = await read_whole(self._store, key, _kind_of(keys, key))
+        if keys.catalogue.parse(key) is not None:
+            return await self._replace(key, content, await asyncio.to_thread(self._codec(keys).rewrapped, key, content))
         if not key.endswith(MANIFEST_SUFFIX):
             return await self._retag(keys, key, content)
         manifest = SegmentManifest.decode(content, key=key)
@@ -154,6 +157,12 @@ class KeyRewrapping:
 
     async def _retag(self, keys: ObjectKeyFactory, key: str, content: bytes) -> RewrapResult:
         tagged = tagged_anew(content, self._ring, await self._binding(keys, key), key=key)
+        return await self._replace(key, content, tagged)
+
+    def _codec(self, keys: ObjectKeyFactory) -> CatalogueCodec:
+        return CatalogueCodec(keys.cluster_id, keys.catalogue.prefix, self._ring)
+
+    async def _replace(self, key: str, content: bytes, tagged: bytes | None) -> RewrapResult:
         if tagged is None:
             return RewrapResult.TAG_CURRENT
         if not self._dry_run:
@@ -181,7 +190,8 @@ def _is_concerned(keys: ObjectKeyFactory, key: str, topic: str | None, numbers: 
     if place is None and key.endswith((MANIFEST_SUFFIX, TOMBSTONE_SUFFIX)):
         place = keys.parse(key)
     if place is None:
-        return topic is None and keys.parse_erasure_report(key) is not None
+        is_of_cluster = keys.parse_erasure_report(key) is not None or keys.catalogue.parse(key) is not None
+        return topic is None and is_of_cluster
     return topic is None or (place.topic == topic and place.partition in numbers)
 
 
@@ -191,6 +201,8 @@ def _kind_of(keys: ObjectKeyFactory, key: str) -> ObjectKind:
         return MANIFEST
     if key.endswith(TOMBSTONE_SUFFIX):
         return TOMBSTONE
+    if keys.catalogue.parse(key) is not None:
+        return CATALOGUE
     return ERASURE_REPORT if keys.parse_log_start(key) is None else LOG_START
 
 

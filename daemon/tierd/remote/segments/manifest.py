@@ -10,6 +10,7 @@ of that key: no field can be changed unseen, and yet the key can be wrapped anew
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from itertools import zip_longest
 from typing import Annotated, Any, Literal, Self
@@ -326,6 +327,7 @@ def _parse_object(content: bytes, key: str) -> Mapping[str, Any]:
     return fields
 
 
+@cache
 def tierd_version() -> str:
-    """Return the version of the installed package."""
+    """Return the version of the installed package, which does not change while a process lives."""
     return version("tierd")

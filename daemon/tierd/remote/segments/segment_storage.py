@@ -17,6 +17,7 @@ from tierd.model import (
     TopicIdPartition,
     uuid_to_text,
 )
+from tierd.remote.catalogue_object import CatalogueCodec
 from tierd.remote.log_start import LogStartStorage
 from tierd.remote.object_keys import (
     INDEXES_SUFFIX,
@@ -276,6 +277,15 @@ class SegmentStorage:
             RemoteUnauthenticatedError: nothing proves it.
         """
         require_tag(content, self._ring, erasure_report_binding(self._cluster_id, request_id), key=key)
+
+    def prove_catalogue_object(self, content: bytes, keys: ObjectKeyFactory, *, key: str) -> None:
+        """Raise unless it is proven that a holder of the key ring wrote an object of the catalogue below ``keys``.
+
+        Raises:
+            RemoteUnauthenticatedError: nothing proves it.
+            RemoteIntegrityError: its compression is damaged.
+        """
+        CatalogueCodec(keys.cluster_id, keys.catalogue.prefix, self._ring).require_proof(key, content)
 
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Return True if log, indexes and manifest are all there."""

@@ -110,6 +110,11 @@ def erasure_report_binding(cluster_id: str, request_id: UUID) -> bytes:
     return _text("erasure report") + _text(cluster_id) + request_id.bytes
 
 
+def catalogue_binding(cluster_id: str, name: str) -> bytes:
+    """Return the binding of the tag of a catalogue object; ``name`` is its key below the catalogue."""
+    return _text("catalogue") + _text(cluster_id) + _text(name)
+
+
 def _text(value: str) -> bytes:
     encoded = value.encode()
     return len(encoded).to_bytes(2, "big") + encoded

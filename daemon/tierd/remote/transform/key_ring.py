@@ -20,6 +20,7 @@ KEY_BYTES = 32
 _NONCE_BYTES = 12
 _TAG_KEY_PURPOSE = b"tierd objects 1"
 _TAG_DOMAIN = b"tierd object 1\x00"
+_SECRET_DOMAIN = b"tierd secret 1\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,50 @@ class KeyRing:
                 f"{key}: the data key does not open with key {wrapped.key_id!r}",
                 remedy="the manifest was changed or is another segment's, or that key of the ring is not what it was",
             ) from None
+
+    def seal(self, secret: bytes, binding: bytes) -> WrappedKey:
+        """Encrypt a small secret, such as the verifiers of passwords, under the active key.
+
+        Raises:
+            ValueError: no key is active.
+        """
+        if self.active_id is None:
+            raise ValueError("no key of the ring is active")
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._keys[self.active_id].encrypt(nonce, secret, _for_secret(self.active_id, binding))
+        return WrappedKey(self.active_id, nonce + sealed)
+
+    def unseal(self, sealed: WrappedKey, binding: bytes, *, key: str) -> bytes:
+        """Return the secret that ``seal`` encrypted.
+
+        Args:
+            sealed: as the object says.
+            binding: of the object that must have it.
+            key: of the object, for errors.
+
+        Raises:
+            RemoteKeyMissingError: the ring has no such key.
+            RemoteIntegrityError: the secret was changed, is another object's, or another ring key sealed it.
+        """
+        ring_key = self._keys.get(sealed.key_id)
+        if ring_key is None:
+            raise RemoteKeyMissingError(
+                f"{key}: its secret is sealed with key {sealed.key_id!r}, which is not in the key ring",
+                remedy=f"add the key with id {sealed.key_id} to remote.encryption.keys",
+            )
+        nonce, content = sealed.wrapped[:_NONCE_BYTES], sealed.wrapped[_NONCE_BYTES:]
+        try:
+            return ring_key.decrypt(nonce, content, _for_secret(sealed.key_id, binding))
+        except (InvalidTag, ValueError):
+            raise RemoteIntegrityError(
+                f"{key}: its secret does not open with key {sealed.key_id!r}",
+                remedy="the object was changed, or that key of the ring is not what it was",
+            ) from None
+
+
+def _for_secret(key_id: str, binding: bytes) -> bytes:
+    name = key_id.encode()
+    return _SECRET_DOMAIN + len(name).to_bytes(2, "big") + name + binding
 
 
 EMPTY_RING = KeyRing(None, {})

@@ -33,6 +33,7 @@ from tierd.metadata import (
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
+    CATALOGUE,
     ERASURE_REPORT,
     ObjectInfo,
     ObjectKeyFactory,
@@ -280,7 +281,7 @@ class TierAudit:
         """Return a finding for an object that is no segment's, unless it is tierd's own, or young: a self-test's."""
         young = info.modified_ms is not None and self._age_s(info.modified_ms) < self._limits.grace_s
         if keys.belongs_to_tier(info.key) or young:
-            return await self._unproven_report(keys, info)
+            return await self._unproven(keys, info)
         partition = keys.parse_log_start(info.key)
         if partition is not None:
             found = stray((await self._log_of(partition)).view.row, info.key)
@@ -293,19 +294,24 @@ class TierAudit:
         remedy = "find out who wrote it; tierd leaves it alone"
         return AuditReport((Finding(Severity.WARNING, "foreign-object", what, info.key, remedy),))
 
-    async def _unproven_report(self, keys: ObjectKeyFactory, info: ObjectInfo) -> AuditReport | None:
-        """Return a finding for a report of an erasure that no holder of the key ring is proven to have written."""
-        request_id = keys.parse_erasure_report(info.key)
-        if request_id is None or not self._storage.asks_for_proof:
+    async def _unproven(self, keys: ObjectKeyFactory, info: ObjectInfo) -> AuditReport | None:
+        """Return a finding for an object of the tier that no holder of the key ring is proven to have written."""
+        request_id, is_catalogued = keys.parse_erasure_report(info.key), keys.catalogue.parse(info.key) is not None
+        if not self._storage.asks_for_proof or (request_id is None and not is_catalogued):
             return None
+        kind = CATALOGUE if request_id is None else ERASURE_REPORT
+        written_anew = "" if request_id is None else "a running tierd writes those of its own requests anew; else "
         try:
-            content = await read_whole(self._store, info.key, ERASURE_REPORT)
-            await asyncio.to_thread(self._storage.prove_erasure_report, content, request_id, key=info.key)
-        except RemoteObjectTooLargeError as error:
-            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, error.remedy),))
+            content = await read_whole(self._store, info.key, kind)
+            if request_id is None:
+                await asyncio.to_thread(self._storage.prove_catalogue_object, content, keys, key=info.key)
+            else:
+                await asyncio.to_thread(self._storage.prove_erasure_report, content, request_id, key=info.key)
         except RemoteUnauthenticatedError as error:
-            what, remedy = str(error), f"a running tierd writes those of its own requests anew; else {error.remedy}"
-            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, what, info.key, remedy),))
+            remedy = f"{written_anew}{error.remedy}"
+            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, remedy),))
+        except RemoteIntegrityError as error:
+            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, error.remedy),))
         except RemoteResourceNotFoundError:
             pass  # it went after it was listed
         except RemoteStorageError as error:
@@ -361,7 +367,8 @@ class TierAudit:
             place = place_of(self._keys.parse(upload.key))
             if only is not None and (place is None or place.partition not in only):
                 continue
-            if self._age_s(upload.initiated_ms) >= self._limits.grace_s and not await self._is_copying(place):
+            age_s = self._age_s(upload.initiated_ms)
+            if age_s >= self._limits.grace_s and not await self._is_under_way(place, age_s):
                 suspicious.append((upload, place))
         if not suspicious:
             return []
@@ -374,9 +381,10 @@ class TierAudit:
         finding = Finding(Severity.WARNING, "unfinished-upload", what, upload.key, remedy)
         return AuditReport((finding,), place.partition if place else None, place, upload=upload)
 
-    async def _is_copying(self, place: SegmentPlace | None) -> bool:
+    async def _is_under_way(self, place: SegmentPlace | None, age_s: float) -> bool:
+        """Return True if the writer may live. No row tells that of an object that is not of a segment."""
         if place is None:
-            return False
+            return age_s < self._limits.attempt_timeout_s
         row, partition_row = await read_segment(self._rows, self._metadata_keys, place.segment)
         if row is None or row.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or partition_row is None:
             return False

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
-from tierd.log import AbortedTransaction, Record, RecordBatch
+from tierd.log import AbortedTransaction, Record, RecordBatch, committed_batches, data_batches
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_gate import FetchGate
 from tierd.tiering.reading.fetch_result import FetchResult, read_once
 from tierd.tiering.reading.kept_readers import KeptReaders, ReaderPlace

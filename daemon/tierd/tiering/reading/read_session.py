@@ -15,7 +15,7 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.reading.committed import AbortedLookup
+from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, ReadAheadWindow
 from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
@@ -202,12 +202,13 @@ class ReadSession:
         metadata = log.remote_segment(offset)
         if metadata is None:
             raise log.missing(offset)
-        end = remote_end(log, metadata, offset)
+        segment_end = remote_end(log, metadata, offset)
+        end = min(segment_end, self.end_offset)  # committed reads may end inside the segment
         if self._is_read_out(metadata, offset):
             return Piece((), end, log, Tier.REMOTE)
         rest = await self._take_rest(metadata, offset, log)
         try:
-            reader = await self._reader_at(ReadAheadWindow(metadata, end), offset)
+            reader = await self._reader_at(ReadAheadWindow(metadata, segment_end), offset)
             return await self._batches_from(log, reader, rest, offset, end)
         except RemoteResourceNotFoundError as error:
             if is_replaced(log, await self._sources.snapshot()):

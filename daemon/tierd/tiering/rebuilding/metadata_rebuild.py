@@ -157,14 +157,19 @@ class MetadataRebuild:
             asyncio.TaskGroup() as group,
             contextlib.aclosing(list_partition_objects(self._store, self._object_keys)) as listing,
         ):
+            previous: asyncio.Event | None = None
             async for found in listing:
                 if isinstance(found, RebuildProblem):
                     self._report.problems.append(found)
                     continue
                 await self._slots.acquire()
-                task = group.create_task(self._partition(found, filling), name=f"rebuild {found.partition}")
+                named = asyncio.Event()
+                task = group.create_task(
+                    self._partition(found, filling, previous, named), name=f"rebuild {found.partition}"
+                )
                 task.add_done_callback(lambda _: self._slots.release())
-        for view in self._without_segments:
+                previous = named
+        for view in sorted(self._without_segments, key=lambda view: view.partition):
             await self._settle(view, filling)
 
     async def _compare_unseen(self) -> None:
@@ -173,12 +178,20 @@ class MetadataRebuild:
                 stored = await read_partition(self._metadata, self._keys, partition)
                 self._report.differing += differences(stored, PartitionView(partition))
 
-    async def _partition(self, objects: PartitionObjects, filling: StoreFilling) -> None:
+    async def _partition(
+        self, objects: PartitionObjects, filling: StoreFilling, previous: asyncio.Event | None, named: asyncio.Event
+    ) -> None:
+        """Read, plan and settle a partition. It claims its name after the previous one of the listing has."""
         found = await self._reader.read(objects)
         rebuilt = await asyncio.to_thread(
             partial(self._plan, objects.partition, found.segments, log_start=found.log_start)
         )
         self._report.problems += [*found.problems, *rebuilt.problems]
+        if previous is not None:
+            await previous.wait()
+        if rebuilt.view.segments:
+            self._claim_name(rebuilt.view.partition)
+        named.set()
         if rebuilt.view.segments:
             await self._settle(rebuilt.view, filling)
         elif rebuilt.view.row is not None:
@@ -186,8 +199,7 @@ class MetadataRebuild:
 
     async def _settle(self, view: PartitionView, filling: StoreFilling) -> None:
         """Write a partition, or compare it; objects under another name of the same topic id are a conflict."""
-        place = view.partition.topic_id, view.partition.partition
-        name = self._names.setdefault(place, view.partition.topic)
+        name = self._claim_name(view.partition)
         if name != view.partition.topic:
             what = f"its topic id is that of {name}, whose segments are in the metadata; these are left out"
             problem = RebuildProblem(RebuildSeverity.CONFLICT, "two names", str(view.partition), what)
@@ -214,6 +226,10 @@ class MetadataRebuild:
         report.segments += readable
         report.deleting += len(view.segments) - readable
         self._on_progress(f"{report.partitions} partitions, {report.segments} segments")
+
+    def _claim_name(self, partition: TopicIdPartition) -> str:
+        """Return the topic name of the topic id and partition number, which is the one claimed first."""
+        return self._names.setdefault((partition.topic_id, partition.partition), partition.topic)
 
     async def _write(self, view: PartitionView, claimed: PartitionRow | None, filling: StoreFilling) -> None:
         row = view.row

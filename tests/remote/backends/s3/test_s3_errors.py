@@ -57,6 +57,7 @@ def refused(status: int, code: str, **fields: dict[str, str]) -> RemoteStorageEr
         (404, "NoSuchUpload", UploadGoneError),
         (404, "NoSuchBucket", RemoteAccessError),
         (403, "AccessDenied", RemoteAccessError),
+        (403, "InvalidObjectState", RemoteAccessError),
         (403, "403", RemoteAccessError),
         (403, "SignatureDoesNotMatch", RemoteAccessError),
         (403, "InvalidAccessKeyId", RemoteAccessError),
@@ -111,3 +112,7 @@ def test_a_denied_call_names_operation_object_and_rights() -> None:
     error = refused(403, "AccessDenied")
     assert str(error) == "put s3://tier/a/b.log: 403 AccessDenied: the store's words"
     assert "s3:PutObject" in error.remedy
+
+
+def test_archived_object_is_not_taken_for_a_missing_right() -> None:
+    assert "thaw it" in refused(403, "InvalidObjectState").remedy

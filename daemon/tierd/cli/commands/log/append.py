@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import typer
 
@@ -23,7 +23,7 @@ from tierd.cli.writable_partition import writable_partition
 from tierd.clock import SystemClock
 from tierd.errors import LogConfigError, TierError
 from tierd.log import Compression, UnifiedLog
-from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
+from tierd.model import TopicPartition, random_id, uuid_from_text, uuid_to_text
 
 
 def append(
@@ -73,7 +73,7 @@ def append(
     log_to_stderr()
     topic = TopicPartition.parse(directory.name).topic
     config, codec = parse_settings(settings).of(topic), _codec(compression)
-    new_id = (_topic_id(topic_id) if topic_id else uuid4()) if create else None
+    new_id = (_topic_id(topic_id) if topic_id else random_id()) if create else None
     with (
         Interruption.installed() as interruption,
         progress_line("appending") as report_progress,

@@ -14,13 +14,14 @@ from tierd.errors import PartitionNameError
 from tierd.log import (
     LocalLog,
     Record,
+    committed_batches,
+    data_batches,
     find_log_end_offset,
     identify_directory,
     iter_batches,
     last_stable_offset,
     scan_partition,
 )
-from tierd.tiering import committed_batches, data_batches
 
 _PIECE_BYTES = 1 << 20
 _WRITTEN_AT_ONCE_BYTES = 256 * 1024

@@ -117,6 +117,11 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
             str(refusal),
             remedy="the bucket keeps it until its retention or legal hold ends; tierd deletes it at a later attempt",
         )
+    if code == "InvalidObjectState":
+        return RemoteAccessError(
+            str(refusal),
+            remedy="the object is archived: thaw it (RestoreObject), wait until that is done, and try again",
+        )
     if status in {401, 403} or code in _CREDENTIALS:
         return _forbidden(refusal)
     if status == 404 or _is_too_long_to_exist(refusal):

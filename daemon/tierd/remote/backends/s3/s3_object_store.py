@@ -21,6 +21,7 @@ from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
 from tierd.remote.backends.chunked_uploads import ChunkedUploads
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.parts import UploadPart
+from tierd.remote.backends.s3.s3_archive import listed_state
 from tierd.remote.backends.s3.s3_connection import S3Connection
 from tierd.remote.backends.s3.s3_multipart import CLEAN_UP_TIMEOUT_S, MultipartUploads
 from tierd.remote.backends.s3.s3_options import ObjectOptions
@@ -189,7 +190,9 @@ class S3ObjectStore:
             async for page in client.get_paginator("list_objects_v2").paginate(**arguments):
                 for item in page.get("Contents", []):
                     modified_ms = round(item["LastModified"].timestamp() * 1000)
-                    found.append(ObjectInfo(item["Key"], item["Size"], None, modified_ms))
+                    storage_class = item.get("StorageClass", "")
+                    state = listed_state(storage_class)
+                    found.append(ObjectInfo(item["Key"], item["Size"], None, modified_ms, storage_class, state))
                 if limit is not None and len(found) >= limit:
                     break
         return sorted(found, key=lambda info: info.key)[:limit]

@@ -18,6 +18,7 @@ from tierd.remote.backends.parts import (
     parts_of_chunks,
     size_of,
 )
+from tierd.remote.backends.s3.s3_archive import class_name, described_state
 from tierd.remote.backends.s3.s3_connection import S3Connection, status_of
 from tierd.remote.backends.s3.s3_options import ObjectOptions
 from tierd.remote.deadlines import Deadlines, deadline
@@ -113,7 +114,16 @@ class ObjectReader:
         checksum = reply.get("ChecksumCRC32C")
         crc = decoded(checksum) if checksum and "-" not in checksum else None
         modified_ms = round(reply["LastModified"].timestamp() * 1000) if "LastModified" in reply else None
-        return _Description(ObjectInfo(key, reply["ContentLength"], crc, modified_ms), checksum)
+        storage_class, archive_status = reply.get("StorageClass", ""), reply.get("ArchiveStatus", "")
+        info = ObjectInfo(
+            key,
+            reply["ContentLength"],
+            crc,
+            modified_ms,
+            class_name(storage_class, archive_status=archive_status),
+            described_state(storage_class, archive_status=archive_status, restore=reply.get("Restore", "")),
+        )
+        return _Description(info, checksum)
 
     async def _crc_of_object(self, key: str, size: int) -> int:
         total = 0

@@ -1,12 +1,8 @@
-"""Committed reads: the aborted transactions that touch some offsets, and the batches that are left without them.
-
-Kafka: the consumer's CompletedFetch. The lookup in tier and local log is that of remote-tiering 14.4.
-"""
+"""Aborted transactions that touch some offsets, looked up in tier and local log (remote-tiering 14.4)."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
 
-from tierd.log import AbortedTransaction, ControlRecordType, LocalLog, RecordBatch
+from tierd.log import AbortedTransaction, LocalLog
 from tierd.metadata import ReadableRange
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
@@ -56,27 +52,3 @@ class AbortedLookup:
         answer = self._log.next_indexed_segment(offset)
         self._probe = (offset, answer)
         return answer
-
-
-def data_batches(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Leave out control batches: markers are no records of a producer."""
-    return (batch for batch in batches if not batch.is_control)
-
-
-def committed_batches(batches: Iterable[RecordBatch], aborted: Iterable[AbortedTransaction]) -> Iterator[RecordBatch]:
-    """Leave out control batches and what aborted transactions wrote.
-
-    Args:
-        batches: ascending, below the last stable offset.
-        aborted: every aborted transaction that overlaps ``batches``, in any order, perhaps twice.
-    """
-    upcoming = sorted(set(aborted), key=lambda transaction: transaction.first_offset, reverse=True)
-    aborting: set[int] = set()  # producers whose transaction at this point will be aborted
-    for batch in batches:
-        while upcoming and upcoming[-1].first_offset <= batch.last_offset:
-            aborting.add(upcoming.pop().producer_id)
-        if batch.is_control:
-            if batch.control_type() is ControlRecordType.ABORT:
-                aborting.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in aborting):
-            yield batch

@@ -1,0 +1,88 @@
+"""``tierd restore log-dir``: put all partitions of a log dir back."""
+
+from typing import Annotated
+
+import typer
+
+from tierd.app import Deployment
+from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.restore_options import (
+    AcceptHolesOption,
+    ByTimestampOption,
+    ClusterIdOption,
+    DryRunOption,
+    ForBrokerOption,
+    FromBucketOption,
+    HoldRetentionOption,
+    IntoOption,
+    ModeOption,
+    OthersDownOption,
+    RestoreArguments,
+    RetentionOption,
+    SkipExpiredOption,
+    StageOption,
+    ToOffsetOption,
+    ToTimeOption,
+    YesOption,
+)
+from tierd.cli.restore_output import restore_into_log_dir
+from tierd.cli.session import begin
+
+
+def log_dir(
+    *,
+    into: IntoOption,
+    mode: ModeOption,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="REGEX", help="Only topics whose whole name matches; may be repeated."),
+    ] = None,
+    stage: StageOption = None,
+    to_offset: ToOffsetOption = None,
+    to_time: ToTimeOption = None,
+    by_timestamp: ByTimestampOption = False,
+    hold_retention: HoldRetentionOption = False,
+    skip_expired: SkipExpiredOption = False,
+    retention: RetentionOption = None,
+    accept_holes: AcceptHolesOption = False,
+    others_down: OthersDownOption = False,
+    for_broker: ForBrokerOption = None,
+    cluster_id: ClusterIdOption = None,
+    from_bucket: FromBucketOption = False,
+    accept_unauthenticated: AcceptUnauthenticatedOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Put every partition of the tier back into a log dir. Stop the broker first.
+
+    As tierd restore partition, for all partitions that the tier has. Partitions that cannot or need not be restored
+    are left out, and the plan says why. A damaged partition does not keep the others from being restored: it is named,
+    and the exit code is 1.
+
+    Examples:
+        tierd restore log-dir --into /var/lib/kafka/data --mode last-copy --dry-run
+
+        tierd restore log-dir --into /var/lib/kafka/data --mode replica --for-broker 1 --yes
+    """
+    arguments = RestoreArguments(
+        into=into,
+        stage=stage,
+        mode=mode,
+        to_offset=to_offset,
+        to_time=to_time,
+        by_timestamp=by_timestamp,
+        hold_retention=hold_retention,
+        skip_expired=skip_expired,
+        retention=retention,
+        accept_holes=accept_holes,
+        others_down=others_down,
+        for_broker=for_broker,
+        cluster_id=cluster_id,
+        from_bucket=from_bucket,
+        accept_unauthenticated=accept_unauthenticated,
+        topics=tuple(topics or ()),
+    )
+    deployment = Deployment(begin(config), config)
+    restore_into_log_dir(deployment, arguments, is_confirmed=yes and not dry_run, is_plan=dry_run, as_json=as_json)

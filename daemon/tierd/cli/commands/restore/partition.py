@@ -1,0 +1,91 @@
+"""``tierd restore partition``: put partitions back into a log dir."""
+
+from typing import Annotated
+
+import typer
+
+from tierd.app import Deployment
+from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.restore_options import (
+    AcceptHolesOption,
+    AsOption,
+    ByTimestampOption,
+    ClusterIdOption,
+    DryRunOption,
+    ForBrokerOption,
+    FromBucketOption,
+    HoldRetentionOption,
+    IntoOption,
+    ModeOption,
+    OthersDownOption,
+    RestoreArguments,
+    RetentionOption,
+    SkipExpiredOption,
+    StageOption,
+    ToOffsetOption,
+    TopicIdOption,
+    ToTimeOption,
+    YesOption,
+)
+from tierd.cli.restore_output import restore_into_log_dir
+from tierd.cli.session import begin
+
+
+def partition(
+    partitions: Annotated[list[str], typer.Argument(metavar="TP", help="Partitions, topic-partition each.")],
+    *,
+    into: IntoOption,
+    mode: ModeOption,
+    stage: StageOption = None,
+    to_offset: ToOffsetOption = None,
+    to_time: ToTimeOption = None,
+    by_timestamp: ByTimestampOption = False,
+    hold_retention: HoldRetentionOption = False,
+    skip_expired: SkipExpiredOption = False,
+    retention: RetentionOption = None,
+    accept_holes: AcceptHolesOption = False,
+    others_down: OthersDownOption = False,
+    for_broker: ForBrokerOption = None,
+    as_topic: AsOption = None,
+    topic_id: TopicIdOption = None,
+    cluster_id: ClusterIdOption = None,
+    from_bucket: FromBucketOption = False,
+    accept_unauthenticated: AcceptUnauthenticatedOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Put partitions back into a log dir, from the tier and from what is left of them there. Stop the broker first.
+
+    A stock broker starts on the result, with every offset as it was. Needs no daemon and no broker; if the metadata
+    store is lost too, the metadata comes from the bucket. An existing directory is moved aside, never deleted. After
+    an interruption, run the same command again.
+
+    Examples:
+        tierd restore partition orders-0 --into /var/lib/kafka/data --mode last-copy --dry-run
+
+        tierd restore partition orders-0 --into /var/lib/kafka/data --mode last-copy --yes
+    """
+    arguments = RestoreArguments(
+        into=into,
+        stage=stage,
+        mode=mode,
+        to_offset=to_offset,
+        to_time=to_time,
+        by_timestamp=by_timestamp,
+        hold_retention=hold_retention,
+        skip_expired=skip_expired,
+        retention=retention,
+        accept_holes=accept_holes,
+        others_down=others_down,
+        for_broker=for_broker,
+        cluster_id=cluster_id,
+        from_bucket=from_bucket,
+        accept_unauthenticated=accept_unauthenticated,
+        names=tuple(partitions),
+        as_topic=as_topic,
+        topic_id=topic_id,
+    )
+    deployment = Deployment(begin(config), config)
+    restore_into_log_dir(deployment, arguments, is_confirmed=yes and not dry_run, is_plan=dry_run, as_json=as_json)

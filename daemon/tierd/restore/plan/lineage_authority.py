@@ -1,0 +1,37 @@
+"""Authority for the lineage of a restored log: which leader epochs are true (changelog-restore 3.4). Decisions only."""
+
+from tierd.metadata import PartitionView, effective_lineage
+from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
+
+
+def newest_segment(view: PartitionView) -> RemoteLogSegmentMetadata | None:
+    """Return the readable segment of the highest leader epoch that ends last; its leader epochs are the tier's.
+
+    None where the tier has nothing, and where all of it is of one epoch: then there is nothing to decide.
+    """
+    finished = [m for m in view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    if len({entry.epoch for m in finished for entry in m.segment_leader_epochs}) < 2:
+        return None
+    return max(finished, key=lambda m: (m.segment_leader_epochs[-1].epoch, m.end_offset))
+
+
+def restored_lineage(view: PartitionView, *, newest: Lineage, local: Lineage) -> Lineage:
+    """Return which epoch wrote which offset of the log that is restored.
+
+    The leader epochs of the local remains are the truth if they reach as far as those of the tier. Otherwise the
+    remains are of a replica that was behind, and the newest segment of the tier tells the truth. It knows of epochs
+    whose segments the tier never got, so that offsets of an abandoned branch do not fill their place.
+
+    Args:
+        view: the segments of the tier.
+        newest: leader epochs that were stored with ``newest_segment``; empty where it is None.
+        local: leader epochs of the directory that is restored over; empty without one.
+    """
+    first, latest = local.earliest, local.latest
+    highest = max(view.first_offsets(), default=-1)
+    if first is None or latest is None or latest.epoch < highest:
+        return effective_lineage(view, newest)
+    lineage = Lineage(tuple(entry for entry in newest.entries if entry.epoch <= first.epoch))
+    for entry in local.entries:
+        lineage = lineage.assign(epoch=entry.epoch, start_offset=entry.start_offset)
+    return effective_lineage(view, lineage)

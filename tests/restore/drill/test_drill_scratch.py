@@ -1,0 +1,77 @@
+"""The scratch directory: one drill at a time, room for the broker, and nothing left of a drill that was killed."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tierd.errors import AlreadyRunningError, RefusedError, StateDirError
+from tierd.restore.drill import held_scratch
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_scratch_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    with held_scratch(tmp_path / "state" / "drill") as scratch:
+        place = scratch.new_place(0)
+        assert place.stat().st_mode & 0o077 == 0
+        assert (tmp_path / "state" / "drill").stat().st_mode & 0o077 == 0
+
+
+def test_second_drill_is_refused_while_one_holds_the_scratch(tmp_path: Path) -> None:
+    with held_scratch(tmp_path / "drill"), pytest.raises(AlreadyRunningError), held_scratch(tmp_path / "drill"):
+        pytest.fail("it is held")
+    with held_scratch(tmp_path / "drill"):
+        assert names(tmp_path / "drill") == ["lock"]
+
+
+def test_place_of_a_killed_drill_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    with held_scratch(tmp_path / "drill") as scratch:
+        place = scratch.new_place(0)
+        (place / "log-dir" / "orders-0").mkdir(parents=True)
+        (place / "log-dir" / "orders-0" / "0.log").write_bytes(b"x")
+        kept = scratch.keep(scratch.new_place(0), "orders-0", now_ms=1_700_000_000_000)
+    assert place.exists()
+    with held_scratch(tmp_path / "drill"):
+        assert names(tmp_path / "drill") == [kept.name, "lock"]
+
+
+def test_sweep_takes_nothing_but_places_and_follows_no_link(tmp_path: Path) -> None:
+    with held_scratch(tmp_path / "drill"):
+        others = [tmp_path / "drill" / "drill-of-mine", tmp_path / "drill" / "notes"]
+        for other in others:
+            other.mkdir()
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "drill" / "drill-1").symlink_to(tmp_path / "precious")
+    with held_scratch(tmp_path / "drill"):
+        assert names(tmp_path / "drill") == ["drill-1", "drill-of-mine", "lock", "notes"]
+    assert (tmp_path / "precious").exists()
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.mark.parametrize(("size_bytes", "fits"), [(100, True), (137, True), (138, False), (1000, False)])
+def test_drill_leaves_a_part_of_the_file_system_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, fits: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1000, 800, 200))
+    with held_scratch(tmp_path / "drill") as scratch:
+        if fits:
+            scratch.new_place(size_bytes)
+            return
+        with pytest.raises(RefusedError, match="200 bytes are free"):
+            scratch.new_place(size_bytes)
+
+
+def test_scratch_that_cannot_be_made_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StateDirError) as caught, held_scratch(tmp_path / "file" / "drill"):
+        pytest.fail("it cannot be made")
+    assert "drill.scratch_dir" in caught.value.remedy

@@ -1,0 +1,161 @@
+"""What is left on the old disk beyond the tier's end joins the restored log, if it is sound and of its lineage."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.log.logs import TransactionalProducers, lead, read_all, records
+from tests.restore.log_dir.lab import Lab, closed, content_of, new_log, values
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.restore.log_dir import RestoredPartition
+from tierd.restore.plan import RestoreMode
+
+
+@dataclass
+class Disk:
+    """A broker's log of five segments of ten offsets, of which the tier has the first two."""
+
+    lab: Lab
+    segments: list[RemoteLogSegmentMetadata]
+    records: list[tuple[int, int, bytes | None]]
+
+    @property
+    def directory(self) -> Path:
+        """The broker's partition directory, in the log dir into which it is restored."""
+        return self.lab.directory
+
+    def log(self, base_offset: int) -> Path:
+        """Return the log file of a segment."""
+        return self.directory / f"{base_offset:020d}.log"
+
+    async def restored(
+        self, *, mode: RestoreMode = RestoreMode.LAST_COPY, is_compacted: bool = False
+    ) -> RestoredPartition:
+        """Restore over what is left."""
+        return await self.lab.restore(self.lab.plan(self.segments, mode=mode, is_compacted=is_compacted))
+
+    def found(self) -> list[tuple[int, int, bytes | None]]:
+        """Return what the restored log has."""
+        return values(read_all(self.lab.load()))
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> Disk:
+    lab = Lab(tmp_path)
+    log = new_log(lab.log_dir)
+    for epoch in (0, 0, 1, 1, 2):
+        for _ in range(5):
+            at = 1_000 + log.log_end_offset
+            lead(log, records(2, timestamp_ms=at, value=b"%06d" % log.log_end_offset), now_ms=at, epoch=epoch)
+        if epoch < 2:
+            log.roll(now_ms=at)
+    written = values(read_all(log))
+    return Disk(lab, await lab.copy(closed(log), through=10), written)
+
+
+async def test_sound_remains_are_joined(disk: Disk) -> None:
+    epochs = (disk.directory / "leader-epoch-checkpoint").read_bytes()
+    restored = await disk.restored()
+    assert (restored.end_offset, restored.merged_offset, restored.dropped) == (50, 20, ())
+    assert disk.found() == disk.records
+    assert (disk.directory / "leader-epoch-checkpoint").read_bytes() == epochs
+    assert restored.moved_aside is not None
+    assert (restored.moved_aside / f"{20:020d}.log").exists()
+
+
+async def test_tiers_end_inside_a_local_segment_is_no_obstacle(disk: Disk, tmp_path: Path) -> None:
+    """The tier's last segment ended elsewhere than this broker's: it was another replica's."""
+    (tmp_path / "other").mkdir()
+    other = new_log(tmp_path / "other")
+    for _ in range(7):
+        at = 1_000 + other.log_end_offset
+        lead(other, records(2, timestamp_ms=at, value=b"%06d" % other.log_end_offset), now_ms=at)
+    other.roll(now_ms=1)
+    disk.segments = await disk.lab.copy(closed(other))
+    restored = await disk.restored()
+    assert (restored.end_offset, restored.merged_offset) == (50, 14)
+    assert disk.found() == disk.records
+
+
+async def test_damage_ends_what_is_joined_and_is_reported(disk: Disk) -> None:
+    content = bytearray(disk.log(30).read_bytes())
+    content[len(content) // 2] ^= 1
+    disk.log(30).write_bytes(content)
+    restored = await disk.restored()
+    assert (restored.end_offset, restored.merged_offset) == (34, 20)
+    ((start, end, reason),) = restored.dropped
+    assert (start, end) == (34, 50)
+    assert "a damaged batch at position" in reason
+    assert restored.log_end_offset == 50, "offsets that were issued are not issued again"
+    assert disk.found() == [each for each in disk.records if each[0] < 34]
+
+
+async def test_torn_last_batch_is_left_out(disk: Disk) -> None:
+    content = disk.log(40).read_bytes()
+    disk.log(40).write_bytes(content[:-3])
+    restored = await disk.restored()
+    assert (restored.end_offset, restored.dropped) == (48, ())
+
+
+async def test_lost_segment_ends_what_is_joined(disk: Disk) -> None:
+    disk.log(30).unlink()
+    restored = await disk.restored()
+    assert restored.end_offset == 30
+    assert [each[:2] for each in restored.dropped] == [(30, 50)]
+
+
+async def test_remains_of_another_branch_are_not_joined(disk: Disk) -> None:
+    (disk.directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 15\n")
+    restored = await disk.restored()
+    assert (restored.end_offset, restored.merged_offset) == (20, None)
+    ((start, end, reason),) = restored.dropped
+    assert (start, end, reason) == (20, 50, "in the existing directory: its leader epochs are not those of the tier")
+
+
+@pytest.mark.parametrize(("cleaned", "end_offset"), [(20, 50), (21, 20)])
+async def test_remains_of_a_compacted_topic_are_joined_only_if_the_cleaner_was_not_there(
+    disk: Disk, cleaned: int, end_offset: int
+) -> None:
+    (disk.lab.log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {cleaned}\n")
+    restored = await disk.restored(is_compacted=True)
+    assert restored.end_offset == end_offset
+
+
+async def test_import_joins_nothing(disk: Disk) -> None:
+    before = content_of(disk.directory)
+    restored = await disk.lab.restore(
+        disk.lab.plan(disk.segments, mode=RestoreMode.IMPORT), partition=disk.lab.partition
+    )
+    assert (restored.end_offset, restored.merged_offset) == (20, None)
+    assert restored.moved_aside is not None
+    assert content_of(restored.moved_aside) == before
+
+
+async def test_restore_to_an_offset_joins_nothing(disk: Disk) -> None:
+    restored = await disk.lab.restore(disk.lab.plan(disk.segments, end_offset=20))
+    assert (restored.end_offset, restored.merged_offset) == (20, None)
+    assert restored.log_end_offset == 50, "offsets that were issued are not issued again"
+
+
+async def test_directory_that_cannot_be_understood_is_moved_aside(disk: Disk) -> None:
+    (disk.directory / "partition.metadata").write_text("rubbish")
+    restored = await disk.restored()
+    assert (restored.end_offset, restored.merged_offset) == (20, None)
+    assert "partition.metadata" in restored.not_merged
+    assert restored.moved_aside is not None
+
+
+async def test_transactions_that_the_remains_leave_open_are_left_out(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    log = new_log(lab.log_dir)
+    producers = TransactionalProducers(log)
+    for entry in ("-", "A"):
+        producers.append(entry)
+    log.roll(now_ms=1)
+    for entry in ("A+", "-", "B", "-"):
+        producers.append(entry)
+    segments = await lab.copy(closed(log), through=0)
+    restored = await lab.restore(lab.plan(segments))
+    assert (restored.end_offset, restored.merged_offset, restored.log_end_offset) == (4, 2, 6)
+    assert [record.offset for record in read_all(lab.load())] == [0, 1, 2, 3]

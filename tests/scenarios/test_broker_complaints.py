@@ -1,0 +1,68 @@
+"""Complaints in the log of a broker: what a busy machine causes is left out, and only that."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.broker_complaints import complaints
+
+BEGINNING = "2026-11-23 20:00:00,000 ERROR "
+HEARTBEAT = (
+    "kafka.server.ControllerApis - [ControllerApis nodeId=1] Unexpected error handling request "
+    "RequestHeader(apiKey=BROKER_HEARTBEAT, apiVersion=1, clientId=1, correlationId=7, headerVersion=2) -- "
+    "BrokerHeartbeatRequestData(brokerId=1)"
+)
+ERRORS = "org.apache.kafka.common.errors"
+
+
+def log_of(tmp_path: Path, *lines: str) -> Path:
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"{line}\n" for line in lines))
+    return log
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (
+            (
+                f"{BEGINNING}org.apache.kafka.controller.EventPerformanceMonitor - [QuorumController id=1] "
+                "Exceptionally slow controller event writeNoOpRecord took 2604 ms."
+            ),
+        ),
+        (
+            (
+                f"{BEGINNING}org.apache.kafka.controller.ReplicationControlManager - [QuorumController id=1] "
+                "processExpiredBrokerHeartbeat: controller event queue overloaded. Timed out heartbeat from broker 1."
+            ),
+        ),
+        (BEGINNING + HEARTBEAT, f"{ERRORS}.NotControllerException: The active controller appears to be node 2."),
+        (
+            BEGINNING + HEARTBEAT.replace("BROKER_HEARTBEAT", "CONTROLLER_REGISTRATION"),
+            f"java.util.concurrent.CompletionException: {ERRORS}.NotControllerException: it appears to be node 1.",
+        ),
+    ],
+)
+def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert complaints(log_of(tmp_path, "INFO started", *lines)) == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (BEGINNING + HEARTBEAT, f"{ERRORS}.InconsistentClusterIdException: another cluster"),
+        (BEGINNING + HEARTBEAT.replace("BROKER_HEARTBEAT", "FETCH"), f"{ERRORS}.NotControllerException: node 2"),
+        (f"{BEGINNING}kafka.log.LogManager - could not load a log",),
+        ("WARN found a corrupt index",),
+        ("WARN the quorum-state is not there",),
+    ],
+)
+def test_everything_else_is_one(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert complaints(log_of(tmp_path, *lines, "INFO started")) == [lines[0]]
+
+
+def test_more_words_may_make_a_complaint(tmp_path: Path) -> None:
+    line = "WARN OutOfOrderSequenceException of a producer"
+
+    assert complaints(log_of(tmp_path, line), "OutOfOrderSequence") == [line]
+    assert complaints(log_of(tmp_path, line)) == []
