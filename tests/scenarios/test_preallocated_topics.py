@@ -46,13 +46,13 @@ def test_preallocated_topics_are_copied_and_read_with_zeros_behind_their_data(
             records = random_records(Random(1), 3, now_ms=int(time.time() * 1000))
             producer.send("transactional", 0, records)
             producer.flush()
-            _wait_checkpointed(broker, "transactional")
+            _wait_checkpointed(broker, "transactional", committed=False)
             daemon.wait_copied(rolled_through(broker, TOPICS))
             assert_reads_back(tierd, consume_all(broker, TOPICS))
             producer.end_transaction(commit=False)
 
         for topic in TOPICS:
-            _wait_checkpointed(broker, topic.name)
+            _wait_checkpointed(broker, topic.name, committed=True)
         oracle = consume_all(broker, TOPICS)
         assert_reads_back(tierd, oracle)
         for topic in TOPICS:
@@ -83,11 +83,11 @@ def _assert_readable(tierd: Installation, warm_tierd: WarmTierd, log_dir: Path) 
             assert answer.exit_code == 0, answer.output
 
 
-def _wait_checkpointed(broker: KafkaBroker, topic: str) -> None:
-    """Return when the checkpointed high watermark is the end of the log, which a late marker may still move."""
+def _wait_checkpointed(broker: KafkaBroker, topic: str, *, committed: bool) -> None:
+    """Return when the checkpoint has the high watermark; with ``committed`` when no transaction is open below it."""
 
     def expected() -> str:
-        return f"{topic} 0 {broker.end_offset(topic, 0)}"
+        return f"{topic} 0 {broker.end_offset(topic, 0, committed=committed)}"
 
     def checkpointed() -> list[str]:
         return (broker.log_dirs[0] / "replication-offset-checkpoint").read_text().splitlines()

@@ -450,9 +450,19 @@ class KafkaCluster:
         finally:
             consumer.close()
 
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Return the high watermark, exclusive. A broker that does not lead the partition yet is asked again."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "tierd-oracle", "log_level": 2})
+    def end_offset(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """Return the high watermark, exclusive; with ``committed`` the last stable offset.
+
+        A broker that does not lead the partition yet is asked again.
+        """
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "tierd-oracle",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "log_level": 2,
+            }
+        )
         end_s = time.monotonic() + CLIENT_DEADLINE_S
         try:
             while True:
