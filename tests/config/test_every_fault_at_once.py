@@ -42,6 +42,14 @@ MUTATIONS: dict[str, Mutation] = {
     "secret": (("metadata", "redis"), {"url": {"password": "hunter2"}}),
     "no value": (("cluster_id",), "${NOT_SET}"),
     "left to brokers": (("topics", "defaults"), {"retention": "from-broker"}),
+    "endpoint": (
+        ("kafka",),
+        {
+            "listeners": ["PLAINTEXT://192.0.2.1:9192", {"listen": "localhost:9193", "protocol": "ssl"}],
+            "quarantine": {"listeners": ["RESTORED"]},
+            "idle_timeout": 5,
+        },
+    ),
     "metadata store": (("metadata", "backend"), "postgres"),
 }
 EXCLUDE_EACH_OTHER = [{"store", "ring"}, {"login", "left to brokers"}]
@@ -122,6 +130,9 @@ READ_ONLY_PATHS = {
     "cost.price_file",
     "log_dirs.path",  # ``owner`` decides: paths of the broker or of tierd
     "pipeline.java_home",
+    "kafka.tls.certificate_file",
+    "kafka.tls.client_ca_file",
+    "kafka.tls.key_file",
     "leadership.kafka.ca_file",
     "leadership.kafka.cert_file",
     "leadership.kafka.key_file",
@@ -307,14 +318,17 @@ class TestSecrets:
         assert not any(NEEDLE in fault for fault in faults(tmp_path, MINIMAL + line + "\n"))
 
 
+LISTS = {("remote", "encryption", "keys"), ("kafka", "sasl", "users")}
+
+
 def keyed(location: Location) -> Location:
-    """Return the location as the file of ``file_with`` has it: keys of a ring are in a list."""
-    return (*location[:-1], 0, location[-1]) if location[:-1] == ("remote", "encryption", "keys") else location
+    """Return the location as the file of ``file_with`` has it: keys of a ring, and users, are in a list."""
+    return (*location[:-1], 0, location[-1]) if location[:-1] in LISTS else location
 
 
 def file_with(location: Location, written: str) -> str:
     section = f"{{{location[-1]}: {written}}}"
-    if location[:-1] == ("remote", "encryption", "keys"):
+    if location[:-1] in LISTS:
         section = f"[{section}]"
     for key in reversed(location[1:-1]):
         section = f"{{{key}: {section}}}"

@@ -37,12 +37,24 @@ def test_uncommented_keys_have_their_default_values_except_examples(tmp_path: Pa
     as_it_is = load(tmp_path, render_yaml())
     key = base64.b64encode(bytes(32)).decode()
     everything = re.sub(r"^( *)#(?=[\w-])", r"\1", render_yaml(), flags=re.MULTILINE)
-    uncommented = load(tmp_path, everything, TIERD_ENCRYPTION_KEY=key)
+    alone = re.sub(r"^  peers:\n(?:    .*\n)*", "", everything, flags=re.MULTILINE)  # SQLite is for one daemon
+    uncommented = load(tmp_path, alone, TIERD_ENCRYPTION_KEY=key, TIERD_ENDPOINT_PASSWORD="secret")
 
     remote, topics, metadata = uncommented.remote, uncommented.topics, uncommented.metadata
     assert (topics.overrides[0].match, remote.encryption.keys[0].id) == ("orders", "2026-01")
+    kafka = uncommented.kafka
+    assert (kafka.listeners[0].listen, kafka.sasl.users[0].name) == ("127.0.0.1:9192", "etl")
+    assert (kafka.access[0].principals, kafka.quotas[0].bytes_per_second) == ((".*",), None)
     encryption = remote.encryption.model_copy(update={"keys": ()})
     without_examples = {
+        "kafka": kafka.model_copy(
+            update={
+                "listeners": (),
+                "sasl": kafka.sasl.model_copy(update={"users": ()}),
+                "access": (),
+                "quotas": (),
+            }
+        ),
         "topics": topics.model_copy(update={"overrides": ()}),
         "leadership": uncommented.leadership.model_copy(update={"kafka": None}),
         "metadata": metadata.model_copy(update={"postgres": None, "redis": None}),

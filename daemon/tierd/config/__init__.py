@@ -3,6 +3,18 @@
 from tierd.config.config_warnings import config_warnings
 from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
 from tierd.config.drill_settings import DrillSettings
+from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
+from tierd.config.endpoint_login_settings import (
+    EndpointAccessRule,
+    EndpointQuotaRule,
+    EndpointSaslSettings,
+    EndpointTlsSettings,
+)
+from tierd.config.kafka_endpoint_settings import (
+    EndpointGroupsSettings,
+    EndpointQuarantineSettings,
+    KafkaEndpointSettings,
+)
 from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
 from tierd.config.loading import load_config, load_state_dir
 from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
@@ -18,6 +30,7 @@ from tierd.config.schema import (
     LogDirSettings,
     TierdConfig,
 )
+from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
 from tierd.config.side_file import load_side_file
 from tierd.config.spark_protection import is_on_this_host, protection_faults
 from tierd.config.topic_settings import TopicDefaults, TopicsSettings
@@ -34,12 +47,14 @@ from tierd.config.values import (
     Text,
     Url,
     WholeNumber,
+    full_match,
 )
 
 __all__ = [
     "INTERFACE_VERSION",
     "METADATA",
     "OBJECT_STORE",
+    "SCRAM_HASHES",
     "AbsolutePath",
     "Address",
     "AzureSettings",
@@ -50,10 +65,19 @@ __all__ = [
     "DrillSettings",
     "Duration",
     "EncryptionSettings",
+    "EndpointAccessRule",
+    "EndpointGroupsSettings",
+    "EndpointListenerSettings",
+    "EndpointPeerSettings",
+    "EndpointQuarantineSettings",
+    "EndpointQuotaRule",
+    "EndpointSaslSettings",
+    "EndpointTlsSettings",
     "ExpireSettings",
     "FetchSettings",
     "GcsSettings",
     "KafkaConnectionSettings",
+    "KafkaEndpointSettings",
     "LeadershipSettings",
     "LogCleanerSettings",
     "LogDirSettings",
@@ -66,6 +90,7 @@ __all__ = [
     "RedisSettings",
     "RemoteSettings",
     "S3Settings",
+    "ScramVerifier",
     "Switch",
     "Text",
     "TierdConfig",
@@ -76,6 +101,7 @@ __all__ = [
     "config_warnings",
     "find_connector",
     "format_duration",
+    "full_match",
     "is_on_this_host",
     "load_config",
     "load_side_file",

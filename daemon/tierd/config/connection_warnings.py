@@ -1,7 +1,6 @@
 """Warnings about connections to other hosts without protection. Pure; no text repeats an address."""
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -9,6 +8,7 @@ from tierd.config.config_warning import ConfigWarning
 from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.remote_settings import RemoteSettings
+from tierd.config.values import is_local_host
 
 _CHECKED: Final = ("verify-ca", "verify-full")
 
@@ -25,7 +25,7 @@ def unprotected_store(settings: RemoteSettings) -> Iterator[ConfigWarning]:
     """Yield a warning if an object store on another host is used over http."""
     section = {"s3": settings.s3, "gcs": settings.gcs, "azure": settings.azure}.get(settings.backend)
     address = section.endpoint_url if section else None
-    if address and address.startswith("http:") and not _is_local(urlsplit(address).hostname or ""):
+    if address and address.startswith("http:") and not is_local_host(urlsplit(address).hostname or ""):
         yield ConfigWarning(
             f"remote.{settings.backend}.endpoint_url",
             "http to another host: what is stored and what is read can be seen and changed on the way",
@@ -37,7 +37,7 @@ def unprotected_kafka(settings: LeadershipSettings) -> Iterator[ConfigWarning]:
     """Yield a warning if brokers on other hosts are asked without TLS."""
     if settings.source != "kafka" or settings.kafka is None or settings.kafka.security_protocol.endswith("ssl"):
         return
-    if all(_is_local(_host(address)) for address in settings.kafka.bootstrap_servers):
+    if all(is_local_host(_host(address)) for address in settings.kafka.bootstrap_servers):
         return
     is_password_sent = (settings.kafka.security_protocol, settings.kafka.sasl_mechanism) == ("sasl_plaintext", "PLAIN")
     yield ConfigWarning(
@@ -56,7 +56,7 @@ def _postgres(dsn: str) -> Iterator[ConfigWarning]:
         return
     named = ",".join([parts.netloc.rpartition("@")[2], *options.get("host", [])])
     mode = options.get("sslmode", [""])[-1]
-    if mode in _CHECKED or all(_is_local(_host(each)) for each in named.split(",")):
+    if mode in _CHECKED or all(is_local_host(_host(each)) for each in named.split(",")):
         return
     problem = (
         "sslmode=require encrypts the way to another host, and any certificate is accepted there"
@@ -76,7 +76,7 @@ def _redis(url: str) -> Iterator[ConfigWarning]:
         host, unchecked = parts.hostname or "", "none" in parse_qs(parts.query).get("ssl_cert_reqs", [])
     except ValueError:  # as above
         return
-    if parts.scheme not in {"redis", "rediss"} or _is_local(host):
+    if parts.scheme not in {"redis", "rediss"} or is_local_host(host):
         return
     if parts.scheme == "redis":
         problem = "redis:// to another host: rows and password go there unencrypted"
@@ -95,13 +95,3 @@ def _host(named: str) -> str:
     """Return the host of ``host:port``; an IPv6 address is in brackets."""
     host = named[1:].partition("]")[0] if named.startswith("[") else named.partition(":")[0]
     return unquote(host)
-
-
-def _is_local(host: str) -> bool:
-    """Return True for this host: no name, the path of a socket, localhost, or a loopback address."""
-    if host in {"", "localhost"} or host.startswith("/"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -6,6 +6,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from tierd.config.places import Location, PlacedFaultsError
+from tierd.config.section import Settings
 from tierd.config.traversal import is_list, section_of, sections_in, yaml_name
 
 
@@ -49,8 +50,11 @@ def _partial(
 def _value(field: FieldInfo, value: object, place: Location, spoilt: Mapping[Location, object]) -> object:
     section = section_of(field.annotation)
     if section is not None and isinstance(value, list) and is_list(field.annotation):
-        items = (item if isinstance(item, dict) else {} for item in value)
-        return tuple(_partial(section, item, (*place, index), spoilt) for index, item in enumerate(items))
+        items = (section.expanded(item) if issubclass(section, Settings) else item for item in value)
+        return tuple(
+            _partial(section, item if isinstance(item, dict) else {}, (*place, index), spoilt)
+            for index, item in enumerate(items)
+        )
     if section is not None and isinstance(value, dict) and not is_list(field.annotation):
         return _partial(section, value, place, spoilt)
     adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())

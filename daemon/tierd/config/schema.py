@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tierd.config.drill_settings import DrillSettings
+from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
 from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.own_log_settings import LogCleanerSettings
@@ -246,6 +247,10 @@ class TierdConfig(Settings):
     )
     cost: CostSettings = Field(default_factory=CostSettings, description="prices of the tier")
     http: HttpSettings = Field(default_factory=HttpSettings, description="the HTTP port for status and metrics")
+    kafka: KafkaEndpointSettings = Field(
+        default_factory=KafkaEndpointSettings,
+        description="the read endpoint: any Kafka client reads the tier; off without listeners",
+    )
     shutdown_timeout_s: Duration = Field(
         30.0, alias="shutdown_timeout", ge=0, description="time that running copies have to end after SIGTERM"
     )
@@ -292,4 +297,28 @@ class TierdConfig(Settings):
             raise PlacedFaultsError(
                 [(("topics", *location), f"{message}, or write what the tier keeps") for location in left]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _endpoints_share_their_groups(self) -> "TierdConfig":
+        if self.kafka.peers and self.metadata.backend == "sqlite":
+            message = (
+                "groups of several daemons need a metadata store that they share: set metadata.backend to postgres"
+            )
+            raise PlacedFaultsError([(("kafka", "peers"), f"{message} or redis")])
+        return self
+
+    @model_validator(mode="after")
+    def _endpoints_have_ids_of_their_own(self) -> "TierdConfig":
+        if self.kafka.node_id is None and self.node_id is not None:
+            faults = [
+                (
+                    ("kafka", "peers", index, "node_id"),
+                    f"{peer.node_id} is the node_id of this daemon: each needs its own",
+                )
+                for index, peer in enumerate(self.kafka.peers)
+                if peer.node_id == self.node_id
+            ]
+            if faults:
+                raise PlacedFaultsError(faults)
         return self

@@ -10,11 +10,18 @@ from pydantic import TypeAdapter, ValidationError
 from tierd.config.document import Document
 from tierd.config.places import Location, dotted
 from tierd.config.schema import TierdConfig
+from tierd.config.scram_verifier import MIN_ITERATIONS, ScramVerifier
 from tierd.config.traversal import Leaf, field_at, is_secret, leaves, secret_of_file
 
 _CREDENTIAL = "credential:"
 _MAX_BYTES = 64 * 1024
-_STAND_INS = ("not read", base64.b64encode(bytes(32)).decode(), "http://not.read")  # text, a key, an address
+_STAND_INS = (
+    "not read",
+    base64.b64encode(bytes(32)).decode(),
+    "http://not.read",
+    *(ScramVerifier(bytes(1), bytes(size), bytes(size), MIN_ITERATIONS).to_text() for size in (32, 64)),
+)
+"""A text, a key, an address, and the hashes of SCRAM."""
 
 
 def resolve_secrets(document: Document, schema: type[TierdConfig], env: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -205,6 +206,16 @@ def split_address(value: str) -> tuple[str, int]:
     return match[1] or match[2], int(match[3])
 
 
+def is_local_host(host: str) -> bool:
+    """Return True for this host: no name, the path of a socket, localhost, or a loopback address."""
+    if host in {"", "localhost"} or host.startswith("/"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _address(value: object) -> str:
     if isinstance(value, dict | list) or value is None:
         raise ValueError(f"{shown(value)} is no address: write host:port, such as 127.0.0.1:9405 or [::]:9405")
@@ -212,7 +223,12 @@ def _address(value: object) -> str:
     return str(value)
 
 
-def _broker_address(value: object) -> str:
+def broker_address(value: object) -> str:
+    """Return ``value`` if it is ``host:port`` with a port that clients can use.
+
+    Raises:
+        ValueError: it is not.
+    """
     try:
         if isinstance(value, str) and split_address(value)[1] > 0:
             return str(value)
@@ -251,7 +267,7 @@ OwnPath = Annotated[Path, BeforeValidator(_path), Unit.PATH, WrittenPath()]
 Pattern = Annotated[Text, AfterValidator(_pattern), Unit.PATTERN]
 KeyPrefix = Annotated[Text, AfterValidator(_key_prefix)]
 Address = Annotated[str, BeforeValidator(_address), Unit.ADDRESS]
-BrokerAddress = Annotated[str, BeforeValidator(_broker_address), Unit.ADDRESS]
+BrokerAddress = Annotated[str, BeforeValidator(broker_address), Unit.ADDRESS]
 Url = Annotated[Text, AfterValidator(_url), Unit.URL]
 ProxyUrl = Annotated[SecretStr, AfterValidator(lambda value: SecretStr(_proxy(value.get_secret_value())))]
 RetentionMs = Annotated[int | Literal["from-broker"], BeforeValidator(_kept_ms), _at_least(-1), Unit.RETENTION]
