@@ -20,6 +20,8 @@ class LogBounds:
         is_end_known: False where a newer end may exist that this daemon does not know, such as on a host without a
             replica of the partition. The latest offset is then not answered, and an offset beyond the end is not out
             of range: clients would reset their positions.
+        local_start_offset: records from here on are read as ``FileSlice``, so that a read of them needs no memory; None
+            where any read may return ``bytes``.
     """
 
     log_start_offset: int
@@ -27,6 +29,7 @@ class LogBounds:
     last_stable_offset: int
     leader_epoch: int
     is_end_known: bool
+    local_start_offset: int | None = None
 
     def end_offset(self, isolation: IsolationLevel) -> int:
         """Return the exclusive end of a read."""
@@ -60,6 +63,8 @@ class LogRead:
         throttled_ms: nothing was read, for the reads of the tier are held back so long by their quota.
         is_pending: the tier did not answer within the deadline of the read, which goes on in the background: read
             again.
+        has_more: records follow these, and another read returns them: the end of a segment ended this read, neither the
+            end of the log nor ``max_bytes``. A client that wants more bytes does not wait for them then.
     """
 
     records: tuple[bytes | FileSlice, ...]
@@ -67,6 +72,7 @@ class LogRead:
     aborted: tuple[AbortedTransaction, ...] = ()
     throttled_ms: int = 0
     is_pending: bool = False
+    has_more: bool = False
 
     @property
     def size_bytes(self) -> int:
