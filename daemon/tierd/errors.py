@@ -24,6 +24,7 @@
     │   └── LeaseHeldError  BackendUnavailableError  OutcomeUnknownError      retriable, the last one after a reload
     ├── KafkaError                                the cluster that leadership comes from
     │   └── KafkaUnreachableError                 retriable;  ForeignClusterError
+    ├── DamagedMessageError                       of Kafka's protocol, from either side of a connection
     └── PipelineError                             the jobs on Spark; more in pipeline/pipeline_errors.py
         └── PipelineBusyError                     retriable;  SparkMissingError
 
@@ -31,7 +32,8 @@ A class is for those who act on it: a handler, an exit code, a retry, a backend 
 distinguishes is a ``TierErrorCode`` of the nearest class. A message says what, which, and what next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -86,6 +88,17 @@ class TierError(Exception):
         super().__init__(cause)
         self.remedy = remedy
         self.code = code
+
+
+@contextmanager
+def with_remedy() -> Iterator[None]:
+    """Add the remedy of a ``TierError`` to its notes: a traceback, which is all that Python and Spark print, has them."""
+    try:
+        yield
+    except TierError as error:
+        if error.remedy and error.remedy not in getattr(error, "__notes__", ()):
+            error.add_note(error.remedy)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +400,10 @@ class KafkaUnreachableError(KafkaError):
 
 class ForeignClusterError(KafkaError):
     """The bootstrap servers belong to another cluster than the log dirs."""
+
+
+class DamagedMessageError(TierError):
+    """A message of Kafka's protocol that cannot be decoded: cut short, or its lengths do not fit."""
 
 
 class OffsetOutOfRangeError(TierError):

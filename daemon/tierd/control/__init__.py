@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tierd.control.kafka_connection import KafkaConnection
     from tierd.control.kafka_framing import Request
     from tierd.control.kafka_messages import describe_topic_configs, metadata, named_topics
+    from tierd.control.message_guard import require_sound
     from tierd.control.record_messages import (
         FetchedRecords,
         ListedPosition,
@@ -88,6 +89,7 @@ __all__ = [
     "probe_controller",
     "produce",
     "release_of",
+    "require_sound",
 ]
 
 # The modules of Kafka's protocol take 0.3 s and 27 MB to import, which most commands never need.
@@ -127,6 +129,7 @@ _ON_DEMAND = {
     "probe_controller": "tierd.control.kafka_check",
     "produce": "tierd.control.record_messages",
     "release_of": "tierd.control.kafka_check",
+    "require_sound": "tierd.control.message_guard",
 }
 
 

@@ -14,7 +14,7 @@ from kio.static.primitive import i32
 from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 from tierd.control.message_guard import require_sound
-from tierd.errors import KafkaError, TierErrorCode
+from tierd.errors import DamagedMessageError, KafkaError, TierErrorCode
 
 A_co = TypeVar("A_co", covariant=True)
 P = TypeVar("P", bound=ResponsePayload)
@@ -102,9 +102,16 @@ def decoded(response: type[P], content: bytes) -> P:
         KafkaError: the bytes are damaged, or no answer of this kind.
     """
     start = _header_end(content) if response.__header_schema__.__flexible__ else 0
-    sound = require_sound(response, content, start)
     try:
-        return entity_reader(response)(sound, start)[0]
+        sound = require_sound(response, content, start)
+    except DamagedMessageError as error:
+        raise KafkaError(
+            str(error),
+            remedy="check that bootstrap_servers name brokers of Apache Kafka, with nothing in between",
+            code=TierErrorCode.KAFKA_PROTOCOL,
+        ) from error
+    try:
+        return entity_reader(response)(sound.content, start)[0]
     except (SerialError, ValueError, OverflowError, LookupError) as error:
         raise KafkaError(
             f"{response.__name__} of {len(content)} bytes cannot be decoded: {error}",

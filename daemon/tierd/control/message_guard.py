@@ -1,18 +1,20 @@
 """Guard of the decoder: every length in a message is checked against its bytes, by the message's own schema.
 
 The native decoder allocates as much as an array's length claims, and a failed allocation ends the process: four wrong
-bytes from any program that listens on a port would end the daemon. This module knows the shapes of the encoding only.
+bytes from any program at the other end would end the daemon. This module knows the shapes of the encoding only, for
+answers of brokers and for requests of clients.
 
-Brokers may send tagged fields that are newer than the schema (KIP-482). The decoder refuses them, so they are cut out.
+The other side may send tagged fields that are newer than the schema (KIP-482). The decoder refuses them, so they are cut
+out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, ClassVar, Final, Protocol, get_args, get_origin
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, get_args, get_origin
 
-from tierd.errors import KafkaError, TierErrorCode
+from tierd.errors import DamagedMessageError
 
 Skip = Callable[["_Walked", int], int]
 """Maps the position of a value to the position behind it, which may be behind the end. Always returns."""
@@ -32,6 +34,9 @@ _SIZES: Final = {
 }
 
 
+_NULL_MESSAGE: Final = 0xFF  # -1, as the decoder tests it
+
+
 class MessageType(Protocol):
     """Attributes of every generated message class."""
 
@@ -43,27 +48,38 @@ class _Walked(bytes):
     """A message, with edits: sections of tagged fields to be replaced by the same without unknown fields."""
 
     edits: list[tuple[int, int, bytes]]  # ascending, and apart from each other
+    items: int
 
 
-def require_sound(message: type[MessageType], content: bytes, start: int) -> bytes:
+class SoundMessage(NamedTuple):
+    """Bytes that may be decoded.
+
+    Attributes:
+        content: all bytes, without unknown tagged fields behind the start of the message.
+        items: elements of all arrays, which the decoded message has in memory.
+    """
+
+    content: bytes
+    items: int
+
+
+def require_sound(message: type[MessageType], content: bytes, start: int) -> SoundMessage:
     """Return ``content`` without unknown tagged fields, when every length of a ``message`` at ``start`` fits into it.
 
     Raises:
-        KafkaError: a length does not fit; these bytes must not be decoded.
+        DamagedMessageError: a length does not fit; these bytes must not be decoded.
     """
     walked = _Walked(content)
-    walked.edits = []
+    walked.edits, walked.items = [], 0
     try:
         end = _message_skip(message)(walked, start)
     except IndexError:
         end = len(content) + 1
     if end > len(content):
-        raise KafkaError(
-            f"{message.__name__} of {len(content) - start} bytes is damaged: its lengths do not fit",
-            remedy="check that bootstrap_servers name brokers of Apache Kafka, with nothing in between",
-            code=TierErrorCode.KAFKA_PROTOCOL,
+        raise DamagedMessageError(
+            f"{message.__name__} of {len(content) - start} bytes is damaged: its lengths do not fit"
         )
-    return _edited(content, walked.edits) if walked.edits else content
+    return SoundMessage(_edited(content, walked.edits) if walked.edits else content, walked.items)
 
 
 def _edited(content: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
@@ -83,7 +99,8 @@ def _message_skip(message: type[MessageType]) -> Skip:
         if "tag" in field.metadata:
             tagged[field.metadata["tag"]] = _as_skip(_field_step(field, flexible=flexible))
         else:
-            _add(steps, _field_step(field, flexible=flexible))
+            is_client_id = (message.__name__, field.name) == ("RequestHeader", "client_id")
+            _add(steps, _field_step(field, flexible=flexible and not is_client_id))  # RequestHeader.json
     if flexible:
         steps.append(_tags_skip(tagged))
     if len(steps) == 1:
@@ -112,7 +129,9 @@ def _as_skip(step: Skip | int) -> Skip:
 def _field_step(field: Field[Any], *, flexible: bool) -> Skip | int:
     kind = _without_none(field.type)
     if get_origin(kind) is not tuple:
-        return _value_step(kind, field.metadata, flexible=flexible)
+        step = _value_step(kind, field.metadata, flexible=flexible)
+        may_be_null = kind is not field.type and isinstance(kind, type) and is_dataclass(kind)
+        return _nullable_message_skip(_as_skip(step)) if may_be_null else step
     item = _value_step(get_args(kind)[0], field.metadata, flexible=flexible)
     return _array_skip(item, flexible=flexible, may_be_null=kind is not field.type)
 
@@ -138,6 +157,7 @@ def _array_skip(item: Skip | int, *, flexible: bool, may_be_null: bool) -> Skip:
             if not may_be_null:
                 raise IndexError  # the decoder would return None for a field that is declared as a tuple
             return at
+        content.items += count
         if isinstance(item, int):
             return at + count * item
         for _ in range(count):
@@ -147,6 +167,11 @@ def _array_skip(item: Skip | int, *, flexible: bool, may_be_null: bool) -> Skip:
         return at
 
     return skip
+
+
+def _nullable_message_skip(message: Skip) -> Skip:
+    """Return the step over a message behind a byte that says whether it is there (KIP-893)."""
+    return lambda content, at: at + 1 if content[at] == _NULL_MESSAGE else message(content, at + 1)
 
 
 def _compact_text_end(content: bytes, at: int) -> int:
