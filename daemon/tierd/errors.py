@@ -92,7 +92,7 @@ class TierError(Exception):
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
-    """Add the remedy of a ``TierError`` to its notes: a traceback, which is all that Python and Spark print, has them."""
+    """Add the remedy of a ``TierError`` to its notes, which are in a traceback: a notebook and Spark show nothing else."""
     try:
         yield
     except TierError as error:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from tierd.config import OBJECT_STORE, MetadataSettings, RemoteSettings, TierdConfig
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.log import broker_identity, read_identities
+from tierd.loop_thread import LoopThread
 from tierd.metadata import (
     KeyValueStore,
     MetadataKeyFactory,
@@ -23,7 +24,6 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
-from tierd.pipeline.loop_thread import LoopThread
 from tierd.remote import (
     ObjectStoreCall,
     SegmentManifest,

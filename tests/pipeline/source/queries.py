@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from tierd.arrow import TIMESTAMP_TYPES
 from tierd.config import load_config
 from tierd.metadata import OwnBranch
 from tierd.model import Lineage
 from tierd.pipeline.access import TierAccess
-from tierd.pipeline.source.arrow_rows import TIMESTAMP_TYPES
 from tierd.pipeline.source.batch_reader import TierBatchReader
 from tierd.pipeline.source.data_source import FilteringTieredLogDataSource, TieredLogDataSource
 from tierd.pipeline.source.stream_reader import TierStreamReader

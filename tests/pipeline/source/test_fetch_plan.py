@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tierd.arrow import Range
 from tierd.log import OffsetIndex
-from tierd.pipeline.source.bounds import Range
 from tierd.pipeline.source.fetch_plan import (
     Bytes,
     ChunkTimes,

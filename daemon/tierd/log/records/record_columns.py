@@ -25,6 +25,7 @@ from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
 from tierd.log.records.record import Header, Record, parse_headers
 from tierd.log.records.record_batch import RecordBatch
 
+_LEADER_EPOCH_AT: Final = 12
 _PRODUCER_AT: Final = 43
 _RUN_FLAGS: Final = IS_LOG_APPEND_TIME | IS_TRANSACTIONAL | IS_CONTROL
 
@@ -35,12 +36,14 @@ class BatchRun(NamedTuple):
     Attributes:
         attributes: of their batches, without codec and delete horizon.
         producer_id: -1 unless they are transactional.
+        leader_epoch: of their batches; -1 for batches without one.
     """
 
     first: int
     end: int
     attributes: int
     producer_id: int
+    leader_epoch: int
 
     @property
     def is_log_append_time(self) -> bool:
@@ -131,7 +134,9 @@ class RecordColumns:
     def runs(self) -> "Iterator[BatchRun]":
         """Return the runs of neighbouring records of like batches, ascending; every record is in exactly one run."""
         if isinstance(self.batches, BatchHeader):
-            return iter((BatchRun(0, len(self), *_kind(self.batches.attributes, self.batches.producer_id)),))
+            batch = self.batches
+            kind = _kind(batch.attributes, batch.producer_id, batch.partition_leader_epoch)
+            return iter((BatchRun(0, len(self), *kind),))
         return self.batches.runs(len(self))
 
     def record(self, index: int) -> Record:
@@ -201,7 +206,14 @@ class PieceBatches:
         data, kinds = self.data, []
         for start in self.starts:
             producer = data[start + _PRODUCER_AT : start + _PRODUCER_AT + 8]
-            kinds.append(_kind(data[start + FLAGS_AT], int.from_bytes(producer, "big", signed=True)))
+            epoch = data[start + _LEADER_EPOCH_AT : start + _LEADER_EPOCH_AT + 4]
+            kinds.append(
+                _kind(
+                    data[start + FLAGS_AT],
+                    int.from_bytes(producer, "big", signed=True),
+                    int.from_bytes(epoch, "big", signed=True),
+                )
+            )
         firsts = self.first_records
         begun = 0
         for index, kind in enumerate(kinds):
@@ -253,9 +265,9 @@ def iter_columns(
             return
 
 
-def _kind(attributes: int, producer_id: int) -> tuple[int, int]:
-    """Return the attributes and the producer id that the records of one ``BatchRun`` share."""
-    return attributes & _RUN_FLAGS, producer_id if attributes & IS_TRANSACTIONAL else -1
+def _kind(attributes: int, producer_id: int, leader_epoch: int) -> tuple[int, int, int]:
+    """Return the attributes, the producer id and the leader epoch that the records of one ``BatchRun`` share."""
+    return attributes & _RUN_FLAGS, producer_id if attributes & IS_TRANSACTIONAL else -1, leader_epoch
 
 
 def _decode(batch: RecordBatch, payload: bytes | memoryview, *, start: int, count: int, left: int) -> RecordColumns:

@@ -7,11 +7,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from tierd.errors import with_remedy
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.source.bounds import RecordBounds, push
 from tierd.pipeline.source.query import QueryPlanner, configured_access
 from tierd.pipeline.source.read_options import ReadOptions
-from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import arrow_schema
 from tierd.pipeline.source.split_reading import read_split
 from tierd.pipeline.source.splits import Split

@@ -20,10 +20,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from tierd.arrow import ALL, Range
 from tierd.model import TopicPartition
 
-_SMALLEST: Final = -(1 << 63)
-_LARGEST: Final = (1 << 63) - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_US: Final = 1_000
 
@@ -31,27 +30,6 @@ _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "ti
 _COMPARISONS: Final = (EqualTo, EqualNullSafe, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual)
 
 Test = Callable[[TopicPartition], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Whole numbers from ``low`` to ``high``, both inclusive; none when ``low`` is above ``high``."""
-
-    low: int = _SMALLEST
-    high: int = _LARGEST
-
-    def __and__(self, other: "Range") -> "Range":
-        return Range(max(self.low, other.low), min(self.high, other.high))
-
-    @property
-    def is_all(self) -> bool:
-        """Return True if nothing is left out."""
-        return (self.low, self.high) == (_SMALLEST, _LARGEST)
-
-    @property
-    def is_empty(self) -> bool:
-        """Return True if nothing is left."""
-        return self.low > self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +42,8 @@ class RecordBounds:
         names: conditions on topic and partition; all of them have to hold.
     """
 
-    offsets: Range = Range()
-    timestamps_ms: Range = Range()
+    offsets: Range = ALL
+    timestamps_ms: Range = ALL
     names: tuple[Filter, ...] = field(default=())
 
     def wants(self, name: TopicPartition) -> bool:

@@ -3,10 +3,10 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from tierd.errors import with_remedy
 from tierd.pipeline.source.batch_reader import FilteringTierReader, TierBatchReader
 from tierd.pipeline.source.query import configured_access
 from tierd.pipeline.source.read_options import includes_headers, parse_options
-from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import row_schema
 from tierd.pipeline.source.stream_reader import TierStreamReader
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tierd.arrow import Range
 from tierd.log import OffsetIndex
-from tierd.pipeline.source.bounds import Range
 
 
 class Bytes(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from tierd.arrow import Range
 from tierd.config import load_config
 from tierd.errors import RemoteResourceNotFoundError, UnknownPartitionError
 from tierd.log import PartitionDirectory
@@ -16,7 +17,7 @@ from tierd.model import TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.aborted import AbortedSearch
-from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.fetch_plan import chunks_to_read
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails
 from tierd.pipeline.source.partition_snapshot import PartitionSnapshot, Snapshots, incarnations

@@ -3,12 +3,13 @@
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
+from tierd.arrow import Range
 from tierd.errors import CorruptIndexError, RemoteIntegrityError
 from tierd.log import OffsetIndex, TimeIndex
 from tierd.metadata import ReadableRange
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import AHEAD, OpenTier
-from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.fetch_plan import (
     Bytes,
     ChunkTimes,

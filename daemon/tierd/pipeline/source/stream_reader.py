@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tierd.errors import with_remedy
 from tierd.model import TopicPartition
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.pipeline_errors import DataLossError
@@ -26,7 +27,6 @@ from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.positions import decode_offsets, encode_offsets
 from tierd.pipeline.source.query import QueryPlanner
 from tierd.pipeline.source.read_options import ReadOptions
-from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import arrow_schema
 
 log = structlog.get_logger()

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from tierd.arrow import Range
 from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
 from tierd.log import BatchHeader, RecordBatch, RecordColumns, iter_piece_columns
 from tierd.metadata import ReadableRange
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.segment_pieces import runs_of
 

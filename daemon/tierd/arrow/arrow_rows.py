@@ -1,60 +1,48 @@
 """Conversion of decoded records to Arrow batches with the columns that a query asked for; no other column is made."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from tierd.errors import InvalidRecordError
+from tierd.arrow.wanted_records import Chosen, Int32s
+from tierd.errors import InvalidRecordError, TierError
 from tierd.kernels import Gathered, GatheredHeaders, gather, gather_headers
-from tierd.log import BatchRun, Record, RecordColumns
+from tierd.log import Record
 from tierd.model import TopicPartition
-from tierd.pipeline.pipeline_errors import ReadOptionError
 
-Int32s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int32]]
-Int64s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 ArrowArray: TypeAlias = "pa.Array[Any]"  # of whatever type the schema has there
 
 TIMESTAMP_TYPES: Final = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
-_BATCH_BYTES: Final = 16 << 20  # of keys, values and headers in one Arrow batch, unless a single record has more
-_MS_US: Final = 1_000
-_LARGEST_MS: Final = ((1 << 63) - 1) // _MS_US
+BATCH_BYTES: Final = 16 << 20
+_PER_MS: Final = {"ms": 1, "us": 1_000}  # units of a timestamp column in a millisecond
+_LARGEST: Final = (1 << 63) - 1
 
 
-class Chosen(NamedTuple):
-    """Chosen records of some columns.
-
-    Attributes:
-        columns: the records.
-        rows: places of the chosen records, ascending; None: all.
-        timestamp_type: of each chosen record, or of all.
-    """
-
-    columns: RecordColumns
-    rows: Int64s | None
-    timestamp_type: int | Int32s
-
-    def __len__(self) -> int:
-        return len(self.columns) if self.rows is None else len(self.rows)
-
-    def numbers(self, column: memoryview) -> "np.ndarray[tuple[int], np.dtype[np.int64 | np.int32]]":
-        """Return the values of ``column`` for the chosen records."""
-        whole = np.asarray(column)
-        return whole if self.rows is None else whole[self.rows]
+class TimestampNotExpressibleError(TierError, ValueError):
+    """A record has a timestamp that the column of the timestamps cannot hold."""
 
 
 class ArrowRows:
     """Maker of the Arrow batches of one partition."""
 
-    def __init__(self, schema: pa.Schema, name: TopicPartition) -> None:
-        """Prepare to make rows of ``schema``, whose columns are among those of the source."""
+    def __init__(self, schema: pa.Schema, name: TopicPartition, *, batch_bytes: int = BATCH_BYTES) -> None:
+        """Prepare to make rows.
+
+        Args:
+            schema: the columns of the rows, which are among those of the readers.
+            name: the partition.
+            batch_bytes: limit of keys, values and headers in one Arrow batch, unless a single record has more.
+        """
         self._schema = schema
         self._name = name
+        self._batch_bytes = batch_bytes
+        self._has_payload = not {"key", "value", "headers"}.isdisjoint(schema.names)
 
     def batches(self, chosen: Chosen) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order, in batches of bounded size."""
-        for part in _bounded(chosen, self._schema.names):
+        for part in self._bounded(chosen):
             columns = [_MAKERS[field.name](part, field.type, self._name) for field in self._schema]
             if columns:
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -67,37 +55,27 @@ class ArrowRows:
             "topic": lambda _: self._name.topic,
             "partition": lambda _: self._name.partition,
             "offset": lambda r: r.offset,
-            "timestamp": lambda r: _require_expressible(r.timestamp_ms, self._name) * _MS_US,
+            "timestamp": lambda r: _in_unit(r.timestamp_ms, self._schema.field("timestamp").type, self._name),
             "timestampType": lambda r: TIMESTAMP_TYPES[r.timestamp_type],
             "headers": lambda r: [{"key": key, "value": value} for key, value in r.headers],
+            "leaderEpoch": lambda r: _known_epoch(r.leader_epoch),
         }
         columns = [pa.array([values[f.name](r) for r in records], type=f.type) for f in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-
-def timestamp_types(runs: list[BatchRun], rows: Int64s | None) -> int | Int32s:
-    """Return the timestamp types of some records, as Spark's Kafka source numbers them."""
-    kinds = [int(run.is_log_append_time) for run in runs]
-    if len(set(kinds)) <= 1:
-        return kinds[0] if kinds else 0
-    each = np.repeat(np.array(kinds, dtype=np.int32), [run.end - run.first for run in runs])
-    return each if rows is None else each[rows]
-
-
-def _bounded(chosen: Chosen, names: list[str]) -> Iterator[Chosen]:
-    """Cut ``chosen`` so that no part has many more bytes than ``_BATCH_BYTES``."""
-    if len(memoryview(chosen.columns.payload)) <= _BATCH_BYTES or not {"key", "value", "headers"} & set(names):
-        if len(chosen):
-            yield chosen
-        return
-    rows = np.arange(len(chosen.columns)) if chosen.rows is None else chosen.rows
-    starts = np.asarray(chosen.columns.columns.key_start)
-    ends = np.append(starts[1:], chosen.columns.columns.end)
-    filled = np.cumsum((ends - starts)[rows]) // _BATCH_BYTES
-    for places in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(filled)) + 1):
-        if len(places):
-            types = chosen.timestamp_type
-            yield Chosen(chosen.columns, rows[places], types if isinstance(types, int) else types[places])
+    def _bounded(self, chosen: Chosen) -> Iterator[Chosen]:
+        """Cut ``chosen`` so that no part has many more bytes than a batch may have."""
+        if len(memoryview(chosen.columns.payload)) <= self._batch_bytes or not self._has_payload:
+            if len(chosen):
+                yield chosen
+            return
+        rows = np.arange(len(chosen.columns)) if chosen.rows is None else chosen.rows
+        starts = np.asarray(chosen.columns.columns.key_start)
+        ends = np.append(starts[1:], chosen.columns.columns.end)
+        filled = np.cumsum((ends - starts)[rows]) // self._batch_bytes
+        for places in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(filled)) + 1):
+            if len(places):
+                yield Chosen(chosen.columns, rows[places], chosen.runs)
 
 
 def _key(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
@@ -127,29 +105,48 @@ def _offset(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
 def _timestamp(chosen: Chosen, kind: pa.DataType, name: TopicPartition) -> ArrowArray:
     times_ms = chosen.numbers(chosen.columns.columns.timestamp_ms)
     for extreme_ms in (int(times_ms.min()), int(times_ms.max())):
-        _require_expressible(extreme_ms, name)
-    micros = times_ms * _MS_US
-    return pa.Array.from_buffers(kind, len(micros), [None, _buffer(micros)], null_count=0)
+        _in_unit(extreme_ms, kind, name)
+    times = times_ms * _per_ms(kind)
+    return pa.Array.from_buffers(kind, len(times), [None, _buffer(times)], null_count=0)
 
 
-def _require_expressible(timestamp_ms: int, name: TopicPartition) -> int:
-    """Return ``timestamp_ms``, which must be expressible in microseconds.
+def _per_ms(kind: pa.DataType) -> int:
+    assert isinstance(kind, pa.TimestampType), "the schema has a timestamp there"
+    return _PER_MS[kind.unit]
+
+
+def _in_unit(timestamp_ms: int, kind: pa.DataType, name: TopicPartition) -> int:
+    """Return ``timestamp_ms`` in the unit of the column.
 
     Raises:
-        ReadOptionError: it is not; a producer gave nanoseconds, perhaps.
+        TimestampNotExpressibleError: the column cannot hold it; a producer gave nanoseconds, perhaps.
     """
-    if abs(timestamp_ms) > _LARGEST_MS:
-        raise ReadOptionError(
-            f"{name} has a record of {timestamp_ms} ms since the epoch, which no timestamp of Spark can express",
-            remedy="leave it out with a filter, or read without the column timestamp: name the others in schema()",
+    times = timestamp_ms * _per_ms(kind)
+    if abs(times) > _LARGEST:
+        raise TimestampNotExpressibleError(
+            f"{name} has a record of {timestamp_ms} ms since the epoch, which no column of type {kind} can hold",
+            remedy="read without the column timestamp",
         )
-    return timestamp_ms
+    return times
 
 
 def _timestamp_type(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
-    if isinstance(chosen.timestamp_type, int):
-        return _repeated(chosen.timestamp_type, kind, len(chosen))
-    return pa.array(chosen.timestamp_type, type=kind)
+    return _of_batches(chosen.of_batches(lambda run: int(run.is_log_append_time)), kind, len(chosen))
+
+
+def _leader_epoch(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
+    epochs = chosen.of_batches(lambda run: run.leader_epoch)
+    if isinstance(epochs, int):
+        return _repeated(_known_epoch(epochs), kind, len(chosen))
+    return pa.array(epochs, mask=epochs < 0, type=kind)
+
+
+def _known_epoch(leader_epoch: int) -> int | None:
+    return None if leader_epoch < 0 else leader_epoch
+
+
+def _of_batches(values: int | Int32s, kind: pa.DataType, count: int) -> ArrowArray:
+    return _repeated(values, kind, count) if isinstance(values, int) else pa.array(values, type=kind)
 
 
 def _headers(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
@@ -170,7 +167,9 @@ def _headers(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray
     return pa.Array.from_buffers(kind, len(chosen), [None, offsets], null_count=0, children=[structs])
 
 
-def _repeated(value: str | int, kind: pa.DataType, count: int) -> ArrowArray:
+def _repeated(value: str | int | None, kind: pa.DataType, count: int) -> ArrowArray:
+    if isinstance(kind, pa.DictionaryType):
+        return pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), pa.array([value], type=kind.value_type))
     scalar: Any = pa.scalar(value, type=kind)
     repeated: ArrowArray = pa.repeat(scalar, count)
     return repeated
@@ -195,4 +194,5 @@ _MAKERS: Final[Mapping[str, Callable[[Chosen, pa.DataType, TopicPartition], Arro
     "timestamp": _timestamp,
     "timestampType": _timestamp_type,
     "headers": _headers,
+    "leaderEpoch": _leader_epoch,
 }
