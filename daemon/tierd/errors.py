@@ -92,7 +92,7 @@ class TierError(Exception):
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
-    """Add the remedy of a ``TierError`` to its notes, which are in a traceback: a notebook and Spark show nothing else."""
+    """Add the remedy of a ``TierError`` to its notes, because a notebook and Spark show only the traceback."""
     try:
         yield
     except TierError as error:
