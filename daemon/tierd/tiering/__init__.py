@@ -14,6 +14,7 @@ from tierd.tiering.auditing.tier_audit import TierAudit
 from tierd.tiering.auditing.tier_findings import AuditLimits, Finding
 from tierd.tiering.auditing.tier_repair import RepairOutcome, RepairResult, RepairTools, TierRepair
 from tierd.tiering.capacity.capacity import Capacity, ManagerStatistics
+from tierd.tiering.capacity.rate_quota import RateQuota
 from tierd.tiering.capacity.slots import Slots
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
@@ -80,6 +81,7 @@ __all__ = [
     "PartitionStatus",
     "PartitionTask",
     "PassiveSupervisor",
+    "RateQuota",
     "RebuildReport",
     "RemoteLogCopy",
     "RemoteLogManager",
