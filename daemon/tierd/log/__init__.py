@@ -8,7 +8,9 @@ from tierd.log.broker.check import SegmentCheckResult, check_segment
 from tierd.log.broker.live_segment import data_bytes
 from tierd.log.broker.local_comparison import compare_with_local
 from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
+from tierd.log.broker.local_slices import KnownPositions, find_slice
 from tierd.log.broker.stable_offset import last_stable_offset, recent_transactions
+from tierd.log.broker.stable_tracker import StableOffsetTracker
 from tierd.log.broker.timestamp_lookup import first_since, max_timestamp
 from tierd.log.broker.watcher import (
     CheckpointChanged,
@@ -175,6 +177,7 @@ __all__ = [
     "IndexBuilder",
     "InvalidTransactionStateError",
     "KnownDirectory",
+    "KnownPositions",
     "LoadRequest",
     "LocalLog",
     "LogConfig",
@@ -218,6 +221,7 @@ __all__ = [
     "ServiceSettings",
     "Source",
     "SourceSegment",
+    "StableOffsetTracker",
     "StartRewriting",
     "Step",
     "TimeIndex",
@@ -252,6 +256,7 @@ __all__ = [
     "file_name",
     "find_log_end_offset",
     "find_segment_end_offset",
+    "find_slice",
     "first_in_batch",
     "first_since",
     "forget_producer",

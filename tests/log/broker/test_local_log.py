@@ -143,6 +143,7 @@ def test_aborted_transactions_are_found_until_their_segment_is_unlinked(tmp_path
     log = log_of(tmp_path, {0: plain(0, 10), 10: plain(10, 10)}, 20)
     segment = log.scan.segments[0]
     segment.transaction_index.write_bytes(struct.pack(">hqqqq", 0, 7, 2, 5, 20))
+    log.scan = scan_partition(log.scan.directory)
     known = log.aborted_transactions(0, 20)
     for path in (segment.log, segment.transaction_index):
         path.rename(f"{path}.deleted")
@@ -177,10 +178,17 @@ def test_aborted_transactions_are_collected_across_segments(tmp_path: Path) -> N
     log = log_of(tmp_path, {0: plain(0), 10: plain(10), 20: plain(20)}, 21)
     entry = struct.Struct(">hqqqq")
     log.scan.segments[1].transaction_index.write_bytes(entry.pack(0, 7, 0, 12, 5))
-    log.scan.segments[2].transaction_index.write_bytes(entry.pack(0, 8, 5, 20, 21))
+    log.scan = scan_partition(log.scan.directory)
+    log.scan.segments[2].transaction_index.write_bytes(entry.pack(0, 8, 5, 20, 21))  # of the active segment: read anyway
     assert [t.producer_id for t in log.aborted_transactions(0, 6)] == [7, 8]
     assert [t.producer_id for t in log.aborted_transactions(0, 5)] == [7]
     assert [t.producer_id for t in log.aborted_transactions(13, 21)] == [8]
+
+
+def test_rolled_segment_without_a_transaction_index_in_the_scan_is_not_asked_for_one(tmp_path: Path) -> None:
+    log = log_of(tmp_path, {0: plain(0), 10: plain(10)}, 11)
+    log.scan.segments[0].log.unlink()
+    assert log.aborted_transactions(0, 11) == ()
 
 
 @pytest.mark.spec("log-format SEG-12")

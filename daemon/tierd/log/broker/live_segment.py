@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from tierd.errors import CorruptRecordError, TierError
 from tierd.log.files.partition_scan import MAX_OFFSET, SegmentFiles
 from tierd.log.files.source import Source, open_source
-from tierd.log.records.batch_header import OVERHEAD_BYTES, crc_matches, iter_headers
+from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers
 from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_reading import indexed_position
 
@@ -49,6 +49,25 @@ def readable_bytes(source: Source, segment: SegmentFiles) -> int:
     if used in {0, source.size_bytes}:
         return used
     return data_end(source, used, position=indexed_position(open_source, source, segment, MAX_OFFSET))
+
+
+def live_headers(source: Source, segment: SegmentFiles, *, position: int) -> Iterator[BatchHeader]:
+    """Yield the headers of a segment from the batch at ``position`` on, up to unused room or a torn batch. Blocking.
+
+    A rolled segment ends with a complete batch: there an incomplete batch is damage. The batches behind the high
+    watermark are among the headers, and the broker may be writing the last one.
+
+    Raises:
+        CorruptRecordError: a header is impossible.
+        SegmentChangedError: the file became shorter.
+        LogDirOfflineError: the file cannot be read.
+    """
+    is_active = segment.next_base_offset is None
+    try:
+        yield from iter_headers(source, position=position, may_be_torn=is_active)
+    except CorruptRecordError as error:
+        if not is_active or any(source.read(error.position, OVERHEAD_BYTES)):
+            raise
 
 
 def data_end(source: Source, used: int, *, position: int = 0) -> int:

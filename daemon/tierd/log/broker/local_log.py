@@ -90,7 +90,7 @@ class LocalLog:
         first = max(floor_index(segments, from_offset), 0)
         may_be_gone = bool(segments) and from_offset < segments[0].base_offset
         return collect_aborted(
-            segments[first:],
+            (segment for segment in segments[first:] if self.scan.may_have_aborted(segment)),
             from_offset,
             upper_offset,
             read_index=lambda segment: _transaction_index(segment, may_be_gone=may_be_gone),

@@ -54,11 +54,11 @@ def last_stable_offset(
     """
     if not scan.segments:
         return high_watermark
-    state, offset = _newest_state(scan, high_watermark)
+    state, offset = newest_state(scan, high_watermark)
     if enough is not None and enough <= offset and not state.first_offsets:
         return offset
     _walk(state, scan, offset, high_watermark)
-    return _stable_end(state, scan, high_watermark, log_start_offset)
+    return stable_end(state, scan, high_watermark, log_start_offset)
 
 
 def recent_transactions(
@@ -78,23 +78,24 @@ def recent_transactions(
     """
     if not scan.segments:
         return RecentTransactions(high_watermark, ())
-    state, offset = _newest_state(scan, high_watermark)
+    state, offset = newest_state(scan, high_watermark)
     completed = _walk(state, scan, offset, high_watermark)
     aborted = tuple(
         AbortedTransaction(each.producer_id, each.first_offset, each.last_offset, each.last_offset)
         for each in completed
         if each.is_aborted
     )
-    return RecentTransactions(_stable_end(state, scan, high_watermark, log_start_offset), aborted)
+    return RecentTransactions(stable_end(state, scan, high_watermark, log_start_offset), aborted)
 
 
-def _stable_end(state: OpenTransactions, scan: PartitionScan, high_watermark: int, log_start_offset: int | None) -> int:
+def stable_end(state: OpenTransactions, scan: PartitionScan, high_watermark: int, log_start_offset: int | None) -> int:
+    """Return the last stable offset, for the transactions that are open at the high watermark."""
     log_start = scan.segments[0].base_offset if log_start_offset is None else log_start_offset
     unstable = state.first_unstable_offset
     return high_watermark if unstable is None else min(max(unstable, log_start), high_watermark)
 
 
-def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransactions, int]:
+def newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransactions, int]:
     """Return the newest state that can be read, and the exclusive end of the offsets that it covers."""
     log_start = scan.segments[0].base_offset
     for offset in reversed(scan.snapshots):

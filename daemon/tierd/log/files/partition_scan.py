@@ -16,6 +16,7 @@ from tierd.model import Lineage
 MAX_OFFSET = (1 << 63) - 1
 _DIGITS = 20
 _STAMP_NS = 100_000_000
+_SCANNED = (".log", ".log.deleted", ".log.swap", ".snapshot", ".txnindex", ".txnindex.swap")
 _LISTED_AT_ONCE = 256  # names; the kernel lists so many names in one answer, which no rename can split
 
 
@@ -93,6 +94,8 @@ class PartitionScan:
             might not move it. An equal modification time in a later scan proves that nothing changed.
         lineage_problem: the reason why ``lineage`` is empty although the log may not be empty.
         snapshots: offsets of the live producer snapshots, ascending.
+        transaction_indexes: base offsets of the segments with a transaction index; a broker makes no file for a segment
+            without aborted transactions. The active segment may get one later. None where that is not known.
     """
 
     directory: PartitionDirectory
@@ -102,6 +105,12 @@ class PartitionScan:
     mtime_ns: int
     lineage_problem: str | None = None
     snapshots: tuple[int, ...] = ()
+    transaction_indexes: frozenset[int] | None = None
+
+    def may_have_aborted(self, segment: SegmentFiles) -> bool:
+        """Return False for a rolled segment that had no transaction index when the directory was scanned."""
+        known = self.transaction_indexes
+        return known is None or segment.next_base_offset is None or segment.base_offset in known
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -143,7 +152,7 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
         # The kernel stamps files by a clock that ticks every few milliseconds: two changes may share a stamp.
         is_fresh = time.time_ns() - status.st_mtime_ns < _STAMP_NS
         names = _list_names(path)
-    offsets: dict[str, list[int]] = {suffix: [] for suffix in (".log", ".log.deleted", ".log.swap", ".snapshot")}
+    offsets: dict[str, list[int]] = {suffix: [] for suffix in _SCANNED}
     for name in names:
         if name[_DIGITS:] in offsets and (parsed := parse_file_name(name)):
             offsets[parsed[1]].append(parsed[0])
@@ -163,6 +172,8 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
         mtime_ns=-1 if is_fresh else status.st_mtime_ns,
         lineage_problem=problem,
         snapshots=tuple(sorted(offsets[".snapshot"])),
+        # A broker that replaces segments renames the index after the log.
+        transaction_indexes=frozenset(offsets[".txnindex"] + offsets[".txnindex.swap"]),
     )
 
 

@@ -1,0 +1,97 @@
+"""StableOffsetTracker: the last stable offset of a broker's log, followed from one high watermark to the next."""
+
+import threading
+from dataclasses import dataclass, field
+
+from tierd.log.broker.live_segment import live_headers
+from tierd.log.broker.stable_offset import newest_state, stable_end
+from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
+from tierd.log.files.source import open_source
+from tierd.log.producers.transactions import OpenTransactions
+from tierd.log.records.record_batch import control_type_of
+from tierd.log.segments.segment_reading import indexed_position
+
+
+@dataclass(slots=True)
+class _Followed:
+    """Transactions open at an offset.
+
+    Attributes:
+        offset: exclusive end of the batches that ``state`` knows.
+        epoch: entry of the lineage that the last of these batches belongs to; another one says that the log was cut
+            back below ``offset``.
+        inode: of the file in which the batch at ``offset`` begins at ``position``.
+    """
+
+    state: OpenTransactions
+    offset: int
+    epoch: int | None
+    inode: int = -1
+    position: int = 0
+
+
+@dataclass(slots=True)
+class StableOffsetTracker:
+    """Last stable offset of one log. Each batch is looked at once, however often the caller asks. For any thread."""
+
+    _followed: _Followed | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def last_stable_offset(self, scan: PartitionScan, *, high_watermark: int, log_start_offset: int | None) -> int:
+        """Return the exclusive end of the decided records, as ``last_stable_offset`` of the log does. Blocking.
+
+        The first call, and the first one behind a log that was cut back, reads all batches behind the newest producer
+        snapshot; later calls read the batches between their high watermark and the one before.
+
+        Raises:
+            CorruptRecordError: a batch on the way is damaged.
+            SegmentChangedError: a file vanished.
+            LogDirOfflineError: a file cannot be read.
+        """
+        if not scan.segments:
+            return high_watermark
+        with self._lock:
+            followed, self._followed = self._followed, None  # an error on the way leaves half a state
+            if followed is None or not _goes_on(followed, scan, high_watermark):
+                state, offset = newest_state(scan, high_watermark)
+                followed = _Followed(state, offset, _epoch_at(scan, offset))
+            _advance(followed, scan, high_watermark)
+            self._followed = followed
+            return stable_end(followed.state, scan, high_watermark, log_start_offset)
+
+
+def _goes_on(followed: _Followed, scan: PartitionScan, high_watermark: int) -> bool:
+    """Return True if the batches that were followed are still those of the log."""
+    if high_watermark < followed.offset or followed.offset < scan.segments[0].base_offset:
+        return False
+    return _epoch_at(scan, followed.offset) == followed.epoch
+
+
+def _epoch_at(scan: PartitionScan, offset: int) -> int | None:
+    """Return the epoch of the record before ``offset``."""
+    return scan.lineage.epoch_for(offset - 1)
+
+
+def _advance(followed: _Followed, scan: PartitionScan, high_watermark: int) -> None:
+    for segment in scan.segments:
+        if segment.base_offset >= high_watermark:
+            break
+        if segment.next_base_offset is None or segment.next_base_offset > followed.offset:
+            _apply(followed, segment, high_watermark)
+    followed.epoch = _epoch_at(scan, followed.offset)
+
+
+def _apply(followed: _Followed, segment: SegmentFiles, high_watermark: int) -> None:
+    with open_source(segment.log) as source:
+        position = followed.position
+        if source.inode != followed.inode:
+            position = indexed_position(open_source, source, segment, followed.offset)
+        followed.inode, followed.position = source.inode, position
+        for header in live_headers(source, segment, position=position):
+            if header.last_offset >= high_watermark:
+                return
+            if header.last_offset >= followed.offset:
+                if header.is_transactional:
+                    followed.state.apply(header, control_type_of(source, header))
+                followed.offset = header.last_offset + 1
+            followed.position = header.end_position
