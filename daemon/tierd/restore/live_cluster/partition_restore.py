@@ -17,6 +17,7 @@ from tierd.control import LogBound, ProducerIdentity, init_producer_id
 from tierd.errors import KafkaError, RefusedError, TierError
 from tierd.log import MAX_SEQUENCE
 from tierd.model import TopicPartition
+from tierd.one_ahead import one_ahead
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
 from tierd.restore.live_cluster.delivery_window import Acknowledged, DeliveryWindow
@@ -26,7 +27,6 @@ from tierd.restore.live_cluster.restore_progress import PartitionProgress, Resto
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import LogOfTargetDiffersError, refused_batch
 from tierd.restore.live_cluster.target_log import OwnBatch, listed_offset, own_batches
-from tierd.restore.one_ahead import one_ahead
 from tierd.restore.plan import longest_pause_ms
 
 log = structlog.get_logger()

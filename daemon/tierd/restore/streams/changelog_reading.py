@@ -6,9 +6,9 @@ from contextlib import aclosing
 from typing import Final
 
 from tierd.model import IsolationLevel, TopicPartition
+from tierd.one_ahead import one_ahead
 from tierd.restore.changelog.changelog_errors import ChangelogRangeError, CorruptSourceError
 from tierd.restore.changelog.changelog_source import ChangelogRecords, ChangelogSource, ReadResult
-from tierd.restore.one_ahead import one_ahead
 from tierd.restore.streams.streams_restore import ReadChangelog
 
 READ_BYTES: Final = 8 << 20

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tierd.restore.one_ahead import one_ahead
+from tierd.one_ahead import one_ahead
 
 
 class Items:
