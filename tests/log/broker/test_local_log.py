@@ -179,7 +179,7 @@ def test_aborted_transactions_are_collected_across_segments(tmp_path: Path) -> N
     entry = struct.Struct(">hqqqq")
     log.scan.segments[1].transaction_index.write_bytes(entry.pack(0, 7, 0, 12, 5))
     log.scan = scan_partition(log.scan.directory)
-    log.scan.segments[2].transaction_index.write_bytes(entry.pack(0, 8, 5, 20, 21))  # of the active segment: read anyway
+    log.scan.segments[2].transaction_index.write_bytes(entry.pack(0, 8, 5, 20, 21))  # active
     assert [t.producer_id for t in log.aborted_transactions(0, 6)] == [7, 8]
     assert [t.producer_id for t in log.aborted_transactions(0, 5)] == [7]
     assert [t.producer_id for t in log.aborted_transactions(13, 21)] == [8]
