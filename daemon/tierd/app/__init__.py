@@ -14,13 +14,14 @@ from tierd.app.commands.removal_verbs import delete_partition, expire, require_c
 from tierd.app.commands.repair_tier import RepairRequest, repair_tier
 from tierd.app.commands.rewrap_keys import rewrap_keys
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.tier_reader import tier_reader
+from tierd.app.engine.tier_reader import Located, TierReader, tier_reader
 from tierd.app.restore.drill_commands import drill, past_drills
 from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
 from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
 from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreRequest, log_dir_restore
 from tierd.app.restore.restore_source import SourceRequest
 from tierd.app.restore.retention_holds import LiftedRetention, RetentionHolds, lift_retention
+from tierd.app.restore.source_reader import source_reader
 from tierd.app.restore.store_restore import (
     PlannedStore,
     StoreKind,
@@ -60,6 +61,7 @@ __all__ = [
     "GroupRestoreJob",
     "GroupRestoreRequest",
     "LiftedRetention",
+    "Located",
     "LogDirOutcome",
     "LogDirPlan",
     "LogDirPlanRequest",
@@ -72,6 +74,7 @@ __all__ = [
     "StoreKind",
     "StoreOutcome",
     "StoreRestoreRequest",
+    "TierReader",
     "TopicRestoreJob",
     "TopicRestoreRequest",
     "access_policy",
@@ -107,6 +110,7 @@ __all__ = [
     "rewrap_keys",
     "run_daemon",
     "run_in_loop",
+    "source_reader",
     "step_erasures",
     "store_restore",
     "tier_reader",

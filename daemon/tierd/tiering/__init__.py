@@ -23,7 +23,7 @@ from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
 from tierd.tiering.partition_status import PartitionStatus
 from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
-from tierd.tiering.reading.fetch_task import FetchTask
+from tierd.tiering.reading.fetch_task import BatchGroup, FetchTask
 from tierd.tiering.reading.list_offsets import OffsetSpec
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
@@ -51,6 +51,7 @@ __all__ = [
     "LEAST_AGE_S",
     "UNAUTHENTICATED",
     "AuditLimits",
+    "BatchGroup",
     "BrokerLogOffsets",
     "BucketReader",
     "Capacity",

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.deployment import Deployment, OpenStores
 from tierd.app.engine.host_caches import fetch_service
 from tierd.clock import Clock, SystemClock
 from tierd.errors import LogDirOfflineError, UnknownPartitionError
@@ -288,21 +288,31 @@ async def tier_reader(deployment: Deployment) -> AsyncIterator[TierReader]:
         ConfigError: cluster or node are not known.
         TierError: a store cannot be opened.
     """
-    config, clock = deployment.config, SystemClock()
+    clock = SystemClock()
     identity = await deployment.identity()
     async with (
-        deployment.tier(identity, clock=clock, read_only=True) as tier,
-        fetch_service(
-            deployment, tier.stored.objects, tier.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
-        ) as fetches,
+        deployment.tier(identity, clock=clock, read_only=True) as stores,
+        reader_of_stores(deployment, identity, stores, log_dirs=deployment.log_dirs, clock=clock) as reader,
     ):
+        yield reader
+
+
+@contextlib.asynccontextmanager
+async def reader_of_stores(
+    deployment: Deployment, identity: BrokerIdentity, stores: OpenStores, *, log_dirs: tuple[Path, ...], clock: Clock
+) -> AsyncIterator[TierReader]:
+    """Open the reads of a process over open stores and ``log_dirs``, which are some of the configuration, or none."""
+    config = deployment.config
+    async with fetch_service(
+        deployment, stores.stored.objects, stores.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
+    ) as fetches:
         yield TierReader(
-            tier.stored,
+            stores.stored,
             identity=identity,
             fetches=fetches,
             clock=clock,
             settings=TierReaderSettings(
-                log_dirs=tuple(log_dir.path for log_dir in config.log_dirs),
+                log_dirs=log_dirs,
                 state_dir=config.state_dir,
                 hold_dir=config.hold_dir,
                 grace_s=config.copying.dangling_grace_s,
