@@ -1,0 +1,43 @@
+"""FailureLog: log lines about partitions that cannot be read, however often clients ask."""
+
+from typing import Final
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import OffsetOutOfRangeError, TierError
+from tierd.serve.kafka.fetching.fetch_part import FetchPart
+
+_log = structlog.get_logger(__name__)
+
+REPEAT_AFTER_S: Final = 60.0
+_MAX_REMEMBERED: Final = 1000
+
+
+class FailureLog:
+    """Warnings about failed reads: one of a kind and partition in ``REPEAT_AFTER_S``."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Write lines at times of ``clock``."""
+        self._clock = clock
+        self._written_s: dict[tuple[str, object], float] = {}
+
+    def failed(self, part: FetchPart, error: TierError) -> None:
+        """Write that a read failed; the client is answered an error and asks again."""
+        self._write("kafka_fetch_failed", part, error)
+
+    def hole(self, part: FetchPart, error: OffsetOutOfRangeError) -> None:
+        """Write that offsets inside the log are neither local nor in the tier, so that the client cannot go on."""
+        self._write("kafka_fetch_found_hole", part, error)
+
+    def _write(self, event: str, part: FetchPart, error: TierError) -> None:
+        now_s = self._clock.monotonic_s()
+        partition = part.served.partition if part.served else part.key
+        kind = (event, partition)
+        if now_s - self._written_s.get(kind, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
+            return
+        self._written_s.pop(kind, None)
+        self._written_s[kind] = now_s
+        if len(self._written_s) > _MAX_REMEMBERED:
+            del self._written_s[next(iter(self._written_s))]
+        _log.warning(event, partition=str(partition), offset=part.wanted.offset, error=str(error), remedy=error.remedy)

@@ -1,0 +1,142 @@
+"""Handler of Fetch, in all its versions."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Protocol
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import RequestPayload
+
+from tierd.clock import Clock
+from tierd.model import IsolationLevel
+from tierd.serve.kafka.access import Authorizer
+from tierd.serve.kafka.fetching.failure_log import FailureLog
+from tierd.serve.kafka.fetching.fetch_answers import FetchHead, fetch_answer, refused_fetch
+from tierd.serve.kafka.fetching.fetch_demand import FetchDemand, fetch_demand
+from tierd.serve.kafka.fetching.fetch_round import FetchLimits, FetchRound
+from tierd.serve.kafka.fetching.fetch_session import SessionOwner, SessionRefusal
+from tierd.serve.kafka.fetching.fetch_session_cache import (
+    MAX_SESSION_NUMBER,
+    FetchSessionCache,
+    FetchSessionLimits,
+    FullFetch,
+    IncrementalFetch,
+)
+from tierd.serve.kafka.fetching.partition_lookup import PartitionLookup
+from tierd.serve.kafka.request_context import Handler, RequestContext
+from tierd.serve.kafka.served.served_cluster import ServedPartitions
+from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
+
+FETCH: Final = 1  # api key
+_LIMITS: Final = FetchLimits()
+_SESSION_LIMITS: Final = FetchSessionLimits()
+
+
+class FetchQuotas(Protocol):
+    """Quotas as a fetch uses them."""
+
+    def throttle_ms(self, principal: str, now_s: float) -> int:
+        """Return the wait in ms until ``principal`` is within its limits; 0 if it is."""
+
+    def largest_answer_bytes(self, principal: str, now_s: float) -> int | None:
+        """Return the bytes of records that one answer should not exceed; None without a limit."""
+
+
+class FetchHandler:
+    """Answers every Fetch of an endpoint."""
+
+    def __init__(
+        self,
+        served: ServedPartitions,
+        authorizer: Authorizer,
+        quotas: FetchQuotas,
+        sessions: FetchSessionCache,
+        *,
+        limits: FetchLimits,
+        clock: Clock,
+    ) -> None:
+        """Read from ``served`` what ``authorizer`` allows, within ``quotas`` and ``limits``."""
+        self._served = served
+        self._authorizer = authorizer
+        self._quotas = quotas
+        self._sessions = sessions
+        self._limits = limits
+        self._clock = clock
+        self._failures = FailureLog(clock)
+
+    async def handle(self, request: RequestPayload, context: RequestContext) -> FetchAnswer:
+        """Answer kio's FetchRequest of any version."""
+        demand = fetch_demand(request)
+        if demand.isolation is None:
+            return refused_fetch(demand, ErrorCode.invalid_request)
+        if demand.is_replica:  # a broker that is to copy from here: as one without the right to do so
+            return refused_fetch(demand, ErrorCode.topic_authorization_failed)
+        owner = SessionOwner(context.principal, context.listener, context.connection_id)
+        opened = self._sessions.open(demand, owner, self._clock.monotonic_s())
+        if isinstance(opened, SessionRefusal):
+            return fetch_answer(demand.version, FetchHead(error=opened.error), ())
+        throttle_ms = self._quotas.throttle_ms(context.principal, self._clock.monotonic_s())
+        if throttle_ms:
+            head = FetchHead(session_id=opened.throttled().session_id, throttle_ms=throttle_ms)
+            return fetch_answer(demand.version, head, ())
+        return await self._fetch(demand, demand.isolation, opened, context)
+
+    async def _fetch(
+        self,
+        demand: FetchDemand,
+        isolation: IsolationLevel,
+        opened: FullFetch | IncrementalFetch,
+        context: RequestContext,
+    ) -> FetchAnswer:
+        lookup = PartitionLookup(self._served, self._authorizer, listener=context.listener, principal=context.principal)
+        parts = [lookup.part(key, wanted) for key, wanted in opened.wanted.items()]
+        if self._authorizer.is_quarantined(context):
+            for part in parts:
+                part.fail(ErrorCode.kafka_storage_error)
+        largest = self._quotas.largest_answer_bytes(context.principal, self._clock.monotonic_s())
+        fetch = FetchRound(
+            demand if largest is None else replace(demand, max_bytes=min(demand.max_bytes, largest)),
+            isolation,
+            parts,
+            lookup=lookup,
+            limits=self._limits,
+            clock=self._clock,
+            failures=self._failures,
+            context=context,
+        )
+        await fetch.run()
+        answers = {part.key: part.answer for part in parts}
+        session = opened.finish(answers, self._clock.monotonic_s())
+        head = FetchHead(session_id=session.session_id, error=session.error, waited_s=fetch.waited_s)
+        told = ((key, answers[key]) for key in session.told)
+        return fetch_answer(demand.version, head, told, lookup.cluster.nodes)
+
+
+def fetch_handlers(
+    served: ServedPartitions,
+    authorizer: Authorizer,
+    quotas: FetchQuotas,
+    sessions: FetchSessionCache,
+    *,
+    clock: Clock,
+    limits: FetchLimits = _LIMITS,
+) -> Mapping[int, Handler]:
+    """Return the handler of Fetch by its api key.
+
+    Args:
+        served: logs and cluster.
+        authorizer: decides which topics a client may read.
+        quotas: of the principals.
+        sessions: of the endpoint, for all its listeners; ``fetch_sessions`` makes one.
+        clock: of the endpoint.
+        limits: of one fetch.
+    """
+    handler = FetchHandler(served, authorizer, quotas, sessions, limits=limits, clock=clock)
+    return {FETCH: handler.handle}
+
+
+def fetch_sessions(limits: FetchSessionLimits = _SESSION_LIMITS) -> FetchSessionCache:
+    """Return an empty cache of sessions, whose ids are random."""
+    source = random.SystemRandom()
+    return FetchSessionCache(limits, new_id=lambda: source.randint(1, MAX_SESSION_NUMBER))
