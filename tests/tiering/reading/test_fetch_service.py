@@ -112,6 +112,13 @@ async def test_read_returns_the_batches_of_a_copied_segment(setup: Setup, servic
     assert (result.base_offset, result.next_offset) == (8, 16)
 
 
+async def test_read_says_that_the_end_of_its_segment_ended_it(setup: Setup, service: FetchService) -> None:
+    task = service.task(setup.snapshot())
+    whole, half = await read(service, task, 0), await read(service, task, 0, max_bytes=1)
+    assert (whole.next_offset, whole.is_segment_read) == (8, True)
+    assert (half.next_offset, half.is_segment_read) == (4, False)
+
+
 class TestQuota:
     LIMIT = FetchSettings(max_bytes_per_second=10)
 
@@ -187,6 +194,42 @@ class TestPlaces:
         setup.storage.open.set()
         await eventually(lambda: service.statistics().gate.running == 0, what="the read")
         assert setup.session.recorder.fetched_bytes > 0
+
+    async def test_later_call_with_the_same_arguments_gets_the_read_that_was_late(
+        self, setup: Setup, service: FetchService
+    ) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.open.clear()
+        late = await read(service, task, 0, max_wait_s=0.05)
+        assert (late.is_pending, late.data, late.next_offset) == (True, b"", 0)
+        calls = setup.storage.calls
+        setup.storage.open.set()
+        result = await read(service, task, 0)
+        assert (result.is_pending, result.next_offset) == (False, 8)
+        assert setup.storage.calls == calls
+
+    async def test_error_of_a_late_read_is_raised_by_the_later_call(self, setup: Setup, service: FetchService) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.open.clear()
+        await read(service, task, 0, max_wait_s=0.05)
+        setup.storage.error = RetriableRemoteStorageError("slow")
+        setup.storage.open.set()
+        await eventually(lambda: service.statistics().gate.running == 0, what="the read")
+        setup.storage.error = None
+        with pytest.raises(RetriableRemoteStorageError, match="slow"):
+            await read(service, task, 0)
+        assert (await read(service, task, 0)).next_offset == 8
+
+    async def test_late_read_that_no_call_asks_for_is_forgotten(self, setup: Setup, service: FetchService) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.open.clear()
+        await read(service, task, 0, max_wait_s=0.05)
+        setup.storage.open.set()
+        await eventually(lambda: service.statistics().gate.running == 0, what="the read")
+        assert len(service._late) == 1
+        await eventually(lambda: setup.clock.sleeping > 0, what="the sweeper")
+        setup.clock.advance(31)
+        await eventually(lambda: not len(service._late), what="the sweep")
 
     async def test_a_slow_store_succeeds_at_the_next_attempt(self, setup: Setup) -> None:
         store = setup.stores.store

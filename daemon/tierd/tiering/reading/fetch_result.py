@@ -20,6 +20,8 @@ class FetchResult:
         next_offset: the offset at which the next read begins.
         aborted: the transactions that a reader of committed records must leave out; empty for other readers.
         throttled_ms: nothing was read, for remote reads are held back so long by their quota.
+        is_pending: nothing was read in time, and the read goes on.
+        is_segment_read: the end of the segment ended the batches, not the bound of bytes.
     """
 
     tier: Tier
@@ -29,11 +31,13 @@ class FetchResult:
     next_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
     throttled_ms: int = 0
+    is_pending: bool = False
+    is_segment_read: bool = False
 
     @classmethod
-    def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0) -> "FetchResult":
+    def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0, is_pending: bool = False) -> "FetchResult":
         """Return a result without batches and without an error, which goes on at ``offset``."""
-        return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms)
+        return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms, is_pending=is_pending)
 
 
 async def read_once(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> FetchResult:
@@ -53,6 +57,7 @@ async def read_once(session: ReadSession, offset: int, max_bytes: int, *, at_lea
         data=b"".join(batch.data for batch in run.batches),
         next_offset=upper,
         aborted=aborted,
+        is_segment_read=run.is_segment_read,
     )
 
 
@@ -62,6 +67,7 @@ class _Run(NamedTuple):
     tier: Tier
     batches: Sequence[RecordBatch] = ()
     log: TieredLog | None = None  # as it was when they were read; None at its end
+    is_segment_read: bool = False
 
 
 async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> _Run:
@@ -82,7 +88,8 @@ async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_lea
         left_bytes -= sum(batch.size_bytes for batch in fitting)
         last, used = more, len(fitting)
     session.give_back(last, used)
-    return _Run(piece.tier, kept, piece.log)
+    is_segment_read = used == len(last.batches) and not session.goes_on(last)
+    return _Run(piece.tier, kept, piece.log, is_segment_read)
 
 
 def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: bool) -> list[RecordBatch]:

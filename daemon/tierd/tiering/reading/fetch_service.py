@@ -17,11 +17,13 @@ from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.kept_readers import KeptReaders
+from tierd.tiering.reading.late_reads import LatePlace, LateReads
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
 
 _KEPT_READERS = 16  # each has at most a quarter of fetch.prefetch under way, and one range that is not used up
+_LATE_READS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class FetchService:
             clock=clock,
         )
         self._kept = KeptReaders(capacity=_KEPT_READERS, clock=clock)
+        self._late = LateReads(capacity=_LATE_READS, clock=clock)
         self._running: set[asyncio.Task[FetchResult]] = set()
 
     @property
@@ -110,15 +113,11 @@ class FetchService:
     ) -> FetchResult:
         """Wait for ``task.read`` at most ``max_wait_s`` (``fetch.max_wait`` when None); then return an empty result.
 
-        A read that takes longer goes on and fills the caches, so that the next attempt finds the bytes of a slow store
-        (KIP-1018). A cancellation of the caller ends the read; chunks that are being downloaded are kept.
+        A read that takes longer goes on, and a later call with the same arguments gets its result (KIP-1018). A
+        cancellation of the caller ends the read; chunks that are being downloaded are kept.
         """
-        reading = asyncio.create_task(
-            task.read(offset, max_bytes=max_bytes, isolation=isolation, at_least_one=at_least_one),
-            name=f"remote read from {offset}",
-        )
-        self._running.add(reading)
-        reading.add_done_callback(self._ended)
+        place = LatePlace(task, offset, max_bytes, isolation, at_least_one)
+        reading = self._late.take(place) or self._begun(place)
         wait_s = self._settings.max_wait_s if max_wait_s is None else max_wait_s
         try:
             done, _ = await asyncio.wait({reading}, timeout=wait_s)
@@ -131,7 +130,24 @@ class FetchService:
                 remedy="nothing to do: the process is ending",
                 code=TierErrorCode.READER_CLOSED,
             )
-        return reading.result() if done else FetchResult.nothing(Tier.REMOTE, offset)
+        if done:
+            return reading.result()
+        self._late.keep(place, reading)
+        return FetchResult.nothing(Tier.REMOTE, offset, is_pending=True)
+
+    def _begun(self, place: LatePlace) -> "asyncio.Task[FetchResult]":
+        reading = asyncio.create_task(
+            place.task.read(
+                place.offset,
+                max_bytes=place.max_bytes,
+                isolation=place.isolation,
+                at_least_one=place.at_least_one,
+            ),
+            name=f"remote read from {place.offset}",
+        )
+        self._running.add(reading)
+        reading.add_done_callback(self._ended)
+        return reading
 
     async def list_offset(
         self, task: FetchTask, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -157,6 +173,7 @@ class FetchService:
             reading.cancel()
         if running:
             await asyncio.wait(running)
+        await self._late.close()
         await self._kept.close()
 
     def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:

@@ -84,6 +84,8 @@ async def _local_stable_offset(log: TieredLog) -> int:
     """Return the last stable offset of the local log below the high watermark; 0 without committed records."""
     if log.scan is None or not log.scan.segments or log.high_watermark is None:
         return 0
+    if log.local_stable_offset is not None:
+        return log.local_stable_offset
     return await asyncio.to_thread(
         last_stable_offset, log.scan, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset
     )

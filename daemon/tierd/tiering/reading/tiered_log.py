@@ -1,8 +1,9 @@
 """The local and remote segments of a partition as one log, at one moment. Decisions only, no I/O."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import Self
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
@@ -29,6 +30,8 @@ class TieredLog:
         log_start_checkpoint: the entry of ``log-start-offset-checkpoint``; None without an entry.
         held: offsets of segments that tierd holds on this host to copy them, as far as it is known. No reader reads
             them there.
+        local_stable_offset: exclusive end of the decided records of the local log, at most the high watermark; None
+            where the log itself has to be asked.
     """
 
     partition: TopicIdPartition
@@ -37,6 +40,14 @@ class TieredLog:
     high_watermark: int | None
     log_start_checkpoint: int | None = None
     held: tuple[OffsetRange, ...] = ()
+    local_stable_offset: int | None = None
+
+    def moved(self, *, high_watermark: int | None, local_stable_offset: int | None) -> Self:
+        """Return the same segments with other ends of their committed and decided records."""
+        moved = replace(self, high_watermark=high_watermark, local_stable_offset=local_stable_offset)
+        # Neither depends on these ends, and of a large tier they take longer than a read.
+        vars(moved).update(lineage=self.lineage, branch=self.branch)
+        return moved
 
     @cached_property
     def lineage(self) -> Lineage:
