@@ -9,6 +9,7 @@ and runs in milliseconds. The folder of a transcript names the core:
 ``expiration``  segments that leave the tier, undelete (``tiering/removing/expiring/expiration_plan.py``)
 ``planning``    partitions to compact or merge, groups, work orders (``pipeline/planning/``)
 ``cleaning``    records that a compaction keeps (``pipeline/rewriting/``)
+``groups``      members of a consumer group (``serve/kafka/groups/protocol/``)
 ``rebuild``     metadata from the objects in the bucket (``metadata/whole_store/partition_rebuild.py``)
 ==============  ===============================================================================================
 

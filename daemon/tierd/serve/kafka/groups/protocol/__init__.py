@@ -1,0 +1,1 @@
+"""The classic group protocol, pure: events in, answers and rows to store out."""
