@@ -24,6 +24,7 @@ _READS: Final = (
     3,  # Metadata
     23,  # OffsetForLeaderEpoch
     32,  # DescribeConfigs
+    46,  # ListPartitionReassignments: tools ask before they describe topics
     60,  # DescribeCluster
     75,  # DescribeTopicPartitions
 )
@@ -51,9 +52,14 @@ _WRITES: Final = (
     25,  # AddOffsetsToTxn
     26,  # EndTxn
     28,  # TxnOffsetCommit
+    29,  # DescribeAcls: refused as by a cluster without ACLs, which MirrorMaker takes for an answer
+    30,  # CreateAcls
+    31,  # DeleteAcls
     33,  # AlterConfigs
     37,  # CreatePartitions
+    43,  # ElectLeaders
     44,  # IncrementalAlterConfigs
+    45,  # AlterPartitionReassignments
 )
 
 
