@@ -12,12 +12,15 @@ from types import NoneType
 from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 from kio.index import load_response_from_request
+from kio.static.primitive import i32Timedelta
 from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 M = TypeVar("M", bound=Entity)
 
+NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
+"""Throttle time of an answer that is not held back."""
+
 _Convert = Callable[[object], object]
-_ABSENT: Final = object()
 _ZEROS: Final[Mapping[str, object]] = {
     "bool": False,
     "string": "",
@@ -54,8 +57,8 @@ def _conversion(source: type[Entity], target: type[Entity]) -> Callable[[object,
     for field in fields(target):
         if field.name in has:
             copied.append((field.name, _field_conversion(has[field.name], field)))
-        elif field.default is MISSING and field.default_factory is MISSING:
-            filled[field.name] = _zero(field)
+        else:
+            filled[field.name] = default_of(field)
 
     def convert(message: object, added: Mapping[str, object]) -> Entity:
         values = dict(filled)
@@ -70,20 +73,22 @@ def _conversion(source: type[Entity], target: type[Entity]) -> Callable[[object,
 
 def _field_conversion(source: Field[Any], target: Field[Any]) -> _Convert | None:
     """Return the conversion of a field's value, None where the value stays as it is."""
-    from_type, to_type = _item_type(source), _item_type(target)
+    from_type, to_type = item_type(source), item_type(target)
     if not (is_dataclass(from_type) and is_dataclass(to_type)) or from_type is to_type:
         return None
     convert = _conversion(cast("type[Entity]", from_type), cast("type[Entity]", to_type))
-    if not _is_array(target):
+    if not is_array(target):
         return lambda value: convert(value, {})
     return lambda values: tuple(convert(value, {}) for value in cast("tuple[object, ...]", values))
 
 
-def _zero(field: Field[Any]) -> object:
-    """Return the value of a field that the other version has not, and that has no default."""
+def default_of(field: Field[Any]) -> object:
+    """Return the value of a field that says nothing: its default, or else null, empty or zero."""
+    if field.default is not MISSING:
+        return field.default
     if type(None) in get_args(field.type):
         return None
-    if _is_array(field):
+    if is_array(field):
         return ()
     return _ZEROS.get(field.metadata.get("kafka_type", ""), 0)
 
@@ -93,10 +98,12 @@ def _without_none(kind: object) -> object:
     return alternatives[0] if NoneType in get_args(kind) else kind
 
 
-def _is_array(field: Field[Any]) -> bool:
+def is_array(field: Field[Any]) -> bool:
+    """Return True for a field with several items."""
     return get_origin(_without_none(field.type)) is tuple
 
 
-def _item_type(field: Field[Any]) -> object:
+def item_type(field: Field[Any]) -> object:
+    """Return the type of a field, or of the items of an array."""
     kind = _without_none(field.type)
     return get_args(kind)[0] if get_origin(kind) is tuple else kind

@@ -1,0 +1,118 @@
+"""Handlers of the requests about the cluster, its topics and offsets, and of those that write."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, cast
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from tierd.clock import Clock
+from tierd.errors import RefusedError
+from tierd.serve.kafka.access import Authorizer
+from tierd.serve.kafka.answers.api_versions_answer import api_versions_answer
+from tierd.serve.kafka.answers.client_access import ClientAccess
+from tierd.serve.kafka.answers.cluster_answer import cluster_answer
+from tierd.serve.kafka.answers.configs_answer import configs_answer
+from tierd.serve.kafka.answers.epochs_answer import epochs_answer
+from tierd.serve.kafka.answers.lookup_failures import LookupFailures
+from tierd.serve.kafka.answers.metadata_answer import metadata_answer
+from tierd.serve.kafka.answers.offsets_answer import offsets_answer
+from tierd.serve.kafka.answers.partition_lookups import LookupLimits
+from tierd.serve.kafka.answers.refusals import REFUSED_APIS, refusal_of
+from tierd.serve.kafka.answers.topic_partitions_answer import topic_partitions_answer
+from tierd.serve.kafka.answers.wanted_log import LogFinder
+from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version
+from tierd.serve.kafka.request_context import Handler, RequestContext
+from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartitions
+
+_PRODUCE: Final = 0
+_LIST_OFFSETS: Final = 2
+_METADATA: Final = 3
+_API_VERSIONS: Final = 18
+_OFFSET_FOR_LEADER_EPOCH: Final = 23
+_DESCRIBE_CONFIGS: Final = 32
+_LIST_PARTITION_REASSIGNMENTS: Final = 46
+_DESCRIBE_CLUSTER: Final = 60
+_DESCRIBE_TOPIC_PARTITIONS: Final = 75
+
+_DEFAULT_LIMITS: Final = LookupLimits()
+_NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+_ClusterAnswer = Callable[[RequestPayload, ServedCluster, ClientAccess], ResponsePayload]
+
+
+def answer_handlers(
+    partitions: ServedPartitions,
+    authorizer: Authorizer,
+    *,
+    clock: Clock,
+    limits: LookupLimits = _DEFAULT_LIMITS,
+    settings: Callable[[], Mapping[str, str]] = lambda: _NO_SETTINGS,
+) -> Mapping[int, Handler]:
+    """Return the handlers by api key.
+
+    Args:
+        partitions: what is served.
+        authorizer: rules of access.
+        clock: for the log lines about lookups that fail again and again.
+        limits: of the lookups that one request causes.
+        settings: what DescribeConfigs answers about this endpoint beyond what it knows itself, under Kafka's names.
+    """
+
+    def shown(answer: _ClusterAnswer) -> Handler:
+        async def handle(request: RequestPayload, context: RequestContext) -> ResponsePayload:
+            cluster = partitions.cluster(context.listener)
+            return answer(request, cluster, ClientAccess(authorizer, context))
+
+        return handle
+
+    return {
+        **dict.fromkeys(REFUSED_APIS, _refuse),
+        **_lookup_handlers(partitions, authorizer, limits, LookupFailures(clock)),
+        _PRODUCE: _refuse_produce,
+        _METADATA: shown(metadata_answer),
+        _API_VERSIONS: _answer_api_versions,
+        _DESCRIBE_CONFIGS: shown(lambda request, cluster, access: configs_answer(request, cluster, access, settings())),
+        _LIST_PARTITION_REASSIGNMENTS: _answer_reassignments,
+        _DESCRIBE_CLUSTER: shown(lambda request, cluster, _access: cluster_answer(request, cluster)),
+        _DESCRIBE_TOPIC_PARTITIONS: shown(topic_partitions_answer),
+    }
+
+
+def _lookup_handlers(
+    partitions: ServedPartitions, authorizer: Authorizer, limits: LookupLimits, failures: LookupFailures
+) -> Mapping[int, Handler]:
+    def finder(context: RequestContext) -> LogFinder:
+        return LogFinder(partitions, ClientAccess(authorizer, context))
+
+    async def list_offsets(request: RequestPayload, context: RequestContext) -> ResponsePayload:
+        return await offsets_answer(request, finder(context), limits, failures)
+
+    async def epoch_ends(request: RequestPayload, context: RequestContext) -> ResponsePayload:
+        return await epochs_answer(request, finder(context), limits, failures)
+
+    return {_LIST_OFFSETS: list_offsets, _OFFSET_FOR_LEADER_EPOCH: epoch_ends}
+
+
+async def _answer_api_versions(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
+    return api_versions_answer(request)
+
+
+async def _answer_reassignments(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
+    """Answer that no partition moves, for the tools that ask before they describe topics."""
+    none = ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, topics=()
+    )
+    return answer_in_version(request, none)
+
+
+async def _refuse(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
+    return refusal_of(request)
+
+
+async def _refuse_produce(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
+    """Refuse records; a producer that waits for no answer is told by the end of its connection, as by a broker."""
+    if cast("int", getattr(request, "acks", None)) == 0:
+        raise RefusedError("a producer that waits for no answer sent records, and the read endpoint takes none")
+    return refusal_of(request)

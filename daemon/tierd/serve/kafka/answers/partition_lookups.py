@@ -1,0 +1,55 @@
+"""Lookups of one request in the logs of several partitions: some at once, all within one deadline."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LookupLimits:
+    """Limits of one request.
+
+    Attributes:
+        at_once: largest number of partitions that are looked at at the same time.
+        timeout_s: time that an answer may take (Kafka: remote.list.offsets.request.timeout.ms). A client may ask for
+            less.
+    """
+
+    at_once: int = 16
+    timeout_s: float = 30.0
+
+
+async def outcomes_of(
+    lookups: Sequence[Callable[[], Awaitable[T]]], *, at_once: int, timeout_s: float
+) -> list[T | Exception]:
+    """Return the result of every lookup, or its error, in order; a ``TimeoutError`` for those that were too slow.
+
+    A cancelled call cancels the lookups that are under way.
+
+    Args:
+        lookups: functions that begin a lookup.
+        at_once: number of lookups that may be under way.
+        timeout_s: for all of them together.
+    """
+    outcomes: list[T | Exception] = [TimeoutError() for _ in lookups]
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    remaining = iter(enumerate(lookups))
+
+    async def work() -> None:
+        for index, look_up in remaining:
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    outcomes[index] = await look_up()
+            except Exception as error:  # noqa: BLE001 - each partition has an outcome of its own
+                outcomes[index] = error
+
+    if len(lookups) == 1:
+        await work()
+        return outcomes
+    async with asyncio.TaskGroup() as group:
+        for number in range(min(at_once, len(lookups))):
+            group.create_task(work(), name=f"partition lookups {number}")
+    return outcomes

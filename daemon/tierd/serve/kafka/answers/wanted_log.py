@@ -1,0 +1,62 @@
+"""LogFinder: the logs that a client asks for by name, or the error that a broker would answer."""
+
+from bisect import bisect_left
+
+from kio.schema.errors import ErrorCode
+
+from tierd.serve.kafka.answers.client_access import ClientAccess
+from tierd.serve.kafka.answers.shown_cluster import live_ids
+from tierd.serve.kafka.served.served_cluster import ServedPartition, ServedPartitions
+from tierd.serve.kafka.served.served_log import ServedLog
+
+
+class LogFinder:
+    """Finder of the logs of one request, in the cluster as it was when the request came."""
+
+    def __init__(self, partitions: ServedPartitions, access: ClientAccess) -> None:
+        self._partitions = partitions
+        self._cluster = partitions.cluster(access.context.listener)
+        self._access = access
+
+    def find(self, topic: str, partition: int, *, current_leader_epoch: int) -> ServedLog | ErrorCode:
+        """Return the log of a partition.
+
+        Args:
+            topic: by name.
+            partition: its number.
+            current_leader_epoch: latest one that the client knows; -1 where it knows none.
+        """
+        if not self._access.may_describe(topic):
+            return ErrorCode.topic_authorization_failed
+        served = self._served(topic, partition)
+        if served is None:
+            return ErrorCode.unknown_topic_or_partition
+        fenced = _fencing(current_leader_epoch, served.leader_epoch)
+        if fenced is not ErrorCode.none:
+            return fenced
+        return self._partitions.log(served.partition) or self._code_without_log(served)
+
+    def _served(self, topic: str, partition: int) -> ServedPartition | None:
+        found = self._cluster.topics.get(topic)
+        if found is None:
+            return None
+        at = bisect_left(found.partitions, partition, key=_number)
+        if at == len(found.partitions) or _number(found.partitions[at]) != partition:
+            return None
+        return found.partitions[at]
+
+    def _code_without_log(self, served: ServedPartition) -> ErrorCode:
+        """Return the code for a partition that neither this host nor the tier has: another endpoint may have it."""
+        is_elsewhere = served.leader_id != self._cluster.node_id and served.leader_id in live_ids(self._cluster)
+        return ErrorCode.not_leader_or_follower if is_elsewhere else ErrorCode.leader_not_available
+
+
+def _fencing(known_by_client: int, known_here: int) -> ErrorCode:
+    """Return the error for a client that knows another leader epoch than this daemon (KIP-320)."""
+    if known_by_client < 0 or known_here < 0 or known_by_client == known_here:
+        return ErrorCode.none
+    return ErrorCode.fenced_leader_epoch if known_by_client < known_here else ErrorCode.unknown_leader_epoch
+
+
+def _number(served: ServedPartition) -> int:
+    return served.partition.partition
