@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Fetch the real servers that tests talk to; does nothing for what is there already. See README.md.
-#   install.sh [s3] [toxiproxy] [postgres] [redis] [gcs] [azure]      default: all of them
+# Fetch the real servers and clients that tests use; does nothing for what is there already. See README.md.
+#   install.sh [s3] [toxiproxy] [postgres] [redis] [gcs] [azure] [kcat] [franz-go] [mirror-maker] [spark-kafka]   default: all
 # Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
 # One that cannot be had does not keep the others away; the exit code is 1 then.
 set -euo pipefail
+clients=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/kafka_clients
 cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis gcs azure
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis gcs azure kcat franz-go mirror-maker spark-kafka
 failures=0
 
 fail() { echo "install.sh: $*" >&2; failures=1; return 1; }
@@ -21,6 +22,28 @@ go_tool() { # NAME PACKAGE VERSION: build once per version, publish by rename
     mv "$build"/* "$cache/bin/$1-$3"; rmdir "$build"
   }
   ln -sfn "$1-$3" "$cache/bin/$1"
+}
+
+own_go_program() { # NAME SOURCE: build once per state of the source, publish by rename
+  local version; version=$(cat "$2"/* | cksum | cut -d' ' -f1)
+  [ -x "$cache/bin/$1-$version" ] || {
+    command -v go > /dev/null || fail "$1 needs Go 1.21 or newer (it fetches the toolchain it needs); install Go" || return
+    (cd "$2" && go build -buildvcs=false -o "$cache/bin/$1-$version.$$" .) || fail "go build of $1 failed" || return
+    mv "$cache/bin/$1-$version.$$" "$cache/bin/$1-$version"
+  }
+  ln -sfn "$1-$version" "$cache/bin/$1"
+}
+
+jars() { # PROFILE: the jars of a profile of kafka_clients/pom.xml, once per state of that file, published by rename
+  local version; version=$(cksum < "$clients/pom.xml" | cut -d' ' -f1)
+  [ -d "$cache/jars/$1-$version" ] || {
+    command -v mvn > /dev/null || fail "$1 needs Maven 3.8; install it" || return
+    local target=$cache/jars/$1-$version.$$
+    mvn -B -q -f "$clients/pom.xml" "-P$1" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+      -DincludeScope=runtime -DoutputDirectory="$target" || fail "the jars of $1 could not be fetched" || return
+    mv "$target" "$cache/jars/$1-$version"
+  }
+  ln -sfn "$1-$version" "$cache/jars/$1"
 }
 
 azurite() {
@@ -42,7 +65,10 @@ for service; do
     redis) apt_tool redis-server redis-server ;;
     gcs) go_tool fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     azure) azurite ;;
-    *) fail "unknown service $service; known: s3 toxiproxy postgres redis gcs azure" ;;
+    kcat) apt_tool kcat kcat ;;
+    franz-go) own_go_program franz-reader "$clients/franz" ;;
+    mirror-maker | spark-kafka) jars "$service" ;;
+    *) fail "unknown service $service; the first lines of this file have the names" ;;
   esac || true
 done
 

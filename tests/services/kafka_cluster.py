@@ -40,11 +40,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, yet
     UserScramCredentialUpsertion,
 )
 
+from tests.services.kafka_clients.librdkafka import read_partitions
 from tests.services.kafka_node import KafkaNode, KafkaUnavailableError, free_ports, require_kafka
 from tests.services.kafka_producer import CLIENT_DEADLINE_S, RecordProducer
-from tests.services.kafka_records import ConsumedRecord, consumed
+from tests.services.kafka_records import ConsumedRecord
 from tests.services.ports import free_port
-from tests.services.waiting import POLL_INTERVAL_S, StillWaitingError, wait_until
+from tests.services.waiting import POLL_INTERVAL_S, wait_until
 
 __all__ = [
     "CODECS",
@@ -431,24 +432,7 @@ class KafkaCluster:
             partitions: at least one.
             committed: only committed records, to the last stable offset.
         """
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "tierd-oracle",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "check.crcs": True,
-                "fetch.wait.max.ms": 50,
-                "log_level": 2,
-            }
-        )
-        try:
-            consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in partitions])
-            return _read_to_end(consumer, partitions)
-        finally:
-            consumer.close()
+        return read_partitions(self.bootstrap, partitions, committed=committed)
 
     def end_offset(self, topic: str, partition: int, *, committed: bool = False) -> int:
         """Return the high watermark, exclusive; with ``committed`` the last stable offset.
@@ -511,25 +495,3 @@ class KafkaBroker(KafkaCluster):
             has_own_controller=has_own_controller,
         )
         self.log_dirs = self.log_dirs_of(1)
-
-
-def _read_to_end(
-    consumer: Consumer, partitions: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], list[ConsumedRecord]]:
-    records: dict[tuple[str, int], list[ConsumedRecord]] = {partition: [] for partition in partitions}
-    unread = set(partitions)
-    end_s = time.monotonic() + CLIENT_DEADLINE_S
-    while unread:
-        if time.monotonic() > end_s:
-            raise StillWaitingError(f"the consumer did not reach the end of {unread} in {CLIENT_DEADLINE_S:g} s")
-        for message in consumer.consume(1000, timeout=0.2):
-            topic, partition, error = message.topic(), message.partition(), message.error()
-            assert topic is not None
-            assert partition is not None
-            if error is None:
-                records[topic, partition].append(consumed(message))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread.discard((topic, partition))
-            else:
-                raise KafkaException(error)
-    return records

@@ -1,0 +1,62 @@
+"""The client librdkafka through confluent-kafka, which reads partitions from their start to their end."""
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.services.kafka_clients.partitions import Counts, Records
+from tests.services.kafka_producer import CLIENT_DEADLINE_S
+from tests.services.kafka_records import ConsumedRecord, consumed
+from tests.services.waiting import StillWaitingError
+
+
+def read(bootstrap: str, wanted: Counts, *, committed: bool) -> Records:
+    """Read partitions to their ends, with the signature that all clients have."""
+    found = read_partitions(bootstrap, wanted, committed=committed)
+    return {partition: [dict(record) for record in records] for partition, records in found.items()}
+
+
+def read_partitions(
+    bootstrap: str, partitions: Iterable[tuple[str, int]], *, committed: bool = False
+) -> dict[tuple[str, int], list[ConsumedRecord]]:
+    """Return the records that the client gets of each partition; with ``committed``, to the last stable offset."""
+    chosen = list(partitions)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "tierd-oracle",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "check.crcs": True,
+            "fetch.wait.max.ms": 50,
+            "log_level": 2,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in chosen])
+        return _read_to_end(consumer, chosen)
+    finally:
+        consumer.close()
+
+
+def _read_to_end(consumer: Consumer, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], list[ConsumedRecord]]:
+    records: dict[tuple[str, int], list[ConsumedRecord]] = {partition: [] for partition in partitions}
+    unread = set(partitions)
+    end_s = time.monotonic() + CLIENT_DEADLINE_S
+    while unread:
+        if time.monotonic() > end_s:
+            raise StillWaitingError(f"the consumer did not reach the end of {unread} in {CLIENT_DEADLINE_S:g} s")
+        for message in consumer.consume(1000, timeout=0.2):
+            topic, partition, error = message.topic(), message.partition(), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            assert topic is not None
+            assert partition is not None
+            if error is None:
+                records[topic, partition].append(consumed(message))
+            else:
+                unread.discard((topic, partition))
+    return records
