@@ -1,7 +1,12 @@
 """Warnings about values of a valid configuration that are seldom meant. Pure."""
 
 from tierd.config.config_warning import ConfigWarning
-from tierd.config.connection_warnings import unprotected_kafka, unprotected_metadata, unprotected_store
+from tierd.config.connection_warnings import (
+    unprotected_endpoint,
+    unprotected_kafka,
+    unprotected_metadata,
+    unprotected_store,
+)
 from tierd.config.places import dotted
 from tierd.config.schema import TierdConfig
 from tierd.config.traversal import leaf_values
@@ -14,6 +19,7 @@ def config_warnings(config: TierdConfig) -> list[ConfigWarning]:
         *unprotected_metadata(config.metadata),
         *unprotected_store(config.remote),
         *unprotected_kafka(config.leadership),
+        *unprotected_endpoint(config.kafka),
     ]
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tierd.config.config_warning import ConfigWarning
+from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
 from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.remote_settings import RemoteSettings
@@ -46,6 +47,29 @@ def unprotected_kafka(settings: LeadershipSettings) -> Iterator[ConfigWarning]:
         f"changed on the way{', and the password can be read' if is_password_sent else ''}",
         "set it to ssl or sasl_ssl, with bootstrap_servers of such a listener",
     )
+
+
+def unprotected_endpoint(settings: KafkaEndpointSettings) -> Iterator[ConfigWarning]:
+    """Yield a warning for each listener for other hosts that is not encrypted, or that lets every client read all."""
+    is_password_sent = "PLAIN" in settings.sasl.mechanisms
+    for index, listener in enumerate(settings.listeners):
+        if is_local_host(listener.host):
+            continue
+        if not listener.is_tls:
+            passwords = ", and passwords can be read" if listener.has_login and is_password_sent else ""
+            yield ConfigWarning(
+                f"kafka.listeners[{index}].protocol",
+                f"{listener.protocol} on another interface than loopback: records can be read and changed on the way"
+                f"{passwords}",
+                "set it to ssl or sasl_ssl, with kafka.tls",
+            )
+        is_known = listener.has_login or (listener.is_tls and settings.tls.client_certificates == "required")
+        if not (is_known or settings.access):
+            yield ConfigWarning(
+                "kafka.access",
+                f"every client that reaches listener {listener.name} reads all topics without a login",
+                "set the listener to sasl_ssl, or kafka.tls.client_certificates to required, or write rules of access",
+            )
 
 
 def _postgres(dsn: str) -> Iterator[ConfigWarning]:

@@ -46,14 +46,11 @@ class UserVerifiers:
     ) -> None:
         """Take the verifiers by mechanism of SCRAM and name of the user."""
         self.mechanisms = mechanisms
-        self._verifiers = verifiers
         self._secret = secret
-        preferred = [each for each in ("SCRAM-SHA-512", "SCRAM-SHA-256") if each in verifiers]
-        plain = {name: (each, found) for each in reversed(preferred) for name, found in verifiers[each].items()}
         self._by_mechanism: dict[str, dict[str, tuple[str, ScramVerifier]]] = {
-            PLAIN: plain,
-            **{each: {name: (each, known) for name, known in found.items()} for each, found in verifiers.items()},
+            each: {name: (each, known) for name, known in verifiers.get(each, {}).items()} for each in SCRAM_HASHES
         }
+        self._by_mechanism[PLAIN] = self._by_mechanism["SCRAM-SHA-256"] | self._by_mechanism["SCRAM-SHA-512"]
         self._shapes = {each: [*found.values()][:_SHAPES] for each, found in self._by_mechanism.items()}
 
     @classmethod
