@@ -146,7 +146,7 @@ class ScriptedBroker:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                answer = self.spoil(self._framed(await reader.readexactly(size)))
+                answer = self.spoil(await self._answered(await reader.readexactly(size)))
                 if answer is None:
                     break
                 if not self.is_silent:
@@ -158,6 +158,9 @@ class ScriptedBroker:
             self._writers.discard(writer)
             self._serving.discard(task)
             writer.transport.abort()
+
+    async def _answered(self, request: bytes) -> bytes:
+        return self._framed(request)
 
     def _framed(self, request: bytes) -> bytes:
         header, at = entity_reader(RequestHeader)(request, 0)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         find_coordinator,
     )
     from tierd.control.broker_connections import bootstrap_addresses
+    from tierd.control.broker_watermarks import BrokerWatermarks
     from tierd.control.cluster_topics import ClusterTopics
     from tierd.control.kafka import KafkaLeadership
     from tierd.control.kafka_check import BrokerProbe, probe_broker, probe_controller, release_of
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
         produce,
     )
     from tierd.control.topic_configs import BrokerTopicConfigs
+    from tierd.control.watermark_session import Watermark
 
 __all__ = [
     "BrokerAddress",
     "BrokerProbe",
     "BrokerTopicConfigs",
+    "BrokerWatermarks",
     "ClusterMetadata",
     "ClusterTopics",
     "CoordinatedGroupState",
@@ -71,6 +74,7 @@ __all__ = [
     "TopicConfig",
     "TopicKnowledge",
     "TopicLeaders",
+    "Watermark",
     "bootstrap_addresses",
     "change_topic_config",
     "commit_positions",
@@ -98,6 +102,7 @@ _ON_DEMAND = {
     "CreatedTopic": "tierd.control.admin_messages",
     "BrokerProbe": "tierd.control.kafka_check",
     "BrokerTopicConfigs": "tierd.control.topic_configs",
+    "BrokerWatermarks": "tierd.control.broker_watermarks",
     "FetchedRecords": "tierd.control.record_messages",
     "GroupCoordinator": "tierd.control.admin_messages",
     "CoordinatedGroupState": "tierd.control.admin_messages",
@@ -111,6 +116,7 @@ _ON_DEMAND = {
     "ProduceOutcome": "tierd.control.record_messages",
     "ProducerIdentity": "tierd.control.record_messages",
     "Request": "tierd.control.kafka_framing",
+    "Watermark": "tierd.control.watermark_session",
     "bootstrap_addresses": "tierd.control.broker_connections",
     "change_topic_config": "tierd.control.admin_messages",
     "commit_positions": "tierd.control.admin_messages",
