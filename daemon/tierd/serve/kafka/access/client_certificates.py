@@ -27,9 +27,12 @@ def certificate_principal(certificate: bytes) -> str:
     """Return the principal of a certificate in DER, which TLS has verified.
 
     Raises:
-        ValueError: it is no certificate.
+        ValueError: its subject cannot be read.
     """
-    return principal_of(x509.load_der_x509_certificate(certificate).subject)
+    try:
+        return principal_of(x509.load_der_x509_certificate(certificate).subject)
+    except (ValueError, x509.InvalidVersion) as error:
+        raise ValueError(f"the subject of the client's certificate cannot be read: {error}") from error
 
 
 def principal_of(subject: x509.Name) -> str:
