@@ -7,6 +7,7 @@ fences a stale one (remote-tiering 2 to 7).
 from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
 from tierd.metadata.kv import (
     Batch,
+    DeadlineKeyValueStore,
     Delete,
     DeletePrefix,
     Expect,
@@ -25,7 +26,11 @@ from tierd.metadata.rows import (
     PartitionRow,
     TierEpochs,
     decode_segment,
+    decoded_value,
     encode_segment,
+    encode_value,
+    int_field,
+    text_field,
 )
 from tierd.metadata.stored import (
     PartitionBeingDeleted,
@@ -72,6 +77,7 @@ __all__ = [
     "BucketLogStart",
     "BucketSegment",
     "Claim",
+    "DeadlineKeyValueStore",
     "Delete",
     "DeletePrefix",
     "Expect",
@@ -103,12 +109,15 @@ __all__ = [
     "copied_last_ms",
     "covered_copies",
     "decode_segment",
+    "decoded_value",
     "differences",
     "effective_lineage",
     "encode_segment",
+    "encode_value",
     "export_lines",
     "holds_segments",
     "import_lines",
+    "int_field",
     "is_tier_known",
     "list_partitions",
     "metadata_keys",
@@ -125,4 +134,5 @@ __all__ = [
     "renew_lease",
     "rows_of",
     "store_identity",
+    "text_field",
 ]

@@ -36,6 +36,23 @@ def test_keys_are_the_documented_ones() -> None:
     assert KEYS.index(partition) == "v1/SmB6Zc8mQ9q3eqkUB1Jx8A/partitions/AAAAAAAAAAAAAAAAAAAAAQ/0000000010"
 
 
+def test_keys_of_groups_have_hashes_of_ids_that_users_choose() -> None:
+    base, of_group = "v1/SmB6Zc8mQ9q3eqkUB1Jx8A", "a92a60ad27b2dd4a3706736bddfbcc64"
+    assert KEYS.group("readers") == f"{base}/groups/{of_group}"
+    assert KEYS.group_offset("readers", UUID(int=1), 10) == (
+        f"{base}/group-offsets/{of_group}/AAAAAAAAAAAAAAAAAAAAAQ/0000000010"
+    )
+    assert KEYS.group_static("readers", "one").startswith(f"{base}/group-static/{of_group}/")
+
+
+@given(one=st.text(), other=st.text(), topic_id=st.uuids())
+def test_the_prefixes_of_a_group_cover_its_own_keys_and_no_others(one: str, other: str, topic_id: UUID) -> None:
+    assert KEYS.group_offset(one, topic_id, 0).startswith(KEYS.group_offsets_prefix(other)) is (one == other)
+    assert KEYS.group_static(one, "id").startswith(KEYS.group_static_prefix(other)) is (one == other)
+    assert KEYS.group(one).startswith(KEYS.groups_prefix)
+    assert not KEYS.group_offset(one, topic_id, 0).startswith(KEYS.groups_prefix)
+
+
 @pytest.mark.spec("remote-tiering 83")
 @given(one=partitions, other=partitions, id_=st.uuids())
 def test_the_prefix_of_a_partition_covers_its_own_keys_and_no_others(
@@ -63,6 +80,9 @@ def test_the_byte_order_of_keys_is_the_order_of_their_numbers(offsets: list[int]
 def test_longest_key_is_within_the_limit_of_a_store() -> None:
     partition = TopicIdPartition(UUID(int=2**128 - 1), "t" * 249, 2**31 - 1)
     keys = all_keys(MetadataKeyFactory("c" * 64), partition, UUID(int=2**128 - 1), 2**31 - 1, 2**63 - 1)
+    of_clusters = MetadataKeyFactory("c" * 64, root="r" * 63 + "/")
+    keys += [of_clusters.group("g" * 999), of_clusters.group_static("ü" * 999, "ü" * 999)]
+    keys += [of_clusters.group_offset("g" * 999, UUID(int=2**128 - 1), 2**31 - 1)]
     assert max(map(len, keys)) <= 256
     assert all(key.isascii() for key in keys)
 

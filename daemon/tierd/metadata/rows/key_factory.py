@@ -7,6 +7,9 @@
     v1/<cluster>/moving                                            that an import or a rebuild fills this store
     v1/<cluster>/lease/<name>                                      which process does something, and until when
     v1/<cluster>/erasure/<request id>                              keys whose records are to go, and how far that is
+    v1/<cluster>/groups/<hash of group id>                         which daemon coordinates a consumer group
+    v1/<cluster>/group-static/<hash of group id>/<hash of id>      one static member of the group, by its instance id
+    v1/<cluster>/group-offsets/<hash of group id>/<topic id>/<partition>       one committed offset of the group
     v1/<cluster>/partitions/<topic id>/<partition>                 that the partition exists, and its topic's name
     v1/<cluster>/deleting/<topic id>/<partition>                   that the partition is being deleted, and how far
     v1/<cluster>/deleted/<topic id>/<partition>                    that the partition was deleted, and when
@@ -17,7 +20,8 @@
     v1/<cluster>/<topic id>/<partition>/ep/<epoch>/un/<segment id> a segment that only listing finds
 
 Every prefix that is scanned ends in a slash, so partition 1 is never taken for 10. Numbers have a fixed width, so that
-their byte order is their order. A topic's name is data: it is user-chosen, and its id is the identity.
+their byte order is their order. A topic's name is data: it is user-chosen, and its id is the identity. The ids of
+groups and of their static members are user-chosen too, and may be of any length: keys have hashes of these ids.
 """
 
 import hashlib
@@ -63,6 +67,8 @@ class MetadataKeyFactory:
         """One row per tier that this store has made its own."""
         self.erasure_prefix = f"{self.all_prefix}erasure/"
         """One row per request to erase keys, those that came to their end too."""
+        self.groups_prefix = f"{self.all_prefix}groups/"
+        """One row per consumer group of the read endpoint."""
         self.index_prefix = f"{self.all_prefix}partitions/"
         """One small row per partition, so that listing partitions does not read their segments."""
         self.deleting_prefix = f"{self.all_prefix}deleting/"
@@ -72,7 +78,7 @@ class MetadataKeyFactory:
 
     def tier(self, key_prefix: str) -> str:
         """Return the key that makes the tier under ``key_prefix``, which may hold any character, this store's own."""
-        return f"{self.tier_prefix}{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
+        return f"{self.tier_prefix}{_hash(key_prefix)}"
 
     def lease(self, name: str) -> str:
         """Return the key of the lease of that name."""
@@ -81,6 +87,26 @@ class MetadataKeyFactory:
     def erasure(self, request_id: UUID) -> str:
         """Return the key of one request to erase keys."""
         return f"{self.erasure_prefix}{uuid_to_text(request_id)}"
+
+    def group(self, group: str) -> str:
+        """Return the key of the row that carries the claim on a consumer group; its batches expect that row."""
+        return f"{self.groups_prefix}{_hash(group)}"
+
+    def group_static_prefix(self, group: str) -> str:
+        """Return the prefix of the rows of a consumer group's static members."""
+        return f"{self.all_prefix}group-static/{_hash(group)}/"
+
+    def group_static(self, group: str, instance_id: str) -> str:
+        """Return the key of one static member of a consumer group."""
+        return f"{self.group_static_prefix(group)}{_hash(instance_id)}"
+
+    def group_offsets_prefix(self, group: str) -> str:
+        """Return the prefix of the rows of a consumer group's committed offsets."""
+        return f"{self.all_prefix}group-offsets/{_hash(group)}/"
+
+    def group_offset(self, group: str, topic_id: UUID, partition: int) -> str:
+        """Return the key of the offset that a consumer group has committed for one partition."""
+        return f"{self.group_offsets_prefix(group)}{uuid_to_text(topic_id)}/{partition:010d}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """Return the prefix of every key of the partition, its index row excepted."""
@@ -133,6 +159,10 @@ def partition_named_by(key: str, *, prefix: str, topic: str) -> TopicIdPartition
         return TopicIdPartition(uuid_from_text(topic_id), topic, int(number))
     except ValueError as error:
         raise MetadataDecodeError(f"{key}: {error}", remedy="restore the store from a backup") from error
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2s(text.encode(), digest_size=16).hexdigest()
 
 
 def _suffix(partition: TopicIdPartition) -> str:

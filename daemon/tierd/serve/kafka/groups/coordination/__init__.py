@@ -1,0 +1,1 @@
+"""Coordination of groups: which daemon does it, its timers, its writes, and the clients that wait."""
