@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 from kio.index import load_response_from_request
+from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
@@ -25,6 +26,7 @@ _ZEROS: Final[Mapping[str, object]] = {
     "bool": False,
     "string": "",
     "bytes": b"",
+    "error_code": ErrorCode.none,
     "timedelta_i32": timedelta(0),
     "timedelta_i64": timedelta(0),
 }

@@ -1,0 +1,41 @@
+"""Log lines about failed lookups."""
+
+from structlog.testing import capture_logs
+
+from tests.fakes.manual_clock import ManualClock
+from tierd.errors import BackendUnavailableError
+from tierd.serve.kafka.answers.lookup_failures import REPEAT_AFTER_S, LookupFailures
+
+_ERROR = BackendUnavailableError("down", remedy="start it")
+
+
+def test_each_partition_and_kind_is_written_once_in_a_while() -> None:
+    clock = ManualClock()
+    failures = LookupFailures(clock)
+    with capture_logs() as lines:
+        for event, partition in (("a", "p-0"), ("a", "p-0"), ("a", "p-1"), ("b", "p-0")):
+            failures.failed(event, partition, _ERROR)
+        clock.advance(REPEAT_AFTER_S)
+        failures.failed("a", "p-0", TimeoutError())
+    assert [(each["event"], each["partition"], each["error"]) for each in lines] == [
+        ("a", "p-0", "down"),
+        ("a", "p-1", "down"),
+        ("b", "p-0", "down"),
+        ("a", "p-0", "too slow"),
+    ]
+
+
+def test_bug_is_left_to_the_one_who_chooses_its_code() -> None:
+    with capture_logs() as lines:
+        LookupFailures(ManualClock()).failed("a", "p-0", RuntimeError("a bug"))
+    assert lines == []
+
+
+def test_memory_of_what_was_written_is_bounded() -> None:
+    failures = LookupFailures(ManualClock())
+    with capture_logs() as lines:
+        for number in range(1001):
+            failures.failed("a", str(number), _ERROR)
+        failures.failed("a", "1000", _ERROR)  # still remembered
+        failures.failed("a", "0", _ERROR)  # forgotten
+    assert len(lines) == 1002
