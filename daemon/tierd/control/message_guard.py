@@ -4,8 +4,8 @@ The native decoder allocates as much as an array's length claims, and a failed a
 bytes from any program at the other end would end the daemon. This module knows the shapes of the encoding only, for
 answers of brokers and for requests of clients.
 
-The other side may send tagged fields that are newer than the schema (KIP-482). The decoder refuses them, so they are cut
-out.
+The other side may send tagged fields that are newer than the schema (KIP-482). The decoder refuses them, so they are
+cut out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
