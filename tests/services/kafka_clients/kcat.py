@@ -1,6 +1,7 @@
 """The client kcat, one run for each topic.
 
-It prints neither the type of a timestamp nor headers apart, and of the value of a header what is in front of a zero byte.
+It prints neither the type of a timestamp nor headers apart, and of the value of a header only what is
+in front of a zero byte.
 """
 
 import base64

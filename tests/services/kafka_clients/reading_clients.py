@@ -13,6 +13,7 @@ from tests.services.kafka_clients import aiokafka_client, franz_go, kcat, librdk
 from tests.services.kafka_clients.java_clients import console_consumer
 from tests.services.kafka_clients.java_tools import JavaTools
 from tests.services.kafka_clients.partitions import Counts, Partition, Records
+from tests.services.kafka_clients.programs import installed_program
 from tests.services.kafka_clients.spark_source import SparkSource
 from tests.services.kafka_node import require_kafka
 
@@ -80,8 +81,10 @@ class ReadingClients:
             case "aiokafka":
                 return ReadingClient(name, aiokafka_client.read, _without_epoch)
             case "franz-go":
+                installed_program(franz_go.PROGRAM)
                 return ReadingClient(name, franz_go.read, dict)
             case "kcat":
+                installed_program("kcat")
                 return ReadingClient(name, kcat.read, kcat.shown)
             case "spark":
                 return ReadingClient(name, self._spark_source().read, _without_epoch)

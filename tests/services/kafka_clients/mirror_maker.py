@@ -1,0 +1,112 @@
+"""MirrorMaker 2 as a process of its own, which copies topics of a read-only cluster into a live one."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.services.kafka_clients.partitions import Counts
+from tests.services.kafka_clients.programs import installed_jars
+from tests.services.kafka_cluster import KafkaCluster
+from tests.services.kafka_producer import CLIENT_DEADLINE_S
+from tests.services.waiting import wait_until
+
+JARS: Final = "mirror-maker"
+_JAVA: Final = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# By default MirrorMaker writes into the cluster that it reads: its offset syncs, heartbeats, and ACLs into the other.
+_READ_ONLY_SOURCE: Final = {
+    "offset-syncs.topic.location": "target",
+    "emit.heartbeats.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+}
+_QUICK: Final = {
+    "refresh.topics.interval.seconds": "1",
+    "refresh.groups.interval.seconds": "1",
+    "emit.checkpoints.interval.seconds": "1",
+    "sync.group.offsets.interval.seconds": "1",
+    "offset.flush.interval.ms": "500",
+}
+_SMALL: Final = dict.fromkeys(
+    (
+        "replication.factor",
+        "heartbeats.topic.replication.factor",
+        "checkpoints.topic.replication.factor",
+        "offset-syncs.topic.replication.factor",
+        "offset.storage.replication.factor",
+        "status.storage.replication.factor",
+        "config.storage.replication.factor",
+    ),
+    "1",
+)
+
+
+class MirrorMaker:
+    """Copier from ``source`` into ``target``, both addresses of clusters; a context manager.
+
+    A topic has the name ``tier.<topic>`` in the target, and the same partitions.
+    """
+
+    def __init__(self, folder: Path, source: str, target: str, topics: Sequence[str], *, committed: bool) -> None:
+        """Write the settings into ``folder``, where the log goes too.
+
+        Raises:
+            KafkaUnavailableError: MirrorMaker is not installed on this machine.
+        """
+        self._settings = folder / "mm2.properties"
+        self._log = folder / "mm2.log"
+        self._jars = installed_jars(JARS)
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = {
+            "clusters": "tier,live",
+            "tier.bootstrap.servers": source,
+            "live.bootstrap.servers": target,
+            "tier->live.enabled": "true",
+            "tier->live.topics": ",".join(topics),
+            "live->tier.enabled": "false",
+            "sync.group.offsets.enabled": "true",
+            "tier.consumer.isolation.level": "read_committed" if committed else "read_uncommitted",
+            "tier.consumer.auto.offset.reset": "earliest",
+            "plugin.discovery": "service_load",
+            **_READ_ONLY_SOURCE,
+            **_QUICK,
+            **_SMALL,
+        }
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def __enter__(self) -> Self:
+        class_path = ":".join(map(str, self._jars))
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *_JAVA, "-cp", class_path, *self._main()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None, "it was entered"
+        self._process.kill()
+        self._process.wait()
+
+    def wait_copied(self, counts: Counts, target: KafkaCluster) -> None:
+        """Wait until each partition has at least so many records in the target."""
+
+        def copied() -> bool:
+            assert self._process is not None, "it was entered"
+            assert self._process.poll() is None, f"MirrorMaker has ended: {self._tail()}"
+            if any(target.partition_dir(f"tier.{topic}", number) is None for topic, number in counts):
+                return False
+            return all(target.end_offset(f"tier.{topic}", number) >= count for (topic, number), count in counts.items())
+
+        wait_until(copied, what="MirrorMaker", deadline_s=CLIENT_DEADLINE_S, last_seen=self._tail, interval_s=0.2)
+
+    def _main(self) -> tuple[str, ...]:
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return (level, "org.apache.kafka.connect.mirror.MirrorMaker", str(self._settings))
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
