@@ -1,0 +1,183 @@
+"""Channel: bytes to and from one client over a socket, in the clear; tls_channel.py has the same under TLS.
+
+::
+
+    socket ──► SocketIntake: reads ahead, up to READ_AHEAD_BYTES ──► receive
+    send: pieces in memory by sendmsg, slices of files by sendfile in a worker thread ──► socket
+
+A channel reads all the time, even while its request is answered: so a client that goes away is noticed then.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Final, Protocol
+
+from tierd.serve.kafka.file_slices import push_slice
+from tierd.serve.kafka.served.served_log import FileSlice
+from tierd.serve.kafka.socket_intake import PeerGoneError, SocketIntake
+
+_MAX_BUFFERS: Final = 512  # of one sendmsg; the kernel takes 1024
+_MAX_SEND_BYTES: Final = 1 << 20  # between two rounds of the loop
+_RESET: Final = struct.pack("ii", 1, 0)  # struct linger: closing drops what the client has not taken
+
+Progress = Callable[[int], None]
+"""Called with a number of bytes that the socket has taken."""
+
+
+class Channel(Protocol):
+    """Bytes of one connection. After a ``PeerGoneError`` only ``close`` may be called."""
+
+    @property
+    def intake(self) -> SocketIntake:
+        """Return what the client sends."""
+
+    async def open(self) -> None:
+        """Begin to read.
+
+        Raises:
+            PeerGoneError: the client went away, or cannot speak TLS with us.
+        """
+
+    async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
+        """Send pieces in order, and return when the socket has taken all. A cancelled call has sent some of them.
+
+        Raises:
+            PeerGoneError: the client went away, or the channel was aborted.
+            SegmentChangedError: the file of a slice is gone or another one; the channel has to be aborted.
+            OSError: a file cannot be read; the channel has to be aborted.
+        """
+
+    def abort(self) -> None:
+        """End the connection at once: all calls that wait raise PeerGoneError, and what was not taken is dropped."""
+
+    def close(self) -> None:
+        """Close the socket; what was sent before still arrives, unless the channel was aborted."""
+
+
+class PlainChannel:
+    """Channel without encryption."""
+
+    def __init__(self, connected: socket.socket, executor: Executor) -> None:
+        """Own ``connected``, which does not block; files are read by ``executor``."""
+        self._socket = connected
+        self._executor = executor
+        self.intake = SocketIntake(connected)
+
+    async def open(self) -> None:
+        """Begin to read; returns at once."""
+        self.intake.start()
+
+    async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
+        """Send pieces in order, as ``Channel.send`` promises."""
+        in_memory: list[memoryview] = []
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                in_memory.append(memoryview(piece))
+                continue
+            if in_memory:
+                await self._send_buffers(in_memory, progress, socket.MSG_MORE)
+                in_memory = []
+            await self._send_slice(piece, progress)
+        if in_memory:
+            await self._send_buffers(in_memory, progress, 0)
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        reset(self._socket)
+        self.intake.end()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.intake.close()
+        self._socket.close()
+
+    async def _send_buffers(self, buffers: list[memoryview], progress: Progress, flags: int) -> None:
+        while buffers:
+            sent = _sent(self._socket, buffers[:_MAX_BUFFERS], flags)
+            if sent:
+                progress(sent)
+                _drop(buffers, sent)
+            if buffers:
+                await (writable(self._socket) if sent < _MAX_SEND_BYTES else asyncio.sleep(0))
+
+    async def _send_slice(self, piece: FileSlice, progress: Progress) -> None:
+        sent = 0
+        while sent < piece.size_bytes:
+            pushed = await self._push(piece, sent)
+            sent += pushed
+            progress(pushed)
+            if sent < piece.size_bytes:
+                await writable(self._socket)
+
+    async def _push(self, piece: FileSlice, sent: int) -> int:
+        """Send bytes of a slice from a worker thread, whose descriptor of the socket outlives a cancellation."""
+        try:
+            descriptor = os.dup(self._socket.fileno())
+        except OSError as error:
+            raise PeerGoneError(f"no descriptor for the socket: {error.strerror}") from error
+        pushing = self._executor.submit(push_slice, descriptor, piece, sent)
+        try:
+            return await asyncio.wrap_future(pushing)
+        except ConnectionError as error:
+            raise PeerGoneError(error.strerror or "the client went away") from error
+        finally:
+            if pushing.cancelled():
+                os.close(descriptor)
+
+
+async def writable(connected: socket.socket) -> None:
+    """Wait until a socket takes bytes again, or was aborted."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(connected.fileno(), _settle, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(connected.fileno())
+
+
+def send_now(connected: socket.socket, content: memoryview) -> int:
+    """Send what the socket takes at once; 0 if it takes nothing.
+
+    Raises:
+        PeerGoneError: the client went away.
+    """
+    return _sent(connected, [content], 0)
+
+
+def reset(connected: socket.socket) -> None:
+    """Make a socket drop what its peer has not taken, and fail in every call from now on."""
+    try:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        connected.shutdown(socket.SHUT_RDWR)
+    except OSError:  # the client has reset it before
+        return
+
+
+def _settle(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _sent(connected: socket.socket, buffers: Sequence[memoryview], flags: int) -> int:
+    try:
+        return connected.sendmsg(buffers, (), flags | socket.MSG_NOSIGNAL)
+    except (BlockingIOError, InterruptedError):
+        return 0
+    except OSError as error:
+        raise PeerGoneError(error.strerror or "the client went away") from error
+
+
+def _drop(buffers: list[memoryview], sent: int) -> None:
+    """Remove the first ``sent`` bytes."""
+    done = 0
+    while done < len(buffers) and sent >= len(buffers[done]):
+        sent -= len(buffers[done])
+        done += 1
+    del buffers[:done]
+    if sent:
+        buffers[0] = buffers[0][sent:]

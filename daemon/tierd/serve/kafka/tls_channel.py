@@ -1,0 +1,119 @@
+"""TlsChannel: bytes to and from one client under TLS, by OpenSSL in memory over the same socket and intake."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final
+
+from tierd.serve.kafka.channel import Progress, reset, send_now, writable
+from tierd.serve.kafka.file_slices import read_slice
+from tierd.serve.kafka.served.served_log import FileSlice
+from tierd.serve.kafka.socket_intake import READ_AHEAD_BYTES, PeerGoneError, SocketIntake
+
+STEP_BYTES: Final = 256 << 10
+"""Bytes that are encrypted at a time: the copy that a connection under TLS has in memory."""
+
+
+class TlsChannel:
+    """Channel with encryption. Slices of files are read in steps by worker threads."""
+
+    def __init__(self, connected: socket.socket, executor: Executor, context: ssl.SSLContext) -> None:
+        """Own ``connected``, which does not block; ``context`` is the server's."""
+        self._socket = connected
+        self._executor = executor
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self.tls: ssl.SSLObject = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        """The TLS connection; its certificate is that of the client, if it has one."""
+        self._handshake = SocketIntake(connected)
+        self.intake = SocketIntake(connected, decode=self._decrypted)
+
+    async def open(self) -> None:
+        """Shake hands and begin to read."""
+        self._handshake.on_end = self.intake.end
+        self._handshake.start()
+        try:
+            while not await self._shook_hands():
+                await self._handshake.fill(1)
+                self._incoming.write(self._handshake.take(len(self._handshake)))
+        finally:
+            self._handshake.close()
+        self.intake.start()
+        self.intake.put(memoryview(b""))  # requests that came with the last bytes of the handshake
+
+    async def _shook_hands(self) -> bool:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise PeerGoneError(f"no TLS with the client: {error.reason or error}") from error
+        finally:
+            await self._flush()
+        return True
+
+    async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
+        """Send pieces in order, as ``Channel.send`` promises."""
+        for piece in pieces:
+            size_bytes = piece.size_bytes if isinstance(piece, FileSlice) else len(piece)
+            for start in range(0, size_bytes, STEP_BYTES):
+                step = await self._step(piece, start)
+                self._encrypt(step)
+                await self._flush()
+                progress(len(step))
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        reset(self._socket)
+        self._handshake.end()
+        self.intake.end()
+
+    def close(self) -> None:
+        """Tell the client that nothing follows, as far as the socket takes it at once, and close the socket."""
+        if not self.intake.is_ended:
+            with suppress(ssl.SSLError, PeerGoneError):  # unwrap would wait for the client's last word
+                self.tls.unwrap()
+            with suppress(PeerGoneError):
+                send_now(self._socket, memoryview(self._outgoing.read()))
+        self._handshake.close()
+        self.intake.close()
+        self._socket.close()
+
+    async def _step(self, piece: bytes | FileSlice, start: int) -> memoryview | bytes:
+        if isinstance(piece, bytes):
+            return memoryview(piece)[start : start + STEP_BYTES]
+        reading = self._executor.submit(read_slice, piece, start, STEP_BYTES)
+        return await asyncio.wrap_future(reading)
+
+    def _encrypt(self, content: memoryview | bytes) -> None:
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[self.tls.write(rest) :]
+        except ssl.SSLError as error:
+            raise PeerGoneError(f"no TLS with the client: {error.reason or error}") from error
+
+    async def _flush(self) -> None:
+        """Send what OpenSSL has for the client."""
+        rest = memoryview(self._outgoing.read())
+        while rest:
+            sent = send_now(self._socket, rest)
+            rest = rest[sent:]
+            if rest:
+                await writable(self._socket)
+
+    def _decrypted(self, received: memoryview) -> bytes:
+        self._incoming.write(received)
+        content = bytearray()
+        try:
+            while plain := self.tls.read(READ_AHEAD_BYTES):
+                content += plain
+        except ssl.SSLWantReadError:
+            return bytes(content)
+        except ssl.SSLError:  # a damaged record, or the client's last word
+            pass
+        self.intake.end()
+        return bytes(content)
