@@ -5,6 +5,7 @@
     TierError
     ├── ConfigError  AlreadyRunningError  StateDirError  ListenError  DaemonUnreachableError
     ├── UnknownPartitionError  OffsetOutOfRangeError  RecordLineError  NotConfirmedError  RefusedError
+    ├── ScanRequestError  ArrowMissingError       readers in Python, and exports
     ├── LogError                                  what is on local disk; more in log/log_errors.py
     │   ├── PartitionNameError  MissingArtefactError  CorruptIndexError  LogConfigError
     │   ├── OffsetOverflowError  DamagedLogError
@@ -145,6 +146,14 @@ class UnknownPartitionError(TierError):
 
 class RecordLineError(TierError, ValueError):
     """A line of input that should be a record, and is none."""
+
+
+class ScanRequestError(TierError, ValueError):
+    """A read of a topic was asked for in a way that cannot be understood, or has no meaning."""
+
+
+class ArrowMissingError(TierError):
+    """The package pyarrow, which readers in Python and exports need, is not installed."""
 
 
 class NotConfirmedError(TierError):

@@ -32,6 +32,11 @@ class LoopThread:
     ) -> None:
         self.close()
 
+    @property
+    def is_current(self) -> bool:
+        """Return True in the thread of the loop itself, which must not wait for what it runs."""
+        return threading.current_thread() is self._thread
+
     def begin(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Begin ``work``; a cancellation of the returned future cancels ``work``."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -12,6 +12,7 @@ import typer
 from tierd.cli.printing import print_error
 from tierd.errors import (
     AlreadyRunningError,
+    ArrowMissingError,
     BackendUnavailableError,
     ConfigError,
     CorruptIndexError,
@@ -39,6 +40,7 @@ from tierd.errors import (
     RemoteKeyMissingError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    ScanRequestError,
     SparkMissingError,
     StateDirError,
     TierError,
@@ -85,6 +87,8 @@ _CODES: tuple[tuple[type[TierError], ExitCode], ...] = (
     (LogDirLockedError, ExitCode.REFUSED),
     (LogConfigError, ExitCode.USAGE),
     (RecordLineError, ExitCode.USAGE),
+    (ScanRequestError, ExitCode.USAGE),
+    (ArrowMissingError, ExitCode.USAGE),
     (SparkMissingError, ExitCode.USAGE),
     (NotConfirmedError, ExitCode.REFUSED),
     (RefusedError, ExitCode.REFUSED),

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID, uuid4
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.pipeline.source.queries import Queries
@@ -22,12 +23,14 @@ class SmallTier:
         self.log_dir = LogDirWriter(root / "kafka")
         self.installation = Installation(root / "tierd", [self.log_dir.path])
         self._partitions: dict[str, PartitionWriter] = {}
+        self._topic_ids: dict[str, UUID] = {}
 
     def partition(self, topic: str = "orders", number: int = 0) -> PartitionWriter:
         """Return the writer of a partition, made on its first use."""
         name = f"{topic}-{number}"
         if name not in self._partitions:
-            self._partitions[name] = self.log_dir.add_partition(topic, number)
+            topic_id = self._topic_ids.setdefault(topic, uuid4())
+            self._partitions[name] = self.log_dir.add_partition(topic, number, topic_id=topic_id)
         return self._partitions[name]
 
     def append(
@@ -65,6 +68,7 @@ class SmallTier:
     def recreate(self, topic: str = "orders", number: int = 0) -> None:
         """Delete a partition with its topic, and create the topic again under another id."""
         shutil.rmtree(self._partitions.pop(f"{topic}-{number}").path)
+        del self._topic_ids[topic]
         self.partition(topic, number)
 
     def expire(self) -> None:

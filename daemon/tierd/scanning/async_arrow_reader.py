@@ -1,0 +1,127 @@
+"""AsyncArrowReader: topics of the tier as batches of Arrow, in the caller's own event loop."""
+
+import weakref
+from collections.abc import AsyncGenerator, Sequence
+
+import pyarrow as pa
+
+from tierd.errors import with_remedy
+from tierd.one_ahead import one_ahead
+from tierd.scanning.arrow_reader import OnProgress
+from tierd.scanning.positions import EARLIEST, LATEST, Position
+from tierd.scanning.row_layout import BATCH_BYTES, RowLayout
+from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, parse_isolation, parse_topic_id
+from tierd.scanning.scan_progress import ProgressCounter
+from tierd.scanning.tier_scanner import TierScanner
+from tierd.scanning.topic_choice import TieredTopic
+
+
+class AsyncScan:
+    """Planned read of a topic, for ``async for``. Its range is fixed, so that each use gives the same rows."""
+
+    def __init__(
+        self,
+        scanner: TierScanner,
+        plan: ScanPlan,
+        layout: RowLayout,
+        on_progress: OnProgress | None,
+        running: "weakref.WeakSet[AsyncGenerator[pa.RecordBatch, None]]",
+    ) -> None:
+        self._scanner = scanner
+        self._plan = plan
+        self._layout = layout
+        self._on_progress = on_progress
+        self._running = running
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns."""
+        return self._layout.schema
+
+    @property
+    def ranges(self) -> tuple[ScanRange, ...]:
+        """Return the offsets of each partition that are read."""
+        return self._plan.ranges
+
+    def select(self, *columns: str) -> "AsyncScan":
+        """Return the same read with these columns alone; the others are not decoded.
+
+        Raises:
+            ScanRequestError: there is no such column, or one is named twice.
+        """
+        layout = self._layout.select(columns)
+        return AsyncScan(self._scanner, self._plan, layout, self._on_progress, self._running)
+
+    def __aiter__(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Return the batches. A caller that may stop early closes them, with ``contextlib.aclosing(aiter(scan))``."""
+        batches = self._batches()
+        self._running.add(batches)
+        return batches
+
+    async def to_table(self) -> pa.Table:
+        """Return all rows in memory.
+
+        Raises:
+            TierError: the read failed.
+        """
+        return pa.Table.from_batches([batch async for batch in self], self.schema)
+
+    async def _batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        counter = ProgressCounter(self._plan)
+        rows = one_ahead(self._scanner.rows(self._plan, self._layout), name="tierd reader ahead")
+        try:
+            while True:
+                with with_remedy():
+                    scanned = await anext(rows, None)
+                if scanned is None:
+                    return
+                if self._on_progress is not None:
+                    self._on_progress(counter.after(scanned))
+                yield scanned.batch
+        finally:
+            await rows.aclose()
+
+
+class AsyncArrowReader:
+    """Open tier. Any number of reads may run at once."""
+
+    def __init__(self, scanner: TierScanner) -> None:
+        self._scanner = scanner
+        self._running: weakref.WeakSet[AsyncGenerator[pa.RecordBatch, None]] = weakref.WeakSet()
+
+    async def topics(self) -> list[TieredTopic]:
+        """Return the topics; see ``ArrowReader.topics``."""
+        with with_remedy():
+            return await self._scanner.topics()
+
+    async def scan(
+        self,
+        topic: str,
+        *,
+        partitions: Sequence[int] | None = None,
+        start: Position = EARLIEST,
+        end: Position = LATEST,
+        isolation: str = "read_committed",
+        columns: Sequence[str] | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        topic_id: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> AsyncScan:
+        """Plan a read of a topic; arguments and errors are those of ``ArrowReader.scan``."""
+        layout = RowLayout.of(columns, batch_bytes=batch_bytes)
+        request = ScanRequest(
+            topic=topic,
+            topic_id=parse_topic_id(topic_id),
+            partitions=partitions,
+            start=start,
+            end=end,
+            isolation=parse_isolation(isolation),
+        )
+        with with_remedy():
+            plan = await self._scanner.plan(request)
+        return AsyncScan(self._scanner, plan, layout, on_progress, self._running)
+
+    async def aclose(self) -> None:
+        """End the reads that were left early."""
+        for batches in list(self._running):
+            await batches.aclose()

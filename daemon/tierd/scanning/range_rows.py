@@ -1,0 +1,89 @@
+"""The records of one partition as batches of Arrow, made in threads while the store is read ahead."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tierd.arrow import ALL, ArrowRows, Range, WantedRecords, rows_of_pieces
+from tierd.log import RecordBatch
+from tierd.model import IsolationLevel
+from tierd.scanning.batch_packer import BatchPacker
+from tierd.scanning.row_layout import RowLayout
+from tierd.scanning.scan_plan import ScanRange
+from tierd.tiering import BatchGroup, FetchTask
+
+
+class ScannedBatch(NamedTuple):
+    """Rows of one partition.
+
+    Attributes:
+        next_offset: every wanted record below it is in this batch or in one before it.
+    """
+
+    batch: pa.RecordBatch
+    range: ScanRange
+    next_offset: int
+
+
+async def rows_of_range(
+    task: FetchTask, span: ScanRange, isolation: IsolationLevel, layout: RowLayout
+) -> AsyncGenerator[ScannedBatch, None]:
+    """Yield the records of ``span`` as a consumer sees them, in order, in batches of at most ``layout.batch_bytes``.
+
+    Whatever fails, the rows before the failure are yielded first.
+
+    Raises:
+        OffsetOutOfRangeError: offsets are missing, also in the middle of the range.
+        BatchTooLargeError: a batch unpacks to more bytes than tierd opens.
+        CorruptRecordError: a local batch is damaged, or records cannot be decoded.
+        RemoteIntegrityError: remote bytes are damaged.
+        RemoteStorageError: the store did not answer.
+    """
+    packer = BatchPacker(layout.batch_bytes)
+    rows = ArrowRows(layout.schema, span.partition.topic_partition, batch_bytes=layout.batch_bytes)
+    done = span.start_offset
+    try:
+        async with aclosing(task.batches(span.start_offset, span.end_offset, isolation)) as groups:
+            async for group in groups:
+                found = rows_of_group(group, rows)
+                while packed := await asyncio.to_thread(_next_packed, found, packer):
+                    for batch in packed:
+                        yield ScannedBatch(batch, span, done)
+                done = min(group.batches[-1].last_offset + 1, span.end_offset)
+    except Exception:
+        for batch in packer.rest():
+            yield ScannedBatch(batch, span, done)
+        raise
+    for batch in packer.rest():
+        yield ScannedBatch(batch, span, span.end_offset)
+
+
+def rows_of_group(group: BatchGroup, rows: ArrowRows) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted records of batches whose checksums were compared; each is opened when its turn comes."""
+    wanted = WantedRecords(Range(group.from_offset, group.to_offset - 1), ALL, group.aborted)
+    for run in _neighbours(group.batches):
+        data = run[0].data if len(run) == 1 else b"".join(batch.data for batch in run)
+        yield from rows_of_pieces((data,), wanted, rows, name=run[0].name, position=run[0].position, check_crc=False)
+
+
+def _neighbours(batches: Sequence[RecordBatch]) -> Iterator[list[RecordBatch]]:
+    """Yield the batches in runs that have one place in one file: the kernel decodes a run at once."""
+    run: list[RecordBatch] = []
+    for batch in batches:
+        if run and (batch.name, batch.position) != (run[-1].name, run[-1].position + run[-1].size_bytes):
+            yield run
+            run = []
+        run.append(batch)
+    if run:
+        yield run
+
+
+def _next_packed(found: Iterator[pa.RecordBatch], packer: BatchPacker) -> list[pa.RecordBatch]:
+    """Decode until a batch is complete; none at the end. A few kilobytes may unpack to any number of batches."""
+    for batch in found:
+        if packed := packer.add(batch):
+            return packed
+    return []

@@ -1,0 +1,47 @@
+"""ScanProgress: how far a read is, for the caller's callback."""
+
+from dataclasses import dataclass
+
+from tierd.scanning.range_rows import ScannedBatch
+from tierd.scanning.scan_plan import ScanPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanProgress:
+    """Progress of one read.
+
+    Attributes:
+        partition: the partition of the last batch.
+        records: number of records so far.
+        size_bytes: of the batches so far, in memory.
+        offsets_done: offsets whose records the caller has.
+        offset_count: offsets of the whole read.
+    """
+
+    partition: int
+    records: int
+    size_bytes: int
+    offsets_done: int
+    offset_count: int
+
+
+class ProgressCounter:
+    """Counter of what one read has given."""
+
+    def __init__(self, plan: ScanPlan) -> None:
+        self._plan = plan
+        self._records = 0
+        self._size_bytes = 0
+
+    def after(self, scanned: ScannedBatch) -> ScanProgress:
+        """Return the progress after one more batch."""
+        self._records += scanned.batch.num_rows
+        self._size_bytes += scanned.batch.nbytes
+        before = self._plan.ranges[: self._plan.ranges.index(scanned.range)]
+        return ScanProgress(
+            partition=scanned.range.partition.partition,
+            records=self._records,
+            size_bytes=self._size_bytes,
+            offsets_done=sum(each.offset_count for each in before) + scanned.next_offset - scanned.range.start_offset,
+            offset_count=self._plan.offset_count,
+        )
