@@ -63,7 +63,7 @@ async def test_partitions_have_leader_epoch_and_the_endpoint_as_replica() -> Non
     assert topic.topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10
     assert (partition.leader_id, partition.leader_epoch) == (FIRST_NODE.node_id, 3)
     assert partition.replica_nodes == partition.isr_nodes == (FIRST_NODE.node_id,)
-    assert (partition.eligible_leader_replicas, partition.last_known_elr) == (None, None)
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
 
 
 async def test_named_topics_that_cannot_be_shown_are_answered_with_their_errors() -> None:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
@@ -68,7 +69,7 @@ class _Page:
             topic = self._cluster.topics.get(name)
             if topic is None:
                 if shows_absent:
-                    self.topics.append(_failed(name, error_of_absent_topic(name)))
+                    self._add_absent(name)
                 continue
             start = bisect_left(topic.partitions, first_partition if at == 0 else 0, key=_number)
             rest = topic.partitions[start:]
@@ -77,6 +78,10 @@ class _Page:
                 return Cursor(topic_name=TopicName(name), partition_index=i32(_number(rest[self._room])))
             self._room -= len(rest)
         return None
+
+    def _add_absent(self, name: str) -> None:
+        operations = i32(self._access.topic_operations(name))
+        self.topics.append(replace(_failed(name, error_of_absent_topic(name)), topic_authorized_operations=operations))
 
     def _add(self, topic: ServedTopic, partitions: Iterable[ServedPartition]) -> None:
         self.topics.append(
@@ -103,6 +108,8 @@ def _partition(shown: ShownPartition) -> DescribeTopicPartitionsResponsePartitio
         leader_epoch=shown.leader_epoch,
         replica_nodes=shown.replicas,
         isr_nodes=shown.in_sync,
+        eligible_leader_replicas=(),
+        last_known_elr=(),
         offline_replicas=shown.offline,
     )
 
