@@ -1,1 +1,24 @@
 """Consumer groups of the read endpoint: the classic protocol, with commits in the metadata store."""
+
+from tierd.serve.kafka.groups.consumer_groups import ConsumerGroups
+from tierd.serve.kafka.groups.coordination.coordination_limits import CoordinationLimits
+from tierd.serve.kafka.groups.coordination.group_statistics import (
+    GroupCounters,
+    GroupMemberStatistics,
+    GroupsStatistics,
+    GroupStatistics,
+)
+from tierd.serve.kafka.groups.coordination.placement import Placement
+from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+
+__all__ = [
+    "CommittedOffset",
+    "ConsumerGroups",
+    "CoordinationLimits",
+    "GroupCounters",
+    "GroupMemberStatistics",
+    "GroupStatistics",
+    "GroupsStatistics",
+    "OffsetKey",
+    "Placement",
+]

@@ -122,7 +122,7 @@ class EndpointGroups:
         before_s = self.clock.monotonic_s() - unused_s
         for hosted in tuple(self.hosted.values()):
             if hosted.is_idle and hosted.used_at_s <= before_s:
-                del self.hosted[hosted.name]
+                hosted.step(GroupGone())  # a request that has just found it finds it anew
 
     def _begin_loading(self, group: str, *, may_create: bool) -> tuple[_Loading, bool]:
         assert self._tasks is not None, "require_place has checked it"

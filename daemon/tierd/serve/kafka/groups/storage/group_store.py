@@ -63,10 +63,15 @@ class GroupStore:
         prefix = self.keys.group_offsets_prefix(group)
         return {_offset_key(prefix, key): decode_offset(key, value) for key, value in await self.values.scan(prefix)}
 
-    async def some_offsets(self, group: str, wanted: Iterable[OffsetKey]) -> dict[OffsetKey, CommittedOffset]:
-        """Return those committed offsets of a group that exist."""
-        found = await self._many({each: self.keys.group_offset(group, *each) for each in wanted})
-        return {each: decode_offset(key, value) for each, (key, value) in found.items()}
+    async def some_offsets(
+        self, group: str, wanted: Iterable[OffsetKey]
+    ) -> tuple[GroupRow | None, dict[OffsetKey, CommittedOffset]]:
+        """Return the row of a group, and those committed offsets that exist."""
+        keys: dict[OffsetKey | None, str] = {None: self.keys.group(group)}
+        keys |= {each: self.keys.group_offset(group, *each) for each in wanted}
+        found = await self._many(keys)
+        row = _named(group, decode_group(*found[None])) if None in found else None
+        return row, {each: decode_offset(*pair) for each, pair in found.items() if each is not None}
 
     async def static_members(self, group: str) -> dict[str, StaticMember]:
         """Return the static members of a group by instance id."""

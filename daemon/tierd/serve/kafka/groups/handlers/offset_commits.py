@@ -1,0 +1,214 @@
+"""Handlers of OffsetCommit and OffsetDelete."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_commit.v4.request import OffsetCommitRequest as CommitWithRetentionRequest
+from kio.schema.offset_commit.v9.request import OffsetCommitRequest as CommitByNameRequest
+from kio.schema.offset_commit.v9.response import OffsetCommitResponse as CommitByNameResponse
+from kio.schema.offset_commit.v9.response import OffsetCommitResponsePartition as PartitionByName
+from kio.schema.offset_commit.v9.response import OffsetCommitResponseTopic as TopicByName
+from kio.schema.offset_commit.v10.request import OffsetCommitRequest
+from kio.schema.offset_commit.v10.response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from tierd.serve.kafka.groups.coordination.endpoint_groups import GroupRefusedError
+from tierd.serve.kafka.groups.coordination.hosted_group import HostedGroup
+from tierd.serve.kafka.groups.handlers.group_door import GroupDoor, served_topic
+from tierd.serve.kafka.groups.protocol.group_effects import PlainAnswer
+from tierd.serve.kafka.groups.protocol.group_events import CommitRequested
+from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, in_version
+from tierd.serve.kafka.request_context import RequestContext
+
+_FIRST_WITHOUT_RETENTION: Final = 5
+_FIRST_WITH_GROUP_NOT_FOUND: Final = 9
+_FIRST_BY_ID: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """One partition of a commit: its place in the request, and the position."""
+
+    topic_index: int
+    name: str | None
+    topic_id: UUID | None
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class OffsetCommits:
+    """Commits of members and of simple consumers. A commit is answered when it is durable."""
+
+    def __init__(self, door: GroupDoor) -> None:
+        self._door = door
+
+    async def commit(self, request: RequestPayload, context: RequestContext) -> ResponsePayload:
+        """Commit positions of partitions; each has an answer of its own."""
+        if context.version >= _FIRST_BY_ID:
+            by_id = in_version(request, OffsetCommitRequest)
+            wishes = [
+                _Wish(index, None, topic.topic_id, each.partition_index, each.committed_offset,
+                      each.committed_leader_epoch, each.committed_metadata or "")
+                for index, topic in enumerate(by_id.topics)
+                for each in topic.partitions
+            ]  # fmt: skip
+            errors = await self._commit(context, by_id, wishes, expire_ms=None)
+            return _response_by_id(by_id, errors)
+        by_name = in_version(request, CommitByNameRequest)
+        wishes = [
+            _Wish(index, topic.name, None, each.partition_index, each.committed_offset,
+                  each.committed_leader_epoch, each.committed_metadata or "")
+            for index, topic in enumerate(by_name.topics)
+            for each in topic.partitions
+        ]  # fmt: skip
+        errors = await self._commit(context, by_name, wishes, expire_ms=self._expire_ms(request, context))
+        return answer_in_version(request, _response_by_name(by_name, errors))
+
+    async def _commit(
+        self,
+        context: RequestContext,
+        request: CommitByNameRequest | OffsetCommitRequest,
+        wishes: Sequence[_Wish],
+        *,
+        expire_ms: int | None,
+    ) -> list[ErrorCode]:
+        if error := self._door.refusal(context, request.group_id, may_be_nameless=True):
+            return [error] * len(wishes)
+        errors = [ErrorCode.none] * len(wishes)
+        puts: dict[OffsetKey, CommittedOffset] = {}
+        places: list[int] = []
+        for place, (wish, found) in enumerate(zip(wishes, self._checked(context, wishes), strict=True)):
+            if isinstance(found, ErrorCode):
+                errors[place] = found
+                continue
+            key, topic = found
+            now_ms = self._door.groups.clock.now_ms()
+            puts[key] = CommittedOffset(
+                topic, wish.offset, max(-1, wish.leader_epoch), wish.metadata, now_ms, expire_ms
+            )
+            places.append(place)
+        if puts:
+            error = await self._written(context, request, puts)
+            for place in places:
+                errors[place] = error
+        return errors
+
+    def _checked(self, context: RequestContext, wishes: Iterable[_Wish]) -> Iterable[tuple[OffsetKey, str] | ErrorCode]:
+        cluster = self._door.cluster(context)
+        last, numbers, error, topic = -1, frozenset[int](), ErrorCode.none, None
+        for wish in wishes:
+            if wish.topic_index != last:
+                last, topic = wish.topic_index, served_topic(cluster, name=wish.name, topic_id=wish.topic_id)
+                error = self._door.commit_error(context, topic, wish.name)
+                numbers = frozenset(each.partition.partition for each in topic.partitions) if topic else frozenset()
+            if error or topic is None:
+                yield error
+            elif wish.partition not in numbers:
+                yield ErrorCode.unknown_topic_or_partition
+            elif len(wish.metadata) > self._door.groups.limits.max_metadata_chars:
+                yield ErrorCode.offset_metadata_too_large
+            elif wish.offset < -1:
+                yield ErrorCode.invalid_request
+            else:
+                yield OffsetKey(topic.topic_id, wish.partition), topic.name
+
+    async def _written(
+        self,
+        context: RequestContext,
+        request: CommitByNameRequest | OffsetCommitRequest,
+        puts: Mapping[OffsetKey, CommittedOffset],
+    ) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        try:
+            hosted = await self._door.groups.find(request.group_id, may_create=generation < 0)
+        except GroupRefusedError as refused:
+            is_absent = refused.error is ErrorCode.group_id_not_found
+            is_old = context.version < _FIRST_WITH_GROUP_NOT_FOUND
+            return ErrorCode.illegal_generation if is_absent and is_old else refused.error
+        verdict = await hosted.ask(_event(request, generation), PlainAnswer)
+        error = verdict.error or self._bound_error(hosted, puts)
+        if error:
+            return error
+        error = await hosted.writer.commit(puts)
+        counters = self._door.groups.counters
+        counters.commits += 0 if error else len(puts)
+        counters.failed_commits += len(puts) if error else 0
+        return error
+
+    def _bound_error(self, hosted: HostedGroup, puts: Mapping[OffsetKey, CommittedOffset]) -> ErrorCode:
+        groups, offsets = self._door.groups, hosted.writer.claimed.offsets
+        metadata_bytes = sum(len(each.metadata.encode()) for each in puts.values())
+        if metadata_bytes:
+            kept = (each.metadata for key, each in offsets.items() if key not in puts)
+            if metadata_bytes + sum(len(each.encode()) for each in kept) > groups.limits.max_metadata_bytes:
+                return ErrorCode.offset_metadata_too_large
+        if all(key in offsets for key in puts):
+            return ErrorCode.none
+        added_bytes = sum(each.size_bytes for key, each in puts.items() if key not in offsets)
+        is_over = len(offsets.keys() | puts.keys()) > groups.limits.max_offsets
+        is_over |= groups.offset_bytes() + added_bytes > groups.limits.max_offset_bytes
+        return ErrorCode.policy_violation if is_over else ErrorCode.none
+
+    def _expire_ms(self, request: RequestPayload, context: RequestContext) -> int | None:
+        if context.version >= _FIRST_WITHOUT_RETENTION:
+            return None
+        retention = in_version(request, CommitWithRetentionRequest).retention_time
+        if retention < timedelta(0):
+            return None
+        return self._door.groups.clock.now_ms() + retention // timedelta(milliseconds=1)
+
+
+def _event(request: CommitByNameRequest | OffsetCommitRequest, generation: int) -> Callable[[int], CommitRequested]:
+    return lambda waiter: CommitRequested(
+        waiter=waiter,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=generation,
+    )
+
+
+def _response_by_name(request: CommitByNameRequest, errors: Iterable[ErrorCode]) -> CommitByNameResponse:
+    following = iter(errors)
+    return CommitByNameResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TopicByName(
+                name=TopicName(topic.name),
+                partitions=tuple(
+                    PartitionByName(partition_index=i32(each.partition_index), error_code=next(following))
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _response_by_id(request: OffsetCommitRequest, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:
+    following = iter(errors)
+    return OffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=i32(each.partition_index), error_code=next(following))
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
