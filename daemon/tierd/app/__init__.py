@@ -43,6 +43,7 @@ from tierd.app.spark.erasure_verbs import (
 )
 
 if TYPE_CHECKING:
+    from tierd.app.commands.quarantine_commands import hold_endpoint, release_endpoint
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
     from tierd.app.restore.topic_restore_job import (
         NewTopicOptions,
@@ -94,6 +95,7 @@ __all__ = [
     "found_offset",
     "group_positions",
     "group_restore_job",
+    "hold_endpoint",
     "import_metadata",
     "lift_retention",
     "list_erasures",
@@ -104,6 +106,7 @@ __all__ = [
     "plan_compaction",
     "read_erasure",
     "rebuild_metadata",
+    "release_endpoint",
     "repair_tier",
     "require_confirmed",
     "require_spark",
@@ -118,7 +121,7 @@ __all__ = [
     "undelete",
 ]
 
-# Restores into a live cluster need the modules of Kafka's protocol, which take 0.3 s and 27 MB to import.
+# Restores into a live cluster, and the read endpoint, need the modules of Kafka's protocol: 0.3 s and 27 MB to import.
 _ON_DEMAND = {
     "GroupRestoreJob": "tierd.app.restore.group_restore_job",
     "GroupRestoreRequest": "tierd.app.restore.group_restore_job",
@@ -126,6 +129,8 @@ _ON_DEMAND = {
     "TopicRestoreJob": "tierd.app.restore.topic_restore_job",
     "TopicRestoreRequest": "tierd.app.restore.topic_restore_job",
     "group_restore_job": "tierd.app.restore.group_restore_job",
+    "hold_endpoint": "tierd.app.commands.quarantine_commands",
+    "release_endpoint": "tierd.app.commands.quarantine_commands",
     "topic_restore_job": "tierd.app.restore.topic_restore_job",
 }
 

@@ -105,10 +105,18 @@ VERBS = (
     Verb("topic", "Send topics of the tier into a live cluster.", group="restore"),
     Verb("groups", "Set the positions of consumer groups in a live cluster.", group="restore"),
     Verb("release-retention", "Lift the holds of topics' retention.", group="restore"),
+    Verb("release", "Let the clients go that the quarantine holds back.", group="endpoint"),
+    Verb("hold", "Hold the clients of the quarantine back again.", group="endpoint"),
+    Verb("hash-password", "Print the hashes of a password, for the configuration file.", group="endpoint"),
     Verb("export", "Write all rows of the metadata store to a file.", group="metadata"),
     Verb("import", "Fill an empty metadata store from an export.", group="metadata"),
 )
 GROUPS = (
+    VerbGroup(
+        "endpoint",
+        "Work on the read endpoint: release, hold, hash-password.",
+        "Work on the read endpoint, at which any Kafka client reads the tier.",
+    ),
     VerbGroup(
         "erase",
         "Erase the records of keys from the tier, and prove it: request, list, status, attest, withdraw, step.",

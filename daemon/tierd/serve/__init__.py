@@ -3,6 +3,9 @@
 The servers decide nothing: the daemon hands them functions that return snapshots, or that carry out a command.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
 from tierd.serve.control_answers import (
     CatalogueSummary,
@@ -24,6 +27,7 @@ from tierd.serve.control_answers import (
     PartitionSummary,
     PipelineSummary,
     PlannedWork,
+    QuarantineAnswer,
     RunBegun,
     SkippedPartition,
     StatusAnswer,
@@ -39,7 +43,9 @@ from tierd.serve.control_requests import (
     DELETE_PARTITION,
     EXPIRE,
     FILE_ERASURE,
+    HOLD_ENDPOINT,
     PAUSE,
+    RELEASE_ENDPOINT,
     RESUME,
     STATUS,
     STEP_ERASURES,
@@ -52,6 +58,7 @@ from tierd.serve.control_requests import (
     ExpireRequest,
     FileErasureRequest,
     PartitionsRequest,
+    QuarantineRequest,
     StatusRequest,
     StepErasuresRequest,
     UndeleteRequest,
@@ -59,9 +66,15 @@ from tierd.serve.control_requests import (
 from tierd.serve.control_socket import SOCKET_NAME, ControlServer, ask, ask_or_run
 from tierd.serve.drill_report import drill_line, drill_problems
 from tierd.serve.http_server import HttpServer
+from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
 from tierd.serve.outage import Outage, Service
 from tierd.serve.status_snapshot import StatusSnapshot
 from tierd.serve.urgency import by_urgency
+
+if TYPE_CHECKING:
+    from tierd.serve.kafka.access.listener_certificates import certificate_end, server_context
+    from tierd.serve.kafka.access.quarantine import Quarantine, open_quarantine
+    from tierd.serve.kafka.access.quarantine_verbs import quarantine_handlers
 
 __all__ = [
     "ATTEST_ERASURE",
@@ -70,7 +83,9 @@ __all__ = [
     "DELETE_PARTITION",
     "EXPIRE",
     "FILE_ERASURE",
+    "HOLD_ENDPOINT",
     "PAUSE",
+    "RELEASE_ENDPOINT",
     "RESUME",
     "SOCKET_NAME",
     "STATUS",
@@ -101,7 +116,10 @@ __all__ = [
     "ExpiredPartitions",
     "ExpiredSegment",
     "FileErasureRequest",
+    "FileSlice",
     "HttpServer",
+    "LogBounds",
+    "LogRead",
     "Outage",
     "OwnLogsSummary",
     "PartitionNames",
@@ -109,6 +127,9 @@ __all__ = [
     "PartitionsRequest",
     "PipelineSummary",
     "PlannedWork",
+    "Quarantine",
+    "QuarantineAnswer",
+    "QuarantineRequest",
     "RunBegun",
     "Service",
     "SkippedPartition",
@@ -124,6 +145,26 @@ __all__ = [
     "ask",
     "ask_or_run",
     "by_urgency",
+    "certificate_end",
     "drill_line",
     "drill_problems",
+    "open_quarantine",
+    "quarantine_handlers",
+    "server_context",
 ]
+
+# The read endpoint needs the modules of Kafka's protocol, which take 0.3 s and 27 MB to import.
+_ON_DEMAND = {
+    "Quarantine": "tierd.serve.kafka.access.quarantine",
+    "certificate_end": "tierd.serve.kafka.access.listener_certificates",
+    "open_quarantine": "tierd.serve.kafka.access.quarantine",
+    "quarantine_handlers": "tierd.serve.kafka.access.quarantine_verbs",
+    "server_context": "tierd.serve.kafka.access.listener_certificates",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of ``_ON_DEMAND`` when it is first asked for (PEP 562)."""
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ON_DEMAND[name]), name)

@@ -15,6 +15,13 @@ class PartitionNames(ControlListAnswer[str]):
     """The partitions that a verb was carried out for."""
 
 
+class QuarantineAnswer(ControlAnswer):
+    """The clients of the read endpoint that a verb let go, or holds back: listeners and patterns of principals."""
+
+    listeners: tuple[str, ...]
+    principals: tuple[str, ...]
+
+
 class PartitionSummary(ControlAnswer):
     """One partition in the status."""
 

@@ -17,6 +17,7 @@ from tierd.serve.control_answers import (
     ErasureReport,
     ExpiredPartitions,
     PartitionNames,
+    QuarantineAnswer,
     RunBegun,
     StatusAnswer,
     SteppedErasures,
@@ -162,6 +163,16 @@ class StepErasuresRequest(ControlRequest):
     partitions: tuple[_Partition, ...] = ()
 
 
+class QuarantineRequest(ControlRequest):
+    """A request to let the clients of the read endpoint go that are held back, or to hold them back again.
+
+    Attributes:
+        by: the person that asks, for the log and the file of the quarantine.
+    """
+
+    by: str = ""
+
+
 STATUS: Final = ControlVerb("status", StatusRequest, TypeAdapter(StatusAnswer))
 PAUSE: Final = ControlVerb("pause", PartitionsRequest, TypeAdapter(PartitionNames))
 RESUME: Final = ControlVerb("resume", PartitionsRequest, TypeAdapter(PartitionNames))
@@ -176,3 +187,5 @@ FILE_ERASURE: Final = ControlVerb("erase", FileErasureRequest, TypeAdapter(Erasu
 CANCEL_ERASURE: Final = ControlVerb("cancel-erasure", CancelErasureRequest, TypeAdapter(ErasureReport))
 ATTEST_ERASURE: Final = ControlVerb("attest-erasure", AttestErasureRequest, TypeAdapter(ErasureReport))
 STEP_ERASURES: Final = ControlVerb("step-erasures", StepErasuresRequest, TypeAdapter(SteppedErasures))
+RELEASE_ENDPOINT: Final = ControlVerb("release-endpoint", QuarantineRequest, TypeAdapter(QuarantineAnswer))
+HOLD_ENDPOINT: Final = ControlVerb("hold-endpoint", QuarantineRequest, TypeAdapter(QuarantineAnswer))

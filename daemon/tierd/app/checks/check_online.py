@@ -1,4 +1,4 @@
-"""Checks of ``check-config --online``: log dirs, holds, Kafka, both stores, Spark; they leave nothing behind."""
+"""Checks of ``check-config --online``: log dirs, holds, Kafka, stores, Spark, endpoint; they leave nothing behind."""
 
 import asyncio
 import os
@@ -49,6 +49,10 @@ async def check_online(deployment: Deployment) -> list[CheckStep]:
     await _check_object_store(config.remote, cluster_id, checklist)
     if config.pipeline.enabled:
         await checklist.step("pipeline", "Spark", partial(_check_spark, config.pipeline.java_home))
+    if config.kafka.is_enabled:
+        from tierd.app.checks.check_endpoint import check_endpoint  # noqa: PLC0415 - as above
+
+        await check_endpoint(config.kafka, checklist, clock=SystemClock())
     return checklist.steps
 
 

@@ -2,16 +2,7 @@
 
 from tierd.serve.kafka.access.authorizer import Authorizer
 from tierd.serve.kafka.access.client_certificates import certificate_principal
-from tierd.serve.kafka.access.endpoint_access import AccessStatistics, EndpointAccess
-from tierd.serve.kafka.access.listener_certificates import certificate_end, server_context
+from tierd.serve.kafka.access.endpoint_access import EndpointAccess
 from tierd.serve.kafka.access.principal_quotas import PrincipalQuotas
 
-__all__ = [
-    "AccessStatistics",
-    "Authorizer",
-    "EndpointAccess",
-    "PrincipalQuotas",
-    "certificate_end",
-    "certificate_principal",
-    "server_context",
-]
+__all__ = ["Authorizer", "EndpointAccess", "PrincipalQuotas", "certificate_principal"]

@@ -30,13 +30,12 @@ def certificate_principal(certificate: bytes) -> str:
         ValueError: its subject cannot be read.
     """
     try:
-        return principal_of(x509.load_der_x509_certificate(certificate).subject)
+        return _principal_of(x509.load_der_x509_certificate(certificate).subject)
     except (ValueError, x509.InvalidVersion) as error:
         raise ValueError(f"the subject of the client's certificate cannot be read: {error}") from error
 
 
-def principal_of(subject: x509.Name) -> str:
-    """Return the principal of a subject."""
+def _principal_of(subject: x509.Name) -> str:
     return "User:" + ",".join("+".join(map(_attribute, parts)) for parts in reversed(subject.rdns))
 
 

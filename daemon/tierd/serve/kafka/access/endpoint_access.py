@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from tierd.clock import Clock
 from tierd.config import KafkaEndpointSettings
@@ -11,10 +11,14 @@ from tierd.serve.kafka.access.authorizer import RuleAuthorizer
 from tierd.serve.kafka.access.listener_certificates import ListenerCertificates
 from tierd.serve.kafka.access.listener_logins import ListenerLogins, new_nonce
 from tierd.serve.kafka.access.principal_quotas import PrincipalQuotas
-from tierd.serve.kafka.access.quarantine import HeldClients, Quarantine, QuarantineRelease, read_release
+from tierd.serve.kafka.access.quarantine import (
+    QUARANTINE_FILE,
+    HeldClients,
+    Quarantine,
+    QuarantineRelease,
+    read_release,
+)
 from tierd.serve.kafka.access.user_verifiers import UserVerifiers
-
-QUARANTINE_FILE: Final = "endpoint-quarantine.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tierd.config import EndpointQuarantineSettings, full_match
 from tierd.errors import StateDirError
 from tierd.files import open_to_read, replace_privately
 
+QUARANTINE_FILE: Final = "endpoint-quarantine.json"
 _MAX_BYTES: Final = 1 << 20
 _FORMAT: Final = 1
 
@@ -30,7 +31,7 @@ log = structlog.get_logger()
 
 
 class QuarantineRelease(BaseModel):
-    """What was released, by whom and when.
+    """Release from the quarantine, as its file has it.
 
     Attributes:
         format: of the file.
@@ -156,3 +157,12 @@ class Quarantine:
                 f"{self._path} cannot be written: {error.strerror or error}", remedy="free disk space, then try again"
             ) from error
         self._release = release
+
+
+async def open_quarantine(
+    settings: Callable[[], EndpointQuarantineSettings], *, state_dir: Path, clock: Clock
+) -> Quarantine:
+    """Return the quarantine whose file is in ``state_dir``; ``settings`` returns those in force."""
+    path = state_dir / QUARANTINE_FILE
+    release = await asyncio.to_thread(read_release, path)
+    return Quarantine(settings, path, release=release, clock=clock)
