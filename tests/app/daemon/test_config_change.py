@@ -48,6 +48,23 @@ def test_merged_configuration_has_the_new_live_keys_only() -> None:
     assert changed_keys(in_force, new).live == ()
 
 
+def test_access_to_the_endpoint_changes_at_once_and_its_listeners_after_a_restart() -> None:
+    old = config(kafka={"listeners": ["PLAINTEXT://127.0.0.1:9192"]})
+    new = config(
+        kafka={
+            "listeners": ["PLAINTEXT://127.0.0.1:9193"],
+            "access": [{"topics": ["orders"]}],
+            "sasl": {"users": [{"name": "etl", "password": "secret"}]},
+        }
+    )
+
+    change, in_force = changed_keys(old, new), merged(old, new)
+
+    assert change.live == ("kafka.access", "kafka.sasl.users")
+    assert change.after_restart == ("kafka.listeners",)
+    assert in_force.kafka == new.kafka.model_copy(update={"listeners": old.kafka.listeners})
+
+
 @pytest.mark.parametrize("key", sorted(LIVE_KEYS))
 def test_every_live_key_is_a_key_of_the_schema(key: str) -> None:
     section, _, name = key.partition(".")

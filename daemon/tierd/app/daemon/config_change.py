@@ -11,6 +11,11 @@ LIVE_KEYS = frozenset(
     {
         "copy.concurrency",
         "expire.concurrency",
+        "kafka.access",
+        "kafka.quarantine",
+        "kafka.quotas",
+        "kafka.sasl",
+        "kafka.tls",
         "logging.format",
         "logging.level",
         "topics.defaults",

@@ -2,14 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
 from tierd.app.daemon.config_change import changed_keys, merged
 from tierd.app.daemon.systemd_notifier import SystemdNotifier
 from tierd.app.engine.compose import Engine
-from tierd.config import TierdConfig, config_warnings, load_config
+from tierd.config import KafkaEndpointSettings, TierdConfig, config_warnings, load_config
 from tierd.errors import ConfigError
 from tierd.telemetry import configure_logging
 from tierd.tiering import Tiering
@@ -33,6 +33,7 @@ class Reloader:
         notifier: SystemdNotifier,
         *,
         on_topics: Callable[[], None],
+        on_endpoint: Callable[[KafkaEndpointSettings], Awaitable[None]] | None = None,
     ) -> None:
         """Reload nothing yet.
 
@@ -41,11 +42,13 @@ class Reloader:
             env: the environment variables that the file may name.
             notifier: reports to systemd that a reload begins and ends.
             on_topics: is called when the tiered topics, or their policies, have changed.
+            on_endpoint: takes changed settings of the read endpoint; None without one.
         """
         self._engine = engine
         self._env = env
         self._notifier = notifier
         self._on_topics = on_topics
+        self._on_endpoint = on_endpoint
         self.is_rejected = False  # the file, when it was read last
         self._asked = asyncio.Event()
 
@@ -97,3 +100,5 @@ class Reloader:
         if any(key.startswith("topics.") for key in keys):
             self._on_topics()
             await tiering.manager.sync([])  # scans the log dirs with the new patterns, and waits for no copy
+        if self._on_endpoint is not None and any(key.startswith("kafka.") for key in keys):
+            await self._on_endpoint(config.kafka)
