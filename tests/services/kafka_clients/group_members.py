@@ -16,7 +16,7 @@ from tests.services.kafka_node import KAFKA_SCRIPT, kafka_environment
 from tests.services.waiting import wait_until
 
 END_DEADLINE_S: Final = 30.0
-_PRINTED: Final = re.compile(r"Partition:(\d+)\tOffset:(\d+)\t")
+_PRINTED: Final = re.compile(r"Partition:(\d+)\tOffset:(\d+)")
 _CONSOLE_SETTINGS: Final = {
     "auto.commit.interval.ms": "200",
     "session.timeout.ms": "6000",
@@ -64,13 +64,10 @@ class GroupMember:
     def _errors(self) -> Path:
         return self._output.with_suffix(".err")
 
-    @property
-    def is_running(self) -> bool:
-        """Return True until the member was stopped or killed; one that ended by itself is a failure."""
-        if self._process is None:
-            return False
-        assert self._process.poll() is None, f"{self.name} has ended: {self.log_tail()}"
-        return True
+    def check(self) -> None:
+        """Fail if the member has ended by itself."""
+        ended = None if self._process is None else self._process.poll()
+        assert ended is None, f"{self.name} has ended with {ended}: {self.log_tail()}"
 
     def seen(self) -> list[Place]:
         """Return the records so far, in the order in which the member read them."""
@@ -139,7 +136,8 @@ class GroupMembers:
             else ("--formatter-property", "--command-property")
         )
         tool = [str(KAFKA_SCRIPT), "tool", "ConsoleConsumer", "--bootstrap-server", self._bootstrap]
-        printed = [word for what in ("partition", "offset") for word in (option, f"print.{what}=true")]
+        shown = {"partition": "true", "offset": "true", "value": "false"}
+        printed = [word for what, wanted in shown.items() for word in (option, f"print.{what}={wanted}")]
         settings = [word for key, value in _CONSOLE_SETTINGS.items() for word in (setting, f"{key}={value}")]
         subscribed = ["--topic", self._topic, "--group", self._group, "--from-beginning"]
         return [*tool, *subscribed, "--isolation-level", "read_committed", *printed, *settings]
@@ -151,8 +149,13 @@ def wait_seen(members: Sequence[GroupMember], wanted: set[Place], *, deadline_s:
     def missing() -> set[Place]:
         return wanted - {place for member in members for place in member.seen()}
 
+    def complete() -> bool:
+        for member in members:
+            member.check()
+        return not missing()
+
     wait_until(
-        lambda: not missing() and all(member.is_running or True for member in members),
+        complete,
         what=f"{len(wanted)} records by {[member.name for member in members]}",
         deadline_s=deadline_s,
         last_seen=lambda: f"missing {sorted(missing())[:5]}… {[member.log_tail()[-300:] for member in members]}",

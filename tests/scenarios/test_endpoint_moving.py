@@ -1,0 +1,185 @@
+"""Clients at the endpoint while the log moves: rolled, deleted, compacted and expired segments under their reads."""
+
+from base64 import b64decode
+from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.cluster_traffic import SEGMENT_BYTES, ClusterTraffic, ReplicatedTopic
+from tests.scenarios.compaction_lab import KEYS, SEGMENT_RECORDS, CompactionLab
+from tests.scenarios.conftest import MakeBroker, MakeInstallation
+from tests.scenarios.endpoint_server import endpoint_server
+from tests.scenarios.golden_server import AGAINST_BROKER, endpoint_settings
+from tests.scenarios.journal import assert_agrees
+from tests.scenarios.keyed_traffic import Reading, SeenRecord, assert_consistent
+from tests.scenarios.repeated_reading import RepeatedReading
+from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.kafka_clients.group_members import GroupMember, GroupMembers, Place, wait_seen
+from tests.services.kafka_clients.partitions import Partition, Records
+from tests.services.kafka_clients.reading_clients import ReadingClients
+from tests.services.kafka_cluster import KafkaBroker
+from tests.services.kafka_fixtures import fetched_or_skip
+from tests.services.kafka_records import SentRecord
+from tests.services.ports import free_port
+from tests.services.waiting import wait_until
+
+ORDERS = ReplicatedTopic(name="orders", replicas=((1,), (1,)), min_in_sync=1)
+PAYMENTS = ReplicatedTopic(name="payments", replicas=((1,),), min_in_sync=1, transactional=True)
+PARTITIONS: list[Partition] = [*ORDERS.partitions, *PAYMENTS.partitions]
+FOLLOWERS = (("aiokafka", ORDERS), ("console-4.3.1", ORDERS), ("librdkafka", PAYMENTS), ("franz-go", PAYMENTS))
+READERS = ("librdkafka", "franz-go", "kcat")
+DELETED_SEGMENTS = 4
+QUICK_RETENTION = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
+without_stock_broker = pytest.mark.skipif(AGAINST_BROKER, reason="a broker has no tier")
+
+
+@pytest.mark.service("kafka")
+def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_deletes(
+    make_broker: MakeBroker, make_installation: MakeInstallation, tmp_path: Path
+) -> None:
+    broker = make_broker("4.3.1", properties=QUICK_RETENTION)
+    traffic = ClusterTraffic(broker, seed=16, pause_s=0.02)
+    with (
+        endpoint_server(broker, make_installation) as server,
+        ReadingClients(tmp_path) as clients,
+        ExitStack() as stack,
+    ):
+        for topic in (ORDERS, PAYMENTS):
+            traffic.create(topic)
+            if not AGAINST_BROKER:
+                broker.alter_topic(topic.name, {"retention.bytes": str(2 * SEGMENT_BYTES)})
+        traffic.switch_on(ORDERS, PAYMENTS)
+        followers = [_follower(server.bootstrap, name, topic, tmp_path) for name, topic in FOLLOWERS]
+        readers = [
+            RepeatedReading(clients.client(name), server.bootstrap, dict.fromkeys(PARTITIONS, 0)) for name in READERS
+        ]
+        with traffic:
+            for follower in followers:
+                stack.enter_context(follower)
+            for reader in readers:
+                stack.enter_context(reader)
+            wait_until(lambda: _has_moved(broker), what="the broker to delete segments", deadline_s=90)
+            for reader in readers:
+                reader.wait_more(2)
+        for (_, topic), follower in zip(FOLLOWERS, followers, strict=True):
+            _assert_follows(follower, topic, traffic)
+    for reader in readers:
+        for reading in reader.readings:
+            _assert_reading_agrees(reading, traffic, what=reader.name)
+
+
+def _follower(bootstrap: str, name: str, topic: ReplicatedTopic, folder: Path) -> GroupMember:
+    """Return the only member of a group, which reads a topic from its start as it grows."""
+    (folder / name).mkdir()
+    made: list[GroupMember] = []
+    members = GroupMembers(bootstrap, f"follower-{name}", topic.name, folder / name)
+    fetched_or_skip(lambda: made.append(members.member(name)), name)
+    return made[0]
+
+
+def _has_moved(broker: KafkaBroker) -> bool:
+    """Return True if the broker has rolled many segments of each partition, and has deleted them if it may."""
+    starts = [broker.base_offsets(*partition) for partition in PARTITIONS]
+    if AGAINST_BROKER:
+        return all(len(bases) > DELETED_SEGMENTS for bases in starts)
+    return all(bases[0] >= 25 * DELETED_SEGMENTS for bases in starts)
+
+
+def _assert_follows(follower: GroupMember, topic: ReplicatedTopic, traffic: ClusterTraffic) -> None:
+    """Fail unless a follower has read every acknowledged record, in order, and no other."""
+    wanted = {
+        Place(number, o) for name, number in topic.partitions for o in traffic.journal.of(name, number).acknowledged
+    }
+    wait_seen([follower], wanted)
+    for _, number in topic.partitions:
+        offsets = [place.offset for place in follower.seen() if place.partition == number]
+        assert offsets == sorted(place.offset for place in wanted if place.partition == number), follower.name
+
+
+def _assert_reading_agrees(reading: Records, traffic: ClusterTraffic, *, what: str) -> None:
+    for (topic, number), records in reading.items():
+        name = f"{topic}-{number} by {what}"
+        journal = traffic.journal.of(topic, number)
+        assert not journal.in_doubt, "nothing happens to the broker in this story"
+        end = records[-1]["offset"] + 1 if records else 0
+        if what == "kcat":  # which shows headers as one text
+            offsets = [record["offset"] for record in records]
+            assert offsets == sorted(offset for offset in journal.acknowledged if offset < end), name
+        else:
+            assert_agrees(records, journal, start=0, end=end, what=name)
+
+
+@without_stock_broker
+def test_each_reading_of_a_compacted_topic_has_the_latest_record_of_every_key(
+    tmp_path: Path, warm_tierd: WarmTierd
+) -> None:
+    segments = 8
+    lab = CompactionLab(tmp_path, warm_tierd)
+    lab.fill("orders", segments=segments)
+    port = free_port()
+    lab.tierd.configure(endpoint_settings(port))
+    with lab.tierd.daemon() as daemon, ReadingClients(tmp_path) as clients:
+        lab.let_local_go(daemon)
+        with RepeatedReading(clients.client("librdkafka"), f"127.0.0.1:{port}", {("orders", 0): 0}) as reader:
+            reader.wait_more(1)
+            compacted = lab.tierd.tierd("compact", "--once")
+            assert compacted.exit_code == 0, compacted.output
+            daemon.wait_until(lambda: lab.objects() == lab.readable(), what="the replaced segments to be deleted")
+            reader.wait_more(2)
+    journal = {
+        n: SentRecord(key=b"%d" % (n % KEYS), value=b"value %d" % n, timestamp_ms=n)
+        for n in range(segments * SEGMENT_RECORDS)
+    }
+    for reading in reader.readings:
+        assert_consistent(Reading("librdkafka", _seen(reading["orders", 0]), len(journal)), journal)
+    assert len(reader.readings[-1]["orders", 0]) == KEYS
+
+
+@without_stock_broker
+def test_readings_begin_at_the_log_start_while_segments_expire(tmp_path: Path, warm_tierd: WarmTierd) -> None:
+    segments = 12
+    lab = CompactionLab(tmp_path, warm_tierd)
+    lab.fill("orders", segments=segments)
+    port = free_port()
+    lab.tierd.configure({**endpoint_settings(port), "topics": {"defaults": {"cleanup_policy": "delete"}}})
+    with lab.tierd.daemon() as daemon, ReadingClients(tmp_path) as clients:
+        lab.let_local_go(daemon)
+        size_bytes = sum(segment["size_bytes"] for segment in lab.tierd.segments("orders-0"))
+        with RepeatedReading(clients.client("librdkafka"), f"127.0.0.1:{port}", {("orders", 0): 0}) as reader:
+            reader.wait_more(1)
+            for kept in (9, 6, 3):
+                retention = {"retention_bytes": size_bytes * kept // segments}
+                lab.tierd.configure({"topics": {"defaults": retention}})
+                daemon.reload()
+                daemon.wait_until(partial(_keeps_at_most, lab, kept), what=f"{kept} segments", deadline_s=60)
+            reader.wait_more(1)
+    for reading in reader.readings:
+        _assert_whole_from_a_log_start([record["offset"] for record in reading["orders", 0]], segments)
+    assert len(reader.readings[0]["orders", 0]) == segments * SEGMENT_RECORDS
+    assert len(reader.readings[-1]["orders", 0]) <= 3 * SEGMENT_RECORDS
+
+
+def _keeps_at_most(lab: CompactionLab, segments: int) -> bool:
+    return len(lab.tierd.segments("orders-0")) <= segments
+
+
+def _assert_whole_from_a_log_start(offsets: list[int], segments: int) -> None:
+    """Fail unless a reading goes to the end, and every step in it ends where a segment begins: at a new log start."""
+    assert offsets, "a segment is left"
+    assert offsets[-1] == segments * SEGMENT_RECORDS - 1
+    assert offsets[0] % SEGMENT_RECORDS == 0
+    for before, after in pairwise(offsets):
+        assert after == before + 1 or (after > before and after % SEGMENT_RECORDS == 0), (before, after)
+
+
+def _seen(records: list[dict[str, object]]) -> list[SeenRecord]:
+    return [
+        SeenRecord(int(str(record["offset"])), _bytes(record["key"]), _bytes(record["value"])) for record in records
+    ]
+
+
+def _bytes(text: object) -> bytes | None:
+    return None if text is None else b64decode(str(text))
