@@ -4,17 +4,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
-from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from tierd.clock import Clock
 from tierd.errors import RefusedError
 from tierd.serve.kafka.access import Authorizer
-from tierd.serve.kafka.answers.api_versions_answer import api_versions_answer
 from tierd.serve.kafka.answers.client_access import ClientAccess
-from tierd.serve.kafka.answers.cluster_answer import cluster_answer
 from tierd.serve.kafka.answers.configs_answer import configs_answer
+from tierd.serve.kafka.answers.endpoint_answers import api_versions_answer, cluster_answer, reassignments_answer
 from tierd.serve.kafka.answers.epochs_answer import epochs_answer
 from tierd.serve.kafka.answers.lookup_failures import LookupFailures
 from tierd.serve.kafka.answers.metadata_answer import metadata_answer
@@ -23,7 +20,6 @@ from tierd.serve.kafka.answers.partition_lookups import LookupLimits
 from tierd.serve.kafka.answers.refusals import REFUSED_APIS, refusal_of
 from tierd.serve.kafka.answers.topic_partitions_answer import topic_partitions_answer
 from tierd.serve.kafka.answers.wanted_log import LogFinder
-from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version
 from tierd.serve.kafka.request_context import Handler, RequestContext
 from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartitions
 
@@ -100,11 +96,7 @@ async def _answer_api_versions(request: RequestPayload, _context: RequestContext
 
 
 async def _answer_reassignments(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
-    """Answer that no partition moves, for the tools that ask before they describe topics."""
-    none = ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, topics=()
-    )
-    return answer_in_version(request, none)
+    return reassignments_answer(request)
 
 
 async def _refuse(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
