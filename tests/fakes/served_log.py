@@ -42,6 +42,7 @@ class FakeServedLog:
         high_watermark: None for the end of the log.
         is_end_known: as in ``LogBounds``.
         local_start_offset: start of the local log; None for the log start.
+        segment_starts: offsets at which reads end, for a segment ends there; ``has_more`` then says so.
         highest_remote_offset: inclusive; -1 where nothing is in the tier.
         throttled_ms: reads return nothing but this, unless it is 0.
         is_pending: reads return nothing, as long as this is True.
@@ -57,6 +58,7 @@ class FakeServedLog:
         self.high_watermark: int | None = None
         self.is_end_known = True
         self.local_start_offset: int | None = None
+        self.segment_starts: set[int] = set()
         self.highest_remote_offset = -1
         self.throttled_ms = 0
         self.is_pending = False
@@ -107,14 +109,16 @@ class FakeServedLog:
         )
         return self.append_encoded(batch)
 
-    def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0) -> RecordBatch:
+    def end_transaction(
+        self, producer_id: int, *, commit: bool, epoch: int = 0, timestamp_ms: int = NOW_MS
+    ) -> RecordBatch:
         """Append the marker that ends the open transaction of a producer."""
         marker = encode_end_marker(
             kind=ControlRecordType.COMMIT if commit else ControlRecordType.ABORT,
             producer_id=producer_id,
             producer_epoch=0,
             coordinator_epoch=0,
-            timestamp_ms=NOW_MS,
+            timestamp_ms=timestamp_ms,
             base_offset=self.log_end_offset,
             leader_epoch=epoch,
         )
@@ -182,7 +186,9 @@ class FakeServedLog:
             return LogRead((), bounds)
         is_committed = isolation is IsolationLevel.READ_COMMITTED
         aborted = self._aborted(offset, chosen[-1].last_offset + 1) if is_committed else ()
-        return LogRead(self._pieces(chosen), bounds, aborted)
+        next_offset = chosen[-1].last_offset + 1
+        has_more = next_offset in self.segment_starts and next_offset < bounds.end_offset(isolation)
+        return LogRead(self._pieces(chosen), bounds, aborted, has_more=has_more)
 
     async def list_offset(self, timestamp_ms: int, *, isolation: IsolationLevel) -> TimestampOffset | None:
         await self._called("list_offset")
@@ -224,6 +230,7 @@ class FakeServedLog:
             last_stable_offset=self._last_stable_offset(high_watermark),
             leader_epoch=-1 if latest is None else latest.epoch,
             is_end_known=self.is_end_known,
+            local_start_offset=None if self._file is None else self.local_start_offset or self.log_start_offset,
         )
 
     def _last_stable_offset(self, high_watermark: int) -> int:
@@ -254,6 +261,8 @@ class FakeServedLog:
                 continue
             fits = size_bytes + batch.size_bytes <= max_bytes
             if batch.last_offset >= end or not (fits or (at_least_one and not chosen)):
+                break
+            if chosen and batch.base_offset in self.segment_starts:
                 break
             chosen.append(batch)
             size_bytes += batch.size_bytes

@@ -98,7 +98,7 @@ class FetchRound:
             bounds = await part.log.bounds()
             part.see(bounds, self._isolation)
             if part.wanted.last_fetched_epoch >= 0 and not part.is_settled:
-                await self._compare_epochs(part, max(bounds.leader_epoch, self._served_epoch(part)))
+                await self._compare_epochs(part, bounds.leader_epoch)
         except TierError as error:
             self._fail(part, error)
 
@@ -114,9 +114,6 @@ class FetchRound:
                 assert part.bounds is not None, "bounds come before epochs"
                 answer = PartitionAnswer.empty(part.bounds, self._isolation)
                 part.settle(answer.diverging_at(diverging))
-
-    def _served_epoch(self, part: FetchPart) -> int:
-        return part.served.leader_epoch if part.served else -1
 
     # ----------------------------------------------------------------------------------------------------- reads
 
@@ -203,6 +200,7 @@ class FetchRound:
     async def _wait(self) -> None:
         """Wait for changes until the answer is due. A wait holds no records: all of them are read again after it."""
         logs = [part.log for part in self._parts if part.log is not None]
+        assert len(logs) == len(self._parts), "a part without a log is settled, and its answer due"
         with listening(logs, self._clock, self._context.closing) as changes:
             while not self._is_due():
                 for part in self._parts:

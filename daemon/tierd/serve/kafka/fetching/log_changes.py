@@ -36,12 +36,13 @@ class LogChanges:
 
     async def wait(self, *, until_s: float) -> None:
         """Return when a log has changed, the time has come, or the endpoint stops."""
-        if self._changed or self._closing.is_set():
+        left_s = until_s - self._clock.monotonic_s()
+        if self._changed or self._closing.is_set() or left_s <= 0:
             return
         self._wake.clear()
         async with asyncio.TaskGroup() as group:
             ends = (
-                group.create_task(self._clock.sleep(until_s - self._clock.monotonic_s()), name="deadline of a fetch"),
+                group.create_task(self._clock.sleep(left_s), name="deadline of a fetch"),
                 group.create_task(self._closing.wait(), name="end of the endpoint"),
             )
             for end in ends:

@@ -57,8 +57,11 @@ def divergence(wanted: PartitionFetch, found: EpochEndOffset, latest_epoch: int)
     Args:
         wanted: names the epoch of the record before its offset.
         found: the largest epoch of the log at or below that epoch, and its end.
-        latest_epoch: of the log. Its end moves on, so that an offset above it diverges from nothing.
+        latest_epoch: of the log. Its end moves on, so that an offset above it diverges from nothing. -1 for a log
+            without epochs, which cannot be compared.
     """
+    if latest_epoch < 0:
+        return None
     if wanted.last_fetched_epoch > latest_epoch:
         return ErrorCode.unknown_leader_epoch
     if found.epoch < 0:
