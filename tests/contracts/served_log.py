@@ -64,10 +64,10 @@ def _sample() -> SampleLog:
     log.append(_values(5), timestamp_ms=1000)  # 0 to 4
     log.append(_values(3), timestamp_ms=1010, transaction_of=7)  # 5 to 7
     log.append(_values(2), timestamp_ms=1020)  # 8 and 9
-    log.end_transaction(7, commit=False)  # 10
+    log.end_transaction(7, commit=False, timestamp_ms=1020)  # 10
     log.append(_values(3), timestamp_ms=1030, epoch=2, compression=Compression.GZIP)  # 11 to 13
     log.append(_values(2), timestamp_ms=1040, epoch=2, transaction_of=8)  # 14 and 15
-    log.end_transaction(8, commit=True, epoch=2)  # 16
+    log.end_transaction(8, commit=True, epoch=2, timestamp_ms=1040)  # 16
     log.append(_values(3), timestamp_ms=1050, epoch=2, transaction_of=9)  # 17 to 19
     log.append(_values(2), timestamp_ms=1060, epoch=2)  # 20 and 21
     batches, lineage = tuple(log.batches), log.lineage
@@ -130,10 +130,12 @@ class ServedLogContract:
         offset, content = SAMPLE.log_start_offset, b""
         end = SAMPLE.last_stable_offset if isolation is COMMITTED else SAMPLE.end_offset
         while offset < end:
-            piece = content_of(await self._read(served, offset, max_bytes=max_bytes, isolation=isolation))
+            read = await self._read(served, offset, max_bytes=max_bytes, isolation=isolation)
+            piece = content_of(read)
             assert piece, offset
             content += piece
             offset = list(iter_batches(piece, name="answer"))[-1].last_offset + 1
+            assert not read.has_more or offset < end
         assert offset == end
         assert content == SAMPLE.content_from(SAMPLE.log_start_offset, end)
 
@@ -143,9 +145,16 @@ class ServedLogContract:
         assert SAMPLE.content_from(offset, SAMPLE.end_offset).startswith(content_of(read))
         assert content_of(read)
 
+    async def test_records_from_the_local_start_on_are_slices_of_files(self, served: ServedSample) -> None:
+        local_start = (await served.log.bounds()).local_start_offset
+        if local_start is not None and local_start < SAMPLE.end_offset:
+            read = await self._read(served, max(local_start, SAMPLE.log_start_offset))
+            assert all(isinstance(each, FileSlice) for each in read.records)
+
     async def test_read_at_the_end_returns_no_record(self, served: ServedSample) -> None:
-        assert (await self._read(served, SAMPLE.end_offset)).records == ()
-        assert (await self._read(served, SAMPLE.last_stable_offset, isolation=COMMITTED)).records == ()
+        for offset, isolation in ((SAMPLE.end_offset, UNCOMMITTED), (SAMPLE.last_stable_offset, COMMITTED)):
+            read = await self._read(served, offset, isolation=isolation)
+            assert (read.records, read.has_more) == ((), False)
 
     async def test_committed_read_between_stable_offset_and_high_watermark_returns_no_record(
         self, served: ServedSample

@@ -51,6 +51,8 @@ class FakeServedLog:
         calls: number of calls by the name of the method.
         at_once: largest number of calls that were under way at the same time.
         reads: (offset, max_bytes) of every read, in order.
+        waits_s: ``max_wait_s`` of every read, in order.
+        has_more: as in ``LogRead``, of every read that returns records.
     """
 
     def __init__(self) -> None:
@@ -67,6 +69,8 @@ class FakeServedLog:
         self.calls: Counter[str] = Counter()
         self.at_once = 0
         self.reads: list[tuple[int, int]] = []
+        self.waits_s: list[float] = []
+        self.has_more = False
         self.lineage = Lineage()
         self._batches: list[RecordBatch] = []
         self._transactions: list[_Transaction] = []
@@ -171,7 +175,7 @@ class FakeServedLog:
     async def read(
         self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool, max_wait_s: float
     ) -> LogRead:
-        del max_wait_s
+        self.waits_s.append(max_wait_s)
         self.reads.append((offset, max_bytes))
         await self._called("read")
         bounds = self._bounds()
