@@ -32,13 +32,15 @@ Failures: TypeAlias = list[BaseException]
 _DEADLINE_S: Final = "400ms"
 # Only Spark has this secret, in another process: tests/pipeline/spark has test_protection.py and test_attacks.py.
 _OF_SPARK: Final = ("pipeline", "authenticate_secret")
+# No client has the secrets of the read endpoint: tests/serve/kafka/access plants the canary in each of them.
+_OF_ENDPOINT: Final = "kafka"
 
 
 def _secret_settings() -> list[tuple[str, ...]]:
     found = []
     for location in all_locations(TierdConfig):
         field = field_at(TierdConfig, location)
-        if field is not None and is_secret(field) and location != _OF_SPARK:
+        if field is not None and is_secret(field) and location != _OF_SPARK and location[0] != _OF_ENDPOINT:
             found.append(tuple(map(str, location)))
     return found
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.security.canary import SECRET, rendered, reveals
 from tests.serve.kafka.access.clients import sasl
 from tests.services.certificates import Authority
-from tierd.config import KafkaEndpointSettings
+from tierd.config import KafkaEndpointSettings, ScramVerifier
 from tierd.errors import ListenError
 from tierd.serve.kafka.access import EndpointAccess
 from tierd.serve.kafka.login import LoginRefusedError
@@ -95,7 +96,28 @@ async def test_certificates_are_read_at_the_start_where_a_listener_needs_them(tm
         await opened(tmp_path, settings(listeners=[listener], tls=tls))
 
 
-async def test_no_password_is_in_the_repr_of_the_access(tmp_path: Path) -> None:
-    access = await opened(tmp_path, settings(sasl=sasl(alice="hunter2hunter2")))
+async def test_no_secret_of_the_settings_is_in_an_error_or_a_repr(tmp_path: Path) -> None:
+    of_hash = ScramVerifier(SECRET.encode(), SECRET.encode().ljust(64, b"k"), SECRET.encode().ljust(64, b"k"), 4096)
+    users = [{"name": "alice", "password": SECRET}, {"name": "bob", "scram_sha_512": of_hash.to_text()}]
+    closed = Authority(tmp_path / "pki", "authority").issue("server", password="another")
+    tls = {"certificate_file": closed.cert_file, "key_file": closed.key_file, "key_password": SECRET}
+    endpoint = settings(sasl={"mechanisms": ["PLAIN"], "users": users}, tls=tls)
+    access = await opened(tmp_path, endpoint)
+    texts = [repr(endpoint), str(endpoint), endpoint.model_dump_json(), repr(access), repr(vars(access))]
+    texts += [repr(vars(access.logins)), repr(access._users), str(access.statistics())]
 
-    assert "hunter2" not in f"{access} {vars(access)} {access.statistics()}"
+    for name in ("alice", "bob", SECRET):
+        login = access.logins.begin("PLAIN", peer="192.0.2.1")
+        assert login is not None
+        with pytest.raises(LoginRefusedError) as caught:
+            await login.step(f"\0{name}\0{SECRET}?".encode())
+        texts.append(rendered(caught.value))
+    listener = {"protocol": "ssl", "listen": "127.0.0.1:0"}
+    with pytest.raises(ListenError) as unusable:
+        await opened(
+            tmp_path, endpoint.model_copy(update={"listeners": settings(listeners=[listener], tls=tls).listeners})
+        )
+    texts.append(rendered(unusable.value))
+
+    for text in texts:
+        assert not reveals(text), text
