@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from typing import Protocol
 
 from tierd.clock import Clock
 
@@ -42,6 +43,13 @@ class ConnectionLimits:
     answer_timeout_s: float = 30.0
 
 
+class Abortable(Protocol):
+    """A transport of asyncio, or anything else that ends a connection at once."""
+
+    def abort(self) -> None:
+        """Close the connection; bytes that its peer has not taken are dropped."""
+
+
 class Connection:
     """Place of one connection in a gate."""
 
@@ -53,9 +61,9 @@ class Connection:
         self.is_cut = False
         self.since_s = 0.0
         self.deadline_s = 0.0
-        self._transport: asyncio.WriteTransport | None = None
+        self._transport: Abortable | None = None
 
-    def attach(self, transport: asyncio.WriteTransport) -> None:
+    def attach(self, transport: Abortable) -> None:
         """Set the transport; abort it at once if the connection was cut before."""
         self._transport = transport
         if self.is_cut:
@@ -108,13 +116,16 @@ class ConnectionGate:
         self.begin_request(connection)
         return connection
 
-    def begin_request(self, connection: Connection) -> None:
-        """Note that the connection waits for its next request."""
-        self._enter(connection, self._limits.request_timeout_s, is_answering=False)
+    def begin_request(self, connection: Connection, *, timeout_s: float | None = None) -> None:
+        """Note that the connection waits for its next request, for ``timeout_s`` or as the limits say."""
+        self._enter(connection, self._limits.request_timeout_s if timeout_s is None else timeout_s, is_answering=False)
 
-    def begin_answer(self, connection: Connection) -> None:
-        """Note that the connection is being answered: until ``begin_request`` it is not cut for another."""
-        self._enter(connection, self._limits.answer_timeout_s, is_answering=True)
+    def begin_answer(self, connection: Connection, *, timeout_s: float | None = None) -> None:
+        """Note that the connection is being answered: until ``begin_request`` it is not cut for another.
+
+        The deadline is that of the limits, or comes after ``timeout_s``, which may be infinite.
+        """
+        self._enter(connection, self._limits.answer_timeout_s if timeout_s is None else timeout_s, is_answering=True)
 
     def leave(self, connection: Connection) -> None:
         """Give the place back; a second call does nothing."""

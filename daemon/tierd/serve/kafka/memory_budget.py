@@ -35,7 +35,7 @@ class MemoryBudget:
     async def take(self, size_bytes: int) -> None:
         """Take memory once all earlier ones have theirs; a cancelled call leaves nothing taken.
 
-        More than ``share_bytes`` is granted when nothing else is in use.
+        More than the total is granted when nothing else is in use.
         """
         if not self._waiting and self._is_free(size_bytes):
             self.used_bytes += size_bytes
@@ -52,6 +52,12 @@ class MemoryBudget:
                 self._waiting.remove(entry)
                 self._grant()
             raise
+
+    async def wait_free(self) -> None:
+        """Wait, in turn, while more is in use than the total."""
+        if self.used_bytes > self.total_bytes:
+            await self.take(1)
+            self.give(1)
 
     def take_free(self, size_bytes: int) -> int:
         """Take as much of ``size_bytes`` as is free at once, and return how much; 0 while others wait."""

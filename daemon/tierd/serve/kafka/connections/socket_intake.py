@@ -2,19 +2,16 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from tierd.errors import TierError
+from tierd.serve.kafka.connections.connection_errors import PeerGoneError
 
 READ_AHEAD_BYTES: Final = 64 << 10
 """Bytes that are read before they are asked for: later requests of a client that does not wait for answers."""
 
 _scratch: Final = memoryview(bytearray(READ_AHEAD_BYTES))  # of the event loop: each read is consumed at once
-
-
-class PeerGoneError(TierError):
-    """The client closed or reset the connection, or the endpoint aborted it."""
 
 
 class SocketIntake:
@@ -120,3 +117,33 @@ class SocketIntake:
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+
+@contextmanager
+def cancelled_when_gone(intake: SocketIntake) -> Iterator[None]:
+    """Cancel what runs inside when the client goes away.
+
+    Raises:
+        PeerGoneError: the client went away.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "connections run in tasks"
+    if intake.is_ended:
+        raise PeerGoneError("the client went away")
+    cancellations = task.cancelling()
+    is_gone = False
+
+    def cancel() -> None:
+        nonlocal is_gone
+        is_gone = True
+        task.cancel()
+
+    intake.on_end = cancel
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_gone and task.uncancel() <= cancellations:
+            raise PeerGoneError("the client went away meanwhile") from None
+        raise
+    finally:
+        intake.on_end = None

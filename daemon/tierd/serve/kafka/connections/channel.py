@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
-from tierd.serve.kafka.file_slices import push_slice
+from tierd.serve.kafka.connections.connection_errors import PeerGoneError
+from tierd.serve.kafka.connections.file_slices import push_slice
+from tierd.serve.kafka.connections.socket_intake import SocketIntake
 from tierd.serve.kafka.served.served_log import FileSlice
-from tierd.serve.kafka.socket_intake import PeerGoneError, SocketIntake
 
 _MAX_BUFFERS: Final = 512  # of one sendmsg; the kernel takes 1024
 _MAX_SEND_BYTES: Final = 1 << 20  # between two rounds of the loop
@@ -39,8 +40,12 @@ class Channel(Protocol):
         """Begin to read.
 
         Raises:
-            PeerGoneError: the client went away, or cannot speak TLS with us.
+            PeerGoneError: the client went away.
+            ClientFaultError: the client speaks no TLS that this listener accepts.
         """
+
+    def certificate(self) -> bytes | None:
+        """Return the client's certificate in DER, which TLS has verified; None if it has none."""
 
     async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
         """Send pieces in order, and return when the socket has taken all. A cancelled call has sent some of them.
@@ -70,6 +75,9 @@ class PlainChannel:
     async def open(self) -> None:
         """Begin to read; returns at once."""
         self.intake.start()
+
+    def certificate(self) -> None:
+        """Return None: there are no certificates without TLS."""
 
     async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
         """Send pieces in order, as ``Channel.send`` promises."""

@@ -8,10 +8,11 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
 
-from tierd.serve.kafka.channel import Progress, reset, send_now, writable
-from tierd.serve.kafka.file_slices import read_slice
+from tierd.serve.kafka.connections.channel import Progress, reset, send_now, writable
+from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
+from tierd.serve.kafka.connections.file_slices import read_slice
+from tierd.serve.kafka.connections.socket_intake import READ_AHEAD_BYTES, SocketIntake
 from tierd.serve.kafka.served.served_log import FileSlice
-from tierd.serve.kafka.socket_intake import READ_AHEAD_BYTES, PeerGoneError, SocketIntake
 
 STEP_BYTES: Final = 256 << 10
 """Bytes that are encrypted at a time: the copy that a connection under TLS has in memory."""
@@ -26,8 +27,7 @@ class TlsChannel:
         self._executor = executor
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self.tls: ssl.SSLObject = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        """The TLS connection; its certificate is that of the client, if it has one."""
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._handshake = SocketIntake(connected)
         self.intake = SocketIntake(connected, decode=self._decrypted)
 
@@ -46,14 +46,18 @@ class TlsChannel:
 
     async def _shook_hands(self) -> bool:
         try:
-            self.tls.do_handshake()
+            self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise PeerGoneError(f"no TLS with the client: {error.reason or error}") from error
+            raise ClientFaultError(f"no TLS with the client: {error.reason or error}") from error
         finally:
             await self._flush()
         return True
+
+    def certificate(self) -> bytes | None:
+        """Return the client's certificate in DER, which TLS has verified; None if it has none."""
+        return self._tls.getpeercert(binary_form=True)
 
     async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
         """Send pieces in order, as ``Channel.send`` promises."""
@@ -75,7 +79,7 @@ class TlsChannel:
         """Tell the client that nothing follows, as far as the socket takes it at once, and close the socket."""
         if not self.intake.is_ended:
             with suppress(ssl.SSLError, PeerGoneError):  # unwrap would wait for the client's last word
-                self.tls.unwrap()
+                self._tls.unwrap()
             with suppress(PeerGoneError):
                 send_now(self._socket, memoryview(self._outgoing.read()))
         self._handshake.close()
@@ -92,7 +96,7 @@ class TlsChannel:
         rest = memoryview(content)
         try:
             while rest:
-                rest = rest[self.tls.write(rest) :]
+                rest = rest[self._tls.write(rest) :]
         except ssl.SSLError as error:
             raise PeerGoneError(f"no TLS with the client: {error.reason or error}") from error
 
@@ -109,7 +113,7 @@ class TlsChannel:
         self._incoming.write(received)
         content = bytearray()
         try:
-            while plain := self.tls.read(READ_AHEAD_BYTES):
+            while plain := self._tls.read(READ_AHEAD_BYTES):
                 content += plain
         except ssl.SSLWantReadError:
             return bytes(content)
