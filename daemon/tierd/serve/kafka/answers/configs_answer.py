@@ -33,7 +33,7 @@ class _Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ResourceSettings:
     """Settings of one resource, or the error that is answered in their place."""
 
     settings: Mapping[str, _Setting] = field(default_factory=dict)
@@ -63,26 +63,26 @@ def configs_answer(
 
 def _found(
     resource: DescribeConfigsResource, cluster: ServedCluster, access: ClientAccess, more: Mapping[str, str]
-) -> _Found:
+) -> _ResourceSettings:
     match resource.resource_type:  # Kafka: ConfigResource.Type
         case 2:  # TOPIC
             return _of_topic(resource.resource_name, cluster, access)
         case 4:  # BROKER
             return _of_broker(resource.resource_name, cluster, more)
         case kind:
-            return _Found(
+            return _ResourceSettings(
                 error_code=ErrorCode.invalid_request,
                 error_message=f"tierd's read endpoint has no settings of resource type {kind}",
             )
 
 
-def _of_topic(name: str, cluster: ServedCluster, access: ClientAccess) -> _Found:
+def _of_topic(name: str, cluster: ServedCluster, access: ClientAccess) -> _ResourceSettings:
     if not access.may_describe(name):
-        return _Found(error_code=ErrorCode.topic_authorization_failed)
+        return _ResourceSettings(error_code=ErrorCode.topic_authorization_failed)
     topic = cluster.topics.get(name)
     if topic is None:
-        return _Found(error_code=error_of_absent_topic(name))
-    return _Found(
+        return _ResourceSettings(error_code=error_of_absent_topic(name))
+    return _ResourceSettings(
         {
             key: _Setting(value, TOPIC_SETTING_TYPES.get(key, SettingType.UNKNOWN))
             for key, value in sorted(topic.settings.items())
@@ -90,17 +90,17 @@ def _of_topic(name: str, cluster: ServedCluster, access: ClientAccess) -> _Found
     )
 
 
-def _of_broker(name: str, cluster: ServedCluster, more: Mapping[str, str]) -> _Found:
+def _of_broker(name: str, cluster: ServedCluster, more: Mapping[str, str]) -> _ResourceSettings:
     if not name:  # the defaults of the cluster that a person has set: none can be set here
-        return _Found(source=_OF_STATIC_BROKER)
+        return _ResourceSettings(source=_OF_STATIC_BROKER)
     if name != str(cluster.node_id):
-        return _Found(
+        return _ResourceSettings(
             error_code=ErrorCode.invalid_request,
             error_message=f"this is endpoint {cluster.node_id}; ask endpoint {name} for its own settings",
         )
     node = next((each for each in cluster.nodes if each.node_id == cluster.node_id), None)
     own = dict(_endpoint_settings(node)) if node is not None else {}
-    return _Found(own | {key: _Setting(value) for key, value in more.items()}, _OF_STATIC_BROKER)
+    return _ResourceSettings(own | {key: _Setting(value) for key, value in more.items()}, _OF_STATIC_BROKER)
 
 
 def _endpoint_settings(node: EndpointNode) -> Iterator[tuple[str, _Setting]]:
@@ -113,7 +113,9 @@ def _endpoint_settings(node: EndpointNode) -> Iterator[tuple[str, _Setting]]:
     yield "delete.topic.enable", _Setting("false", *off)
 
 
-def _result(resource: DescribeConfigsResource, found: _Found, *, with_documentation: bool) -> DescribeConfigsResult:
+def _result(
+    resource: DescribeConfigsResource, found: _ResourceSettings, *, with_documentation: bool
+) -> DescribeConfigsResult:
     keys = frozenset(resource.configuration_keys or found.settings)  # none stands for all, as in Kafka
     chosen = {name: each for name, each in found.settings.items() if name in keys}
     return DescribeConfigsResult(

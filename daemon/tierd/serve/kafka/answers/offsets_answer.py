@@ -64,7 +64,7 @@ async def offsets_answer(
     lookups = {
         key: partial(_look_up, target.log, target.timestamp_ms, isolation)
         for key, target in targets.items()
-        if isinstance(target, _Wanted)
+        if isinstance(target, _OffsetLookup)
     }
     timeout_s = limits.timeout_s
     if wanted.timeout > _NO_TIME:
@@ -79,16 +79,16 @@ async def offsets_answer(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _OffsetLookup:
     log: ServedLog
     timestamp_ms: int
 
 
-def _targets(wanted: ListOffsetsRequest, finder: LogFinder, *, version: int) -> dict[_Key, _Wanted | ErrorCode]:
+def _targets(wanted: ListOffsetsRequest, finder: LogFinder, *, version: int) -> dict[_Key, _OffsetLookup | ErrorCode]:
     """Return each partition once, in the order of the request: what is to be looked up, or its error."""
     asked = [((topic.name, each.partition_index), each) for topic in wanted.topics for each in topic.partitions]
     counts = Counter(key for key, _ in asked)
-    targets = dict[_Key, _Wanted | ErrorCode]()
+    targets = dict[_Key, _OffsetLookup | ErrorCode]()
     for key, partition in asked:
         log = finder.find(key[0], key[1], current_leader_epoch=partition.current_leader_epoch)
         if log is ErrorCode.topic_authorization_failed:
@@ -100,7 +100,7 @@ def _targets(wanted: ListOffsetsRequest, finder: LogFinder, *, version: int) -> 
         elif not is_supported(partition.timestamp, version=version):
             targets[key] = ErrorCode.unsupported_version
         else:
-            targets[key] = log if isinstance(log, ErrorCode) else _Wanted(log, partition.timestamp)
+            targets[key] = log if isinstance(log, ErrorCode) else _OffsetLookup(log, partition.timestamp)
     return targets
 
 
