@@ -9,6 +9,7 @@ from tests.bench.cold_reading import bench_cold_reading
 from tests.bench.compaction import bench_compaction
 from tests.bench.copying import MIB, bench_filesystem, bench_s3, bench_s3_transformed
 from tests.bench.decode import bench_decode
+from tests.bench.endpoint import bench_endpoint
 from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
 from tests.bench.metadata import bench_metadata, bench_rebuild
@@ -26,6 +27,7 @@ NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
     *("many", "decode", "append", "recovery", "loading", "reading", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
+    "endpoint",
 )
 
 
@@ -101,6 +103,8 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             return bench_restore_planning(
                 root, partitions=50 if quick else 10_000, rolled_segments=2 if quick else 1, rounds=min(rounds, 3)
             )
+        case "endpoint":
+            return bench_endpoint(root, size_bytes=(32 if quick else 1024) * MIB, rounds=min(rounds, 3))
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:

@@ -88,16 +88,17 @@ class Installation:
     def _with_config(self, arguments: Sequence[str]) -> list[str]:
         return [*arguments, "--config", str(self.config_file)]
 
-    def daemon(self, *, command: Sequence[str] | None = None) -> "Daemon":
+    def daemon(self, *, command: Sequence[str] | None = None, verb: str = "run") -> "Daemon":
         """Return the daemon of this installation, not yet started; ``command`` replaces ``tierd``."""
-        return Daemon(self, command)
+        return Daemon(self, command, verb=verb)
 
 
 class Daemon:
     """``tierd run`` as a child process; as a context manager it is ready inside and stopped cleanly at the end."""
 
-    def __init__(self, installation: Installation, command: Sequence[str] | None) -> None:
+    def __init__(self, installation: Installation, command: Sequence[str] | None, *, verb: str = "run") -> None:
         self._installation = installation
+        self._verb = verb
         self._command = command
         self.log_file = installation.root / "tierd.log"
         self._log: IO[bytes] | None = None
@@ -135,7 +136,7 @@ class Daemon:
 
     def start(self) -> None:
         """Start the process and return at once. The log is appended to ``log_file``."""
-        arguments = ["run", "--config", str(self._installation.config_file)]
+        arguments = [self._verb, "--config", str(self._installation.config_file)]
         if (warm := self._installation.warm) is not None:
             match self._command:
                 case None:

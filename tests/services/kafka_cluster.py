@@ -176,6 +176,10 @@ class KafkaCluster:
         """Return host and port of the plain listener of a node."""
         return self._nodes[node].address
 
+    def pid(self, node: int) -> int:
+        """Return the process id of a running node."""
+        return self._nodes[node].pid
+
     def log_dirs_of(self, node: int) -> tuple[Path, ...]:
         """Return the ``log.dirs`` of the node."""
         return self._nodes[node].log_dirs

@@ -112,6 +112,12 @@ class KafkaNode:
         """Return True if the node was started and not ended; a frozen one runs."""
         return self._process is not None
 
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        assert self._process is not None, f"node {self.number} is not running"
+        return self._process.pid
+
     def format(self) -> "subprocess.Popen[bytes]":
         """Begin to format the storage; a formatted storage stays unchanged."""
         return subprocess.Popen([str(KAFKA_SCRIPT), "format", str(self.number)], env=self._environment)
