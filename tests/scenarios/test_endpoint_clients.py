@@ -144,6 +144,24 @@ def test_console_producer_is_refused_and_says_so(tools: JavaTools, server: Golde
     }
 
 
+def test_topics_and_configs_tools_describe_a_topic(tools: JavaTools, server: GoldenServer) -> None:
+    described = tools.done("kafka-topics", server.bootstrap, "--describe", "--topic", "many-partitions")
+    partitions = [line.split() for line in described.lines if line.startswith("\tTopic:")]
+    assert [row[row.index("Partition:") + 1] for row in partitions] == ["0", "1", "2"]
+    assert all(int(row[row.index("Leader:") + 1]) >= 0 for row in partitions)
+    configured = tools.done("kafka-configs", server.bootstrap, "--describe", "--topic", "many-partitions")
+    assert "many-partitions" in configured.output.decode()
+
+
+@pytest.mark.skipif(AGAINST_BROKER, reason="a broker makes the topic")
+def test_topics_tool_is_refused_to_create_and_to_delete_a_topic(tools: JavaTools, server: GoldenServer) -> None:
+    for change in ("--create", "--delete"):
+        result = tools.run("kafka-topics", server.bootstrap, change, "--topic", "single")
+        assert result.exit_code != 0, change
+        assert "authoriz" in (result.output.decode() + result.errors).lower(), result.errors
+    assert java_clients.get_offsets(tools, server.bootstrap, "single", "latest") == {0: 1}
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_global_table_of_kafka_streams_has_the_last_value_of_each_key(version: str, server: GoldenServer) -> None:
     fetched_or_skip(lambda: require_kafka_streams(version), "Kafka Streams")
