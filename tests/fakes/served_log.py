@@ -52,7 +52,6 @@ class FakeServedLog:
         at_once: largest number of calls that were under way at the same time.
         reads: (offset, max_bytes) of every read, in order.
         waits_s: ``max_wait_s`` of every read, in order.
-        has_more: as in ``LogRead``, of every read that returns records.
     """
 
     def __init__(self) -> None:
@@ -70,7 +69,6 @@ class FakeServedLog:
         self.at_once = 0
         self.reads: list[tuple[int, int]] = []
         self.waits_s: list[float] = []
-        self.has_more = False
         self.lineage = Lineage()
         self._batches: list[RecordBatch] = []
         self._transactions: list[_Transaction] = []

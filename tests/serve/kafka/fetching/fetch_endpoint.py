@@ -23,6 +23,8 @@ NEWEST = 18
 MIB = 1 << 20
 MEMORY_BYTES = 64 * MIB
 SHARE_BYTES = 16 * MIB
+TOPIC_ID = UUID(int=1)
+"""Of the first topic of an endpoint."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,7 @@ class Told:
 class FetchEndpoint:
     """Fetch over fake logs, for one client or several."""
 
-    def __init__(
-        self, limits: FetchLimits | None = None, session_limits: FetchSessionLimits | None = None
-    ) -> None:
+    def __init__(self, limits: FetchLimits | None = None, session_limits: FetchSessionLimits | None = None) -> None:
         self.served = FakeServedPartitions()
         self.authorizer = OpenAuthorizer()
         self.quotas = FixedQuotas()
@@ -177,7 +177,9 @@ class FetchEndpoint:
         context = self.context(request.__version__, **circumstances)
         answer = await self._handle(request, context)
         assert isinstance(answer, FetchAnswer)
-        in_memory = sum(len(piece) for pieces in answer.records.values() for piece in pieces if isinstance(piece, bytes))
+        in_memory = sum(
+            len(piece) for pieces in answer.records.values() for piece in pieces if isinstance(piece, bytes)
+        )
         assert context.memory.size_bytes == in_memory, "an answer holds the memory of its records"
         context.memory.settle(0)
         return answer

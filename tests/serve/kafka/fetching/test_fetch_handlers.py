@@ -15,6 +15,7 @@ from tests.serve.kafka.fetching.fetch_endpoint import (
     MEMORY_BYTES,
     NEWEST,
     SHARE_BYTES,
+    TOPIC_ID,
     VERSIONS,
     FetchEndpoint,
     Want,
@@ -26,7 +27,6 @@ from tierd.errors import BackendUnavailableError, OffsetOutOfRangeError, RemoteI
 from tierd.serve.kafka.fetching import FetchLimits
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
 
-TOPIC_ID = UUID(int=1)
 NO_PAUSE = FetchLimits(failure_pause_s=0.0)
 
 
@@ -200,9 +200,7 @@ async def test_client_at_an_end_that_only_the_leader_knows_is_sent_to_the_leader
 
 
 @pytest.mark.parametrize(("version", "error"), [(10, "not_leader_or_follower"), (11, "offset_not_available")])
-async def test_offset_above_the_end_is_never_out_of_range(
-    endpoint: FetchEndpoint, version: int, error: str
-) -> None:
+async def test_offset_above_the_end_is_never_out_of_range(endpoint: FetchEndpoint, version: int, error: str) -> None:
     [log] = endpoint.served.add_topic("orders")
     for is_end_known in (True, False):
         log.is_end_known = is_end_known

@@ -92,7 +92,9 @@ def test_reads_at_once_keep_every_limit_but_for_one_first_batch(
         is_first_batch = at == first and size == parts[at].sizes[0]
         assert size <= parts[at].max_bytes or is_first_batch
     if len(answered) > 1 or sum(answered.values()) > max_bytes:
-        assert sum(answered.values()) <= max_bytes or (len(answered) == 1 and answered[first or 0] == parts[first or 0].sizes[0])
+        assert sum(answered.values()) <= max_bytes or (
+            len(answered) == 1 and answered[first or 0] == parts[first or 0].sizes[0]
+        )
     in_memory = sum(size for at, size in answered.items() if parts[at].in_memory)
     assert in_memory <= granted or (len(answered) >= 1 and parts[first or 0].in_memory)
 

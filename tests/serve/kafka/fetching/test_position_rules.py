@@ -8,9 +8,7 @@ from tierd.serve.kafka.fetching.fetch_demand import PartitionFetch
 from tierd.serve.kafka.fetching.position_rules import Readiness, divergence, fencing, readiness
 from tierd.serve.kafka.served.served_log import LogBounds
 
-BOUNDS = LogBounds(
-    log_start_offset=10, high_watermark=30, last_stable_offset=20, leader_epoch=3, is_end_known=True
-)
+BOUNDS = LogBounds(log_start_offset=10, high_watermark=30, last_stable_offset=20, leader_epoch=3, is_end_known=True)
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ class FetchRound:
 
     def _next_time(self, now_s: float) -> float:
         held = (part.held_until_s for part in self._parts if part.held_until_s > now_s)
-        return min(self._deadline_s, *held)
+        return min((self._deadline_s, *held))
 
     def _is_worth_reading(self) -> bool:
         """Return True if a part has failed, or if half of the wanted bytes that lacked at the last read may have come.
