@@ -72,8 +72,9 @@ from tierd.serve.status_snapshot import StatusSnapshot
 from tierd.serve.urgency import by_urgency
 
 if TYPE_CHECKING:
+    from tierd.serve.kafka.access.endpoint_access import EndpointAccess
     from tierd.serve.kafka.access.listener_certificates import certificate_end, server_context
-    from tierd.serve.kafka.access.quarantine import Quarantine, open_quarantine
+    from tierd.serve.kafka.access.quarantine import open_quarantine
     from tierd.serve.kafka.access.quarantine_verbs import quarantine_handlers
 
 __all__ = [
@@ -104,6 +105,7 @@ __all__ = [
     "DeletePartitionRequest",
     "DeletedPartition",
     "DescriptorsSummary",
+    "EndpointAccess",
     "ErasureCaches",
     "ErasureLeftSegment",
     "ErasureReport",
@@ -127,7 +129,6 @@ __all__ = [
     "PartitionsRequest",
     "PipelineSummary",
     "PlannedWork",
-    "Quarantine",
     "QuarantineAnswer",
     "QuarantineRequest",
     "RunBegun",
@@ -155,7 +156,7 @@ __all__ = [
 
 # The read endpoint needs the modules of Kafka's protocol, which take 0.3 s and 27 MB to import.
 _ON_DEMAND = {
-    "Quarantine": "tierd.serve.kafka.access.quarantine",
+    "EndpointAccess": "tierd.serve.kafka.access.endpoint_access",
     "certificate_end": "tierd.serve.kafka.access.listener_certificates",
     "open_quarantine": "tierd.serve.kafka.access.quarantine",
     "quarantine_handlers": "tierd.serve.kafka.access.quarantine_verbs",

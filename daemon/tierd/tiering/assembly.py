@@ -77,6 +77,7 @@ class Tiering:
         writes: the segments that this process writes. The pipeline adds its outputs.
         capacity: bounds what all tasks do at once.
         removal_clock: the clock of removals by age; it does not follow a wall clock that leaps ahead.
+        watermarks: tells listeners of high watermarks that the brokers wrote.
     """
 
     manager: RemoteLogManager
@@ -87,6 +88,7 @@ class Tiering:
     writes: SegmentWrites
     capacity: Capacity
     removal_clock: MonotonicGuard
+    watermarks: WatermarkWaker
 
 
 def assemble(
@@ -211,6 +213,7 @@ def assemble(
         listener=roles,
         wants=log_dirs.wants,
     )
+    watermarks = WatermarkWaker(replicas, context.log_offsets)
     manager = RemoteLogManager(
         replicas,
         log_dirs=scanned,
@@ -220,7 +223,7 @@ def assemble(
             events=DirectoryEventQueue(
                 log_dirs.paths, new_watcher=LogDirWatcher, clock=clock, retry_s=settings.copying.interval_s
             ),
-            watermarks=WatermarkWaker(replicas, context.log_offsets),
+            watermarks=watermarks,
             tasks=tasks,
             recorder=context.recorder,
             clock=clock,
@@ -265,6 +268,7 @@ def assemble(
         writes=writes,
         capacity=capacity,
         removal_clock=removal_clock,
+        watermarks=watermarks,
     )
 
 

@@ -17,14 +17,21 @@ _JITTER = 0.2
 
 
 class WatermarkWaker:
-    """Waker of the copy tasks whose queued segments wait for a higher high watermark."""
+    """Waker of the copy tasks whose queued segments wait for a higher high watermark, and of other listeners."""
 
     def __init__(self, replicas: ReplicaTable, log_offsets: LogOffsets) -> None:
         self._replicas = replicas
         self._log_offsets = log_offsets
+        self._listeners: list[Callable[[Path], None]] = []
+
+    def on_written(self, listener: Callable[[Path], None]) -> None:
+        """Call ``listener`` with each log dir whose high watermarks were written anew; it must not block."""
+        self._listeners.append(listener)
 
     async def wake_waiting(self, log_dir: Path) -> None:
-        """Wake the waiting tasks of ``log_dir`` whose high watermark has moved or cannot be read."""
+        """Wake the waiting tasks of ``log_dir`` whose high watermark has moved or cannot be read, and the listeners."""
+        for listener in self._listeners:
+            listener(log_dir)
         for replica in self._replicas.all():
             task = replica.tasks.copy
             if task is None or not task.state.awaits_high_watermark or replica.local.log_dir != log_dir:

@@ -33,6 +33,7 @@ class LocalSlice:
         size_bytes: 0 where the first batch is larger than the reader takes.
         base_offset: of the first batch; may lie below the wanted offset.
         upper_offset: exclusive bound of the offsets in the slice; a tight one where the slice ends with a whole batch.
+        is_segment_end: the slice ends with a rolled segment; the batches behind it are in the next one.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class LocalSlice:
     size_bytes: int
     base_offset: int
     upper_offset: int
+    is_segment_end: bool = False
 
 
 class KnownPositions:
@@ -182,11 +184,18 @@ class _SliceSearch:
         return end
 
     def _slice(self, first: BatchHeader, end: _SliceEnd) -> LocalSlice:
-        size = end.position - first.position
-        upper = end.next_offset
+        source, next_base = self.source, self.segment.next_base_offset
+        size, upper = end.position - first.position, end.next_offset
         if upper is None:
-            upper = read_upper_bound(open_source, self.source, self.segment, position=first.position, size_bytes=size)
+            upper = read_upper_bound(open_source, source, self.segment, position=first.position, size_bytes=size)
         if upper is None:
-            upper = self.segment.next_base_offset
-        bound = self.end_offset if upper is None else min(upper, self.end_offset)
-        return LocalSlice(self.source.path, self.source.inode, first.position, size, first.base_offset, bound)
+            upper = next_base
+        return LocalSlice(
+            path=source.path,
+            inode=source.inode,
+            position=first.position,
+            size_bytes=size,
+            base_offset=first.base_offset,
+            upper_offset=self.end_offset if upper is None else min(upper, self.end_offset),
+            is_segment_end=next_base is not None and end.position == source.size_bytes,
+        )

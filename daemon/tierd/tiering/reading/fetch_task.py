@@ -10,12 +10,14 @@ from tierd.errors import CorruptRecordError
 from tierd.log import AbortedTransaction, Record, RecordBatch, committed_batches, data_batches
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import RemoteStorageManager
+from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.fetch_gate import FetchGate
 from tierd.tiering.reading.fetch_result import FetchResult, read_once
 from tierd.tiering.reading.kept_readers import KeptReaders, ReaderPlace
 from tierd.tiering.reading.list_offsets import list_offset
 from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
+from tierd.tiering.reading.reading_bounds import local_log_of, reading_bounds
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import SMALLEST_WINDOW_BYTES
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
@@ -155,6 +157,28 @@ class FetchTask:
             return await list_offset(self._sources, timestamp_ms, isolation=isolation)
         async with self._gate.place(f"search for timestamp {timestamp_ms}"):
             return await list_offset(self._sources, timestamp_ms, isolation=isolation)
+
+    async def stable_end(self, log: TieredLog) -> int:
+        """Return the exclusive end of committed reads of ``log``, which a snapshot returned.
+
+        Raises:
+            LogError: the local log cannot be read.
+            RemoteStorageError: the transactions that are open at the end of the tier are not known.
+        """
+        return (await reading_bounds(log, IsolationLevel.READ_COMMITTED, self._sources.indexes)).end_offset
+
+    async def aborted(self, log: TieredLog, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
+        """Return the aborted transactions that touch ``[from_offset, upper)`` of ``log``, which a snapshot returned.
+
+        For a caller that reads the batches of the local log itself.
+
+        Raises:
+            RemoteResourceNotFoundError: the objects of a segment that may know some are gone.
+            SegmentChangedError: the local log changed.
+        """
+        indexes = self._sources.indexes
+        bounds = await reading_bounds(log, IsolationLevel.READ_COMMITTED, indexes)
+        return await AbortedLookup(log, local_log_of(log, bounds), indexes).touching(from_offset, upper)
 
     async def records(
         self, from_offset: int | None, to_offset: int | None, isolation: IsolationLevel

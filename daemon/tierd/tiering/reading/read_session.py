@@ -17,7 +17,14 @@ from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMeta
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, ReadAheadWindow
-from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
+from tierd.tiering.reading.reading_bounds import (
+    ReadingBounds,
+    is_replaced,
+    local_log_of,
+    on_current,
+    reading_bounds,
+    remote_end,
+)
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
@@ -164,11 +171,7 @@ class ReadSession:
         snapshot = self._sources.snapshot
         found, bounds = await on_current(log or await snapshot(), snapshot, self._bounded)
         self._log = log = found
-        self._local = None
-        if log.scan is not None and log.scan.segments and log.high_watermark is not None:
-            self._local = LocalLog(
-                log.scan, high_watermark=log.high_watermark, last_stable_offset=bounds.local_stable_offset
-            )
+        self._local = local_log_of(log, bounds)
         self.end_offset = bounds.end_offset
         self._aborts = AbortedLookup(log, self._local, self._sources.indexes)
         return log

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tierd.errors import RemoteResourceNotFoundError
-from tierd.log import last_stable_offset
+from tierd.log import LocalLog, last_stable_offset
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
@@ -60,6 +60,13 @@ async def reading_bounds(log: TieredLog, isolation: IsolationLevel, indexes: Rem
     last = log.last_whole_segment
     remote = 0 if last is None else await indexes.stable_end(last)
     return ReadingBounds(max(local, remote, log.log_start_offset), local)
+
+
+def local_log_of(log: TieredLog, bounds: ReadingBounds) -> LocalLog | None:
+    """Return the local part of ``log``; None without committed local records."""
+    if log.scan is None or not log.scan.segments or log.high_watermark is None:
+        return None
+    return LocalLog(log.scan, high_watermark=log.high_watermark, last_stable_offset=bounds.local_stable_offset)
 
 
 async def on_current(

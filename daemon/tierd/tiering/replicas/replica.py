@@ -65,9 +65,14 @@ class Replica:
 
 
 class ReplicaTable:
-    """Replicas of this host, by identity and by directory. ``ReplicaScanner`` keeps it in line with the disk."""
+    """Replicas of this host, by identity and by directory. ``ReplicaScanner`` keeps it in line with the disk.
+
+    Attributes:
+        revision: grows whenever a replica appears, moves, goes or gets another role.
+    """
 
     def __init__(self) -> None:
+        self.revision = 0
         self._replicas: dict[TopicIdPartition, Replica] = {}
         self._by_path: dict[Path, TopicIdPartition] = {}
 
@@ -106,18 +111,27 @@ class ReplicaTable:
         tasks = [(partition, replica.tasks.copy) for partition, replica in self._replicas.items()]
         return [partition for partition, copy in tasks if copy is not None and copy.loaded.is_set()]
 
+    def assign(self, replica: Replica, event: Leadership) -> Leadership | None:
+        """Give ``replica`` the role of ``event``; return the announcement before it."""
+        known, replica.leadership = replica.leadership, event
+        self.revision += known != event
+        return known
+
     def add(self, replica: Replica) -> None:
         """Add a replica under its present directory."""
+        self.revision += 1
         self._replicas[replica.local.partition] = replica
         self._by_path[replica.local.path] = replica.local.partition
 
     def move(self, replica: Replica, path: Path) -> None:
         """Find ``replica`` under the directory ``path`` from now on."""
+        self.revision += 1
         self._by_path.pop(replica.local.path, None)
         self._by_path[path] = replica.local.partition
 
     def remove(self, partition: TopicIdPartition) -> Replica:
         """Remove the replica of ``partition`` and return it."""
+        self.revision += 1
         replica = self._replicas.pop(partition)
         self._by_path.pop(replica.local.path, None)
         return replica

@@ -89,7 +89,7 @@ class RoleKeeper:
         A leader of a higher epoch gets new tasks: its log may have been truncated in between.
         """
         async with self._changing:
-            known, replica.leadership = replica.leadership, event
+            known = self._replicas.assign(replica, event)
             if known is not None and replica.tasks.all():
                 is_same_term = known.leader_epoch == event.leader_epoch or event.role is Role.FOLLOWER
                 if known.role is event.role and is_same_term:

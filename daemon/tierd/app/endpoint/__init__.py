@@ -1,0 +1,1 @@
+"""The read endpoint over one tier: the logs and the cluster that it serves, and its composition."""

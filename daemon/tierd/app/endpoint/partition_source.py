@@ -1,0 +1,102 @@
+"""PartitionSource: the present state of one partition, from its replica on this host and from the tier."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tierd.app.endpoint.endpoint_log import SourceState
+from tierd.app.endpoint.local_replica import LiveScan, LocalReplica
+from tierd.app.endpoint.log_watermarks import LogWatermarks
+from tierd.app.endpoint.tier_views import TierViews
+from tierd.log import PartitionScan, StableOffsetTracker
+from tierd.model import TopicIdPartition
+from tierd.tiering import TieredLog
+
+FindReplica = Callable[[TopicIdPartition], LocalReplica | None]
+"""Returns the replica of a partition on this host as it is now; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """Parts that all sources of one process share.
+
+    Attributes:
+        find_replica: of the log dirs of this host.
+        watermarks: of those replicas.
+        views: of the tier.
+        is_tier_final: no other host writes to the cluster any more, so that the end of the tier is the end of a log.
+    """
+
+    find_replica: FindReplica
+    watermarks: LogWatermarks
+    views: TierViews
+    is_tier_final: bool = False
+
+
+@dataclass(slots=True)
+class PartitionSource:
+    """Source of one partition. It keeps the last state, so that an unchanged log is the same object."""
+
+    partition: TopicIdPartition
+    parts: SourceParts
+    _scan: LiveScan = field(default_factory=LiveScan)
+    _stable: StableOffsetTracker = field(default_factory=StableOffsetTracker)
+    _last: TieredLog | None = None
+
+    async def state(self, *, is_doubted: bool = False) -> SourceState:
+        """Return the present state. What only grows is read first: the end, then the segments, and the tier last.
+
+        In another order a segment that the broker deletes meanwhile could be missed in both places.
+        """
+        replica = self.parts.find_replica(self.partition)
+        if replica is None:
+            view = await self.parts.views.current(self.partition, is_doubted=is_doubted)
+            return SourceState(self._kept(TieredLog(self.partition, view, None, None)), self.parts.is_tier_final)
+        end = await self.parts.watermarks.end(self.partition, replica)
+        scan = await self._scan.current(replica.scan, is_doubted=is_doubted)
+        view = await self.parts.views.current(self.partition, is_doubted=is_doubted)
+        log = TieredLog(
+            self.partition,
+            view,
+            scan,
+            end.high_watermark,
+            end.log_start_checkpoint,
+            local_stable_offset=end.last_stable_offset,
+        )
+        if end.high_watermark is not None and end.last_stable_offset is None:
+            log = replace(log, local_stable_offset=await self._stable_offset(log, scan, end.high_watermark))
+        is_end_known = (replica.is_leader or self.parts.is_tier_final) and end.is_current
+        return SourceState(self._kept(log), is_end_known)
+
+    def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Call ``on_change`` whenever the state may have changed, until the returned function is called."""
+        replica = self.parts.find_replica(self.partition)
+        if replica is None:
+            return self.parts.views.listen(self.partition, on_change)
+        return self.parts.watermarks.listen(self.partition, replica, on_change)
+
+    async def _stable_offset(self, log: TieredLog, scan: PartitionScan, high_watermark: int) -> int:
+        last = self._last
+        is_known = last is not None and _is_same(last, log) and last.high_watermark == high_watermark
+        if is_known and last is not None and last.local_stable_offset is not None:
+            return last.local_stable_offset
+        return await asyncio.to_thread(
+            self._stable.last_stable_offset,
+            scan,
+            high_watermark=high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def _kept(self, log: TieredLog) -> TieredLog:
+        """Return ``log``, or the last one where it is the same, or the last one with other ends."""
+        last = self._last
+        if last is None or not _is_same(last, log):
+            self._last = log
+        elif (last.high_watermark, last.local_stable_offset) != (log.high_watermark, log.local_stable_offset):
+            self._last = last.moved(high_watermark=log.high_watermark, local_stable_offset=log.local_stable_offset)
+        return self._last or log
+
+
+def _is_same(last: TieredLog, log: TieredLog) -> bool:
+    """Return True if both have the same segments, local and remote."""
+    return last.view is log.view and last.scan is log.scan and last.log_start_checkpoint == log.log_start_checkpoint

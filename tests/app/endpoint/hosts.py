@@ -1,0 +1,107 @@
+"""EndpointHost: the logs of one host as the endpoint serves them, over a log dir and a tier in memory."""
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.fakes.manual_clock import ManualClock
+from tests.tiering.setups import CLUSTER_ID, Session
+from tierd.app.endpoint.endpoint_log import EndpointLog
+from tierd.app.endpoint.local_replica import LocalReplica
+from tierd.app.endpoint.log_watermarks import LogWatermarks
+from tierd.app.endpoint.partition_source import PartitionSource, SourceParts
+from tierd.app.endpoint.tier_views import TierViews, leads_none
+from tierd.config import FetchSettings
+from tierd.control import BrokerWatermarks, Role
+from tierd.log import REPLICATION_OFFSET_CHECKPOINT, read_offset_checkpoint, write_offset_checkpoint
+from tierd.log.files.disk import OsDisk
+from tierd.metadata import FollowedPartitions, MetadataKeyFactory
+from tierd.model import TopicIdPartition, TopicPartition
+from tierd.remote import SegmentStorage
+from tierd.tiering import BrokerLogOffsets, FetchService, open_fetch_service
+
+
+class EndpointHost:
+    """One host: ``session`` is its tierd.
+
+    Attributes:
+        has_replicas: False for a host whose log dirs have none of the partitions.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        fetches: FetchService,
+        *,
+        broker: BrokerWatermarks | None,
+        is_away: bool,
+    ) -> None:
+        self.session = session
+        self.clock = ManualClock()
+        self.has_replicas = not is_away
+        self.watermarks = LogWatermarks(
+            BrokerLogOffsets(),
+            broker=broker,
+            broker_log_dirs=session.tier.log_dirs,
+            clock=self.clock,
+        )
+        keys = MetadataKeyFactory(CLUSTER_ID)
+        self.views = TierViews(
+            session.tier.rows,
+            keys,
+            led=leads_none if is_away else session.metadata.view,
+            followed=FollowedPartitions(session.tier.rows, keys, load_concurrency=2, strict_kafka_compat=False),
+            clock=self.clock,
+        )
+        self.parts = SourceParts(self.find_replica, self.watermarks, self.views)
+        self.fetches = fetches
+
+    def find_replica(self, partition: TopicIdPartition) -> LocalReplica | None:
+        replica = self.session.tiering.replicas.get(partition) if self.has_replicas else None
+        if replica is None:
+            return None
+        is_leader = replica.leadership is not None and replica.leadership.role is Role.LEADER
+        return LocalReplica(replica.local.scan, is_leader)
+
+    def log(self, partition: TopicIdPartition) -> EndpointLog:
+        return EndpointLog(PartitionSource(partition, self.parts), self.fetches)
+
+
+@contextlib.asynccontextmanager
+async def endpoint_host(
+    session: Session,
+    *,
+    storage: SegmentStorage | None = None,
+    broker: BrokerWatermarks | None = None,
+    is_away: bool = False,
+) -> AsyncIterator[EndpointHost]:
+    """Open the reads of a host, or of one that is away: it neither leads a partition nor has replicas."""
+    async with open_fetch_service(
+        storage or session.storage,
+        settings=FetchSettings(),
+        piece_bytes=1 << 20,
+        index_directory=None,
+        chunks=None,
+        recorder=session.recorder,
+        clock=ManualClock(),
+    ) as fetches:
+        yield EndpointHost(session, fetches, broker=broker, is_away=is_away)
+
+
+def copied_log_dir(source: Path, target: Path, *partitions: str) -> Path:
+    """Copy a log dir with some of its partitions."""
+    target.mkdir()
+    for file in source.iterdir():
+        if file.is_file():
+            shutil.copy2(file, target)
+    for partition in partitions:
+        shutil.copytree(source / partition, target / partition)
+    return target
+
+
+def write_high_watermark(path: Path, high_watermark: int) -> None:
+    """Write the high watermark of the partition in ``path`` into the broker's checkpoint."""
+    checkpoint = path.parent / REPLICATION_OFFSET_CHECKPOINT
+    known = read_offset_checkpoint(checkpoint) if checkpoint.exists() else {}
+    write_offset_checkpoint(OsDisk(), checkpoint, {**known, TopicPartition.parse(path.name): high_watermark})

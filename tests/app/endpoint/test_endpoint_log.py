@@ -1,0 +1,302 @@
+"""EndpointLog over a log dir and a tier: the contract of served logs in mixes of both, and changes under a reader."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.app.endpoint.consuming import COMMITTED, UNCOMMITTED, offsets, read
+from tests.app.endpoint.hosts import EndpointHost, endpoint_host, write_high_watermark
+from tests.contracts.served_log import SAMPLE, ServedLogContract, ServedSample, content_of
+from tests.control.test_broker_watermarks import running
+from tests.fakes.eventually import eventually
+from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.fakes.watermark_broker import WatermarkBroker
+from tests.log.logs import NOW_MS, open_log
+from tests.tiering.reading.test_fetch_service import HeldStorage
+from tests.tiering.setups import Session, Tier, delete_segment
+from tierd.control import BrokerWatermarks, Leadership, Role
+from tierd.control.watermark_session import key_of
+from tierd.errors import OffsetOutOfRangeError, RemoteStorageNotReadyError, SegmentChangedError
+from tierd.log import LOG_START_OFFSET_CHECKPOINT, LogConfig, file_name, write_offset_checkpoint
+from tierd.log.files.disk import OsDisk
+from tierd.metadata import MemoryKeyValueStore
+from tierd.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, TopicIdPartition
+
+TOPIC_ID = UUID("12345678-9abc-def0-fedc-ba9876543210")
+PARTITION = TopicIdPartition(TOPIC_ID, "orders", 0)
+ROLLS = (8, 11, 17)
+
+
+@dataclass
+class SampleHost:
+    """The sample in a log dir; every segment but the active one may be in the tier as well."""
+
+    path: Path
+    session: Session
+    host: EndpointHost
+    rows: FaultyKeyValueStore
+    storage: HeldStorage
+
+    def append_next(self) -> None:
+        with (self.path / file_name(ROLLS[-1], ".log")).open("ab") as log:
+            log.write(SAMPLE.next_batch)
+
+    async def expire_first(self) -> None:
+        """Delete the first segment of the tier, as the leader does; another host learns of it from the store."""
+        first = self.session.rows(PARTITION)[0]
+        await self.session.metadata.advance_log_start_offset(PARTITION, 8)
+        for state in (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED):
+            await self.session.metadata.update(
+                RemoteLogSegmentMetadataUpdate(
+                    segment=first.segment,
+                    state=state,
+                    event_timestamp_ms=NOW_MS,
+                    broker_id=1,
+                    custom_metadata=first.custom_metadata,
+                )
+            )
+            await self.session.storage.delete_log_segment_data(first)
+
+    async def grow(self) -> None:
+        self.append_next()
+        write_high_watermark(self.path, SAMPLE.end_offset + 2)
+        self.host.watermarks.written(self.path.parent)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the sample into a log dir."""
+    log_dir = tmp_path_factory.mktemp("written")
+    log = open_log(log_dir, config=LogConfig(segment_ms=1 << 60))
+    log.assign_topic_id(TOPIC_ID)
+    for batch in SAMPLE.batches:
+        if batch.base_offset in ROLLS:
+            log.roll(now_ms=NOW_MS)
+        log.append_as_follower(bytes(batch.data), now_ms=NOW_MS)
+    log.close()
+    write_high_watermark(log.directory, SAMPLE.end_offset)
+    starts = {log.topic_partition: SAMPLE.log_start_offset}
+    write_offset_checkpoint(OsDisk(), log_dir / LOG_START_OFFSET_CHECKPOINT, starts)
+    return log_dir
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    written: Path,
+    tmp_path: Path,
+    *,
+    mix: str = "both",
+    broker: BrokerWatermarks | None = None,
+    is_away: bool = False,
+) -> AsyncIterator[SampleHost]:
+    """Open the sample on one host: ``local`` only, ``half`` or all but its end in the tier only, or in ``both``."""
+    shutil.copytree(written, tmp_path / "kafka")
+    path = tmp_path / "kafka" / "orders-0"
+    rows = FaultyKeyValueStore(MemoryKeyValueStore())
+    session = Tier(tmp_path, [tmp_path / "kafka"], rows=rows).session()
+    storage = HeldStorage(session.tier)
+    if mix == "local":
+        await session.manager.discover_once()
+        (replica,) = session.tiering.replicas.all()
+        assert replica.leadership is not None
+        await session.metadata.become_leader(PARTITION, replica.leadership.leader_epoch)
+    else:
+        assert [outcome.error for outcome in (await session.copy_once()).values()] == [None]
+        assert session.finished(PARTITION) == [(0, 7), (8, 10), (11, 16)]
+    for base in {"half": (0, 8), "remote": (0, 8, 11)}.get(mix, ()):
+        delete_segment(path, base)
+    await session.manager._log_dirs.scan(path)
+    async with endpoint_host(session, storage=storage, broker=broker, is_away=is_away) as host:
+        yield SampleHost(path, session, host, rows, storage)
+
+
+@pytest.fixture(params=["local", "remote"])
+async def sample(written: Path, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SampleHost]:
+    async with opened(written, tmp_path, mix=request.param) as sample:
+        yield sample
+
+
+@pytest.fixture
+async def both(written: Path, tmp_path: Path) -> AsyncIterator[SampleHost]:
+    async with opened(written, tmp_path) as sample:
+        yield sample
+
+
+class TestContract(ServedLogContract):
+    @pytest.fixture
+    async def served(self, sample: SampleHost) -> ServedSample:
+        return ServedSample(sample.host.log(PARTITION), sample.grow)
+
+
+class TestChangesUnderAReader:
+    async def test_segment_that_retention_deleted_since_the_scan_is_read_from_the_tier(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        assert (await log.bounds()).local_start_offset == SAMPLE.log_start_offset
+        for base in (0, 8, 11):
+            delete_segment(both.path, base)
+        assert await offsets(log, COMMITTED) == [2, 3, 4, 8, 9, 11, 12, 13, 14, 15]
+
+    async def test_segment_that_began_since_the_scan_is_read(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        await log.bounds()
+        (both.path / file_name(SAMPLE.end_offset, ".log")).write_bytes(SAMPLE.next_batch)
+        write_high_watermark(both.path, SAMPLE.end_offset + 2)
+        assert content_of(await read(log, SAMPLE.end_offset)) == SAMPLE.next_batch
+        assert (await log.bounds()).high_watermark == SAMPLE.end_offset + 2
+
+    async def test_log_that_was_cut_back_below_its_watermark_has_no_more_records(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        write_high_watermark(both.path, SAMPLE.end_offset + 5)
+        assert (await read(log, SAMPLE.end_offset)).records == ()
+        assert await offsets(log, start=20) == [20, 21]
+
+    async def test_log_dir_that_does_not_answer_is_an_error_of_that_moment(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        await log.bounds()
+        shutil.move(both.path, both.path.with_name("elsewhere"))
+        with pytest.raises(SegmentChangedError):
+            await read(log, 20)
+        shutil.move(both.path.with_name("elsewhere"), both.path)
+        assert await offsets(log, start=20) == [20, 21]
+
+    async def test_replica_that_left_the_host_is_read_from_the_tier(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        assert (await log.bounds()).is_end_known
+        both.host.has_replicas = False
+        bounds = await log.bounds()
+        assert (bounds.high_watermark, bounds.is_end_known, bounds.local_start_offset) == (17, False, None)
+        assert await offsets(log) == [each for each in range(2, 17) if each not in (10, 16)]
+
+
+class TestWithoutAReplica:
+    @pytest.fixture
+    async def away(self, written: Path, tmp_path: Path) -> AsyncIterator[SampleHost]:
+        """Open the sample as a host sees it that neither leads it nor has a replica."""
+        async with opened(written, tmp_path, is_away=True) as sample:
+            yield sample
+
+    async def test_log_ends_with_the_tier_and_its_end_is_not_known(self, away: SampleHost) -> None:
+        bounds = await away.host.log(PARTITION).bounds()
+        assert (bounds.log_start_offset, bounds.high_watermark, bounds.last_stable_offset) == (2, 17, 17)
+        assert (bounds.is_end_known, bounds.leader_epoch) == (False, 2)
+
+    async def test_log_of_a_cluster_that_is_gone_ends_with_the_tier(self, away: SampleHost) -> None:
+        away.host.parts = replace(away.host.parts, is_tier_final=True)
+        assert (await away.host.log(PARTITION).bounds()).is_end_known
+
+    async def test_segment_that_expired_since_the_view_was_read_is_out_of_range(self, away: SampleHost) -> None:
+        log = away.host.log(PARTITION)
+        assert await offsets(log, start=2)
+        await away.expire_first()
+        with pytest.raises(OffsetOutOfRangeError):
+            await read(log, 2)
+        assert (await log.bounds()).log_start_offset == 8
+
+    async def test_listener_hears_of_segments_that_another_host_copies(self, away: SampleHost) -> None:
+        log, heard = away.host.log(PARTITION), asyncio.Event()
+        await log.bounds()
+        leave = log.listen(heard.set)
+        watching = asyncio.create_task(away.host.views.watch())
+        try:
+            await eventually(lambda: away.host.clock.sleeping > 0, what="the watch")
+            away.host.clock.advance(2)
+            await eventually(heard.is_set, what="the first look")
+            await away.expire_first()
+            heard.clear()
+            await eventually(lambda: away.host.clock.sleeping > 0, what="the watch")
+            away.host.clock.advance(2)
+            await eventually(heard.is_set, what="the change")
+            assert (await log.bounds()).log_start_offset == 8
+        finally:
+            leave()
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    async def test_store_of_the_metadata_that_is_away_leaves_the_last_view(self, away: SampleHost) -> None:
+        log = away.host.log(PARTITION)
+        await log.bounds()
+        away.host.clock.advance(60)
+        away.rows.read_faults.extend([Fault.FAIL] * 10)
+        assert (await log.bounds()).high_watermark == 17
+        with pytest.raises(RemoteStorageNotReadyError):
+            await read(log, 100)
+
+
+class TestReads:
+    async def test_read_that_a_segment_ended_has_more(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        assert (await read(log, 2)).has_more
+        assert not (await read(log, 2, max_bytes=1)).has_more
+        assert not (await read(log, 17)).has_more
+        assert not (await read(log, 11, isolation=COMMITTED)).has_more  # it ends with the last stable offset
+
+    async def test_slow_store_makes_a_read_pending_and_its_records_come_with_a_later_one(
+        self, written: Path, tmp_path: Path
+    ) -> None:
+        async with opened(written, tmp_path, mix="remote") as sample:
+            log = sample.host.log(PARTITION)
+            await log.bounds()
+            sample.storage.open.clear()
+            first = await log.read(2, max_bytes=1000, isolation=UNCOMMITTED, at_least_one=True, max_wait_s=0.05)
+            assert (first.is_pending, first.records) == (True, ())
+            sample.storage.open.set()
+            second = await log.read(2, max_bytes=1000, isolation=UNCOMMITTED, at_least_one=True, max_wait_s=10)
+            assert content_of(second) == SAMPLE.content_from(2, 8)
+
+    async def test_preallocated_room_behind_the_records_is_not_served(self, both: SampleHost) -> None:
+        with (both.path / file_name(ROLLS[-1], ".log")).open("ab") as active:
+            active.truncate(1 << 20)
+        log = both.host.log(PARTITION)
+        found = await read(log, 17)
+        assert found.size_bytes == len(SAMPLE.content_from(17, SAMPLE.end_offset))
+        assert (await read(log, SAMPLE.end_offset)).records == ()
+
+
+class TestWatermarks:
+    async def test_broker_tells_watermark_and_stable_offset_before_its_checkpoint(
+        self, written: Path, tmp_path: Path
+    ) -> None:
+        broker = WatermarkBroker()
+        broker.move(key_of(PARTITION), 22, last_stable_offset=17)
+        async with running(broker) as setup, opened(written, tmp_path, broker=setup.watermarks) as sample:
+            write_high_watermark(sample.path, 17)
+            log = sample.host.log(PARTITION)
+            bounds = await log.bounds()
+            assert (bounds.high_watermark, bounds.last_stable_offset, bounds.is_end_known) == (22, 17, True)
+            heard = asyncio.Event()
+            leave = log.listen(heard.set)
+            sample.append_next()
+            broker.move(key_of(PARTITION), 24, last_stable_offset=17)
+            async with asyncio.timeout(10):
+                await heard.wait()
+            leave()
+            assert content_of(await read(log, 22)) == SAMPLE.next_batch
+
+    async def test_end_of_a_led_log_is_not_known_while_the_broker_does_not_answer(
+        self, written: Path, tmp_path: Path
+    ) -> None:
+        async with (
+            running(WatermarkBroker(), node_id=7) as setup,
+            opened(written, tmp_path, broker=setup.watermarks) as sample,
+        ):
+            bounds = await sample.host.log(PARTITION).bounds()
+            assert (bounds.high_watermark, bounds.last_stable_offset, bounds.is_end_known) == (22, 17, False)
+
+    async def test_end_of_a_followed_log_is_not_known(self, both: SampleHost) -> None:
+        (replica,) = both.session.tiering.replicas.all()
+        both.session.tiering.replicas.assign(replica, Leadership(PARTITION, 3, Role.FOLLOWER))
+        bounds = await both.host.log(PARTITION).bounds()
+        assert (bounds.high_watermark, bounds.is_end_known) == (22, False)
+
+    async def test_unchanged_log_is_looked_at_without_its_files(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        first = await log.bounds()
+        for base in ROLLS:
+            delete_segment(both.path, base)
+        assert await log.bounds() is first
