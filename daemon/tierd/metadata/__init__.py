@@ -33,6 +33,7 @@ from tierd.metadata.rows import (
     text_field,
 )
 from tierd.metadata.stored import (
+    FollowedPartitions,
     PartitionBeingDeleted,
     SegmentChange,
     changes,
@@ -83,6 +84,7 @@ __all__ = [
     "Expect",
     "ExpectPresent",
     "FillingSource",
+    "FollowedPartitions",
     "KeyValueStore",
     "Lease",
     "MemoryKeyValueStore",
