@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.scenarios.golden_server import AGAINST_BROKER, GoldenServer, golden_broker, golden_server
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.kafka_clients import java_clients
 from tests.services.kafka_clients.global_table import read_table, table_of
 from tests.services.kafka_clients.java_tools import JavaTools
-from tests.services.kafka_clients.librdkafka import read_partitions
+from tests.services.kafka_clients.librdkafka import commit_offset, read_partitions
 from tests.services.kafka_clients.mirror_maker import MirrorMaker
 from tests.services.kafka_clients.reading_clients import NAMES, ReadingClients
 from tests.services.kafka_cluster import KafkaCluster
@@ -102,7 +101,7 @@ def test_groups_tool_describes_resets_and_deletes_a_group(tools: JavaTools, serv
     records = server.expected(topic, committed=False)[topic, 0]
     bounds = server.offsets(topic, 0)
     middle = records[len(records) // 2]
-    _commit(server.bootstrap, group, topic, 7)
+    commit_offset(server.bootstrap, group, topic, 7)
     end = bounds["highWatermark"]
 
     def committed() -> int:
@@ -124,14 +123,6 @@ def test_groups_tool_describes_resets_and_deletes_a_group(tools: JavaTools, serv
     assert committed() == bounds["logStartOffset"]
     java_clients.delete_group(tools, server.bootstrap, group)
     assert group not in java_clients.list_groups(tools, server.bootstrap)
-
-
-def _commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
-    try:
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    finally:
-        consumer.close()
 
 
 @pytest.mark.skipif(AGAINST_BROKER, reason="a broker takes the record")
@@ -178,7 +169,7 @@ def test_mirror_maker_copies_committed_records_and_groups_into_a_live_cluster(
 ) -> None:
     live = kafka_cluster(nodes=1, version="4.3.1")
     expected = server.expected(*COPIED_TOPICS, committed=True)
-    _commit(server.bootstrap, "mirrored", "many-partitions", 1)
+    commit_offset(server.bootstrap, "mirrored", "many-partitions", 1)
     mirrors: list[MirrorMaker] = []
     fetched_or_skip(
         lambda: mirrors.append(MirrorMaker(tmp_path, server.bootstrap, live.bootstrap, COPIED_TOPICS, committed=True)),

@@ -20,6 +20,7 @@ import org.apache.kafka.common.utils.Exit;
 
 public final class ToolHarness {
     private static volatile int exitCode;
+    private static volatile boolean hasEnded;
 
     public static void main(final String[] arguments) throws Exception {
         final DataInputStream orders = new DataInputStream(System.in);
@@ -56,6 +57,7 @@ public final class ToolHarness {
         System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         exitCode = 0;
+        hasEnded = false;
         final String[] arguments = new String[fields.length - 2];
         for (int n = 0; n < arguments.length; n++) {
             arguments[n] = new String(fields[n + 2], StandardCharsets.UTF_8);
@@ -87,7 +89,8 @@ public final class ToolHarness {
     }
 
     private static void exit(final int status, final String message) {
-        if (exitCode == 0) { // a tool that catches what this throws ends a second time, with a code for unknown errors
+        if (!hasEnded) { // a tool that catches what this throws ends a second time, with a code for unknown errors
+            hasEnded = true;
             exitCode = status;
         }
         throw new Ended();

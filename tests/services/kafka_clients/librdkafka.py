@@ -8,7 +8,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests.services.kafka_clients.partitions import Counts, Records
 from tests.services.kafka_producer import CLIENT_DEADLINE_S
 from tests.services.kafka_records import ConsumedRecord, consumed
-from tests.services.waiting import StillWaitingError
+from tests.services.waiting import StillWaitingError, wait_until
+
+_NO_COORDINATOR_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 
 def read(bootstrap: str, wanted: Counts, *, committed: bool) -> Records:
@@ -38,6 +44,25 @@ def read_partitions(
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in chosen])
         return _read_to_end(consumer, chosen)
+    finally:
+        consumer.close()
+
+
+def commit_offset(bootstrap: str, group: str, topic: str, offset: int) -> None:
+    """Commit an offset of partition 0 as a group without members, when its coordinator is ready."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+
+    def committed() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_COORDINATOR_YET:
+                raise
+            return False
+        return True
+
+    try:
+        wait_until(committed, what=f"the coordinator of {group}", deadline_s=CLIENT_DEADLINE_S, interval_s=0.1)
     finally:
         consumer.close()
 
