@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count, groupby
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from tests.fakes.manual_clock import ManualClock
@@ -17,6 +17,9 @@ from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import ANONYMOUS, RequestContext
 from tierd.serve.kafka.served.served_log import FileSlice
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
+
+Kio: TypeAlias = Any
+"""A message of kio, which has other classes in each version; or one of its fields."""
 
 VERSIONS = range(4, 19)
 NEWEST = 18
@@ -50,10 +53,10 @@ def fetch_request(
     max_bytes: int = 50 * MIB,
     isolation: int = 0,
     replica_id: int = -1,
-) -> Any:
+) -> Kio:
     """Return kio's request of a version; topics are named by name or id as the version wants it."""
     schema = importlib.import_module(f"kio.schema.fetch.v{version}.request")
-    fields: dict[str, Any] = {
+    fields: dict[str, Kio] = {
         "max_wait": timedelta(milliseconds=max_wait_ms),
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
@@ -72,13 +75,13 @@ def fetch_request(
     return schema.FetchRequest(**fields)
 
 
-def _topics(schema: Any, wants: Iterable[Want], version: int) -> Iterable[Any]:
+def _topics(schema: Kio, wants: Iterable[Want], version: int) -> Iterable[Kio]:
     for topic, group in groupby(wants, key=lambda want: want.topic):
         partitions = tuple(_partition(schema, want, version) for want in group)
         yield schema.FetchTopic(partitions=partitions, **_named(topic, version))
 
 
-def _partition(schema: Any, want: Want, version: int) -> Any:
+def _partition(schema: Kio, want: Want, version: int) -> Kio:
     fields = {"partition": want.partition, "fetch_offset": want.offset, "partition_max_bytes": want.max_bytes}
     if version >= 9:
         fields["current_leader_epoch"] = want.epoch
@@ -87,7 +90,7 @@ def _partition(schema: Any, want: Want, version: int) -> Any:
     return schema.FetchPartition(**fields)
 
 
-def _named(topic: str | UUID, version: int) -> dict[str, Any]:
+def _named(topic: str | UUID, version: int) -> dict[str, Kio]:
     return {"topic_id" if version >= 13 else "topic": topic}
 
 
@@ -134,7 +137,7 @@ class FixedQuotas:
 class Told:
     """One partition of an answer."""
 
-    fields: Any
+    fields: Kio
     records: bytes
 
     @property
@@ -172,7 +175,7 @@ class FetchEndpoint:
             closing=self.closing,
         )
 
-    async def ask(self, request: Any, **circumstances: Any) -> FetchAnswer:
+    async def ask(self, request: Kio, **circumstances: Kio) -> FetchAnswer:
         """Return the answer to a request; its memory is given back, as after sending it."""
         context = self.context(request.__version__, **circumstances)
         answer = await self._handle(request, context)
@@ -184,14 +187,14 @@ class FetchEndpoint:
         context.memory.settle(0)
         return answer
 
-    async def fetch(self, *wants: Want, **fields: Any) -> dict[tuple[str | UUID, int], Told]:
+    async def fetch(self, *wants: Want, **fields: Kio) -> dict[tuple[str | UUID, int], Told]:
         """Return the partitions of the answer to a request, in order."""
         return told(await self.ask(fetch_request(wants, **fields)))
 
 
 def told(answer: FetchAnswer) -> dict[tuple[str | UUID, int], Told]:
     """Return the partitions of an answer, in order."""
-    response: Any = answer.response
+    response: Kio = answer.response
     found = {}
     for at, topic in enumerate(response.responses):
         name = topic.topic_id if response.__version__ >= 13 else topic.topic
@@ -212,6 +215,6 @@ def _of_file(piece: FileSlice) -> bytes:
         return file.read(piece.size_bytes)
 
 
-def errors(answers: Mapping[Any, Told]) -> list[str]:
+def errors(answers: Mapping[tuple[str | UUID, int], Told]) -> list[str]:
     """Return the errors of all partitions, in order."""
     return [each.error for each in answers.values()]

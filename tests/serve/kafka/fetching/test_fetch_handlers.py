@@ -3,7 +3,6 @@
 import asyncio
 import io
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +17,7 @@ from tests.serve.kafka.fetching.fetch_endpoint import (
     TOPIC_ID,
     VERSIONS,
     FetchEndpoint,
+    Kio,
     Want,
     errors,
     fetch_request,
@@ -39,7 +39,7 @@ def named(version: int) -> str | UUID:
     return TOPIC_ID if version >= 13 else "orders"
 
 
-def through_kio(message: Any) -> Any:
+def through_kio(message: Kio) -> Kio:
     """Return a message as it is after encoding and decoding."""
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
@@ -53,7 +53,7 @@ async def test_fetch_of_every_version_returns_batches_and_bounds(endpoint: Fetch
     batches = [log.append([b"one", b"two"]), log.append([b"three"])]
     request = through_kio(fetch_request([Want(named(version), offset=1)], version=version))
     answer = await endpoint.ask(request)
-    response: Any = answer.response
+    response: Kio = answer.response
     assert through_kio(response) == response
     assert response.__version__ == version
     [one] = told(answer).values()
@@ -176,7 +176,7 @@ async def test_fenced_client_is_told_the_leader_and_where_it_is(endpoint: FetchE
     answer = await endpoint.ask(fetch_request([Want(TOPIC_ID, 1, epoch=4)]))
     [one] = told(answer).values()
     assert (one.fields.current_leader.leader_id, one.fields.current_leader.leader_epoch) == (2, 5)
-    response: Any = answer.response
+    response: Kio = answer.response
     assert [(node.node_id, node.host) for node in response.node_endpoints] == [(2, "two.example")]
 
 
@@ -335,7 +335,7 @@ async def test_principal_above_its_quota_is_told_to_wait_without_records(endpoin
     endpoint.quotas.wait_ms = 1500
     for session, expected in [((0, 0), 0), ((session_id, 1), session_id)]:
         answer = await endpoint.ask(fetch_request([Want(TOPIC_ID)] if not session[0] else [], session=session))
-        response: Any = answer.response
+        response: Kio = answer.response
         assert response.throttle_time.total_seconds() == 1.5
         assert (response.session_id, response.responses) == (expected, ())
     endpoint.quotas.wait_ms = 0
@@ -343,7 +343,7 @@ async def test_principal_above_its_quota_is_told_to_wait_without_records(endpoin
 
 
 async def new_session(endpoint: FetchEndpoint, *wants: Want, version: int = NEWEST) -> int:
-    response: Any = (await endpoint.ask(fetch_request(wants, session=(0, 0), version=version))).response
+    response: Kio = (await endpoint.ask(fetch_request(wants, session=(0, 0), version=version))).response
     session_id: int = response.session_id
     assert session_id
     return session_id
@@ -360,7 +360,7 @@ async def test_session_answers_only_what_is_new_and_reads_the_partitions_in_turn
     session_id = await new_session(endpoint, *(Want(topic, number, offset=1) for number in range(3)), version=version)
     epochs = iter(range(1, 10))
 
-    async def go_on(*wants: Want, **fields: Any) -> list[int]:
+    async def go_on(*wants: Want, **fields: Kio) -> list[int]:
         """Return the partitions of the next answer: those with records, negative ones with other news only."""
         found = await endpoint.fetch(*wants, session=(session_id, next(epochs)), version=version, **fields)
         return [number if each.records else -number for (_, number), each in found.items()]
@@ -384,7 +384,7 @@ async def test_request_of_a_session_that_is_unknown_or_out_of_step_is_refused_wh
         ((session_id + 1, 1), "fetch_session_id_not_found"),
         ((session_id, 2), "invalid_fetch_session_epoch"),
     ]:
-        response: Any = (await endpoint.ask(fetch_request(session=session))).response
+        response: Kio = (await endpoint.ask(fetch_request(session=session))).response
         assert (response.error_code.name, response.responses, response.session_id) == (error, (), 0)
 
 
@@ -403,7 +403,7 @@ async def test_neighbours_of_one_topic_are_one_entry_of_the_answer(endpoint: Fet
         endpoint.served.add_topic(name, partitions=2)
     wants = [Want("orders", 0), Want("orders", 1), Want("payments", 0)]
     answer: FetchAnswer = await endpoint.ask(fetch_request(wants, version=12))
-    response: Any = answer.response
+    response: Kio = answer.response
     assert [(topic.topic, len(topic.partitions)) for topic in response.responses] == [("orders", 2), ("payments", 1)]
 
 

@@ -1,10 +1,10 @@
 """Long polls: fetches that wait for bytes, woken by changes, on a clock that only the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,6 +13,7 @@ from tests.fakes.served_log import FakeServedLog
 from tests.serve.kafka.fetching.fetch_endpoint import (
     TOPIC_ID,
     FetchEndpoint,
+    Kio,
     Told,
     Want,
     errors,
@@ -21,7 +22,7 @@ from tests.serve.kafka.fetching.fetch_endpoint import (
 from tierd.errors import BackendUnavailableError
 from tierd.serve.kafka.fetching import FetchLimits
 
-Answer = asyncio.Task[Mapping[Any, Told]]
+Answer = asyncio.Task[Mapping[tuple[str | UUID, int], Told]]
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def local_log(endpoint: FetchEndpoint, topic: str, directory: Path) -> FakeServe
 
 @asynccontextmanager
 async def waiting(
-    endpoint: FetchEndpoint, *wants: Want, max_wait_ms: int = 500, **fields: Any
+    endpoint: FetchEndpoint, *wants: Want, max_wait_ms: int = 500, **fields: Kio
 ) -> AsyncIterator[Answer]:
     """Yield a fetch that waits; nothing of it is left behind."""
     fetch = asyncio.create_task(endpoint.fetch(*wants, max_wait_ms=max_wait_ms, **fields))
@@ -109,7 +110,7 @@ async def test_change_without_records_wakes_nobody_up(endpoint: FetchEndpoint, l
 async def test_change_between_the_look_and_the_wait_is_not_missed(endpoint: FetchEndpoint, log: FakeServedLog) -> None:
     listen = log.listen
 
-    def append_then_listen(on_change: Any) -> Any:
+    def append_then_listen(on_change: Callable[[], None]) -> Callable[[], None]:
         log.append()
         return listen(on_change)
 
@@ -207,7 +208,7 @@ async def test_error_of_one_partition_ends_the_wait(endpoint: FetchEndpoint, tmp
     ],
 )
 async def test_change_of_the_cluster_ends_the_wait(
-    endpoint: FetchEndpoint, log: FakeServedLog, change: Any, error: str
+    endpoint: FetchEndpoint, log: FakeServedLog, change: Callable[[FetchEndpoint], None], error: str
 ) -> None:
     endpoint.served.lead("orders", leader_epoch=5)
     async with waiting(endpoint, Want(TOPIC_ID, epoch=5)) as fetch:
