@@ -19,12 +19,17 @@ import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.utils.Exit;
 
 public final class ToolHarness {
+    // The same streams for all runs: Scala's library keeps those that it finds first.
+    private static final ByteArrayOutputStream OUTPUT = new ByteArrayOutputStream();
+    private static final ByteArrayOutputStream ERRORS = new ByteArrayOutputStream();
     private static volatile int exitCode;
     private static volatile boolean hasEnded;
 
     public static void main(final String[] arguments) throws Exception {
         final DataInputStream orders = new DataInputStream(System.in);
         final DataOutputStream answers = new DataOutputStream(System.out);
+        System.setOut(new PrintStream(OUTPUT, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(ERRORS, true, StandardCharsets.UTF_8));
         Exit.setExitProcedure(ToolHarness::exit);
         Exit.setHaltProcedure(ToolHarness::exit);
         Exit.setShutdownHookAdder((name, hook) -> { });
@@ -51,11 +56,7 @@ public final class ToolHarness {
     }
 
     private static void run(final byte[][] fields, final DataOutputStream answers) throws IOException {
-        final ByteArrayOutputStream output = new ByteArrayOutputStream();
-        final ByteArrayOutputStream errors = new ByteArrayOutputStream();
         System.setIn(new ByteArrayInputStream(fields[1]));
-        System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
-        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         exitCode = 0;
         hasEnded = false;
         final String[] arguments = new String[fields.length - 2];
@@ -80,12 +81,21 @@ public final class ToolHarness {
             Thread.currentThread().setContextClassLoader(before);
         }
         System.out.flush();
+        System.err.flush();
         answers.writeInt(exitCode);
-        for (final byte[] part : new byte[][] {output.toByteArray(), errors.toByteArray()}) {
+        for (final byte[] part : new byte[][] {taken(OUTPUT), taken(ERRORS)}) {
             answers.writeInt(part.length);
             answers.write(part);
         }
         answers.flush();
+    }
+
+    private static byte[] taken(final ByteArrayOutputStream stream) {
+        synchronized (stream) {
+            final byte[] content = stream.toByteArray();
+            stream.reset();
+            return content;
+        }
     }
 
     private static void exit(final int status, final String message) {
