@@ -66,6 +66,7 @@ from tierd.serve.control_requests import (
 from tierd.serve.control_socket import SOCKET_NAME, ControlServer, ask, ask_or_run
 from tierd.serve.drill_report import drill_line, drill_problems
 from tierd.serve.http_server import HttpServer
+from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
 from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
 from tierd.serve.outage import Outage, Service
 from tierd.serve.status_snapshot import StatusSnapshot
@@ -106,6 +107,7 @@ __all__ = [
     "DeletedPartition",
     "DescriptorsSummary",
     "EndpointAccess",
+    "EndpointNode",
     "ErasureCaches",
     "ErasureLeftSegment",
     "ErasureReport",
@@ -132,6 +134,9 @@ __all__ = [
     "QuarantineAnswer",
     "QuarantineRequest",
     "RunBegun",
+    "ServedCluster",
+    "ServedPartition",
+    "ServedTopic",
     "Service",
     "SkippedPartition",
     "StatusAnswer",

@@ -40,7 +40,7 @@ from tierd.tiering.removing.left_deletions import partitions_left
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
 from tierd.tiering.removing.undelete_plan import TakenBack
-from tierd.tiering.replicas.replica import LogDirState
+from tierd.tiering.replicas.replica import LogDirState, Replica, ReplicaTable
 from tierd.tiering.roles.task_factory import TieringContext, TieringSettings
 from tierd.tiering.segment_writes import SegmentWrites
 from tierd.tiering.stored_tier import StoredTier
@@ -92,6 +92,8 @@ __all__ = [
     "RepairPlanner",
     "RepairResult",
     "RepairTools",
+    "Replica",
+    "ReplicaTable",
     "SegmentCheck",
     "SegmentCopy",
     "SegmentDeletion",
