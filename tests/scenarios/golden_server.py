@@ -83,12 +83,17 @@ def partition_of(name: str) -> Partition:
 
 
 @contextmanager
-def golden_server(log_dir: Path, oracle: Path, folder: Path, warm: WarmTierd) -> Iterator[GoldenServer]:
-    """Serve a copy of a golden log dir with the daemon, when all its rolled segments are in the tier."""
+def golden_server(
+    log_dir: Path, oracle: Path, folder: Path, warm: WarmTierd, *, settings: Settings | None = None
+) -> Iterator[GoldenServer]:
+    """Serve a copy of a golden log dir with the daemon, when all its rolled segments are in the tier.
+
+    ``settings`` replace those of an endpoint with one plain listener.
+    """
     copy = folder / "logdir"
     copy_writable(log_dir, copy)
     port = free_port()
-    tierd = Installation(folder / "tierd", [copy], settings=endpoint_settings(port), warm=warm)
+    tierd = Installation(folder / "tierd", [copy], settings=settings or endpoint_settings(port), warm=warm)
     copied = tierd.ask("copy", "--once")
     assert copied.exit_code == 0, copied.output
     with tierd.daemon() as daemon:

@@ -1,7 +1,7 @@
 """The client librdkafka through confluent-kafka, which reads partitions from their start to their end."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -24,9 +24,16 @@ def read(bootstrap: str, wanted: Counts, *, committed: bool) -> Records:
 
 
 def read_partitions(
-    bootstrap: str, partitions: Iterable[tuple[str, int]], *, committed: bool = False
+    bootstrap: str,
+    partitions: Iterable[tuple[str, int]],
+    *,
+    committed: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> dict[tuple[str, int], list[ConsumedRecord]]:
-    """Return the records that the client gets of each partition; with ``committed``, to the last stable offset."""
+    """Return the records that the client gets of each partition; with ``committed``, to the last stable offset.
+
+    ``settings`` are further ones of the client.
+    """
     chosen = list(partitions)
     consumer = Consumer(
         {
@@ -39,6 +46,7 @@ def read_partitions(
             "check.crcs": True,
             "fetch.wait.max.ms": 50,
             "log_level": 2,
+            **(settings or {}),
         }
     )
     try:
