@@ -153,6 +153,7 @@ def test_topics_tool_is_refused_to_create_and_to_delete_a_topic(tools: JavaTools
     assert java_clients.get_offsets(tools, server.bootstrap, "single", "latest") == {0: 1}
 
 
+@pytest.mark.parametrize("server", ["4.3.1"], indirect=True)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_global_table_of_kafka_streams_has_the_last_value_of_each_key(version: str, server: GoldenServer) -> None:
     fetched_or_skip(lambda: require_kafka_streams(version), "Kafka Streams")
