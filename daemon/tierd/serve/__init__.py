@@ -73,10 +73,24 @@ from tierd.serve.status_snapshot import StatusSnapshot
 from tierd.serve.urgency import by_urgency
 
 if TYPE_CHECKING:
+    from tierd.serve.kafka.access.authorizer import Authorizer
     from tierd.serve.kafka.access.endpoint_access import EndpointAccess
     from tierd.serve.kafka.access.listener_certificates import certificate_end, server_context
     from tierd.serve.kafka.access.quarantine import open_quarantine
     from tierd.serve.kafka.access.quarantine_verbs import quarantine_handlers
+    from tierd.serve.kafka.answers.answer_handlers import answer_handlers
+    from tierd.serve.kafka.endpoint import KafkaEndpoint
+    from tierd.serve.kafka.endpoint_limits import EndpointLimits
+    from tierd.serve.kafka.endpoint_listener import ListenerPlan
+    from tierd.serve.kafka.endpoint_statistics import (
+        EndpointRecorder,
+        EndpointStatistics,
+        ListenerStatistics,
+        RequestRecord,
+    )
+    from tierd.serve.kafka.fetching.fetch_handlers import fetch_handlers, fetch_sessions
+    from tierd.serve.kafka.groups import ConsumerGroups, CoordinationLimits, GroupStatistics, Placement
+    from tierd.serve.kafka.request_context import RequestContext
 
 __all__ = [
     "ATTEST_ERASURE",
@@ -95,19 +109,25 @@ __all__ = [
     "SYNC",
     "UNDELETE",
     "AttestErasureRequest",
+    "Authorizer",
     "CancelErasureRequest",
     "CatalogueSummary",
     "CompactRequest",
     "CompactionPlan",
     "ConnectionGate",
     "ConnectionLimits",
+    "ConsumerGroups",
     "ControlServer",
     "ControlVerb",
+    "CoordinationLimits",
     "DeletePartitionRequest",
     "DeletedPartition",
     "DescriptorsSummary",
     "EndpointAccess",
+    "EndpointLimits",
     "EndpointNode",
+    "EndpointRecorder",
+    "EndpointStatistics",
     "ErasureCaches",
     "ErasureLeftSegment",
     "ErasureReport",
@@ -121,7 +141,11 @@ __all__ = [
     "ExpiredSegment",
     "FileErasureRequest",
     "FileSlice",
+    "GroupStatistics",
     "HttpServer",
+    "KafkaEndpoint",
+    "ListenerPlan",
+    "ListenerStatistics",
     "LogBounds",
     "LogRead",
     "Outage",
@@ -130,9 +154,12 @@ __all__ = [
     "PartitionSummary",
     "PartitionsRequest",
     "PipelineSummary",
+    "Placement",
     "PlannedWork",
     "QuarantineAnswer",
     "QuarantineRequest",
+    "RequestContext",
+    "RequestRecord",
     "RunBegun",
     "ServedCluster",
     "ServedPartition",
@@ -148,12 +175,15 @@ __all__ = [
     "UndeletedSegment",
     "UndeletedSegments",
     "VerbHandler",
+    "answer_handlers",
     "ask",
     "ask_or_run",
     "by_urgency",
     "certificate_end",
     "drill_line",
     "drill_problems",
+    "fetch_handlers",
+    "fetch_sessions",
     "open_quarantine",
     "quarantine_handlers",
     "server_context",
@@ -161,8 +191,24 @@ __all__ = [
 
 # The read endpoint needs the modules of Kafka's protocol, which take 0.3 s and 27 MB to import.
 _ON_DEMAND = {
+    "Authorizer": "tierd.serve.kafka.access.authorizer",
+    "ConsumerGroups": "tierd.serve.kafka.groups",
+    "CoordinationLimits": "tierd.serve.kafka.groups",
     "EndpointAccess": "tierd.serve.kafka.access.endpoint_access",
+    "EndpointLimits": "tierd.serve.kafka.endpoint_limits",
+    "EndpointRecorder": "tierd.serve.kafka.endpoint_statistics",
+    "EndpointStatistics": "tierd.serve.kafka.endpoint_statistics",
+    "GroupStatistics": "tierd.serve.kafka.groups",
+    "KafkaEndpoint": "tierd.serve.kafka.endpoint",
+    "ListenerPlan": "tierd.serve.kafka.endpoint_listener",
+    "ListenerStatistics": "tierd.serve.kafka.endpoint_statistics",
+    "Placement": "tierd.serve.kafka.groups",
+    "RequestContext": "tierd.serve.kafka.request_context",
+    "RequestRecord": "tierd.serve.kafka.endpoint_statistics",
+    "answer_handlers": "tierd.serve.kafka.answers.answer_handlers",
     "certificate_end": "tierd.serve.kafka.access.listener_certificates",
+    "fetch_handlers": "tierd.serve.kafka.fetching.fetch_handlers",
+    "fetch_sessions": "tierd.serve.kafka.fetching.fetch_handlers",
     "open_quarantine": "tierd.serve.kafka.access.quarantine",
     "quarantine_handlers": "tierd.serve.kafka.access.quarantine_verbs",
     "server_context": "tierd.serve.kafka.access.listener_certificates",

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from tierd.app.endpoint.endpoint_log import EndpointLog
 from tierd.app.endpoint.endpoint_peers import EndpointPeers
@@ -175,12 +174,6 @@ class EndpointPartitions:
         for listener, cluster in list(self._clusters.items()):
             if cluster.topics is not self._topics or cluster.nodes != self._nodes(listener):
                 del self._clusters[listener]
-
-    def topic_names(self) -> Mapping[UUID, str]:
-        """Return the names of all topics that can be served, older incarnations included, by topic id."""
-        knowledge = self._knowledge
-        known = (*knowledge.replicas.known(), *knowledge.stored.partitions)
-        return {each.partition.topic_id: each.partition.topic for each in known}
 
     def _endpoint_of(self, broker_id: int, live: "set[int]") -> int | None:
         if broker_id == self._identity.broker_id:

@@ -1,0 +1,122 @@
+"""The read endpoint of the daemon: built over its replicas, its live metadata and its reads."""
+
+from collections.abc import Callable
+
+from tierd.app.endpoint.build_endpoint import EndpointContext, build_endpoint
+from tierd.app.endpoint.cluster_leaders import ClusterLeaders
+from tierd.app.endpoint.endpoint_partitions import EndpointIdentity, EndpointPartitions, Knowledge
+from tierd.app.endpoint.endpoint_peers import EndpointPeers
+from tierd.app.endpoint.log_watermarks import LogWatermarks
+from tierd.app.endpoint.partition_source import SourceParts
+from tierd.app.endpoint.read_endpoint import ReadEndpoint
+from tierd.app.endpoint.replica_inventory import DaemonReplicas
+from tierd.app.endpoint.stored_partitions import StoredPartitions
+from tierd.app.endpoint.tier_views import TierViews
+from tierd.app.endpoint.topic_settings import shown_settings
+from tierd.app.engine.compose import Engine
+from tierd.clock import Clock
+from tierd.config import KafkaConnectionSettings, KafkaEndpointSettings, LeadershipSettings
+from tierd.control import BrokerWatermarks, ClusterTopics
+from tierd.log import BrokerIdentity
+from tierd.metadata import FollowedPartitions
+from tierd.serve import EndpointRecorder
+from tierd.tiering import FetchService, Tiering
+
+_LOADS = 8  # partitions whose metadata is read whole at the same time
+
+
+async def daemon_endpoint(
+    engine: Engine,
+    tiering: Tiering,
+    fetches: FetchService,
+    *,
+    recorder: EndpointRecorder,
+    is_short: Callable[[], bool],
+) -> ReadEndpoint:
+    """Build the endpoint of a daemon whose configuration has listeners; nothing listens yet.
+
+    Raises:
+        ListenError: certificate or key of the listeners cannot be used.
+    """
+    config, clock = engine.deployment.config, engine.clock
+    settings, kafka = config.kafka, config.leadership.kafka
+    keys = engine.metadata.keys
+    watermarks = None if kafka is None else _broker_watermarks(kafka, engine.identity, clock)
+    views = TierViews(
+        engine.rows,
+        keys,
+        led=engine.metadata.view,
+        followed=FollowedPartitions(
+            engine.rows,
+            keys,
+            load_concurrency=_LOADS,
+            strict_kafka_compat=config.metadata.strict_kafka_compat,
+        ),
+        clock=clock,
+    )
+    replicas = DaemonReplicas(
+        tiering.replicas, broker_id=engine.identity.node_id, is_static=config.leadership.source == "static"
+    )
+    log_watermarks = LogWatermarks(
+        engine.logs.offsets,
+        broker=watermarks,
+        broker_log_dirs=[each.path for each in config.log_dirs if each.owner == "kafka"],
+        clock=clock,
+    )
+    tiering.watermarks.on_written(log_watermarks.written)
+    stored = StoredPartitions(engine.rows, keys, views, wants=engine.settings.wants, clock=clock)
+    leaders = None if kafka is None else _leaders(config.leadership, engine.identity, stored, replicas, clock)
+    partitions = EndpointPartitions(
+        endpoint_identity(settings, engine.identity),
+        Knowledge(
+            replicas=replicas,
+            stored=stored,
+            leaders=leaders,
+            peers=EndpointPeers(settings.peers, listener=settings.listeners[0].name, clock=clock),
+            settings_of=lambda topic: shown_settings(engine.policies(topic)),
+        ),
+        SourceParts(replicas.find, log_watermarks, views),
+        fetches,
+        clock=clock,
+    )
+    context = EndpointContext(
+        settings=settings,
+        state_dir=config.state_dir,
+        rows=engine.rows,
+        keys=keys,
+        recorder=recorder,
+        clock=clock,
+        is_short=is_short,
+    )
+    return await build_endpoint(context, partitions, watermarks)
+
+
+def endpoint_identity(settings: KafkaEndpointSettings, identity: BrokerIdentity) -> EndpointIdentity:
+    """Return the identity of the endpoint beside a broker."""
+    return EndpointIdentity(
+        cluster_id=settings.endpoint_cluster_id(identity.cluster_id),
+        node_id=identity.node_id if settings.node_id is None else settings.node_id,
+        broker_id=identity.node_id,
+        rack=settings.rack,
+    )
+
+
+def _broker_watermarks(settings: KafkaConnectionSettings, identity: BrokerIdentity, clock: Clock) -> BrokerWatermarks:
+    return BrokerWatermarks(settings, cluster_id=identity.cluster_id, node_id=identity.node_id, clock=clock)
+
+
+def _leaders(
+    settings: LeadershipSettings,
+    identity: BrokerIdentity,
+    stored: StoredPartitions,
+    replicas: DaemonReplicas,
+    clock: Clock,
+) -> ClusterLeaders:
+    kafka = settings.kafka
+    assert kafka is not None, "asked for with a connection only"
+    return ClusterLeaders(
+        ClusterTopics(kafka, cluster_id=identity.cluster_id),
+        lambda: {each.partition.topic_id: each.partition.topic for each in (*stored.partitions, *replicas.known())},
+        refresh_s=kafka.refresh_s,
+        clock=clock,
+    )
