@@ -17,14 +17,13 @@ from tierd.serve import (
     ConnectionGate,
     ConnectionLimits,
     ControlServer,
-    Quarantine,
     QuarantineAnswer,
     QuarantineRequest,
     ask,
     open_quarantine,
     quarantine_handlers,
 )
-from tierd.serve.kafka.access.quarantine import read_release
+from tierd.serve.kafka.access.quarantine import Quarantine, read_release
 
 SETTINGS = EndpointQuarantineSettings(listeners=("RESTORED",))
 HELD = QuarantineAnswer(listeners=("RESTORED",), principals=())

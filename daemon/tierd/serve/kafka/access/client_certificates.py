@@ -31,7 +31,7 @@ def certificate_principal(certificate: bytes) -> str:
     """
     try:
         return _principal_of(x509.load_der_x509_certificate(certificate).subject)
-    except (ValueError, x509.InvalidVersion) as error:
+    except (ValueError, TypeError, x509.InvalidVersion) as error:
         raise ValueError(f"the subject of the client's certificate cannot be read: {error}") from error
 
 

@@ -151,14 +151,14 @@ class _PlainLogin:
         self._is_over = False
 
     async def step(self, token: bytes) -> LoginStep:
-        found = None if self._is_over else _name_and_password(token)
+        found = None if self._is_over else parse_plain(token)
         self._is_over = True
         if found and await self._logins.has_password(self._users, *found):
             return self._logins.succeed(found[0], b"")
         raise await self._logins.refusal(PLAIN, self._peer)
 
 
-def _name_and_password(token: bytes) -> tuple[str, str] | None:
+def parse_plain(token: bytes) -> tuple[str, str] | None:
     """Return name and password of a message of PLAIN; None if it is none, or asks for the rights of another user."""
     if len(token) > LONGEST_TOKEN_BYTES:
         return None
