@@ -12,6 +12,7 @@ from tierd.serve.control_answers import (
     CompactionPlan,
     DeletedPartition,
     DescriptorsSummary,
+    EndpointSummary,
     ErasureCaches,
     ErasureLeftSegment,
     ErasureReport,
@@ -65,6 +66,7 @@ from tierd.serve.control_requests import (
 )
 from tierd.serve.control_socket import SOCKET_NAME, ControlServer, ask, ask_or_run
 from tierd.serve.drill_report import drill_line, drill_problems
+from tierd.serve.endpoint_report import endpoint_line, endpoint_problems, group_lines
 from tierd.serve.http_server import HttpServer
 from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
 from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
@@ -128,6 +130,7 @@ __all__ = [
     "EndpointNode",
     "EndpointRecorder",
     "EndpointStatistics",
+    "EndpointSummary",
     "ErasureCaches",
     "ErasureLeftSegment",
     "ErasureReport",
@@ -182,8 +185,11 @@ __all__ = [
     "certificate_end",
     "drill_line",
     "drill_problems",
+    "endpoint_line",
+    "endpoint_problems",
     "fetch_handlers",
     "fetch_sessions",
+    "group_lines",
     "open_quarantine",
     "quarantine_handlers",
     "server_context",

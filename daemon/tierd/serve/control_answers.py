@@ -139,6 +139,59 @@ class DrillsSummary(ControlAnswer):
     problem: str = ""
 
 
+class EndpointListenerSummary(ControlAnswer):
+    """One listener of the read endpoint, in the status."""
+
+    connections: int = 0
+    accepted: int = 0
+    closed_by_fault: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+
+class EndpointGroupSummary(ControlAnswer):
+    """One consumer group of the read endpoint, in the status.
+
+    Attributes:
+        partitions: for which the group has committed an offset.
+        lag: records behind the ends of these partitions; None where no end is known.
+        is_lag_complete: the ends of all of them are known.
+    """
+
+    state: str = ""
+    members: int = 0
+    partitions: int = 0
+    lag: int | None = None
+    is_lag_complete: bool = False
+
+
+class EndpointSummary(ControlAnswer):
+    """The read endpoint, in the status; without listeners where it is off.
+
+    Attributes:
+        not_ready: why clients cannot connect; empty when they can.
+        held_listeners, held_principals: clients that the quarantine holds back.
+        watermark_age_s: age of the high watermarks that are served; None where it is not known.
+        watermark_source: ``broker``, or ``checkpoint`` where no connection to Kafka is configured.
+        watermark_problem: why the broker does not tell watermarks; empty when it does.
+        peers_alive: node ids of the other endpoints that are alive.
+        groups: by name.
+    """
+
+    not_ready: str = ""
+    listeners: dict[str, EndpointListenerSummary] = Field(default_factory=dict)
+    connections_refused: int = 0
+    memory_bytes: int = 0
+    topics: int = 0
+    held_listeners: tuple[str, ...] = ()
+    held_principals: tuple[str, ...] = ()
+    watermark_age_s: float | None = None
+    watermark_source: str = ""
+    watermark_problem: str = ""
+    peers_alive: tuple[int, ...] = ()
+    groups: dict[str, EndpointGroupSummary] = Field(default_factory=dict)
+
+
 class DescriptorsSummary(ControlAnswer):
     """The open descriptors of the daemon, in the status."""
 
@@ -169,6 +222,7 @@ class StatusAnswer(ControlAnswer):
     own_logs: OwnLogsSummary = OwnLogsSummary()
     catalogue: CatalogueSummary = CatalogueSummary()
     drills: DrillsSummary = DrillsSummary()
+    endpoint: EndpointSummary = EndpointSummary()
     descriptors: DescriptorsSummary | None = None
     partitions: tuple[PartitionSummary, ...]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from tierd.serve.control_answers import DrillsSummary
+from tierd.serve.control_answers import DrillsSummary, EndpointSummary
 from tierd.serve.outage import Outage
 from tierd.tiering import LogDirState, PartitionStatus
 
@@ -23,6 +23,7 @@ class StatusSnapshot:
         hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, under their own names.
         catalogue: work on the catalogue in the bucket; ``problems`` needs a person.
         drills: what is proven to come back from the tier; ``failing`` and ``problem`` need a person.
+        endpoint: clients and consumer groups of the read endpoint; empty where it is off.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
@@ -42,6 +43,7 @@ class StatusSnapshot:
     own_logs: Facts = field(default_factory=dict)
     catalogue: Facts = field(default_factory=dict)
     drills: Facts = field(default_factory=dict)
+    endpoint: Facts = field(default_factory=dict)
     descriptors: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
 
@@ -80,6 +82,10 @@ class StatusSnapshot:
     def drills_summary(self) -> DrillsSummary:
         """Return the drills, as the control socket answers them."""
         return DrillsSummary.model_validate(dict(self.drills))
+
+    def endpoint_summary(self) -> EndpointSummary:
+        """Return the read endpoint, as the control socket answers it."""
+        return EndpointSummary.model_validate(dict(self.endpoint))
 
     def descriptors_problem(self) -> str:
         """Return the problem of open descriptors near their limit; empty when there are enough."""
@@ -122,6 +128,7 @@ class StatusSnapshot:
             "own_logs": dict(self.own_logs),
             "catalogue": dict(self.catalogue),
             "drills": dict(self.drills),
+            "endpoint": dict(self.endpoint),
             "descriptors": dict(self.descriptors),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }

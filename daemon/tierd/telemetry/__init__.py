@@ -2,6 +2,7 @@
 
 from tierd.telemetry.catalogue_metrics import CatalogueUse
 from tierd.telemetry.drill_metrics import DrillUse
+from tierd.telemetry.endpoint_metrics import EndpointListenerUse, EndpointUse
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.logs import configure_logging
 from tierd.telemetry.metrics import Metrics, render_store_restore
@@ -17,6 +18,8 @@ __all__ = [
     "CatalogueUse",
     "ChangelogRestoreUse",
     "DrillUse",
+    "EndpointListenerUse",
+    "EndpointUse",
     "EngineUse",
     "HoldUsage",
     "Latency",

@@ -16,6 +16,13 @@ from tierd.clock import Clock
 from tierd.telemetry.catalogue_metrics import CatalogueUse
 from tierd.telemetry.declaration import Declaration, Kind
 from tierd.telemetry.drill_metrics import DrillUse
+from tierd.telemetry.endpoint_metrics import (
+    ENDPOINT_PRINCIPAL_BYTES,
+    ENDPOINT_RECORDED,
+    ENDPOINT_REQUESTS,
+    ENDPOINT_SECONDS,
+    EndpointUse,
+)
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
@@ -153,6 +160,7 @@ RECORDED = (
     THROTTLE_MAX_SECONDS,
     RELOAD_SUCCESS,
     BUILD_INFO,
+    *ENDPOINT_RECORDED,
 )
 DECLARATIONS = (*RECORDED, *SCRAPED, *STORE_RESTORE)
 
@@ -179,6 +187,7 @@ class Metrics:
         self._own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
         self._catalogue: Callable[[], CatalogueUse | None] = lambda: None
         self._drills: Callable[[], DrillUse | None] = lambda: None
+        self._endpoint: Callable[[], EndpointUse | None] = lambda: None
         self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
@@ -259,6 +268,14 @@ class Metrics:
         self._counters[BILLED_REQUESTS].labels(topic, request_class).inc(requests)
         self._counters[BILLED_BYTES].labels(topic, request_class).inc(size_bytes)
 
+    def endpoint_request_ended(
+        self, listener: str, request: str, *, outcome: str, duration_s: float, principal: str, size_bytes: int
+    ) -> None:
+        """Record a request at the read endpoint; the caller bounds the number of principals."""
+        self._counters[ENDPOINT_REQUESTS].labels(listener, request, outcome).inc()
+        self._histograms[ENDPOINT_SECONDS].labels(request).observe(duration_s)
+        self._counters[ENDPOINT_PRINCIPAL_BYTES].labels(principal).inc(size_bytes)
+
     def task_succeeded(self, task: str) -> None:
         """Remember that a task of this kind (copy, reconcile, sweep ...) has just succeeded."""
         self._gauges[LAST_SUCCESS].labels(task).set(self._clock.now_ms() / 1000)
@@ -313,6 +330,10 @@ class Metrics:
         """Ask ``source`` at every scrape for the state of drills; None where there are none. It must not block."""
         self._drills = source
 
+    def watch_endpoint(self, source: Callable[[], EndpointUse | None]) -> None:
+        """Ask ``source`` at every scrape for the state of the read endpoint; None where it is off."""
+        self._endpoint = source
+
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
         """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
         self._leadership = source
@@ -342,6 +363,7 @@ class Metrics:
             own_logs=self._own_logs(),
             catalogue=self._catalogue(),
             drills=self._drills(),
+            endpoint=self._endpoint(),
             unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:

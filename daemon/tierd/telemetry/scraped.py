@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from tierd.telemetry.catalogue_metrics import CATALOGUE_METRICS, CatalogueUse, catalogue_samples
 from tierd.telemetry.declaration import Declaration, Kind
 from tierd.telemetry.drill_metrics import DRILL_METRICS, DrillUse, drill_samples
+from tierd.telemetry.endpoint_metrics import ENDPOINT_METRICS, EndpointUse, endpoint_samples
 from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
 from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
@@ -216,6 +217,7 @@ SCRAPED = (
     *OWN_LOGS,
     *CATALOGUE_METRICS,
     *DRILL_METRICS,
+    *ENDPOINT_METRICS,
     Declaration(
         "tierd_service_unreachable_seconds",
         Kind.GAUGE,
@@ -239,6 +241,7 @@ def scrape(
     own_logs: Iterable[OwnLogUse],
     catalogue: CatalogueUse | None,
     drills: DrillUse | None,
+    endpoint: EndpointUse | None,
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
     """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
@@ -273,6 +276,8 @@ def scrape(
         yield from catalogue_samples(catalogue)
     if drills is not None:
         yield from drill_samples(drills)
+    if endpoint is not None:
+        yield from endpoint_samples(endpoint)
     for service, seconds in sorted(unreachable_s.items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 

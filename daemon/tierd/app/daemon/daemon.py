@@ -21,6 +21,7 @@ from tierd.app.commands.removal_verbs import removal_handlers
 from tierd.app.daemon.copy_verbs import copy_handlers
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
+from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
 from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
 from tierd.app.daemon.reloader import Reloader, log_config_warnings
@@ -36,7 +37,8 @@ from tierd.app.services.owned_object_store import own_until_done
 from tierd.app.spark.build_pipeline import build_pipeline, require_pipeline
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.backoff import Backoff
-from tierd.errors import ForeignTierError, TierError
+from tierd.config import KafkaEndpointSettings
+from tierd.errors import ForeignTierError, ListenError, TierError
 from tierd.serve import ControlServer, HttpServer
 from tierd.tiering import (
     CopyTask,
@@ -75,7 +77,9 @@ class Daemon:
         self._notifier = notifier
         self._stop = StopRequest()
         self._policy_changes = PolicyChanges(engine.logs)
-        self._reloader = Reloader(engine, env, notifier, on_topics=self._policy_changes.report)
+        self._reloader = Reloader(
+            engine, env, notifier, on_topics=self._policy_changes.report, on_endpoint=self._follow_endpoint
+        )
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
         self._ports = PortGates(engine.clock)
@@ -84,6 +88,7 @@ class Daemon:
         self._pipeline: DaemonPipeline
         self._catalogue: DaemonCatalogue
         self._drills: DaemonDrills
+        self._endpoint: DaemonEndpoint
         self._status: DaemonStatus
 
     async def run(self) -> int:
@@ -107,10 +112,13 @@ class Daemon:
                 self._engine.metrics.watch_catalogue(self._catalogue.use)
                 self._drills = new_daemon_drills(self._engine, self._tiering.manager.status)
                 self._engine.metrics.watch_drills(self._drills.use)
+                self._endpoint = await new_daemon_endpoint(
+                    self._engine, self._tiering, fetches, is_short=self._ports.is_short
+                )
                 self._status = DaemonStatus(
                     self._engine,
                     self._tiering.manager,
-                    parts=WatchedParts(self._pipeline, self._catalogue, self._drills),
+                    parts=WatchedParts(self._pipeline, self._catalogue, self._drills, self._endpoint),
                     ports=self._ports,
                     stop=self._stop,
                     is_file_rejected=lambda: self._reloader.is_rejected,
@@ -147,6 +155,7 @@ class Daemon:
                 *copy_handlers(self._tiering.manager, self._status.current),
                 *removal_handlers(self._engine, self._tiering),
                 *self._pipeline.handlers(),
+                *self._endpoint.handlers(),
             ),
             gate=self._ports.control,
             clock=self._engine.clock,
@@ -158,8 +167,10 @@ class Daemon:
 
     async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
         pipeline = self._vital(group, "pipeline", self._pipeline.run())
+        endpoint = self._vital(group, "read endpoint", self._endpoint.run(self._status.wait_until_loaded))
         vital = [
             pipeline,
+            endpoint,
             self._vital(group, "manager", self._tiering.manager.run()),
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run(self._tiering, status_line=self._status.line)),
@@ -177,29 +188,32 @@ class Daemon:
         ]
         try:
             await self._stop.asked.wait()
-            await self._stop_in_order(pipeline)
+            await self._stop_in_order(pipeline, endpoint)
         finally:
             for task in vital:
                 task.cancel()
             await asyncio.wait(vital)
 
-    async def _stop_in_order(self, pipeline: asyncio.Task[None]) -> None:
+    async def _stop_in_order(self, pipeline: asyncio.Task[None], endpoint: asyncio.Task[None]) -> None:
         """Begin no pass, let running passes end until the deadline or a second signal, then cancel them.
 
-        A run of the pipeline is ended meanwhile, and has the time that its job may take to stop.
+        A run of the pipeline is ended meanwhile, and has the time that its job may take to stop. Clients of the read
+        endpoint get the answers that are under way.
         """
         self._notifier.stopping()
         self._tiering.manager.stop_intake()
         self._pipeline.stop()
+        self._endpoint.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
         run_timeout_s = max(timeout_s, self._config.pipeline.stop_timeout_s + _ABANDON_S)
         draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
         run_ending = asyncio.create_task(asyncio.wait({pipeline}, timeout=run_timeout_s), name="end of a run")
+        serving_ending = asyncio.create_task(asyncio.wait({endpoint}), name="end of the read endpoint")
         hurried = asyncio.create_task(self._stop.at_once.wait(), name="second signal")
-        waits: tuple[asyncio.Task[object], ...] = (draining, run_ending, hurried)
+        waits: tuple[asyncio.Task[object], ...] = (draining, run_ending, serving_ending, hurried)
         try:
-            for ending in waits[:2]:
+            for ending in waits[:3]:
                 await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
@@ -216,12 +230,15 @@ class Daemon:
         """Run vital work; when it fails, the daemon stops in order."""
         try:
             await work
-        except ForeignTierError as error:
+        except (ForeignTierError, ListenError) as error:
             self._failure = error
             self._stop.ask(str(error), exit_code=1)
         except Exception:
             log.exception("vital_task_failed", task=name)
             self._stop.ask(f"{name} failed", exit_code=1)
+
+    async def _follow_endpoint(self, settings: KafkaEndpointSettings) -> None:
+        await self._endpoint.follow(settings)
 
     async def _own_tier(self) -> None:
         engine = self._engine

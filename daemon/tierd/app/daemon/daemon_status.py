@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from tierd import __version__
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills
+from tierd.app.daemon.daemon_endpoint import DaemonEndpoint
 from tierd.app.daemon.descriptors import PortGates
 from tierd.app.daemon.stop_request import StopRequest
 from tierd.app.engine.compose import Engine
@@ -25,6 +26,7 @@ class WatchedParts:
     pipeline: DaemonPipeline
     catalogue: DaemonCatalogue
     drills: DaemonDrills
+    endpoint: DaemonEndpoint
 
 
 class DaemonStatus:
@@ -73,11 +75,13 @@ class DaemonStatus:
             loading=() if self._loaded else self._loading(),
             unknown_roles=self._engine.control.not_ready(),
             unowned_tier=self._engine.store.problem,
+            unserved=self._parts.endpoint.not_ready,
         )
 
     async def current(self) -> StatusSnapshot:
         """Return the status of this moment, with the high watermarks that the log dirs have now."""
-        return self._snapshot(await self._manager.current_status())
+        snapshot = self._snapshot(await self._manager.current_status())
+        return replace(snapshot, endpoint=await self._parts.endpoint.facts_with_lag())
 
     def _loading(self) -> list[str]:
         return [str(status.partition) for status in self._manager.status() if status.state == "loading"]
@@ -112,6 +116,7 @@ class DaemonStatus:
             own_logs=engine.logs.facts(),
             catalogue=self._parts.catalogue.facts(),
             drills=self._parts.drills.facts(partitions),
+            endpoint=self._parts.endpoint.facts(),
             descriptors=self._ports.facts(),
             outages=engine.services.outages(),
         )
@@ -125,6 +130,7 @@ def not_ready_causes(
     loading: Sequence[str],
     unknown_roles: str,
     unowned_tier: str,
+    unserved: str = "",
 ) -> list[str]:
     """Return why the daemon is not ready; empty when it is.
 
@@ -135,6 +141,7 @@ def not_ready_causes(
         loading: partitions whose metadata was never loaded yet; empty once all were.
         unknown_roles: why the roles of partitions are not known; empty when they are.
         unowned_tier: why the prefix in the store is not proven to be this daemon's; empty when it is.
+        unserved: why clients cannot connect to the read endpoint; empty when they can, or there is none.
     """
     out = {outage.service for outage in outages}
     causes = [outage.headline() for outage in outages]
@@ -148,6 +155,8 @@ def not_ready_causes(
         causes.append(unknown_roles)
     if unowned_tier and not out & {"object_store", "metadata_store"}:  # a claim needs both
         causes.append(f"the tier cannot be written: {unowned_tier}")
+    if unserved and is_reconciled and not loading:
+        causes.append(unserved)
     return causes
 
 

@@ -84,6 +84,10 @@ class PortGates:
         self.http = self._gate(http_limits(descriptor_limit()), clock)
         self.control = self._gate(control_limits(descriptor_limit()), clock)
 
+    def is_short(self) -> bool:
+        """Return True while descriptors run out."""
+        return self._count.use().is_short
+
     def facts(self) -> dict[str, JsonValue]:
         """Return the section ``descriptors`` of the status."""
         use = self._count.use()
@@ -98,7 +102,7 @@ class PortGates:
         }
 
     def _gate(self, limits: ConnectionLimits, clock: Clock) -> ConnectionGate:
-        return ConnectionGate(limits, clock=clock, is_short=lambda: self._count.use().is_short)
+        return ConnectionGate(limits, clock=clock, is_short=self.is_short)
 
 
 def descriptor_use() -> DescriptorUse:

@@ -115,6 +115,11 @@ class EndpointPartitions:
         return used.log
 
     @property
+    def live_peers(self) -> frozenset[int]:
+        """Return the node ids of the other endpoints that are alive."""
+        return self._knowledge.peers.live_ids
+
+    @property
     def topics(self) -> Mapping[str, ServedTopic]:
         """Return the topics that are served now, by name."""
         return self._topics

@@ -25,6 +25,9 @@ from tierd.serve import (
     by_urgency,
     drill_line,
     drill_problems,
+    endpoint_line,
+    endpoint_problems,
+    group_lines,
 )
 
 WATCH_INTERVAL_S = 2.0
@@ -91,8 +94,10 @@ def rendered(status: StatusAnswer) -> list[Part]:
     short = [plain_text(line, "red") for line in descriptor_lines(status.descriptors)]
     catalogue = [plain_text(line, "red") for line in catalogue_lines(status.catalogue)]
     drills = [plain_text(line, "red") for line in drill_problems(status.drills)]
-    lines = [plain_text(line) for line in (pipeline, drill_line(status.drills)) if line]
-    return [head, *causes, *offline, *short, *catalogue, *drills, *lines, *damaged, table]
+    endpoint = [plain_text(line, "red") for line in endpoint_problems(status.endpoint)]
+    told = (pipeline, drill_line(status.drills), endpoint_line(status.endpoint), *group_lines(status.endpoint))
+    lines = [plain_text(line) for line in told if line]
+    return [head, *causes, *offline, *short, *catalogue, *drills, *endpoint, *lines, *damaged, table]
 
 
 def catalogue_lines(catalogue: CatalogueSummary) -> list[str]:

@@ -6,6 +6,7 @@ from tierd.app.endpoint.build_endpoint import EndpointContext, build_endpoint
 from tierd.app.endpoint.cluster_leaders import ClusterLeaders
 from tierd.app.endpoint.endpoint_partitions import EndpointIdentity, EndpointPartitions, Knowledge
 from tierd.app.endpoint.endpoint_peers import EndpointPeers
+from tierd.app.endpoint.endpoint_watch import EndpointWatch, RequestMetrics
 from tierd.app.endpoint.log_watermarks import LogWatermarks
 from tierd.app.endpoint.partition_source import SourceParts
 from tierd.app.endpoint.read_endpoint import ReadEndpoint
@@ -19,20 +20,18 @@ from tierd.config import KafkaConnectionSettings, KafkaEndpointSettings, Leaders
 from tierd.control import BrokerWatermarks, ClusterTopics
 from tierd.log import BrokerIdentity
 from tierd.metadata import FollowedPartitions
-from tierd.serve import EndpointRecorder
 from tierd.tiering import FetchService, Tiering
 
 _LOADS = 8  # partitions whose metadata is read whole at the same time
 
 
-async def daemon_endpoint(
+async def engine_endpoint(
     engine: Engine,
     tiering: Tiering,
     fetches: FetchService,
     *,
-    recorder: EndpointRecorder,
     is_short: Callable[[], bool],
-) -> ReadEndpoint:
+) -> tuple[ReadEndpoint, EndpointWatch]:
     """Build the endpoint of a daemon whose configuration has listeners; nothing listens yet.
 
     Raises:
@@ -84,11 +83,12 @@ async def daemon_endpoint(
         state_dir=config.state_dir,
         rows=engine.rows,
         keys=keys,
-        recorder=recorder,
+        recorder=RequestMetrics(engine.metrics),
         clock=clock,
         is_short=is_short,
     )
-    return await build_endpoint(context, partitions, watermarks)
+    endpoint = await build_endpoint(context, partitions, watermarks)
+    return endpoint, EndpointWatch(endpoint, log_watermarks)
 
 
 def endpoint_identity(settings: KafkaEndpointSettings, identity: BrokerIdentity) -> EndpointIdentity:
