@@ -5,12 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.fakes.clock import FakeClock
 from tierd.clock import SystemClock
 from tierd.config import EndpointQuarantineSettings
-from tierd.errors import RefusedError
 from tierd.serve import (
     HOLD_ENDPOINT,
     RELEASE_ENDPOINT,
@@ -30,7 +27,7 @@ HELD = QuarantineAnswer(listeners=("RESTORED",), principals=())
 
 
 @asynccontextmanager
-async def serving(state_dir: Path, quarantine: Quarantine | None) -> AsyncIterator[None]:
+async def serving(state_dir: Path, quarantine: Quarantine) -> AsyncIterator[None]:
     gate = ConnectionGate(ConnectionLimits(connections=4, per_peer=4), clock=SystemClock(), is_short=lambda: False)
     server = ControlServer(state_dir, quarantine_handlers(quarantine), gate=gate, clock=SystemClock())
     async with asyncio.TaskGroup() as group, server.listening(group):
@@ -49,10 +46,3 @@ async def test_person_lets_clients_go_and_holds_them_again(tmp_path: Path) -> No
         assert read_release(tmp_path / "endpoint-quarantine.json").by == "ops"
         assert await ask(tmp_path, HOLD_ENDPOINT, QuarantineRequest()) == HELD
         assert quarantine.held
-
-
-async def test_daemon_without_a_read_endpoint_refuses_the_verbs(tmp_path: Path) -> None:
-    async with serving(tmp_path, None):
-        for verb in (RELEASE_ENDPOINT, HOLD_ENDPOINT):
-            with pytest.raises(RefusedError, match="the read endpoint is off"):
-                await ask(tmp_path, verb, QuarantineRequest())
