@@ -74,6 +74,10 @@ class FakeServedPartitions:
         """Lose the log of a partition, which the cluster still has."""
         del self._logs[self._partition(name, partition)]
 
+    def put_log(self, name: str, partition: int, log: FakeServedLog) -> None:
+        """Replace the log of a partition."""
+        self._logs[self._partition(name, partition)] = log
+
     def fake_log(self, name: str, partition: int = 0) -> FakeServedLog:
         """Return the log of a partition as the test sees it."""
         return self._logs[self._partition(name, partition)]

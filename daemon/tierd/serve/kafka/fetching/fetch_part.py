@@ -20,7 +20,7 @@ class FetchPart:
         served: None for a partition that does not exist, or that the client may not read.
         log: None where there is nothing to read; the answer says why.
         bounds: as they were seen last; None before that.
-        answer: as it would be sent now.
+        answer: as far as it is known: ``conclude`` completes it.
         is_settled: the answer does not change by waiting.
         is_pending: the tier did not answer in time.
         has_more: the client gets more records by asking again at once.
@@ -57,12 +57,10 @@ class FetchPart:
         self.settle(PartitionAnswer(error, leader=self.served))
 
     def see(self, bounds: LogBounds, isolation: IsolationLevel) -> None:
-        """Take the present bounds of the log; the answer is empty or an error until records are read."""
+        """Take the present bounds of the log."""
         self.bounds = bounds
         if readiness(self.wanted.offset, bounds, isolation) is Readiness.BEFORE_START:
             self.fail(ErrorCode.offset_out_of_range)
-        elif not self.answer.records:
-            self.answer = PartitionAnswer.empty(bounds, isolation)
 
     def take(self, read: LogRead, isolation: IsolationLevel, now_s: float) -> None:
         """Take what a read returned."""
@@ -74,10 +72,10 @@ class FetchPart:
         self.held_until_s = now_s + read.throttled_ms / 1000 if read.throttled_ms else 0.0
         self.read_end_offset = -1 if read.throttled_ms else read.bounds.end_offset(isolation)
 
-    def give_up_records(self, isolation: IsolationLevel) -> None:
+    def give_up_records(self) -> None:
         """Answer without the records that were read: too few, or no room for them."""
-        if self.answer.records and self.bounds is not None:
-            self.answer = PartitionAnswer.empty(self.bounds, isolation)
+        if self.answer.records:
+            self.answer = NO_ANSWER
 
     @property
     def needs_memory(self) -> bool:
@@ -108,15 +106,16 @@ class FetchPart:
         return came * self.size_bytes / max(1, self.read_end_offset - self.wanted.offset)
 
     def conclude(self, isolation: IsolationLevel, cluster: ServedCluster) -> None:
-        """Turn an empty answer into an error where the client has to know more than "no records yet".
+        """Turn "no records" into the answer for it: the bounds, or an error where the client has to know more.
 
         A client at the end of a log whose newest records only the leader's daemon can know is sent there. Metadata
         names the same leader, so that only a client with old metadata comes here.
         """
-        if self.is_settled or self.bounds is None or self.served is None or self.answer.records or self.is_pending:
+        if self.is_settled or self.answer.records or self.bounds is None or self.served is None:
             return
+        self.answer = PartitionAnswer.empty(self.bounds, isolation)
         place = readiness(self.wanted.offset, self.bounds, isolation)
-        if place not in (Readiness.AT_END, Readiness.BEYOND_END):
+        if place is Readiness.READABLE:
             return
         if not self.bounds.is_end_known and is_led_elsewhere(self.served, cluster):
             self.fail_with_leader(ErrorCode.not_leader_or_follower)

@@ -139,7 +139,7 @@ class FetchRound:
         kept = plan.kept()
         for index, part in enumerate(parts):
             if index not in kept:
-                part.give_up_records(self._isolation)
+                part.give_up_records()
         held = sum(part.answer.bytes_in_memory for part in parts)
         if held or memory.size_bytes:
             memory.settle(held)
@@ -204,7 +204,7 @@ class FetchRound:
         with listening(logs, self._clock, self._context.closing) as changes:
             while not self._is_due():
                 for part in self._parts:
-                    part.give_up_records(self._isolation)
+                    part.give_up_records()
                 await self._wait_for_reads(changes)
                 await self._read()
 

@@ -40,20 +40,26 @@ class PartitionAnswer:
     @classmethod
     def of_read(cls, read: LogRead, isolation: IsolationLevel) -> "PartitionAnswer":
         """Return the answer with the records of a read."""
-        bounds = read.bounds
+        is_committed = isolation is IsolationLevel.READ_COMMITTED
+        return cls._of(read.bounds, read.records, _sorted(read.aborted) if is_committed else None)
+
+    @classmethod
+    def empty(cls, bounds: LogBounds, isolation: IsolationLevel) -> "PartitionAnswer":
+        """Return an answer without records."""
+        return cls._of(bounds, (), () if isolation is IsolationLevel.READ_COMMITTED else None)
+
+    @classmethod
+    def _of(
+        cls, bounds: LogBounds, records: Pieces, aborted: tuple[AbortedTransaction, ...] | None
+    ) -> "PartitionAnswer":
         return cls(
             ErrorCode.none,
             bounds.high_watermark,
             bounds.last_stable_offset,
             bounds.log_start_offset,
-            read.records,
-            _sorted(read.aborted) if isolation is IsolationLevel.READ_COMMITTED else None,
+            records,
+            aborted,
         )
-
-    @classmethod
-    def empty(cls, bounds: LogBounds, isolation: IsolationLevel) -> "PartitionAnswer":
-        """Return an answer without records."""
-        return cls.of_read(LogRead((), bounds), isolation)
 
     def diverging_at(self, end: EpochEndOffset) -> "PartitionAnswer":
         """Return this answer without records, and with the end of the last epoch in common."""

@@ -61,8 +61,10 @@ class PartitionLookup:
         """Settle a part whose leader or leader epoch is not what the client takes it for."""
         assert part.served is not None, "a partition that was found"
         error = fencing(part.wanted, part.served.leader_epoch)
-        if error is not ErrorCode.none:
+        if error is ErrorCode.fenced_leader_epoch:
             part.fail_with_leader(error)
+        elif error is not ErrorCode.none:
+            part.fail(error)
         elif part.log is None and is_led_elsewhere(part.served, self.cluster):
             part.fail_with_leader(ErrorCode.not_leader_or_follower)
         elif part.log is None:
