@@ -10,7 +10,7 @@ from tests.serve.kafka.access.clients import sasl
 from tests.services.certificates import Authority
 from tierd.config import KafkaEndpointSettings, ScramVerifier
 from tierd.errors import ListenError
-from tierd.serve.kafka.access import EndpointAccess
+from tierd.serve.kafka.access.endpoint_access import EndpointAccess
 from tierd.serve.kafka.login import LoginRefusedError
 
 

@@ -2,7 +2,6 @@
 
 from tierd.serve.kafka.access.authorizer import Authorizer
 from tierd.serve.kafka.access.client_certificates import certificate_principal
-from tierd.serve.kafka.access.endpoint_access import EndpointAccess
 from tierd.serve.kafka.access.principal_quotas import PrincipalQuotas
 
-__all__ = ["Authorizer", "EndpointAccess", "PrincipalQuotas", "certificate_principal"]
+__all__ = ["Authorizer", "PrincipalQuotas", "certificate_principal"]
