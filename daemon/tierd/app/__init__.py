@@ -29,7 +29,7 @@ from tierd.app.restore.store_restore import (
     StoreRestoreRequest,
     store_restore,
 )
-from tierd.app.run import run_daemon, run_in_loop
+from tierd.app.run import run_daemon, run_in_loop, serve_tier
 from tierd.app.services.usage_keeper import broker_cost
 from tierd.app.spark.build_pipeline import require_spark
 from tierd.app.spark.compaction_verbs import compact, past_runs, plan_compaction
@@ -44,6 +44,7 @@ from tierd.app.spark.erasure_verbs import (
 
 if TYPE_CHECKING:
     from tierd.app.commands.quarantine_commands import hold_endpoint, release_endpoint
+    from tierd.app.daemon.tier_server import ServeRequest
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
     from tierd.app.restore.topic_restore_job import (
         NewTopicOptions,
@@ -71,6 +72,7 @@ __all__ = [
     "PlannedStore",
     "RepairRequest",
     "RetentionHolds",
+    "ServeRequest",
     "SourceRequest",
     "StoreKind",
     "StoreOutcome",
@@ -113,6 +115,7 @@ __all__ = [
     "rewrap_keys",
     "run_daemon",
     "run_in_loop",
+    "serve_tier",
     "source_reader",
     "step_erasures",
     "store_restore",
@@ -126,6 +129,7 @@ _ON_DEMAND = {
     "GroupRestoreJob": "tierd.app.restore.group_restore_job",
     "GroupRestoreRequest": "tierd.app.restore.group_restore_job",
     "NewTopicOptions": "tierd.app.restore.topic_restore_job",
+    "ServeRequest": "tierd.app.daemon.tier_server",
     "TopicRestoreJob": "tierd.app.restore.topic_restore_job",
     "TopicRestoreRequest": "tierd.app.restore.topic_restore_job",
     "group_restore_job": "tierd.app.restore.group_restore_job",

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import uvloop
 
 from tierd.app.engine.deployment import Deployment
+
+if TYPE_CHECKING:
+    from tierd.app.daemon.tier_server import ServeRequest
 
 T = TypeVar("T")
 
@@ -31,6 +34,17 @@ async def run_daemon(deployment: Deployment, env: Mapping[str, str]) -> int:
     from tierd.app.daemon.daemon import run_until_stopped  # noqa: PLC0415
 
     return await run_until_stopped(deployment, env)
+
+
+async def serve_tier(deployment: Deployment, request: "ServeRequest", env: Mapping[str, str]) -> int:
+    """Serve the tier without a daemon until a signal or a fault ends it, and return the exit code.
+
+    Raises:
+        TierError: it could not start: state dir in use, tier not found, address taken.
+    """
+    from tierd.app.daemon.tier_server import serve_until_stopped  # noqa: PLC0415 - as above
+
+    return await serve_until_stopped(deployment, request, env)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

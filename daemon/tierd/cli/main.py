@@ -62,6 +62,7 @@ class VerbGroup:
 
 VERBS = (
     Verb("run", "Run the daemon in the foreground."),
+    Verb("serve", "Serve the tier to Kafka clients, on a host without a daemon."),
     Verb("check-config", "List every fault of the configuration file."),
     Verb("status", "Show what the running daemon does, and why partitions wait."),
     Verb("pause", "Stop copying partitions until tierd resume."),

@@ -15,11 +15,13 @@ from tierd.app.endpoint.stored_partitions import StoredPartitions
 from tierd.app.endpoint.tier_views import TierViews
 from tierd.app.endpoint.topic_settings import shown_settings
 from tierd.app.engine.compose import Engine
+from tierd.app.engine.control_plane import ControlPlane
 from tierd.clock import Clock
 from tierd.config import KafkaConnectionSettings, KafkaEndpointSettings, LeadershipSettings
-from tierd.control import BrokerWatermarks, ClusterTopics
+from tierd.control import BrokerWatermarks, ClusterTopics, StaticLeadership
 from tierd.log import BrokerIdentity
 from tierd.metadata import FollowedPartitions
+from tierd.model import TopicIdPartition
 from tierd.tiering import FetchService, Tiering
 
 _LOADS = 8  # partitions whose metadata is read whole at the same time
@@ -54,7 +56,7 @@ async def engine_endpoint(
         clock=clock,
     )
     replicas = DaemonReplicas(
-        tiering.replicas, broker_id=engine.identity.node_id, is_static=config.leadership.source == "static"
+        tiering.replicas, broker_id=engine.identity.node_id, leads=_leads_by_configuration(engine.control)
     )
     log_watermarks = LogWatermarks(
         engine.logs.offsets,
@@ -99,6 +101,11 @@ def endpoint_identity(settings: KafkaEndpointSettings, identity: BrokerIdentity)
         broker_id=identity.node_id,
         rack=settings.rack,
     )
+
+
+def _leads_by_configuration(control: ControlPlane) -> Callable[[TopicIdPartition], bool]:
+    leadership = control.leadership
+    return leadership.leads if isinstance(leadership, StaticLeadership) else lambda _: False
 
 
 def _broker_watermarks(settings: KafkaConnectionSettings, identity: BrokerIdentity, clock: Clock) -> BrokerWatermarks:

@@ -1,6 +1,6 @@
 """ReplicaInventory: the replicas of this host, as a daemon knows them or as they are listed without a daemon."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tierd.app.endpoint.local_replica import LocalReplica
@@ -27,11 +27,11 @@ class ReplicaInventory(Protocol):
 class DaemonReplicas:
     """Replicas of a running daemon."""
 
-    def __init__(self, table: ReplicaTable, *, broker_id: int, is_static: bool) -> None:
-        """Read ``table``; ``is_static``: the configuration says what this broker leads, and no broker is asked."""
+    def __init__(self, table: ReplicaTable, *, broker_id: int, leads: Callable[[TopicIdPartition], bool]) -> None:
+        """Read ``table``; ``leads`` tells if the configuration says that this broker leads a partition."""
         self._table = table
         self._broker_id = broker_id
-        self._is_static = is_static
+        self._leads = leads
 
     @property
     def revision(self) -> int:
@@ -56,5 +56,5 @@ class DaemonReplicas:
     def _is_led(self, replica: Replica) -> bool:
         """Return True if the broker leads the partition; of an empty log no epoch says that yet."""
         if replica.leadership is None:
-            return self._is_static and not replica.local.scan.lineage
+            return not replica.local.scan.lineage and self._leads(replica.local.partition)
         return replica.leadership.role is Role.LEADER

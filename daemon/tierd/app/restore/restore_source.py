@@ -26,7 +26,7 @@ from tierd.metadata import (
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.remote import KeyRing, ObjectStore, PacedReads, SegmentStorage, open_transform
 from tierd.restore import CatalogueStorage
-from tierd.tiering import MetadataRebuild, StoredTier
+from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier
 
 _NO_NODE = -1  # only written objects name a node, and a restore writes none
 
@@ -217,18 +217,35 @@ async def _read_bucket(
     clock: Clock,
     tell: Callable[[str], None],
 ) -> tuple[RebuildProblem, ...]:
-    config = deployment.config
-    report = await MetadataRebuild(
-        source.stored,
-        session_id=uuid4(),
-        grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
-        on_progress=lambda text: tell(f"reading the bucket: {text}"),
-        accepts_unauthenticated=request.accepts_unauthenticated,
-        strict_kafka_compat=config.metadata.strict_kafka_compat,
-    ).run()
+    accepts, stored = request.accepts_unauthenticated, source.stored
+    report = await read_bucket(deployment, stored, accepts_unauthenticated=accepts, clock=clock, tell=tell)
     if not report.partitions:
         raise UnknownPartitionError(
             f"neither the metadata store nor the bucket has anything of cluster {source.identity.cluster_id}",
             remedy="look at cluster_id and at remote.prefix; --cluster-id names another cluster",
         )
     return tuple(problem for problem in report.problems if problem.severity is not RebuildSeverity.NOTE)
+
+
+async def read_bucket(
+    deployment: Deployment,
+    stored: StoredTier,
+    *,
+    accepts_unauthenticated: bool,
+    clock: Clock,
+    tell: Callable[[str], None],
+) -> RebuildReport:
+    """Read the metadata of a tier from its objects into ``stored.rows``, which are empty.
+
+    Raises:
+        TierError: the bucket cannot be read.
+    """
+    config = deployment.config
+    return await MetadataRebuild(
+        stored,
+        session_id=uuid4(),
+        grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
+        on_progress=lambda text: tell(f"reading the bucket: {text}"),
+        accepts_unauthenticated=accepts_unauthenticated,
+        strict_kafka_compat=config.metadata.strict_kafka_compat,
+    ).run()
