@@ -120,13 +120,28 @@ class TestPeers:
     LISTENERS = 'listeners: ["PLAINTEXT://localhost:9192"]'
 
     def test_peer_has_one_address_or_one_for_each_listener(self, tmp_path: Path) -> None:
-        peers = "peers: [{node_id: 2, address: a:1}, {node_id: 3, rack: r, listeners: {PLAINTEXT: b:2}}]"
+        peers = "peers: [{node_id: 2, address: localhost:1}, {node_id: 3, listeners: {PLAINTEXT: '127.0.0.1:2'}}]"
         kafka = load(tmp_path, f"{self.LISTENERS}, node_id: 1, {peers}", rest=self.SHARED).kafka
 
-        assert [peer.address_for("PLAINTEXT") for peer in kafka.peers] == [("a", 1), ("b", 2)]
+        assert [peer.address_for("PLAINTEXT") for peer in kafka.peers] == [("localhost", 1), ("127.0.0.1", 2)]
+
+    @pytest.mark.parametrize(
+        ("own", "peer", "problem"),
+        [
+            ("localhost", "b", "b:9192 is for clients of others, listener PLAINTEXT for clients of this host"),
+            ("a", "localhost", "localhost:9192 is for clients of their own host alone, listener PLAINTEXT for clients"),
+        ],
+    )
+    def test_no_client_is_sent_to_the_loopback_interface_of_another_host(
+        self, tmp_path: Path, own: str, peer: str, problem: str
+    ) -> None:
+        section = f'listeners: ["PLAINTEXT://{own}:9192"], allow_plaintext: true'
+        (fault,) = found(tmp_path, f"{section}, peers: [{{node_id: 2, address: {peer}:9192}}]", rest=self.SHARED)
+
+        assert problem in fault
 
     def test_groups_of_several_daemons_need_a_shared_store(self, tmp_path: Path) -> None:
-        (fault,) = found(tmp_path, f"{self.LISTENERS}, peers: [{{node_id: 2, address: a:1}}]")
+        (fault,) = found(tmp_path, f"{self.LISTENERS}, peers: [{{node_id: 2, address: localhost:1}}]")
 
         assert fault == (
             "kafka.peers: groups of several daemons need a metadata store that they share: set metadata.backend to "
@@ -152,7 +167,7 @@ class TestPeers:
 
     def test_one_address_does_not_do_for_several_listeners(self, tmp_path: Path) -> None:
         listeners = f'listeners: ["PLAINTEXT://localhost:9192", "SSL://localhost:9193"], {TLS}'
-        (fault,) = found(tmp_path, f"{listeners}, peers: [{{node_id: 2, address: a:1}}]", rest=self.SHARED)
+        (fault,) = found(tmp_path, f"{listeners}, peers: [{{node_id: 2, address: localhost:1}}]", rest=self.SHARED)
 
         assert fault == (
             "kafka.peers[0].address: this endpoint has several listeners: set listeners, with the address of each"
@@ -160,7 +175,7 @@ class TestPeers:
 
     def test_node_id_of_the_broker_counts_for_this_daemon(self, tmp_path: Path) -> None:
         rest = f"{self.SHARED}node_id: 2\n"
-        (fault,) = found(tmp_path, f"{self.LISTENERS}, peers: [{{node_id: 2, address: a:1}}]", rest=rest)
+        (fault,) = found(tmp_path, f"{self.LISTENERS}, peers: [{{node_id: 2, address: localhost:1}}]", rest=rest)
 
         assert fault == "kafka.peers[0].node_id: 2 is the node_id of this daemon: each needs its own"
 

@@ -90,6 +90,8 @@ def test_every_example_file_is_valid(example: Path, tmp_path: Path) -> None:
     (tmp_path / "tier-key-2026-01").write_text(base64.b64encode(bytes(32)).decode())
 
     (tmp_path / "spark-secret").write_text("d5f1c2e7")
+    for user in ("etl", "audit"):
+        (tmp_path / f"endpoint-{user}").write_text("d5f1c2e7")
     config = load_config(example, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert not protection_faults(config.pipeline.master, config.pipeline.protected_conf())
 
@@ -107,6 +109,16 @@ def test_example_of_a_cluster_follows_the_leaders_of_kafka_and_keeps_more_than_t
 
     assert config.leadership.source == "kafka"
     assert config.topics.for_topic("orders").retention_ms == 365 * 86_400_000
+    assert config_warnings(config) == []
+
+
+def test_example_of_the_endpoint_lets_other_hosts_in_with_a_login_alone(tmp_path: Path) -> None:
+    for credential in ("metadata-dsn", "endpoint-etl", "endpoint-audit"):
+        (tmp_path / credential).write_text("postgresql://tierd:secret@127.0.0.1/tierd")
+
+    config = load_config(ROOT / "config" / "read-endpoint.yaml", {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
+    assert all(each.has_login and each.is_tls for each in config.kafka.listeners)
     assert config_warnings(config) == []
 
 

@@ -13,7 +13,17 @@ from tierd.config.endpoint_login_settings import (
 )
 from tierd.config.places import Location, PlacedFaultsError
 from tierd.config.section import Settings
-from tierd.config.values import MIB, ByteSize, Duration, Pattern, Switch, Text, WholeNumber, is_local_host
+from tierd.config.values import (
+    MIB,
+    ByteSize,
+    Duration,
+    Pattern,
+    Switch,
+    Text,
+    WholeNumber,
+    is_local_host,
+    split_address,
+)
 
 
 class EndpointGroupsSettings(Settings):
@@ -182,6 +192,21 @@ class KafkaEndpointSettings(Settings):
     @model_validator(mode="after")
     def _peers_have_every_listener(self) -> "KafkaEndpointSettings":
         _raise_any(fault for index, peer in enumerate(self.peers) for fault in self._faults_of(peer, ("peers", index)))
+        return self
+
+    @model_validator(mode="after")
+    def _no_client_is_sent_to_loopback_of_another_host(self) -> "KafkaEndpointSettings":
+        faults: list[tuple[Location, str]] = []
+        for index, peer in enumerate(self.peers):
+            key = "address" if peer.address else "listeners"
+            for listener in self.listeners:
+                told = peer.address or peer.listeners.get(listener.name)
+                is_local = is_local_host(listener.advertised_address(0)[0])
+                if told is not None and is_local_host(split_address(told)[0]) != is_local:
+                    here, there = ("this host", "others") if is_local else ("other hosts", "their own host alone")
+                    message = f"{told} is for clients of {there}, listener {listener.name} for clients of {here}"
+                    faults.append((("peers", index, key), message))
+        _raise_any(faults)
         return self
 
     def _faults_of(self, peer: EndpointPeerSettings, place: Location) -> Iterator[tuple[Location, str]]:
