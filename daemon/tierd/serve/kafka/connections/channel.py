@@ -84,7 +84,8 @@ class PlainChannel:
         in_memory: list[memoryview] = []
         for piece in pieces:
             if isinstance(piece, bytes):
-                in_memory.append(memoryview(piece))
+                if piece:
+                    in_memory.append(memoryview(piece))
                 continue
             if in_memory:
                 await self._send_buffers(in_memory, progress, socket.MSG_MORE)
