@@ -16,12 +16,18 @@ T = TypeVar("T")
 _STOP_TIMEOUT_S: Final = 30.0
 
 
+class LoopClosedError(RuntimeError):
+    """The loop was closed, or is being closed; the work was not begun."""
+
+
 class LoopThread:
     """Thread with an event loop that runs coroutines for other threads until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._lock = threading.RLock()  # the garbage collector may close something at any line
+        self._is_closing = False
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -38,13 +44,22 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Begin ``work``; a cancellation of the returned future cancels ``work``."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Begin ``work``; a cancellation of the returned future cancels ``work``.
+
+        Raises:
+            LoopClosedError: ``close`` was called.
+        """
+        with self._lock:
+            if self._is_closing:
+                work.close()
+                raise LoopClosedError("the event loop of the thread was closed")
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
         """Return what ``work`` returns. An interrupted call cancels ``work``. Never called from the loop's own thread.
 
         Raises:
+            LoopClosedError: as ``begin``. What runs when the loop is closed is cancelled: ``CancelledError``.
             RetriableRemoteStorageError: it took longer than ``timeout_s``.
         """
         return self.result(self.begin(work), timeout_s=timeout_s)
@@ -65,10 +80,12 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel the running work and end the thread. A second call does nothing."""
-        if self._loop.is_closed():
-            return
-        self.begin(_cancel_others()).result(_STOP_TIMEOUT_S)
-        self.begin(self._loop.shutdown_default_executor()).result(_STOP_TIMEOUT_S)
+        with self._lock:
+            if self._is_closing:
+                return
+            self._is_closing = True
+        for last in (_cancel_others(), self._loop.shutdown_default_executor()):
+            asyncio.run_coroutine_threadsafe(last, self._loop).result(_STOP_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOP_TIMEOUT_S)
         self._loop.close()

@@ -21,7 +21,13 @@ def by_partition(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _as_oracle(row: Mapping[str, Any], timestamp_ms: int) -> dict[str, Any]:
+def offsets_of(table: pa.Table) -> list[tuple[int, int]]:
+    """Return partition and offset of every row, in order."""
+    rows = table.select(["partition", "offset"]).to_pylist()
+    return [(row["partition"], row["offset"]) for row in rows]
+
+
+def _as_oracle(row: Mapping[str, Any], timestamp_ms: int | None) -> dict[str, Any]:
     return {
         "offset": row["offset"],
         "timestamp": timestamp_ms,

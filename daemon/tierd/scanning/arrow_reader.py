@@ -7,6 +7,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from tierd.errors import with_remedy
 from tierd.scanning.positions import EARLIEST, LATEST, Position
 from tierd.scanning.reader_thread import ReaderThread
 from tierd.scanning.row_layout import BATCH_BYTES, RowLayout
@@ -56,7 +57,8 @@ class Scan:
         Raises:
             ScanRequestError: there is no such column, or one is named twice.
         """
-        return Scan(self._thread, self._plan, self._layout.select(columns), self._on_progress)
+        with with_remedy():
+            return Scan(self._thread, self._plan, self._layout.select(columns), self._on_progress)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a reader of pyarrow. Nothing is read before the first batch is asked for."""
@@ -146,16 +148,18 @@ class ArrowReader:
             OffsetOutOfRangeError: ``start`` is below the log start.
             TierError: a log or a store cannot be read.
         """
-        layout = RowLayout.of(columns, batch_bytes=batch_bytes)
-        request = ScanRequest(
-            topic=topic,
-            topic_id=parse_topic_id(topic_id),
-            partitions=partitions,
-            start=start,
-            end=end,
-            isolation=parse_isolation(isolation),
-        )
-        return Scan(self._thread, self._thread.call(self._thread.scanner.plan(request)), layout, on_progress)
+        with with_remedy():
+            layout = RowLayout.of(columns, batch_bytes=batch_bytes)
+            request = ScanRequest(
+                topic=topic,
+                topic_id=parse_topic_id(topic_id),
+                partitions=partitions,
+                start=start,
+                end=end,
+                isolation=parse_isolation(isolation),
+            )
+            plan = self._thread.call(self._thread.scanner.plan(request))
+        return Scan(self._thread, plan, layout, on_progress)
 
     def close(self) -> None:
         """End all reads and close the tier. A second call does nothing."""

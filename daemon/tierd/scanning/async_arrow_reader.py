@@ -49,7 +49,8 @@ class AsyncScan:
         Raises:
             ScanRequestError: there is no such column, or one is named twice.
         """
-        layout = self._layout.select(columns)
+        with with_remedy():
+            layout = self._layout.select(columns)
         return AsyncScan(self._scanner, self._plan, layout, self._on_progress, self._running)
 
     def __aiter__(self) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -108,16 +109,16 @@ class AsyncArrowReader:
         on_progress: OnProgress | None = None,
     ) -> AsyncScan:
         """Plan a read of a topic; arguments and errors are those of ``ArrowReader.scan``."""
-        layout = RowLayout.of(columns, batch_bytes=batch_bytes)
-        request = ScanRequest(
-            topic=topic,
-            topic_id=parse_topic_id(topic_id),
-            partitions=partitions,
-            start=start,
-            end=end,
-            isolation=parse_isolation(isolation),
-        )
         with with_remedy():
+            layout = RowLayout.of(columns, batch_bytes=batch_bytes)
+            request = ScanRequest(
+                topic=topic,
+                topic_id=parse_topic_id(topic_id),
+                partitions=partitions,
+                start=start,
+                end=end,
+                isolation=parse_isolation(isolation),
+            )
             plan = await self._scanner.plan(request)
         return AsyncScan(self._scanner, plan, layout, on_progress, self._running)
 

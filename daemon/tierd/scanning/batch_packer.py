@@ -1,5 +1,6 @@
-"""BatchPacker: joins small batches to batches of a given size, in order."""
+"""BatchPacker: joins small batches to batches of a given size, and cuts large ones, in order."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ _ENOUGH: Final = 3 / 4  # of the size: a batch that is so large is not joined wi
 
 
 class BatchPacker:
-    """Packer of one read. A batch is at most ``batch_bytes`` large, unless it was larger before."""
+    """Packer of one read. A batch is at most ``batch_bytes`` large, unless it has a single row."""
 
     def __init__(self, batch_bytes: int) -> None:
         self._batch_bytes = batch_bytes
@@ -18,12 +19,13 @@ class BatchPacker:
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take a batch; return the batches that are complete now."""
         packed = []
-        if self._waiting and self._waiting_bytes + batch.nbytes > self._batch_bytes:
-            packed += self.rest()
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= self._batch_bytes * _ENOUGH:
-            packed += self.rest()
+        for part in _cut(batch, self._batch_bytes):
+            if self._waiting and self._waiting_bytes + part.nbytes > self._batch_bytes:
+                packed += self.rest()
+            self._waiting.append(part)
+            self._waiting_bytes += part.nbytes
+            if self._waiting_bytes >= self._batch_bytes * _ENOUGH:
+                packed += self.rest()
         return packed
 
     def rest(self) -> list[pa.RecordBatch]:
@@ -32,3 +34,13 @@ class BatchPacker:
         if len(waiting) <= 1:
             return waiting
         return pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+def _cut(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts that are small enough; a part is not copied."""
+    if batch.nbytes <= limit_bytes or batch.num_rows <= 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _cut(batch.slice(0, half), limit_bytes)
+    yield from _cut(batch.slice(half), limit_bytes)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from tierd.app import TierReader
 from tierd.errors import ScanRequestError, with_remedy
-from tierd.loop_thread import LoopThread
+from tierd.loop_thread import LoopClosedError, LoopThread
 from tierd.one_ahead import one_ahead
 from tierd.scanning.range_rows import ScannedBatch
 from tierd.scanning.row_layout import RowLayout
@@ -43,7 +43,7 @@ class RowStream:
         try:
             with with_remedy():
                 return self._loop.call(self._next(), timeout_s=_CALL_TIMEOUT_S)
-        except concurrent.futures.CancelledError:
+        except (LoopClosedError, concurrent.futures.CancelledError):
             raise _closed() from None
 
     def close(self) -> None:
@@ -51,9 +51,10 @@ class RowStream:
         if self._is_closed or sys.is_finalizing():  # at the end of Python the loop's thread stands still
             return
         self._is_closed = True
-        closing = self._loop.begin(self._close())
-        if not self._loop.is_current:  # there, the garbage collector closes a read that was left without a word
-            self._loop.result(closing, timeout_s=_CALL_TIMEOUT_S)
+        with contextlib.suppress(LoopClosedError):  # which has ended the read
+            closing = self._loop.begin(self._close())
+            if not self._loop.is_current:  # there, the garbage collector closes a read that was left without a word
+                self._loop.result(closing, timeout_s=_CALL_TIMEOUT_S)
 
     async def _next(self) -> ScannedBatch | None:
         self._taking = asyncio.current_task()
@@ -106,10 +107,13 @@ class ReaderThread:
         """Return what ``work`` returns. An interrupted call cancels ``work``.
 
         Raises:
-            TierError: ``work`` failed, or took too long.
+            TierError: ``work`` failed or took too long, or the reader was closed.
         """
-        with with_remedy():
-            return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
+        try:
+            with with_remedy():
+                return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
+        except (LoopClosedError, concurrent.futures.CancelledError):
+            raise _closed() from None
 
     @contextlib.contextmanager
     def reading(self, plan: ScanPlan, layout: RowLayout) -> Iterator[RowStream]:
@@ -149,6 +153,9 @@ async def _serve(
     closing: asyncio.Event,
 ) -> None:
     """Hold the tier open: it is closed by the task that opened it."""
+    task = asyncio.current_task()
+    assert task is not None, "a loop runs coroutines in tasks"
+    task.set_name("tierd reader")
     try:
         async with opening as reader:
             opened.set_result(TierScanner(reader))

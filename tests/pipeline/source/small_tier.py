@@ -53,8 +53,12 @@ class SmallTier:
         self.partition(topic, number).roll()
 
     def copy(self) -> None:
-        """Copy the rolled segments."""
+        """Copy the rolled segments, after the checkpoints were written anew."""
         self.log_dir.write_checkpoints()
+        self.copy_as_it_is()
+
+    def copy_as_it_is(self) -> None:
+        """Copy the rolled segments."""
         config_file = self.installation.config_file
         outcomes = asyncio.run(copy_once(Deployment(load_config(config_file, {}), config_file), None))
         assert all(outcome.error is None for outcome in outcomes), outcomes
