@@ -24,6 +24,14 @@ _BUSY_MACHINE: Final = tuple(
                 r"(java\.util\.concurrent\.CompletionException: )?"
                 r"org\.apache\.kafka\.common\.errors\.(NotController|Timeout)Exception: "
             ),
+            # The partition got another leader while the groups of the old one were still being read: the new one
+            # reads them. An offline log dir, the other reason that the line names, is a complaint of its own.
+            (
+                r"ERROR org\.apache\.kafka\.coordinator\.common\.runtime\.CoordinatorRuntime - "
+                r"\[GroupCoordinator id=\d+\] Failed to load metadata from __consumer_offsets-\d+ with epoch \d+ "
+                r"due to Stopped loading records from __consumer_offsets-\d+ because the partition is not online "
+                r"or is no longer the leader"
+            ),
         ),
     )
 )

@@ -12,6 +12,10 @@ HEARTBEAT = (
     "RequestHeader(apiKey=BROKER_HEARTBEAT, apiVersion=1, clientId=1, correlationId=7, headerVersion=2) -- "
     "BrokerHeartbeatRequestData(brokerId=1)"
 )
+LOADING = (
+    "org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime - [GroupCoordinator id=1] Failed to load metadata "
+    "from __consumer_offsets-0 with epoch 0 due to Stopped loading records from __consumer_offsets-0 {}"
+)
 ERRORS = "org.apache.kafka.common.errors"
 
 
@@ -36,6 +40,7 @@ def log_of(tmp_path: Path, *lines: str) -> Path:
                 "processExpiredBrokerHeartbeat: controller event queue overloaded. Timed out heartbeat from broker 1."
             ),
         ),
+        (BEGINNING + LOADING.format("because the partition is not online or is no longer the leader.."),),
         (BEGINNING + HEARTBEAT, f"{ERRORS}.NotControllerException: The active controller appears to be node 2."),
         (
             BEGINNING + HEARTBEAT.replace("BROKER_HEARTBEAT", "CONTROLLER_REGISTRATION"),
@@ -53,6 +58,7 @@ def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: 
         (BEGINNING + HEARTBEAT, f"{ERRORS}.InconsistentClusterIdException: another cluster"),
         (BEGINNING + HEARTBEAT.replace("BROKER_HEARTBEAT", "FETCH"), f"{ERRORS}.NotControllerException: node 2"),
         (f"{BEGINNING}kafka.log.LogManager - could not load a log",),
+        (BEGINNING + LOADING.format("because a record cannot be read"),),
         ("WARN found a corrupt index",),
         ("WARN the quorum-state is not there",),
     ],
