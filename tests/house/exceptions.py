@@ -13,7 +13,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.cli.commands.run": "each verb of the command line has a file of its own",
         "tierd.pipeline.jobs.exit_codes": "read by processes that start a job and have no pyspark",
         "tierd.remote.segments.early_reads": "a class with tests of its own; segment_reader has no room for it",
-        "tierd.tiering.reading.aborted_lookup": "a collaborator of read_session, which has no room for it",
     },
     "whole_configuration": {
         "tierd.config.*": "declares, loads and checks the file",
@@ -29,6 +28,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.app.restore.restore_source": "opens the tier for a restore",
         "tierd.app.restore.store_restore": "composes a restore of state stores",
         "tierd.app.daemon.daemon": "composes the servers and the supervision",
+        "tierd.app.daemon.daemon_endpoint": "asks if the read endpoint is on, before its modules are imported",
+        "tierd.app.daemon.endpoint_reload": "reads the file again",
+        "tierd.app.daemon.tier_server": "composes the process of tierd serve",
+        "tierd.app.endpoint.engine_endpoint": "composes the read endpoint of the daemon",
         "tierd.app.daemon.config_change": "compares two configurations key by key",
         "tierd.app.daemon.reloader": "replaces the configuration in force",
         "tierd.app.checks.check_online": "tries everything that the file names",

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         produce,
     )
     from tierd.control.topic_configs import BrokerTopicConfigs
-    from tierd.control.watermark_session import Watermark
 
 __all__ = [
     "BrokerAddress",
@@ -74,7 +73,6 @@ __all__ = [
     "TopicConfig",
     "TopicKnowledge",
     "TopicLeaders",
-    "Watermark",
     "bootstrap_addresses",
     "change_topic_config",
     "commit_positions",
@@ -116,7 +114,6 @@ _ON_DEMAND = {
     "ProduceOutcome": "tierd.control.record_messages",
     "ProducerIdentity": "tierd.control.record_messages",
     "Request": "tierd.control.kafka_framing",
-    "Watermark": "tierd.control.watermark_session",
     "bootstrap_addresses": "tierd.control.broker_connections",
     "change_topic_config": "tierd.control.admin_messages",
     "commit_positions": "tierd.control.admin_messages",

@@ -18,7 +18,7 @@ _SHOWN: Final = 5
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedWatermark:
     """One partition in use.
 
     Attributes:
@@ -43,7 +43,7 @@ class FollowedWatermarks:
     """The partitions in use, with their listeners."""
 
     def __init__(self) -> None:
-        self._followed: dict[PartitionKey, _Followed] = {}
+        self._followed: dict[PartitionKey, _FollowedWatermark] = {}
         self._wanted: dict[PartitionKey, None] = {}
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class FollowedWatermarks:
         """Follow a partition from now on. ``from_offset`` lies in its log, at or below the high watermark."""
         followed = self._followed.get(key)
         if followed is None:
-            self._followed[key] = _Followed(from_offset, now_s)
+            self._followed[key] = _FollowedWatermark(from_offset, now_s)
         else:
             followed.used_s = now_s
             if followed.known is None:
@@ -125,7 +125,7 @@ class FollowedWatermarks:
                 yield from self._moved(followed, watermark, sent_s=sent_s, now_s=now_s)
 
     def _moved(
-        self, followed: _Followed, watermark: Watermark, *, sent_s: float, now_s: float
+        self, followed: _FollowedWatermark, watermark: Watermark, *, sent_s: float, now_s: float
     ) -> Iterator[Callable[[], None]]:
         known = followed.known
         followed.problem = ""

@@ -12,7 +12,6 @@ from tierd.serve.control_answers import (
     CompactionPlan,
     DeletedPartition,
     DescriptorsSummary,
-    EndpointSummary,
     ErasureCaches,
     ErasureLeftSegment,
     ErasureReport,
@@ -84,12 +83,7 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.endpoint import KafkaEndpoint
     from tierd.serve.kafka.endpoint_limits import EndpointLimits
     from tierd.serve.kafka.endpoint_listener import ListenerPlan
-    from tierd.serve.kafka.endpoint_statistics import (
-        EndpointRecorder,
-        EndpointStatistics,
-        ListenerStatistics,
-        RequestRecord,
-    )
+    from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, RequestRecord
     from tierd.serve.kafka.fetching.fetch_handlers import fetch_handlers, fetch_sessions
     from tierd.serve.kafka.groups import ConsumerGroups, CoordinationLimits, GroupStatistics, Placement
     from tierd.serve.kafka.request_context import RequestContext
@@ -129,8 +123,6 @@ __all__ = [
     "EndpointLimits",
     "EndpointNode",
     "EndpointRecorder",
-    "EndpointStatistics",
-    "EndpointSummary",
     "ErasureCaches",
     "ErasureLeftSegment",
     "ErasureReport",
@@ -148,7 +140,6 @@ __all__ = [
     "HttpServer",
     "KafkaEndpoint",
     "ListenerPlan",
-    "ListenerStatistics",
     "LogBounds",
     "LogRead",
     "Outage",
@@ -203,11 +194,9 @@ _ON_DEMAND = {
     "EndpointAccess": "tierd.serve.kafka.access.endpoint_access",
     "EndpointLimits": "tierd.serve.kafka.endpoint_limits",
     "EndpointRecorder": "tierd.serve.kafka.endpoint_statistics",
-    "EndpointStatistics": "tierd.serve.kafka.endpoint_statistics",
     "GroupStatistics": "tierd.serve.kafka.groups",
     "KafkaEndpoint": "tierd.serve.kafka.endpoint",
     "ListenerPlan": "tierd.serve.kafka.endpoint_listener",
-    "ListenerStatistics": "tierd.serve.kafka.endpoint_statistics",
     "Placement": "tierd.serve.kafka.groups",
     "RequestContext": "tierd.serve.kafka.request_context",
     "RequestRecord": "tierd.serve.kafka.endpoint_statistics",

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 import structlog
 
+from tierd.app.daemon.config_change import changed_keys
 from tierd.app.endpoint.read_endpoint import ReadEndpoint
 from tierd.app.engine.deployment import Deployment
-from tierd.config import KafkaEndpointSettings, load_config
+from tierd.config import KafkaEndpointSettings, TierdConfig, load_config
 from tierd.errors import ConfigError
 
 log = structlog.get_logger()
@@ -31,6 +32,7 @@ class EndpointReloader:
         self._env = env
         self._endpoint = endpoint
         self._settings = settings
+        self._read = deployment.config
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
@@ -47,10 +49,22 @@ class EndpointReloader:
             except ConfigError as error:
                 _report(error)
             else:
-                changed = {name: getattr(wanted.kafka, name) for name in LIVE_SECTIONS}
-                self._settings = self._settings.model_copy(update=changed)
-                await self._endpoint.follow(self._settings)
-                log.info("config_reloaded")
+                await self._apply(wanted)
+
+    async def _apply(self, wanted: TierdConfig) -> None:
+        change = changed_keys(self._read, wanted)
+        self._read = wanted
+        live = {name: getattr(wanted.kafka, name) for name in LIVE_SECTIONS}
+        self._settings = self._settings.model_copy(update=live)
+        await self._endpoint.follow(self._settings)
+        log.info("config_reloaded", changed=[key for key in change.live if key.startswith("kafka.")])
+        later = [key for key in (*change.live, *change.after_restart) if not _is_live(key)]
+        if later:
+            log.warning("config_needs_restart", keys=later)
+
+
+def _is_live(key: str) -> bool:
+    return key.startswith(tuple(f"kafka.{name}" for name in LIVE_SECTIONS))
 
 
 def _report(error: ConfigError) -> None:

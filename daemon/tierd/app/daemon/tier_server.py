@@ -217,7 +217,8 @@ class TierServer:
             return await self._snapshot(served)
 
         async def report_status(_request: StatusRequest) -> StatusAnswer:
-            return StatusAnswer.model_validate((await status()).to_json())
+            told = (await status()).to_json()
+            return StatusAnswer.model_validate({name: value for name, value in told.items() if value != {}})
 
         http = HttpServer(
             host=self._config.http.host,

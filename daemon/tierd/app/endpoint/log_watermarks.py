@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # at run time only where it is configured
     from tierd.control import BrokerWatermarks
 
 
-class LocalEnd(NamedTuple):
+class LocalLogEnd(NamedTuple):
     """Readable end of a local log.
 
     Attributes:
@@ -56,7 +56,7 @@ class LogWatermarks:
         self._listeners: dict[Path, dict[object, Callable[[], None]]] = {}
         self._written_s: dict[Path, float] = {}
 
-    async def end(self, partition: TopicIdPartition, replica: LocalReplica) -> LocalEnd:
+    async def end(self, partition: TopicIdPartition, replica: LocalReplica) -> LocalLogEnd:
         """Return the readable end of a log now.
 
         Raises:
@@ -66,12 +66,12 @@ class LogWatermarks:
         written, start = offsets.high_watermark, offsets.log_start_offset
         broker = self._broker_of(replica)
         if broker is None:
-            return LocalEnd(written, None, start, is_current=True)
+            return LocalLogEnd(written, None, start, is_current=True)
         known = await broker.current(partition, from_offset=_below(written, replica))
         if known is None or (not broker.is_answering and known.high_watermark < (written or 0)):
-            return LocalEnd(written, None, start, is_current=False)
+            return LocalLogEnd(written, None, start, is_current=False)
         stable = known.last_stable_offset if known.last_stable_offset >= 0 else None
-        return LocalEnd(known.high_watermark, stable, start, is_current=broker.is_answering)
+        return LocalLogEnd(known.high_watermark, stable, start, is_current=broker.is_answering)
 
     def listen(
         self, partition: TopicIdPartition, replica: LocalReplica, on_change: Callable[[], None]

@@ -13,7 +13,7 @@ from tierd.log.segments.segment_reading import indexed_position
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedTransactions:
     """Transactions open at an offset.
 
     Attributes:
@@ -34,7 +34,7 @@ class _Followed:
 class StableOffsetTracker:
     """Last stable offset of one log. Each batch is looked at once, however often the caller asks. For any thread."""
 
-    _followed: _Followed | None = None
+    _followed: _FollowedTransactions | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def last_stable_offset(self, scan: PartitionScan, *, high_watermark: int, log_start_offset: int | None) -> int:
@@ -54,13 +54,13 @@ class StableOffsetTracker:
             followed, self._followed = self._followed, None  # an error on the way leaves half a state
             if followed is None or not _goes_on(followed, scan, high_watermark):
                 state, offset = newest_state(scan, high_watermark)
-                followed = _Followed(state, offset, _epoch_at(scan, offset))
+                followed = _FollowedTransactions(state, offset, _epoch_at(scan, offset))
             _advance(followed, scan, high_watermark)
             self._followed = followed
             return stable_end(followed.state, scan, high_watermark, log_start_offset)
 
 
-def _goes_on(followed: _Followed, scan: PartitionScan, high_watermark: int) -> bool:
+def _goes_on(followed: _FollowedTransactions, scan: PartitionScan, high_watermark: int) -> bool:
     """Return True if the batches that were followed are still those of the log."""
     if high_watermark < followed.offset or followed.offset < scan.segments[0].base_offset:
         return False
@@ -72,7 +72,7 @@ def _epoch_at(scan: PartitionScan, offset: int) -> int | None:
     return scan.lineage.epoch_for(offset - 1)
 
 
-def _advance(followed: _Followed, scan: PartitionScan, high_watermark: int) -> None:
+def _advance(followed: _FollowedTransactions, scan: PartitionScan, high_watermark: int) -> None:
     for segment in scan.segments:
         if segment.base_offset >= high_watermark:
             break
@@ -81,7 +81,7 @@ def _advance(followed: _Followed, scan: PartitionScan, high_watermark: int) -> N
     followed.epoch = _epoch_at(scan, followed.offset)
 
 
-def _apply(followed: _Followed, segment: SegmentFiles, high_watermark: int) -> None:
+def _apply(followed: _FollowedTransactions, segment: SegmentFiles, high_watermark: int) -> None:
     with open_source(segment.log) as source:
         position = followed.position
         if source.inode != followed.inode:
