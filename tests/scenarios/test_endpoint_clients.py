@@ -44,7 +44,7 @@ def server(
             yield broker
         return
     with golden_server(source / "logdir", source / "oracle", folder, warm_tierd) as tierd:
-        assert tierd.delete_local(0.5) >= 10
+        assert tierd.delete_local(0.5) >= 5
         yield tierd
 
 
@@ -168,7 +168,8 @@ def test_global_table_of_kafka_streams_has_the_last_value_of_each_key(version: s
 def test_mirror_maker_copies_committed_records_and_groups_into_a_live_cluster(
     server: GoldenServer, kafka_cluster: MakeCluster, tmp_path: Path
 ) -> None:
-    live = kafka_cluster(nodes=1, version="4.3.1")
+    # The daemon has no connection to a broker and knows no settings of topics: copies have the retention of the target.
+    live = kafka_cluster(nodes=1, version="4.3.1", properties={"log.retention.ms": "-1"})
     expected = server.expected(*COPIED_TOPICS, committed=True)
     commit_offset(server.bootstrap, "mirrored", "many-partitions", 1)
     mirrors: list[MirrorMaker] = []

@@ -15,6 +15,8 @@ import java.io.InputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 
 import org.apache.kafka.common.utils.Exit;
 
@@ -22,6 +24,8 @@ public final class ToolHarness {
     // The same streams for all runs: Scala's library keeps those that it finds first.
     private static final ByteArrayOutputStream OUTPUT = new ByteArrayOutputStream();
     private static final ByteArrayOutputStream ERRORS = new ByteArrayOutputStream();
+    // What a tool does at its end: the console producer of Kafka 4 sends its last records there.
+    private static final List<Runnable> HOOKS = new CopyOnWriteArrayList<>();
     private static volatile int exitCode;
     private static volatile boolean hasEnded;
 
@@ -32,7 +36,7 @@ public final class ToolHarness {
         System.setErr(new PrintStream(ERRORS, true, StandardCharsets.UTF_8));
         Exit.setExitProcedure(ToolHarness::exit);
         Exit.setHaltProcedure(ToolHarness::exit);
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         while (true) {
             final byte[][] fields = read(orders);
             if (fields == null) {
@@ -78,6 +82,8 @@ public final class ToolHarness {
             failure.printStackTrace();
             exitCode = 127;
         } finally {
+            HOOKS.forEach(Runnable::run);
+            HOOKS.clear();
             Thread.currentThread().setContextClassLoader(before);
         }
         System.out.flush();
