@@ -1,5 +1,6 @@
 """``tierd endpoint hash-password``: the hashes of a password, which the configuration file may hold in its place."""
 
+import getpass
 import secrets
 import sys
 from typing import Annotated
@@ -28,7 +29,10 @@ def hash_password(
     Example: tierd endpoint hash-password < password-file
     """
     if sys.stdin.isatty():
-        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("Again: ") != password:
+            print_error("tierd: the two passwords differ")
+            raise typer.Exit(ExitCode.USAGE)
     else:
         password = sys.stdin.readline(_LONGEST_PASSWORD + 2).rstrip("\r\n")
     if not 0 < len(password) <= _LONGEST_PASSWORD:
