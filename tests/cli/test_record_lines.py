@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.cli.record_lines import InputRecord, parse_json_line, parse_text_line
-from tierd.cli.record_text import as_json_line
 from tierd.errors import RecordLineError
-from tierd.log import NewRecord, Record
+from tierd.log import NewRecord, Record, as_json_line
 
 MAX_LONG = (1 << 63) - 1
 blobs = st.none() | st.binary(max_size=20)

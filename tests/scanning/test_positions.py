@@ -18,6 +18,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
     [
         (7, 7),
         ({3: 9}, 9),
+        ({3: "latest", 4: 7}, "latest"),
+        ({3: datetime(2024, 5, 1, 12, tzinfo=UTC)}, AtTime(1_714_564_800_000)),
         ("earliest", "earliest"),
         ("latest", "latest"),
         (datetime(2024, 5, 1, 12, tzinfo=UTC), AtTime(1_714_564_800_000)),
@@ -47,8 +49,8 @@ def test_time_becomes_the_first_millisecond_that_is_not_before_it(moment: dateti
         ("first", "start='first' is no position"),
         (1.5, "start=1.5 is no position"),
         (None, "start=None is no position"),
-        ({0: 5}, "start has no offset for partition 3"),
-        ({3: "5"}, "start: '5' is no offset"),
+        ({0: 5}, "start has nothing for partition 3"),
+        ({3: "5"}, "start='5' is no position"),
         (datetime(2024, 5, 1), "start=2024-05-01 00:00:00 has no time zone"),
     ],
 )

@@ -120,6 +120,7 @@ from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
 from tierd.log.records.record_batch import RecordBatch, iter_batches, read_batch, with_data
 from tierd.log.records.record_columns import BatchRun, PieceBatches, RecordColumns, columns_of
+from tierd.log.records.record_json import as_json_line
 from tierd.log.repair import (
     CutTail,
     LogRepairResult,
@@ -231,6 +232,7 @@ __all__ = [
     "UnifiedLog",
     "WatchLimitReached",
     "WriteAnew",
+    "as_json_line",
     "batch_at",
     "broker_identity",
     "build_indexes",

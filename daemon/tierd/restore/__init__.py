@@ -41,6 +41,7 @@ from tierd.restore.drill import (
     held_scratch,
     rotation,
 )
+from tierd.restore.journal import Journal, JournalOfAnotherJobError, read_steps
 from tierd.restore.log_dir import (
     METADATA_DIRECTORY,
     HeldLogDir,
@@ -137,6 +138,8 @@ __all__ = [
     "GroupOutcome",
     "HeldLogDir",
     "HeldRetention",
+    "Journal",
+    "JournalOfAnotherJobError",
     "KafkaSource",
     "KnownEnd",
     "LocalChangelogs",
@@ -203,6 +206,7 @@ __all__ = [
     "producer_id_problem",
     "read_offset_map",
     "read_positions_at",
+    "read_steps",
     "restore_cluster_metadata",
     "restore_partition",
     "restored_lineage",

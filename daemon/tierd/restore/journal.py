@@ -1,8 +1,8 @@
-"""Journal of one restore job: what is done, as JSON lines, so that a killed run resumes (DESIGN 13).
+"""Journal of one job: what is done, as JSON lines, so that a killed run resumes (DESIGN 13).
 
 ::
 
-    {"tierd_restore_journal":1,"job":{…}}      the job: what is restored, from where, to where
+    {"tierd_restore_journal":1,"job":{…}}      the job: what is restored, from where, to where; of an export likewise
     {…}                                        one line a step, in order
 
 A line is durable before its step counts as done. A crash may leave half of the last line, which is cut off at the
@@ -23,7 +23,7 @@ from tierd.json_parsing import parse_json
 
 Step = Mapping[str, Any]
 
-_MAGIC: Final = "tierd_restore_journal"
+_RESTORE: Final = "restore"
 _VERSION: Final = 1
 _MAX_BYTES: Final = 256 << 20
 
@@ -35,10 +35,10 @@ class JournalOfAnotherJobError(RefusedError):
         steps: the lines of that job, in order.
     """
 
-    def __init__(self, path: Path, steps: Sequence[Step]) -> None:
+    def __init__(self, path: Path, steps: Sequence[Step], *, work: str = _RESTORE) -> None:
         super().__init__(
-            f"{path} is the journal of another restore",
-            remedy="give the same arguments as before, or another target; to abandon that restore, "
+            f"{path} is the journal of another {work}",
+            remedy=f"give the same arguments as before, or another target; to abandon that {work}, "
             f"move {path.parent} away",
         )
         self.steps = steps
@@ -57,12 +57,13 @@ class Journal:
         self._fd = fd
 
     @classmethod
-    def open(cls, path: Path, job: Mapping[str, Any]) -> Self:
+    def open(cls, path: Path, job: Mapping[str, Any], *, work: str = _RESTORE) -> Self:
         """Open the journal of ``job``, or begin it; half a last line is cut off.
 
         Args:
             path: the file; its directory exists.
             job: what tells this job from others; JSON values.
+            work: the kind of job, in one word.
 
         Raises:
             AlreadyRunningError: another process has the journal open.
@@ -74,15 +75,15 @@ class Journal:
         except OSError as error:
             raise _unusable(path, error) from error
         try:
-            _lock(fd, path)
+            _lock(fd, path, work)
             lines = _whole_lines(fd, path)
             journal = cls(path, fd, lines[1:])
-            header = {_MAGIC: _VERSION, "job": dict(job)}
+            header = {f"tierd_{work}_journal": _VERSION, "job": dict(job)}
             if not lines:
                 journal._write(header)
                 sync_directory(path.parent)
             else:
-                _require_same_job(lines, parse_json(json.dumps(header)), path)
+                _require_same_job(lines, parse_json(json.dumps(header)), path, work)
         except BaseException:
             os.close(fd)
             raise
@@ -141,17 +142,17 @@ def read_steps(path: Path) -> list[Step]:
         os.close(fd)
 
 
-def _require_same_job(lines: Sequence[Step], wanted: object, path: Path) -> None:
+def _require_same_job(lines: Sequence[Step], wanted: object, path: Path, work: str) -> None:
     if lines[0] != wanted:
-        raise JournalOfAnotherJobError(path, lines[1:])
+        raise JournalOfAnotherJobError(path, lines[1:], work=work)
 
 
-def _lock(fd: int, path: Path) -> None:
+def _lock(fd: int, path: Path, work: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise AlreadyRunningError(
-            f"{path}: another process works on this restore", remedy="wait for it, or end it; then run this again"
+            f"{path}: another process works on this {work}", remedy="wait for it, or end it; then run this again"
         ) from error
 
 
@@ -196,10 +197,8 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _unusable(path: Path, error: OSError) -> StateDirError:
-    return StateDirError(f"{path}: {error.strerror}", remedy="make room or mend the disk, then run the restore again")
+    return StateDirError(f"{path}: {error.strerror}", remedy="make room or mend the disk, then run it again")
 
 
 def _damaged(path: Path) -> StateDirError:
-    return StateDirError(
-        f"{path} is damaged", remedy="move the stage directory away and run the restore again from the beginning"
-    )
+    return StateDirError(f"{path} is damaged", remedy=f"move {path.parent} away and begin again")

@@ -132,8 +132,8 @@ class ArrowReader:
         Args:
             topic: the name.
             partitions: numbers; None for all that the tier or a log dir of this host has.
-            start: first offset of every partition, or a dict of offsets by partition, or a time, which stands for the
-                first record with that timestamp or a later one, or ``"earliest"``.
+            start: first offset; or a time, which stands for the first record with that timestamp or a later one; or
+                ``"earliest"``. One for all partitions, or a dict by partition.
             end: the same, exclusive; ``"latest"`` is the end at this moment. What is behind the end is left out.
             isolation: ``"read_committed"`` leaves out aborted and undecided transactions; ``"read_uncommitted"``.
             columns: names of the wanted columns in order; None for all.

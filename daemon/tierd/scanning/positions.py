@@ -7,14 +7,15 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from tierd.errors import ScanRequestError
 
 LogEnd: TypeAlias = Literal["earliest", "latest"]
-Position: TypeAlias = int | Mapping[int, int] | datetime | LogEnd
-"""An offset of all partitions, an offset for each partition, a time, or an end of the log."""
+OnePosition: TypeAlias = int | datetime | LogEnd
+Position: TypeAlias = OnePosition | Mapping[int, OnePosition]
+"""An offset, a time or an end of the log; of all partitions, or of each partition."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_REMEDY: Final = 'give an offset, a dict of offsets by partition, a datetime with a time zone, "earliest" or "latest"'
+_REMEDY: Final = 'give an offset, a datetime with a time zone, "earliest" or "latest", or a dict of these by partition'
 
 
 class AtTime(NamedTuple):
@@ -43,10 +44,10 @@ def place_in(position: Position, partition: int, *, argument: str) -> Place:
         case Mapping():
             if partition not in position:
                 raise ScanRequestError(
-                    f"{argument} has no offset for partition {partition}",
+                    f"{argument} has nothing for partition {partition}",
                     remedy=f"name the partitions to read: partitions={sorted(position)}",
                 )
-            return _offset(position[partition], argument)
+            return place_in(position[partition], partition, argument=argument)
         case _:
             raise ScanRequestError(f"{argument}={position!r} is no position", remedy=_REMEDY)
 

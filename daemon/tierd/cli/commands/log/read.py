@@ -8,12 +8,13 @@ import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.printing import print_bytes
-from tierd.cli.record_text import as_json_line, as_text_line
+from tierd.cli.record_text import as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError
 from tierd.log import (
     LocalLog,
     Record,
+    as_json_line,
     committed_batches,
     data_batches,
     find_log_end_offset,
