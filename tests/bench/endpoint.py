@@ -101,7 +101,7 @@ def bench_endpoint(root: Path, *, size_bytes: int, rounds: int) -> list[Figure]:
 
 def _figures(root: Path, broker: KafkaBroker, remote: Settings, tools: JavaTools, rounds: int) -> list[Figure]:
     beside, port = _installation(root / "beside", broker.log_dirs, remote)
-    beside.configure({"leadership": {"kafka": {"bootstrap_servers": broker.bootstrap}}})
+    beside.configure({"leadership": {"kafka": {"bootstrap_servers": broker.bootstrap.split(",")}}})
     topics = [_topic(name) for name in _SHAPES]
     with beside.daemon() as daemon:
         ends = {topic: broker.base_offsets(topic, 0)[-1] for topic in topics}

@@ -48,7 +48,7 @@ def endpoint_server(
         yield EndpointServer(broker, broker.bootstrap, None, None)
         return
     port = free_port()
-    leadership = {"leadership": {"kafka": {"bootstrap_servers": broker.bootstrap}}}
+    leadership = {"leadership": {"kafka": {"bootstrap_servers": broker.bootstrap.split(",")}}}
     tierd = make_installation(
         broker.log_dirs, remote=remote, settings=endpoint_settings(port) | leadership | (settings or {})
     )

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 import pytest
 
@@ -55,7 +56,8 @@ class BusyEndpoint:
 def endpoint(tmp_path: Path, warm_tierd: WarmTierd) -> Iterator[BusyEndpoint]:
     """Serve partitions of some segments, of which the older half is in the tier alone."""
     writer = LogDirWriter(tmp_path / "kafka")
-    partitions = [writer.add_partition(TOPIC, number) for number in range(PARTITIONS)]
+    topic_id = uuid4()
+    partitions = [writer.add_partition(TOPIC, number, topic_id=topic_id) for number in range(PARTITIONS)]
     for partition in partitions:
         partition.fill(rolled_segments=ROLLED_SEGMENTS, shape=SHAPE)
     writer.write_checkpoints()
