@@ -178,7 +178,7 @@ class Rebalance:
             member.is_new = False
             member.assignment = b""
             self._answer_join(member, self.joined(member))
-            body.extend_session(member)
+            body.extend_session(member)  # also of a static member that has not joined again
         body.pending_syncs = {each.member_id for each in body.members}
         body.sync_deadline_s = body.after(body.members.rebalance_timeout_s)
 
@@ -216,14 +216,13 @@ class Rebalance:
 
     def _refuse_joins(self, error: ErrorCode) -> None:
         for member in self._body.members:
-            if member.join_waiter is not None:
-                self._answer_join(member, JoinAnswer(error, member.member_id))
-                self._body.extend_session(member)
+            self._answer_join(member, JoinAnswer(error, member.member_id))
 
     def _answer_join(self, member: GroupMember, answer: JoinAnswer) -> None:
         if member.join_waiter is not None:
             self._body.answer(member.join_waiter, answer)
             member.join_waiter = None
+            self._body.extend_session(member)
 
     def _answer_sync(self, member: GroupMember, answer: SyncAnswer) -> None:
         if member.sync_waiter is not None:
