@@ -92,7 +92,7 @@ class ConsumerGroupOfClients:
                 self._group = ClassicGroup(self._stored, LIMITS, self._now())
                 yield f"loaded: {self._group.state.value}, generation {self._group.generation}"
             case "moved":
-                yield from self._step(GroupGone())
+                yield from self._step(GroupGone("moved"))
             case "status":
                 yield from self._status()
             case _:

@@ -1,3 +1,5 @@
 """Every metadata store, as one fixture."""
 
-from tests.metadata.conftest import any_store as any_store
+from tests.metadata.conftest import any_store
+
+__all__ = ["any_store"]

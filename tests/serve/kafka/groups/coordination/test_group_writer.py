@@ -157,7 +157,7 @@ async def test_writer_that_has_lost_the_group_says_so_to_all_that_wait() -> None
         await asyncio.sleep(0)
         each.store.release()
         assert [await commit for commit in (*commits, removal)] == [GONE] * 3
-        assert each.events == [GroupGone()]
+        assert each.events == [GroupGone("another endpoint has claimed the group", is_lost=True)]
 
 
 async def test_removal_of_the_group_is_the_last_of_its_writes() -> None:
@@ -168,7 +168,7 @@ async def test_removal_of_the_group_is_the_last_of_its_writes() -> None:
         await asyncio.sleep(0)
         behind = each.commit(1, 1)
         assert (await before, await removal, await behind) == (OK, OK, GONE)
-        assert each.events == [GroupGone()]
+        assert each.events == [GroupGone("deleted")]
         assert (await claim(each.store, 2)).offsets == {}
 
 

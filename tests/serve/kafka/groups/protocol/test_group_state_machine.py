@@ -127,9 +127,16 @@ class GroupMachine(RuleBasedStateMachine):
         session_s=st.sampled_from((6.0, 30.0)),
     )
     def join(
-        self, number: int, is_new: bool, instance: str | None, protocols: str, needs_id: bool, skips: bool,
-        session_s: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        instance: str | None,
+        protocols: str,
+        number: int = 0,
+        is_new: bool = True,
+        needs_id: bool = True,
+        skips: bool = True,
+        session_s: float = 30.0,
+    ) -> None:
         request = JoinRequested(
             waiter=self.waiter(),
             member_id="" if is_new else self.member_id(number),
@@ -150,7 +157,7 @@ class GroupMachine(RuleBasedStateMachine):
     @initialize(instances=st.lists(st.sampled_from((None, "i1", "i2")), max_size=3))
     def begin_with_members(self, instances: list[str | None]) -> None:
         for instance in instances:
-            self.join(0, True, instance, "range sticky", False, True, 30.0)
+            self.join(instance=instance, protocols="range sticky", needs_id=False)
         if instances:
             self.wait(7.0)
             self.become_stable("range sticky")
@@ -160,7 +167,7 @@ class GroupMachine(RuleBasedStateMachine):
     def all_join_again(self, protocols: str) -> None:
         for number, member in enumerate(self.group.members):
             if self.is_member(member.member_id):
-                self.join(number, False, member.instance_id, protocols, True, True, 30.0)
+                self.join(instance=member.instance_id, protocols=protocols, number=number, is_new=False)
 
     @precondition(lambda self: len(self.group.members) > 0)
     @rule(protocols=_PROTOCOLS)
@@ -186,7 +193,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(skips=st.booleans())
     def static_member_comes_back(self, skips: bool) -> None:
         member = next(each for each in self.group.members if each.instance_id is not None)
-        self.join(0, True, member.instance_id, "range sticky", True, skips, 30.0)
+        self.join(instance=member.instance_id, protocols="range sticky", skips=skips)
 
     @rule(number=_IDS, instance=_INSTANCE, behind=st.sampled_from((0, 0, 0, 1)))
     def sync(self, number: int, instance: str | None, behind: int) -> None:
@@ -269,7 +276,7 @@ class GroupMachine(RuleBasedStateMachine):
     def another_daemon_takes_over(self, has_landed: bool) -> None:
         if self.asked is not None and has_landed:
             self.stored = self.asked
-        self.step(GroupGone())
+        self.step(GroupGone("another daemon"))
         assert not self.joins
         assert not self.syncs
         self.asked = None

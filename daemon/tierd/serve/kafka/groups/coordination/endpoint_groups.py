@@ -81,7 +81,7 @@ class EndpointGroups:
                     self._tasks = None
         finally:
             for hosted in tuple(self.hosted.values()):
-                hosted.step(GroupGone())
+                hosted.step(GroupGone("the endpoint stops"))
 
     async def find(self, group: str, *, may_create: bool = False) -> HostedGroup:
         """Return a group of this endpoint, claimed and loaded; one that does not exist may be created.
@@ -122,7 +122,7 @@ class EndpointGroups:
         before_s = self.clock.monotonic_s() - unused_s
         for hosted in tuple(self.hosted.values()):
             if hosted.is_idle and hosted.used_at_s <= before_s:
-                hosted.step(GroupGone())  # a request that has just found it finds it anew
+                hosted.step(GroupGone("not used"))  # a request that has just found it finds it anew
 
     def _begin_loading(self, group: str, *, may_create: bool) -> tuple[_Loading, bool]:
         assert self._tasks is not None, "require_place has checked it"

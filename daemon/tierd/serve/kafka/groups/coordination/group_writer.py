@@ -173,7 +173,9 @@ class GroupWriter:
         self._fail(works, outcome)
         works.clear()
         if is_gone:
-            self._on_event(GroupGone())
+            is_lost = outcome is ErrorCode.not_coordinator
+            reason = "another endpoint has claimed the group" if is_lost else "deleted"
+            self._on_event(GroupGone(reason, is_lost=is_lost))
             self._fail(self._queue, ErrorCode.not_coordinator)
             self._queue.clear()
 

@@ -78,6 +78,9 @@ class HostedGroup:
 
     def step(self, event: GroupEvent) -> None:
         """Take an event in, and carry its effects out."""
+        if isinstance(event, GroupGone) and self.core.state is not ClassicGroupState.DEAD:
+            _log.info("group_gone", group=self.name, reason=event.reason)
+            self._host.counters.claims_lost += event.is_lost
         for effect in self.core.step(event, self._host.now()):
             self._carry_out(effect)
         if self.core.state is ClassicGroupState.DEAD:
@@ -105,9 +108,7 @@ class HostedGroup:
 
     def lose(self, reason: str) -> None:
         """Send waiting clients to another coordinator."""
-        _log.info("group_lost", group=self.name, reason=reason)
-        self._host.counters.claims_lost += 1
-        self.step(GroupGone())
+        self.step(GroupGone(reason, is_lost=True))
 
     def statistics(self) -> GroupStatistics:
         """Return the group as it is now."""

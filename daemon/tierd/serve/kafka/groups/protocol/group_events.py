@@ -138,7 +138,15 @@ class RowNotStored:
 
 @dataclass(frozen=True, slots=True)
 class GroupGone:
-    """The group was deleted, or another daemon coordinates it."""
+    """The group is not here any more.
+
+    Attributes:
+        reason: for the log.
+        is_lost: another endpoint coordinates the group.
+    """
+
+    reason: str
+    is_lost: bool = False
 
 
 GroupEvent: TypeAlias = (
