@@ -9,7 +9,15 @@ from typing import Literal, TypeAlias
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -47,6 +55,22 @@ def moving_line(title: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(visible(title))
         yield lambda text: progress.update(task, description=visible(text))
+
+
+@contextlib.contextmanager
+def moving_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar on standard error, which is a terminal; yield a function of what is done, of how much, and a text."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(visible(title), total=None)
+        yield lambda done, total, text: progress.update(
+            task, completed=done, total=total, description=visible(f"{title}: {text}")
+        )
 
 
 def plain_text(text: str, style: Style = "") -> Text:

@@ -73,6 +73,7 @@ VERBS = (
     Verb("offsets", "List the first and last offsets of both tiers, and the offset of a time."),
     Verb("explain", "Show where the record of an offset is, and why."),
     Verb("cat", "Print the records of a partition, local and remote together."),
+    Verb("export", "Write topics to files: Parquet, Arrow or JSON lines."),
     Verb("groups", "List the positions of consumer groups, now or at a time."),
     Verb("drill", "Prove that partitions come back: restore them into a scratch directory."),
     Verb("verify", "Check the tier against its metadata."),

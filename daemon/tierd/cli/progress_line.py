@@ -25,6 +25,19 @@ def progress_line(title: str) -> Iterator[ReportProgress]:
 
 
 @contextlib.contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a function that shows how much of the work is done, and a text; without a terminal as ``progress_line``."""
+    if not sys.stderr.isatty():
+        lines = _Lines(title)
+        yield lambda done, total, text: lines(f"{100 * done // max(total, 1)} %, {text}")
+        return
+    from tierd.cli.display import moving_bar  # noqa: PLC0415 - rich is loaded where there is a terminal
+
+    with moving_bar(title) as report_progress:
+        yield report_progress
+
+
+@contextlib.contextmanager
 def step_line(title: str) -> Iterator[ReportProgress]:
     """Yield a function that shows the present step; without a terminal, every step is a line."""
     if not sys.stderr.isatty():

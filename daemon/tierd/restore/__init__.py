@@ -41,7 +41,7 @@ from tierd.restore.drill import (
     held_scratch,
     rotation,
 )
-from tierd.restore.journal import Journal, JournalOfAnotherJobError, read_steps
+from tierd.restore.journal import Journal, JournalOfAnotherJobError, read_job, read_steps
 from tierd.restore.log_dir import (
     METADATA_DIRECTORY,
     HeldLogDir,
@@ -205,6 +205,7 @@ __all__ = [
     "positions_at",
     "producer_id_problem",
     "read_offset_map",
+    "read_job",
     "read_positions_at",
     "read_steps",
     "restore_cluster_metadata",

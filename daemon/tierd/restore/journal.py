@@ -130,6 +130,20 @@ def read_steps(path: Path) -> list[Step]:
     Raises:
         StateDirError: it cannot be read, or is damaged before its last line.
     """
+    return _read_lines(path)[1:]
+
+
+def read_job(path: Path) -> object | None:
+    """Return the job of a journal that another process may be writing; None without a whole first line. Blocking.
+
+    Raises:
+        StateDirError: as ``read_steps``.
+    """
+    lines = _read_lines(path)
+    return lines[0].get("job") if lines else None
+
+
+def _read_lines(path: Path) -> list[Step]:
     try:
         fd = open_regular(path)
     except FileNotFoundError:
@@ -137,7 +151,7 @@ def read_steps(path: Path) -> list[Step]:
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        return _parsed(_read(fd, path), path)[1:]
+        return _parsed(_read(fd, path), path)
     finally:
         os.close(fd)
 

@@ -7,7 +7,15 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from tierd.errors import ScanRequestError
 
 LogEnd: TypeAlias = Literal["earliest", "latest"]
-OnePosition: TypeAlias = int | datetime | LogEnd
+
+
+class AtTime(NamedTuple):
+    """The first record with this timestamp or a later one."""
+
+    timestamp_ms: int
+
+
+OnePosition: TypeAlias = int | datetime | AtTime | LogEnd
 Position: TypeAlias = OnePosition | Mapping[int, OnePosition]
 """An offset, a time or an end of the log; of all partitions, or of each partition."""
 
@@ -16,12 +24,6 @@ LATEST: Final = "latest"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _REMEDY: Final = 'give an offset, a datetime with a time zone, "earliest" or "latest", or a dict of these by partition'
-
-
-class AtTime(NamedTuple):
-    """The first record with this timestamp or a later one."""
-
-    timestamp_ms: int
 
 
 Place: TypeAlias = int | AtTime | LogEnd
@@ -37,7 +39,7 @@ def place_in(position: Position, partition: int, *, argument: str) -> Place:
     match position:
         case datetime():
             return AtTime(_milliseconds(position, argument))
-        case "earliest" | "latest":
+        case AtTime() | "earliest" | "latest":
             return position
         case int():
             return _offset(position, argument)

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from tierd.app import Located, TierReader
 from tierd.errors import OffsetOutOfRangeError, TierError
@@ -45,6 +46,21 @@ class TierScanner:
         """
         return tiered_topics(await self._reader.partitions(), await self._reader.local_partitions())
 
+    async def choose(self, name: str, topic_id: UUID | None = None) -> TieredTopic:
+        """Return the incarnation of a topic that a name means, or the one with ``topic_id``.
+
+        Raises:
+            UnknownPartitionError: there is no such topic.
+            MetadataError: the metadata store does not answer.
+        """
+        topics = await self.topics()
+        if topic_id is not None:
+            wanted = uuid_to_text(topic_id)
+            topics = [topic for topic in topics if topic.topic_id == wanted or topic.name != name]
+        found = [topic for topic in topics if topic.name == name]
+        copied = {topic.topic_id: await self._copied_last(topic) for topic in found if len(found) > 1}
+        return incarnation(name, topics, copied)
+
     async def plan(self, request: ScanRequest) -> ScanPlan:
         """Fix the partitions and the offsets of a read.
 
@@ -54,7 +70,7 @@ class TierScanner:
             OffsetOutOfRangeError: the read would begin below the log start.
             TierError: a log or a store cannot be read.
         """
-        topic = await self._topic(request)
+        topic = await self.choose(request.topic, request.topic_id)
         numbers = chosen_partitions(topic, request.partitions)
         slots = asyncio.Semaphore(_PLANNED_AT_ONCE)
 
@@ -91,15 +107,6 @@ class TierScanner:
     ) -> AsyncGenerator[ScannedBatch, None]:
         """Yield the records of one range; see ``rows_of_range``."""
         return rows_of_range(self._task(span.partition), span, isolation, layout)
-
-    async def _topic(self, request: ScanRequest) -> TieredTopic:
-        topics = await self.topics()
-        if request.topic_id is not None:
-            wanted = uuid_to_text(request.topic_id)
-            topics = [topic for topic in topics if topic.topic_id == wanted or topic.name != request.topic]
-        found = [topic for topic in topics if topic.name == request.topic]
-        copied = {topic.topic_id: await self._copied_last(topic) for topic in found if len(found) > 1}
-        return incarnation(request.topic, topics, copied)
 
     async def _copied_last(self, topic: TieredTopic) -> tuple[bool, int]:
         views = [
