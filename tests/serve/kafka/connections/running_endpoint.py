@@ -5,7 +5,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
@@ -127,7 +127,7 @@ async def running_endpoint(
         listeners or (PLAIN,),
         handlers,
         limits=limits or EndpointLimits(),
-        quotas=quotas or PrincipalQuotas(lambda: ()),
+        quotas=PrincipalQuotas(lambda: ()) if quotas is None else quotas,
         recorder=records,
         clock=clock,
         is_short=lambda: is_short,
@@ -141,8 +141,3 @@ async def running_endpoint(
                 for client in running.clients:
                     await client.close()
         await asyncio.sleep(0)
-
-
-def changed(limits: EndpointLimits, **values: float) -> EndpointLimits:
-    """Return limits with other values."""
-    return replace(limits, **values)

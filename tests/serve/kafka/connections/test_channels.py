@@ -1,10 +1,10 @@
-"""Channels over real sockets, in the clear and under TLS: every byte in order, slow readers, vanished files and peers."""
+"""Channels over real sockets, in the clear and under TLS: bytes in order, slow readers, vanished files and peers."""
 
 import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ class Pair:
 
 
 @pytest.fixture
-def executor() -> "AsyncIterator[ThreadPoolExecutor]":
+def executor() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2) as found:
         yield found
 
