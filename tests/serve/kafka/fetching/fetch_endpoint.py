@@ -11,8 +11,9 @@ from uuid import UUID
 
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.served_partitions import FakeServedPartitions
-from tierd.serve.kafka.fetching import FetchLimits, FetchSessionCache, FetchSessionLimits, fetch_handlers
-from tierd.serve.kafka.fetching.fetch_handlers import FETCH
+from tierd.serve.kafka.fetching.fetch_handlers import FETCH, fetch_handlers
+from tierd.serve.kafka.fetching.fetch_round import FetchLimits
+from tierd.serve.kafka.fetching.fetch_session_cache import FetchSessionCache, FetchSessionLimits
 from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import ANONYMOUS, RequestContext
 from tierd.serve.kafka.served.served_log import FileSlice
@@ -26,6 +27,7 @@ NEWEST = 18
 MIB = 1 << 20
 MEMORY_BYTES = 64 * MIB
 SHARE_BYTES = 16 * MIB
+_DEADLINE_S = 20.0
 TOPIC_ID = UUID(int=1)
 """Of the first topic of an endpoint."""
 
@@ -178,7 +180,8 @@ class FetchEndpoint:
     async def ask(self, request: Kio, **circumstances: Kio) -> FetchAnswer:
         """Return the answer to a request; its memory is given back, as after sending it."""
         context = self.context(request.__version__, **circumstances)
-        answer = await self._handle(request, context)
+        async with asyncio.timeout(_DEADLINE_S):
+            answer = await self._handle(request, context)
         assert isinstance(answer, FetchAnswer)
         in_memory = sum(
             len(piece) for pieces in answer.records.values() for piece in pieces if isinstance(piece, bytes)

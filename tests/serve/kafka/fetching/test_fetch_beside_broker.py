@@ -20,7 +20,7 @@ from tests.services.kafka_records import SentRecord
 from tierd.log import iter_batches
 from tierd.model import IsolationLevel
 from tierd.serve.kafka.client_errors import fetch_code_in_version
-from tierd.serve.kafka.fetching import FetchLimits
+from tierd.serve.kafka.fetching.fetch_round import FetchLimits
 from tierd.serve.kafka.served.served_log import FileSlice, LogRead
 
 pytestmark = pytest.mark.service("kafka")

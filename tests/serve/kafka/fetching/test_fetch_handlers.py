@@ -24,7 +24,7 @@ from tests.serve.kafka.fetching.fetch_endpoint import (
     told,
 )
 from tierd.errors import BackendUnavailableError, OffsetOutOfRangeError, RemoteIntegrityError
-from tierd.serve.kafka.fetching import FetchLimits
+from tierd.serve.kafka.fetching.fetch_round import FetchLimits
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
 
 NO_PAUSE = FetchLimits(failure_pause_s=0.0)

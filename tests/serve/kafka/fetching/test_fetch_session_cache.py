@@ -297,6 +297,15 @@ def test_no_session_is_evicted_when_that_would_not_make_enough_room() -> None:
     assert cache.statistics().sessions == 2
 
 
+def test_session_that_grows_beyond_the_bound_of_all_partitions_is_closed() -> None:
+    cache = new_cache(FetchSessionLimits(max_sessions=3, max_partitions=4, eviction_s=120.0))
+    session_id = open_session(cache, KEYS[:2])
+    open_session(cache, KEYS[:1], owner=owner_of(2))
+    grown = cache.open(demand(KEYS[2:4], session=(session_id, 1)), OWNER, 0.0)
+    assert grown == SessionRefusal(ErrorCode.fetch_session_id_not_found)
+    assert cache.statistics().partitions == 1
+
+
 def test_divergence_is_told_though_nothing_else_has_changed() -> None:
     cache = new_cache()
     session_id = open_session(cache, KEYS[:1])

@@ -20,7 +20,7 @@ from tests.serve.kafka.fetching.fetch_endpoint import (
     fetch_request,
 )
 from tierd.errors import BackendUnavailableError
-from tierd.serve.kafka.fetching import FetchLimits
+from tierd.serve.kafka.fetching.fetch_round import FetchLimits
 
 Answer = asyncio.Task[Mapping[tuple[str | UUID, int], Told]]
 

@@ -36,14 +36,14 @@ class _CachedPartition:
     def take(self, answer: PartitionAnswer) -> bool:
         """Remember what the client is told; return False if it knows all of it already.
 
-        A partition with an error is told again after it: the client has to learn that the error is gone.
+        The offsets of an error are -1, so that the client is told when the error is gone.
         """
         is_told = (
             answer.is_worth_telling
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
         )
-        self.high_watermark = -1 if answer.error else answer.high_watermark
+        self.high_watermark = answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         return is_told
 

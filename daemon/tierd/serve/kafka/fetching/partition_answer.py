@@ -1,4 +1,4 @@
-"""PartitionAnswer: what a Fetch answers for one partition."""
+"""PartitionAnswer: the answer to a Fetch for one partition."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,7 +20,7 @@ _PROMPT_ERRORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """What a client is told of one partition. Offsets are -1 with an error.
+    """Answer for one partition. Offsets are -1 with an error.
 
     Attributes:
         aborted: sorted by first offset; None for uncommitted reads and errors.
