@@ -30,7 +30,8 @@ MIN_FRAME_BYTES: Final = 10
 MAX_ITEMS: Final = 100_000
 """Elements that the arrays of one request may have together: more are work for seconds, and no client's."""
 
-_ITEM_BYTES: Final = 128  # a small message with a text, with its places in an array and in the allocator
+ITEM_BYTES: Final = 128
+"""Memory of one element: a small message with a text, with its places in an array and in the allocator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def checked_request(head: RequestHead, frame: bytes) -> CheckedRequest:
     sound = require_sound(request, content, body_at)
     if sound.items > MAX_ITEMS:
         raise DamagedMessageError(f"{head.api.name} has {sound.items} elements, more than {MAX_ITEMS}")
-    return CheckedRequest(head, len(frame) + sound.items * _ITEM_BYTES, sound.content, body_at)
+    return CheckedRequest(head, len(frame) + sound.items * ITEM_BYTES, sound.content, body_at)
 
 
 def _decoded(message: type[E], content: bytes, start: int) -> tuple[E, int]:
