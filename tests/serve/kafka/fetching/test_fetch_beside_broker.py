@@ -147,7 +147,7 @@ async def pair(broker: KafkaCluster, tmp_path: Path) -> AsyncIterator[Pair]:
     host, _, port = broker.address(1).rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        endpoint = FetchEndpoint(FetchLimits(failure_pause_s=0.0, concurrent_reads=1))
+        endpoint = FetchEndpoint(FetchLimits(failure_pause_s=0.0))
         topic_ids = {topic: broker.topic_id(topic) for topic in TOPICS}
         pair = Pair(RawClient(reader, writer), endpoint, topic_ids)
         for topic, topic_id in topic_ids.items():
