@@ -1,5 +1,6 @@
 """Clients at the endpoint while the log moves: rolled, deleted, compacted and expired segments under their reads."""
 
+import asyncio
 from base64 import b64decode
 from contextlib import ExitStack
 from functools import partial
@@ -7,7 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v11.response import PartitionData
 
+from tests.scenarios.broker_steps import let_retention_delete
 from tests.scenarios.cluster_traffic import SEGMENT_BYTES, ClusterTraffic, ReplicatedTopic
 from tests.scenarios.compaction_lab import KEYS, SEGMENT_RECORDS, CompactionLab
 from tests.scenarios.conftest import MakeBroker, MakeInstallation
@@ -15,9 +19,13 @@ from tests.scenarios.endpoint_server import endpoint_server
 from tests.scenarios.golden_server import AGAINST_BROKER, endpoint_settings
 from tests.scenarios.journal import assert_agrees
 from tests.scenarios.keyed_traffic import Reading, SeenRecord, assert_consistent
+from tests.scenarios.load_client import LoadConnection
 from tests.scenarios.repeated_reading import RepeatedReading
+from tests.scenarios.stores import SpoilableS3
+from tests.scenarios.traffic import TopicPlan
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.kafka_clients.group_members import GroupMember, GroupMembers, Place, wait_seen
+from tests.services.kafka_clients.librdkafka import known_partitions, read_partitions
 from tests.services.kafka_clients.partitions import Partition, Records
 from tests.services.kafka_clients.reading_clients import ReadingClients
 from tests.services.kafka_cluster import KafkaBroker
@@ -41,7 +49,8 @@ def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_delet
     make_broker: MakeBroker, make_installation: MakeInstallation, tmp_path: Path
 ) -> None:
     broker = make_broker("4.3.1", properties=QUICK_RETENTION)
-    traffic = ClusterTraffic(broker, seed=16, pause_s=0.02)
+    # Clients see an end only in an answer without records, so bursts are further apart than the waits of the clients.
+    traffic = ClusterTraffic(broker, seed=16, pause_s=0.1)
     with (
         endpoint_server(broker, make_installation) as server,
         ReadingClients(tmp_path) as clients,
@@ -52,6 +61,7 @@ def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_delet
             if not AGAINST_BROKER:
                 broker.alter_topic(topic.name, {"retention.bytes": str(2 * SEGMENT_BYTES)})
         traffic.switch_on(ORDERS, PAYMENTS)
+        wait_until(lambda: known_partitions(server.bootstrap) >= {*PARTITIONS}, what="the topics", deadline_s=30)
         followers = [_follower(server.bootstrap, name, topic, tmp_path) for name, topic in FOLLOWERS]
         readers = [
             RepeatedReading(clients.client(name), server.bootstrap, dict.fromkeys(PARTITIONS, 0)) for name in READERS
@@ -110,6 +120,39 @@ def _assert_reading_agrees(reading: Records, traffic: ClusterTraffic, *, what: s
             assert offsets == sorted(offset for offset in journal.acknowledged if offset < end), name
         else:
             assert_agrees(records, journal, start=0, end=end, what=name)
+
+
+@without_stock_broker
+@pytest.mark.service("kafka")
+@pytest.mark.service("s3")
+def test_reader_is_not_sent_past_segments_that_are_not_in_the_tier_yet(
+    make_broker: MakeBroker, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
+) -> None:
+    broker = make_broker("4.3.1", properties=QUICK_RETENTION)
+    traffic = ClusterTraffic(broker, seed=16)
+    with endpoint_server(broker, make_installation, remote=spoilable_s3.remote()) as server:
+        assert server.daemon is not None
+        spoilable_s3.path.disable()
+        traffic.create(PAYMENTS)
+        traffic.fill(PAYMENTS, rolled_segments=3)
+        server.daemon.wait_until(
+            lambda: server.daemon.metrics()["tierd_hold_segments"] >= 3, what="the hold of the rolled segments"
+        )
+        let_retention_delete(broker, [TopicPlan(name="payments")])
+
+        answer = asyncio.run(_first_answer(server.bootstrap))
+        spoilable_s3.path.enable()
+        read = read_partitions(server.bootstrap, [("payments", 0)])["payments", 0]
+
+    assert answer.error_code is not ErrorCode.offset_out_of_range, "a client would begin behind these records"
+    assert not answer.records
+    assert [record["offset"] for record in read] == sorted(traffic.journal.of("payments", 0).acknowledged)
+
+
+async def _first_answer(bootstrap: str) -> PartitionData:
+    host, _, port = bootstrap.rpartition(":")
+    async with await LoadConnection.opened(host, int(port)) as connection:
+        return await connection.fetch("payments", 0, 0, max_bytes=1 << 20, max_wait_s=0.5)
 
 
 @without_stock_broker

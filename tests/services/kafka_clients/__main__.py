@@ -9,10 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-
 from tests.services.kafka_clients.java_clients import get_offsets, perf_test
-from tests.services.kafka_clients.librdkafka import read_partitions
+from tests.services.kafka_clients.librdkafka import known_partitions, read_partitions
 from tests.services.kafka_clients.partitions import Partition
 from tests.services.kafka_clients.reading_clients import JAVA_CONSOLES, NAMES, Expected, ReadingClients
 from tests.services.kafka_node import KafkaUnavailableError
@@ -43,9 +41,7 @@ def main() -> int:
 
 
 def _partitions(bootstrap: str, topics: list[str]) -> list[Partition]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    known = admin.list_topics(timeout=20).topics
-    return [(topic, partition) for topic in topics for partition in sorted(known[topic].partitions)]
+    return sorted(partition for partition in known_partitions(bootstrap) if partition[0] in topics)
 
 
 def _try(clients: ReadingClients, name: str, bootstrap: str, expected: Expected, *, committed: bool) -> bool:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.services.kafka_clients.partitions import Counts, Records
 from tests.services.kafka_producer import CLIENT_DEADLINE_S
@@ -54,6 +55,13 @@ def read_partitions(
         return _read_to_end(consumer, chosen)
     finally:
         consumer.close()
+
+
+def known_partitions(bootstrap: str) -> set[tuple[str, int]]:
+    """Return the partitions that the metadata of a server names."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    topics = admin.list_topics(timeout=CLIENT_DEADLINE_S).topics
+    return {(name, partition) for name, topic in topics.items() for partition in topic.partitions}
 
 
 def commit_offset(bootstrap: str, group: str, topic: str, offset: int) -> None:
