@@ -10,10 +10,13 @@ from confluent_kafka import Producer
 
 from tests.bench.report import Figure
 from tests.scenarios.load_client import LoadConnection
+from tests.services.kafka_clients.librdkafka import known_partitions
 from tests.services.kafka_cluster import KafkaBroker
+from tests.services.waiting import wait_until
 
 _TOPIC: Final = "wake-ups"
 _FIRST_BYTES: Final = 64 << 10
+_FETCH_BYTES: Final = 8 << 20
 _MAX_WAIT_S: Final = 20.0
 _SETTLED_S: Final = 0.03  # after which a fetch waits at the server
 
@@ -21,6 +24,18 @@ _SETTLED_S: Final = 0.03  # after which a fetch waits at the server
 def first_bytes_ms(bootstrap: str, topic: str) -> float:
     """Return the time of a first read of a topic on a connection that is open."""
     return asyncio.run(_first_bytes_ms(bootstrap, topic))
+
+
+def plain_fetches(bootstrap: str, topic: str) -> float:
+    """Return the seconds in which a client that decodes nothing reads a topic, one Fetch after the other."""
+    return asyncio.run(_plain_fetches(bootstrap, topic))
+
+
+async def _plain_fetches(bootstrap: str, topic: str) -> float:
+    async with await _connected(bootstrap) as connection:
+        begun_s = perf_counter()
+        assert await connection.consume(topic, 0, max_bytes=_FETCH_BYTES)
+        return perf_counter() - begun_s
 
 
 async def _first_bytes_ms(bootstrap: str, topic: str) -> float:
@@ -34,6 +49,7 @@ async def _first_bytes_ms(bootstrap: str, topic: str) -> float:
 def wake_ups_ms(broker: KafkaBroker, bootstrap: str, *, samples: int) -> list[Figure]:
     """Measure from the acknowledgement of a record to its arrival at a fetch that waited, here and at the broker."""
     broker.create_topic(_TOPIC)
+    wait_until(lambda: (_TOPIC, 0) in known_partitions(bootstrap), what="the endpoint to know the topic", deadline_s=60)
     figures: list[Figure] = []
     for name, address, goal in (("tierd", bootstrap, "<= 20"), ("stock broker", broker.bootstrap, "")):
         found = asyncio.run(_wake_ups_ms(broker, address, samples))

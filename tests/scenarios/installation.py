@@ -88,7 +88,7 @@ class Installation:
     def _with_config(self, arguments: Sequence[str]) -> list[str]:
         return [*arguments, "--config", str(self.config_file)]
 
-    def daemon(self, *, command: Sequence[str] | None = None, verb: str = "run") -> "Daemon":
+    def daemon(self, *, command: Sequence[str] | None = None, verb: Sequence[str] = ("run",)) -> "Daemon":
         """Return the daemon of this installation, not yet started; ``command`` replaces ``tierd``."""
         return Daemon(self, command, verb=verb)
 
@@ -96,7 +96,9 @@ class Installation:
 class Daemon:
     """``tierd run`` as a child process; as a context manager it is ready inside and stopped cleanly at the end."""
 
-    def __init__(self, installation: Installation, command: Sequence[str] | None, *, verb: str = "run") -> None:
+    def __init__(
+        self, installation: Installation, command: Sequence[str] | None, *, verb: Sequence[str] = ("run",)
+    ) -> None:
         self._installation = installation
         self._verb = verb
         self._command = command
@@ -136,7 +138,7 @@ class Daemon:
 
     def start(self) -> None:
         """Start the process and return at once. The log is appended to ``log_file``."""
-        arguments = [self._verb, "--config", str(self._installation.config_file)]
+        arguments = [*self._verb, "--config", str(self._installation.config_file)]
         if (warm := self._installation.warm) is not None:
             match self._command:
                 case None:
