@@ -1,5 +1,6 @@
 """Files of an export: Parquet, Arrow IPC and JSON lines. Every call blocks."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -103,7 +104,9 @@ class ParquetFileWriter:
 
     def abandon(self) -> None:
         """Close the file, which stays unfinished."""
-        self._file.close()
+        self._writer.is_open = False  # or its finaliser would write the footer into a closed file
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 class ArrowFileWriter:
@@ -137,7 +140,8 @@ class ArrowFileWriter:
 
     def abandon(self) -> None:
         """Close the file, which stays unfinished."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk does not take what is in the buffer
+            self._file.close()
 
 
 class JsonLinesWriter:
@@ -163,7 +167,8 @@ class JsonLinesWriter:
 
     def abandon(self) -> None:
         """Close the file, which stays unfinished."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk does not take what is in the buffer
+            self._file.close()
 
 
 def _records(rows: pa.RecordBatch) -> "list[Record]":
