@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from tierd.errors import OffsetOutOfRangeError, RemoteResourceNotFoundError, SegmentChangedError, TierError
-from tierd.log import AbortedTransaction, KnownPositions, find_slice
+from tierd.log import AbortedTransaction, KnownPositions, find_log_end_offset, find_slice
 from tierd.model import EpochEndOffset, IsolationLevel, TimestampOffset
 from tierd.serve import FileSlice, LogBounds, LogRead
 from tierd.tiering import FetchService, FetchTask, Tier, TieredLog
@@ -81,9 +81,12 @@ class EndpointLog:
         return await self._repeated(partial(self._list_offset, timestamp_ms, isolation))
 
     async def epoch_end(self, leader_epoch: int) -> EpochEndOffset:
-        """Return the largest epoch at or below ``leader_epoch`` and its exclusive end."""
-        now = await self._repeated(self._now)
-        return now.log.lineage.end_offset_for(leader_epoch, log_end_offset=now.bounds.high_watermark)
+        """Return the largest epoch at or below ``leader_epoch`` and its exclusive end.
+
+        The latest epoch ends with the log, not with the high watermark, which may be an old one: a client that has
+        read behind it would take its own position for a cut.
+        """
+        return await self._repeated(partial(self._epoch_end, leader_epoch))
 
     def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call ``on_change`` whenever bounds may have moved, until the returned function is called."""
@@ -121,6 +124,13 @@ class EndpointLog:
         return await act(True)
 
     # ------------------------------------------------------------------------------------------------------ reads
+
+    async def _epoch_end(self, leader_epoch: int, is_doubted: bool) -> EpochEndOffset:
+        now = await self._now(is_doubted)
+        end, latest = now.bounds.high_watermark, now.log.lineage.latest
+        if now.log.scan is not None and latest is not None and leader_epoch == latest.epoch:
+            end = max(end, await asyncio.to_thread(find_log_end_offset, now.log.scan))
+        return now.log.lineage.end_offset_for(leader_epoch, log_end_offset=end)
 
     async def _list_offset(
         self, timestamp_ms: int, isolation: IsolationLevel, is_doubted: bool

@@ -21,7 +21,8 @@ class LocalLogEnd(NamedTuple):
         high_watermark: exclusive; None until the broker has written one.
         last_stable_offset: exclusive; None where the log itself has to be asked.
         log_start_checkpoint: entry of ``log-start-offset-checkpoint``; None without an entry.
-        is_current: False where the broker, which should be asked, does not answer: the end may be an old one.
+        is_current: False where the end may be an old one: the broker, which should be asked, does not answer, or it has
+            not written an end since it started.
     """
 
     high_watermark: int | None
@@ -66,7 +67,7 @@ class LogWatermarks:
         written, start = offsets.high_watermark, offsets.log_start_offset
         broker = self._broker_of(replica)
         if broker is None:
-            return LocalLogEnd(written, None, start, is_current=True)
+            return LocalLogEnd(written, None, start, is_current=written is not None)
         known = await broker.current(partition, from_offset=_below(written, replica))
         if known is None or (not broker.is_answering and known.high_watermark < (written or 0)):
             return LocalLogEnd(written, None, start, is_current=False)

@@ -65,7 +65,7 @@ class PartitionSource:
         )
         if end.high_watermark is not None and end.last_stable_offset is None:
             log = replace(log, local_stable_offset=await self._stable_offset(log, scan, end.high_watermark))
-        is_end_known = (replica.is_leader or self.parts.is_tier_final) and end.is_current
+        is_end_known = self.parts.is_tier_final or (replica.is_leader and end.is_current)
         return SourceState(self._kept(log), is_end_known)
 
     def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
