@@ -20,7 +20,7 @@ def running(call: Coroutine[object, object, object]) -> "asyncio.Task[object]":
 
 async def test_memory_within_the_total_is_granted_at_once() -> None:
     budget = MemoryBudget(100, share_bytes=60)
-    first, second = budget.share(), budget.share()
+    first, second = budget.share("a"), budget.share("b")
 
     assert await first.reserve(50) == 50
     assert await second.reserve(50) == 50
@@ -37,7 +37,7 @@ async def test_answer_gets_its_share_at_most() -> None:
 
 async def test_answers_wait_in_the_order_in_which_they_came() -> None:
     budget = MemoryBudget(100, share_bytes=100)
-    holder, large, small = budget.share(), budget.share(), budget.share()
+    holder, large, small = budget.share("a"), budget.share("b"), budget.share("c")
     await holder.reserve(60)
     large_waits, small_waits = running(large.reserve(50)), running(small.reserve(1))
     await settled()
@@ -52,17 +52,39 @@ async def test_answers_wait_in_the_order_in_which_they_came() -> None:
 
 async def test_answer_with_memory_takes_what_is_free_and_never_waits() -> None:
     budget = MemoryBudget(100, share_bytes=100)
-    first, second = budget.share(), budget.share()
+    first, second = budget.share("a"), budget.share("b")
     await first.reserve(70)
 
     assert await second.reserve(10) == 10
-    assert await second.reserve(50) == 20
+    assert await second.reserve(15) == 15
+    assert await second.reserve(50) == 5
     assert await second.reserve(50) == 0
+
+
+async def test_one_owner_gets_half_and_does_not_hold_up_others_meanwhile() -> None:
+    budget = MemoryBudget(100, share_bytes=100)
+    first, second, other = budget.share("a"), budget.share("a"), budget.share("b")
+    await first.reserve(40)
+    second_waits = running(second.reserve(20))
+    await settled()
+    assert not second_waits.done()
+
+    assert await other.reserve(50) == 50  # later, and at once
+    first.settle(30)
+
+    assert await second_waits == 20
+    assert await second.reserve(50) == 0
+
+
+async def test_answer_beyond_the_half_of_its_owner_is_granted_when_the_owner_has_nothing_else() -> None:
+    budget = MemoryBudget(100, share_bytes=100)
+
+    assert await budget.share("a").reserve(90) == 90
 
 
 async def test_answer_with_memory_gets_none_while_others_wait() -> None:
     budget = MemoryBudget(100, share_bytes=100)
-    first, second = budget.share(), budget.share()
+    first, second = budget.share("a"), budget.share("b")
     await first.reserve(70)
     waiting = running(second.reserve(50))
     await settled()
@@ -74,7 +96,7 @@ async def test_answer_with_memory_gets_none_while_others_wait() -> None:
 
 async def test_settled_answer_gives_back_what_it_did_not_take() -> None:
     budget = MemoryBudget(100, share_bytes=100)
-    memory, other = budget.share(), budget.share()
+    memory, other = budget.share("a"), budget.share("b")
     await memory.reserve(100)
     waiting = running(other.reserve(30))
     await settled()
@@ -87,7 +109,7 @@ async def test_settled_answer_gives_back_what_it_did_not_take() -> None:
 
 async def test_first_batch_beyond_its_grant_is_counted_and_holds_others_back() -> None:
     budget = MemoryBudget(100, share_bytes=50)
-    memory, other = budget.share(), budget.share()
+    memory, other = budget.share("a"), budget.share("b")
     await memory.reserve(50)
     memory.settle(500)
     waiting, admitted = running(other.reserve(10)), running(budget.wait_free())
@@ -104,7 +126,7 @@ async def test_first_batch_beyond_its_grant_is_counted_and_holds_others_back() -
 
 async def test_cancelled_wait_leaves_its_turn_to_the_next() -> None:
     budget = MemoryBudget(100, share_bytes=100)
-    holder, cancelled, next_one = budget.share(), budget.share(), budget.share()
+    holder, cancelled, next_one = budget.share("a"), budget.share("b"), budget.share("c")
     await holder.reserve(60)
     cancelled_waits, next_waits = running(cancelled.reserve(90)), running(next_one.reserve(40))
     await settled()
@@ -118,7 +140,7 @@ async def test_cancelled_wait_leaves_its_turn_to_the_next() -> None:
 
 async def test_wait_that_is_cancelled_after_its_grant_gives_the_memory_back() -> None:
     budget = MemoryBudget(100, share_bytes=100)
-    holder, cancelled = budget.share(), budget.share()
+    holder, cancelled = budget.share("a"), budget.share("b")
     await holder.reserve(60)
     waits = running(cancelled.reserve(90))
     await settled()
@@ -148,7 +170,7 @@ async def test_more_than_the_total_is_granted_when_nothing_else_is_in_use() -> N
 def test_budget_is_never_exceeded_and_ends_empty(steps: list[tuple[int, str, int]]) -> None:
     async def play() -> None:
         budget = MemoryBudget(100, share_bytes=70)
-        answers: list[AnswerMemory] = [budget.share() for _ in range(5)]
+        answers: list[AnswerMemory] = [budget.share(owner) for owner in "aabbc"]
         waits: dict[int, asyncio.Task[object]] = {}
         for index, action, size_bytes in steps:
             is_waiting = index in waits and not waits[index].done()

@@ -17,7 +17,8 @@ class EndpointLimits:
         connections: of all listeners at a time.
         connections_per_peer: of one client address at a time.
         request_bytes: size of the largest request.
-        memory_bytes: of all requests and answers at a time; a quarter is for requests, the rest for answers.
+        memory_bytes: of all requests and answers at a time; a quarter is for requests, the rest for answers. One client
+            address gets half of either at most.
         answer_memory_bytes: memory of one answer; a Fetch for more gets as many records as fit. A slice of a local file
             takes none.
         idle_timeout_s: time without a request after which a connection is closed.

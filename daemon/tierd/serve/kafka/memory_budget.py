@@ -5,94 +5,123 @@
     reserve ──► waits behind earlier ones ──► granted ──► settle: what the answer really took ──► sent: given back
 
 An answer that has memory never waits for more: the answers that hold the budget always end, so that waiting ones go on.
+One owner, which is the address of a client, gets half of the budget at most: clients that take their answers slowly do
+not hold up those of other hosts.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from typing import NamedTuple
+
+
+class _Waiting(NamedTuple):
+    size_bytes: int
+    owner: str
+    granted: "asyncio.Future[None]"
 
 
 class MemoryBudget:
     """Bytes that may be in use at a time, granted first come, first served."""
 
     def __init__(self, total_bytes: int, *, share_bytes: int) -> None:
-        """Grant up to ``total_bytes`` at a time, and up to ``share_bytes`` of these to one connection."""
+        """Grant up to ``total_bytes`` at a time, and up to ``share_bytes`` of these to one answer."""
         assert 0 < share_bytes <= total_bytes, "a share is a part of the whole"
         self.total_bytes = total_bytes
         self.share_bytes = share_bytes
         self.used_bytes = 0
         """Bytes in use; more than the total only while a first batch is larger than what was granted for it."""
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._used_by: Counter[str] = Counter()
+        self._waiting: deque[_Waiting] = deque()
 
     @property
     def waiting(self) -> int:
         """Return the number of those that wait for memory."""
         return len(self._waiting)
 
-    def share(self) -> "AnswerMemory":
+    def share(self, owner: str = "") -> "AnswerMemory":
         """Return the memory of one answer, which has none yet."""
-        return AnswerMemory(self)
+        return AnswerMemory(self, owner)
 
-    async def take(self, size_bytes: int) -> None:
+    async def take(self, size_bytes: int, owner: str = "") -> None:
         """Take memory once all earlier ones have theirs; a cancelled call leaves nothing taken.
 
-        More than the total is granted when nothing else is in use.
+        Those whose owner has its half do not hold up later ones. More than the total is granted when nothing else is in
+        use, and more than the half when the owner has nothing else.
         """
-        if not self._waiting and self._is_free(size_bytes):
-            self.used_bytes += size_bytes
+        if not self._waiting and self._has_room(size_bytes) and self._may_have(owner, size_bytes):
+            self.take_beyond(size_bytes, owner)
             return
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (size_bytes, granted)
+        entry = _Waiting(size_bytes, owner, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
+        self._grant()
         try:
-            await granted
+            await entry.granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
-                self.give(size_bytes)
+            if entry.granted.done() and not entry.granted.cancelled():
+                self.give(size_bytes, owner)
             else:
                 self._waiting.remove(entry)
                 self._grant()
             raise
 
-    async def wait_free(self) -> None:
+    async def wait_free(self, owner: str = "") -> None:
         """Wait, in turn, while more is in use than the total."""
         if self.used_bytes > self.total_bytes:
-            await self.take(1)
-            self.give(1)
+            await self.take(1, owner)
+            self.give(1, owner)
 
-    def take_free(self, size_bytes: int) -> int:
+    def take_free(self, size_bytes: int, owner: str) -> int:
         """Take as much of ``size_bytes`` as is free at once, and return how much; 0 while others wait."""
-        taken = 0 if self._waiting else min(size_bytes, max(0, self.total_bytes - self.used_bytes))
-        self.used_bytes += taken
+        room = min(self.total_bytes - self.used_bytes, self.total_bytes // 2 - self._used_by[owner])
+        taken = 0 if self._waiting else min(size_bytes, max(0, room))
+        self.take_beyond(taken, owner)
         return taken
 
-    def take_beyond(self, size_bytes: int) -> None:
+    def take_beyond(self, size_bytes: int, owner: str) -> None:
         """Count bytes that are in use already, even if they exceed the total."""
         self.used_bytes += size_bytes
+        self._used_by[owner] += size_bytes
 
-    def give(self, size_bytes: int) -> None:
+    def give(self, size_bytes: int, owner: str = "") -> None:
         """Give memory back, and grant it to those that wait."""
         self.used_bytes -= size_bytes
-        assert self.used_bytes >= 0, "more was given back than taken"
+        self._used_by[owner] -= size_bytes
+        assert self._used_by[owner] >= 0, "more was given back than taken"
+        if not self._used_by[owner]:
+            del self._used_by[owner]
         self._grant()
 
-    def _is_free(self, size_bytes: int) -> bool:
+    def _has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.total_bytes or not self.used_bytes
 
+    def _may_have(self, owner: str, size_bytes: int) -> bool:
+        used_bytes = self._used_by[owner]
+        return used_bytes + size_bytes <= self.total_bytes // 2 or not used_bytes
+
     def _grant(self) -> None:
-        while self._waiting and self._is_free(self._waiting[0][0]):
-            size_bytes, granted = self._waiting.popleft()
-            if not granted.done():
-                self.used_bytes += size_bytes
-                granted.set_result(None)
+        held_back: list[_Waiting] = []
+        while self._waiting:
+            first = self._waiting[0]
+            is_cancelled = first.granted.done()  # in this round of the loop
+            if is_cancelled or not self._may_have(first.owner, first.size_bytes):
+                held_back.append(self._waiting.popleft())
+            elif self._has_room(first.size_bytes):
+                self._waiting.popleft()
+                self.take_beyond(first.size_bytes, first.owner)
+                first.granted.set_result(None)
+            else:
+                break
+        self._waiting.extendleft(reversed(held_back))
 
 
 class AnswerMemory:
     """Memory of one answer. Its connection gives everything back when the answer is sent, or will not be."""
 
-    __slots__ = ("_budget", "size_bytes")
+    __slots__ = ("_budget", "_owner", "size_bytes")
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, owner: str) -> None:
         self._budget = budget
+        self._owner = owner
         self.size_bytes = 0
         """Bytes that the answer has now."""
 
@@ -106,9 +135,9 @@ class AnswerMemory:
         if wanted <= 0:
             return 0
         if self.size_bytes:
-            granted = self._budget.take_free(wanted)
+            granted = self._budget.take_free(wanted, self._owner)
         else:
-            await self._budget.take(wanted)
+            await self._budget.take(wanted, self._owner)
             granted = wanted
         self.size_bytes += granted
         return granted
@@ -121,6 +150,6 @@ class AnswerMemory:
         change = size_bytes - self.size_bytes
         self.size_bytes = size_bytes
         if change > 0:
-            self._budget.take_beyond(change)
+            self._budget.take_beyond(change, self._owner)
         elif change < 0:
-            self._budget.give(-change)
+            self._budget.give(-change, self._owner)

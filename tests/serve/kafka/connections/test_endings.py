@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import uvloop
 from kio.schema.fetch.v12.request import FetchRequest
 from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.list_groups.v4.response import ListGroupsResponse
@@ -26,6 +28,7 @@ from tierd.serve.kafka.access import PrincipalQuotas
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
 from tierd.serve.kafka.endpoint_statistics import RequestOutcome
 from tierd.serve.kafka.request_context import Handler, RequestContext
+from tierd.serve.kafka.served.served_log import FileSlice
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
 
 LIMITS = EndpointLimits(
@@ -149,7 +152,7 @@ class TestDeadlines:
         async with running_endpoint({LIST_GROUPS: answering(LISTED)}, limits=LIMITS) as running:
             client = await running.connect()
             await client.send_bytes(sized(frame(GROUPS))[:9])
-            await eventually(lambda: _place_deadline_s(running) == 20, what="the first byte")
+            await eventually(lambda: _deadlines_s(running) == [20], what="the first byte")
             await ticked(running, 20)
 
             assert await client.is_closed()
@@ -186,9 +189,9 @@ class TestDeadlines:
             await client.receive()
 
 
-def _place_deadline_s(running: RunningEndpoint) -> float:
-    (place,) = running.endpoint._services.gate._connections
-    return place.deadline_s - running.clock.monotonic_s()
+def _deadlines_s(running: RunningEndpoint) -> list[float]:
+    now_s = running.clock.monotonic_s()
+    return [place.deadline_s - now_s for place in running.endpoint._services.gate._connections]
 
 
 class TestLimits:
@@ -228,6 +231,35 @@ class TestLimits:
             await eventually(lambda: len(open_targets()) <= before, what="the descriptors")
             assert await (await running.connect()).ask(GROUPS, ListGroupsResponse) == LISTED
             assert len([task for task in asyncio.all_tasks() if "kafka connection" in task.get_name()]) == 1
+
+    async def test_many_clients_that_read_nothing_hold_no_more_memory_than_there_is(self) -> None:
+        limits = replace(LIMITS, memory_bytes=64 << 20, answer_memory_bytes=4 << 20)
+
+        async def fetch(request: RequestPayload, context: RequestContext) -> FetchAnswer:
+            granted = await context.memory.reserve(50 << 20)
+            return FetchAnswer(unthrottled(FetchResponse), {(0, 0): (bytes(granted),)})
+
+        async with running_endpoint({FETCH: fetch, LIST_GROUPS: answering(LISTED)}, limits=limits) as running:
+            slow = [running.socket() for _ in range(60)]
+            for each in slow:
+                each.sendall(sized(frame(sample(FetchRequest))))
+                await asyncio.sleep(0)
+            await eventually(lambda: running.endpoint.statistics().waiting_answers > 0, what="answers that wait")
+            assert running.endpoint.statistics().answer_bytes <= 25 << 20  # half of three quarters, and other answers
+            quick = await running.connect()
+            assert await quick.ask(GROUPS, ListGroupsResponse) == LISTED
+            await quick.send(sample(FetchRequest))
+            await eventually(lambda: len(running.records.requests) > 0, what="the record")
+
+            while running.endpoint.statistics().waiting_answers:  # those that read nothing are closed in turn
+                assert running.endpoint.statistics().answer_bytes < 25 << 20
+                await ticked(running, 40)
+            assert len(await quick.receive()) > 4 << 20
+            for each in slow:
+                each.close()
+            await eventually(lambda: running.statistics().connections == 1, what="the ends")
+
+        assert running.endpoint.statistics().answer_bytes == 0
 
     async def test_principal_with_as_many_connections_as_it_may_have_gets_no_other(self) -> None:
         rules = [EndpointQuotaRule.model_validate({"principals": [".*"], "connections": 1})]
@@ -355,6 +387,29 @@ class TestStop:
                 await (await running.connect()).ask(GROUPS, ListGroupsResponse)
 
         assert [task.get_name() for task in asyncio.all_tasks() if "kafka" in task.get_name()] == []
+
+
+def test_endpoint_serves_in_the_loop_of_the_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(LARGE)
+    records = (b"in memory", FileSlice(path, path.stat().st_ino, 0, len(LARGE)), LARGE)
+    waiting = Waiting()
+
+    async def fetch(request: RequestPayload, context: RequestContext) -> FetchAnswer:
+        return FetchAnswer(unthrottled(FetchResponse), {(0, 0): records})
+
+    async def play() -> None:
+        async with running_endpoint({FETCH: fetch}) as running:
+            answer = await (await running.connect()).ask(sample(FetchRequest), FetchResponse)
+            assert isinstance(answer, FetchResponse)
+            assert answer.responses[0].partitions[0].records == b"in memory" + LARGE + LARGE
+        async with running_endpoint({FETCH: waiting}) as running, waiting_client(running, waiting) as client:
+            await client.close()
+            await eventually(lambda: running.statistics().connections == 0, what="the end")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play())
+    assert waiting.cancelled == 1
 
 
 async def test_address_in_use_is_an_error_and_leaves_no_listener() -> None:

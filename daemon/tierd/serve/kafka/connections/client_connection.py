@@ -84,7 +84,7 @@ class ClientConnection:
         exchange = RequestExchange(self._channel, self._place, self._scope, self._login, self._address)
         while not services.closing.is_set():
             self._count_principal(self._login.principal)
-            memory = services.requests.share()
+            memory = services.requests.share(self._place.peer)
             try:
                 end = await exchange.answer(await self._frame(self._login, memory), memory)
             finally:

@@ -160,7 +160,7 @@ class RequestExchange:
 
     async def _exchange(self, head: RequestHead, request: RequestPayload, request_bytes: int) -> ExchangeEnd:
         clock = self._services.clock
-        memory = self._services.answers.share()
+        memory = self._services.answers.share(self._place.peer)
         outcome, reply, answer_bytes = RequestOutcome.FAILED, None, 0
         began_s = handled_at_s = clock.monotonic_s()
         self._services.gate.begin_answer(self._place, timeout_s=math.inf)
@@ -205,7 +205,7 @@ class RequestExchange:
         handler = self._services.handlers.get(head.api.api_key)
         if handler is None:
             raise ClientFaultError(f"{head.api.name} is not answered here")
-        await self._services.answers.wait_free()
+        await self._services.answers.wait_free(self._place.peer)
         context = RequestContext(
             version=head.version,
             client_id=head.client_id,
