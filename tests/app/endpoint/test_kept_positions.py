@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.endpoint.consuming import offsets
 from tests.app.endpoint.hosts import write_high_watermark
 from tests.app.endpoint.test_endpoint_log import PARTITION, SampleHost, opened, written
 from tests.contracts.served_log import SAMPLE
+from tests.fakes.key_value_store import Fault
+from tests.tiering.setups import delete_segment
+from tierd.errors import RemoteStorageNotReadyError
 from tierd.log import REPLICATION_OFFSET_CHECKPOINT
 
 __all__ = ["written"]
@@ -35,3 +39,36 @@ class TestCheckpointOfTheBroker:
         assert (await log.epoch_end(2)).end_offset == SAMPLE.end_offset
         both.append_next()
         assert (await log.epoch_end(2)).end_offset == SAMPLE.end_offset + 2
+
+
+class TestFirstCopyOfAnotherHost:
+    @pytest.fixture
+    async def follower(self, written: Path, tmp_path: Path) -> AsyncIterator[SampleHost]:
+        """Open a replica of which nothing is copied yet, on a host that does not lead it."""
+        async with opened(written, tmp_path, mix="local", is_away=True) as sample:
+            sample.host.has_replicas = True
+            yield sample
+
+    async def _move_to_the_tier(self, follower: SampleHost) -> None:
+        """Copy as the leader does, and delete here what is copied, within the life of a view."""
+        assert [outcome.error for outcome in (await follower.session.copy_once()).values()] == [None]
+        for base in (0, 8):
+            delete_segment(follower.path, base)
+        await follower.session.manager._log_dirs.scan(follower.path)
+
+    async def test_log_start_does_not_rise_with_the_local_log(self, follower: SampleHost) -> None:
+        log = follower.host.log(PARTITION)
+        assert (await log.bounds()).log_start_offset == SAMPLE.log_start_offset
+        await self._move_to_the_tier(follower)
+        assert (await log.bounds()).log_start_offset == SAMPLE.log_start_offset
+        assert (await offsets(log))[:3] == [2, 3, 4]
+
+    async def test_start_is_not_known_while_the_metadata_cannot_be_read(self, follower: SampleHost) -> None:
+        log = follower.host.log(PARTITION)
+        await log.bounds()
+        await self._move_to_the_tier(follower)
+        follower.rows.read_faults.extend([Fault.FAIL] * 10)
+        with pytest.raises(RemoteStorageNotReadyError):
+            await log.bounds()
+        follower.rows.read_faults.clear()
+        assert (await log.bounds()).log_start_offset == SAMPLE.log_start_offset

@@ -9,6 +9,7 @@ from tierd.app.endpoint.local_replica import LiveScan, LocalReplica
 from tierd.app.endpoint.log_watermarks import LogWatermarks
 from tierd.app.endpoint.tier_views import TierViews
 from tierd.log import PartitionScan, StableOffsetTracker
+from tierd.metadata import PartitionView
 from tierd.model import TopicIdPartition
 from tierd.tiering import TieredLog
 
@@ -54,7 +55,7 @@ class PartitionSource:
             return SourceState(self._kept(TieredLog(self.partition, view, None, None)), self.parts.is_tier_final)
         end = await self.parts.watermarks.end(self.partition, replica)
         scan = await self._scan.current(replica.scan, is_doubted=is_doubted)
-        view = await self.parts.views.current(self.partition, is_doubted=is_doubted)
+        view = await self._view(scan, is_doubted=is_doubted)
         log = TieredLog(
             self.partition,
             view,
@@ -74,6 +75,22 @@ class PartitionSource:
         if replica is None:
             return self.parts.views.listen(self.partition, on_change)
         return self.parts.watermarks.listen(self.partition, replica, on_change)
+
+    async def _view(self, scan: PartitionScan, *, is_doubted: bool) -> PartitionView:
+        """Return the tier. A view without segments, which may be some seconds old, has to be newer than the scan.
+
+        Otherwise the log would seem to begin with the local segments that are left, just after another host copied the
+        first ones: clients would reset their positions.
+        """
+        view = await self.parts.views.current(self.partition, is_doubted=is_doubted)
+        if is_doubted or view.log_start_offset is not None or view.list() or not self._may_have_lost_segments(scan):
+            return view
+        return await self.parts.views.current(self.partition, is_doubted=True)
+
+    def _may_have_lost_segments(self, scan: PartitionScan) -> bool:
+        """Return True if the log begins later in ``scan`` than in the last state, or if there is none."""
+        last = self._last.scan if self._last is not None else None
+        return last is None or _first_offset(scan) > _first_offset(last)
 
     async def _stable_offset(self, log: TieredLog, scan: PartitionScan, high_watermark: int) -> int:
         last = self._last
@@ -95,6 +112,10 @@ class PartitionSource:
         elif (last.high_watermark, last.local_stable_offset) != (log.high_watermark, log.local_stable_offset):
             self._last = last.moved(high_watermark=log.high_watermark, local_stable_offset=log.local_stable_offset)
         return self._last or log
+
+
+def _first_offset(scan: PartitionScan) -> int:
+    return scan.segments[0].base_offset if scan.segments else 0
 
 
 def _is_same(last: TieredLog, log: TieredLog) -> bool:
