@@ -264,7 +264,7 @@ def flipped(lines: list[str]) -> list[str]:
 
 
 def later_version(lines: list[str]) -> list[str]:
-    return [lines[0].replace('"format_version":1', '"format_version":2'), *lines[1:]]
+    return [lines[0].replace('"format_version":1', '"format_version":3'), *lines[1:]]
 
 
 def without_rows(lines: list[str]) -> list[str]:

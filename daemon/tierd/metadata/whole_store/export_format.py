@@ -7,9 +7,13 @@
     {"topic":…,"topic_id":…,"partition":0,"rows":2,"crc32c":"…"}        a partition, then so many rows of this checksum
     {"key":"row","value":{…}}                                        key below the partition's prefix, fields as stored
     {"key":"seg/…","value":{…}}
-    {"end":true,"partitions":1,"rows":2}                              without this line the file is cut short
+    {"group":…,"rows":2,"crc32c":"…"}                                   a consumer group, then so many rows
+    {"key":"row","value":{…}}
+    {"key":"offset/…","value":{…}}
+    {"end":true,"partitions":1,"rows":2,"groups":1}                   without this line the file is cut short
 
-Fields that this tierd does not know are carried along. Another ``format_version`` is refused.
+Fields that this tierd does not know are carried along. ``format_version`` is 2 for an export with groups, which earlier
+versions of tierd refuse; another one is refused here.
 """
 
 import json
@@ -26,6 +30,7 @@ from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
 
 FORMAT: Final = "tierd-metadata"
 FORMAT_VERSION: Final = 1
+FORMAT_VERSION_WITH_GROUPS: Final = 2
 _encode_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _T = TypeVar("_T")
 
@@ -41,6 +46,7 @@ class ExportHeader:
         tiers: key prefixes that the store has made its own.
         erasures: rows of requests to erase keys, by key below their prefix; open ones have the keys in them. Earlier
             versions of tierd export none.
+        has_groups: consumer groups follow the partitions.
     """
 
     cluster_id: str
@@ -48,6 +54,7 @@ class ExportHeader:
     exported_ms: int
     tiers: tuple[str, ...]
     erasures: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+    has_groups: bool = False
 
     @property
     def source(self) -> str:
@@ -63,11 +70,19 @@ class ExportedPartition:
     rows: Mapping[str, Mapping[str, object]]
 
 
+@dataclass(frozen=True, slots=True)
+class ExportedGroup:
+    """One consumer group: its rows by key below its prefixes, in order; each value is the fields of the stored one."""
+
+    group: str
+    rows: Mapping[str, Mapping[str, object]]
+
+
 def header_line(header: ExportHeader) -> str:
     """Return the first line."""
     fields: dict[str, object] = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION_WITH_GROUPS if header.has_groups else FORMAT_VERSION,
         "cluster_id": header.cluster_id,
         "store_id": None if header.store_id is None else str(header.store_id),
         "exported_ms": header.exported_ms,
@@ -91,9 +106,16 @@ def partition_lines(exported: ExportedPartition) -> list[str]:
     return [_line(head), *lines]
 
 
-def end_line(*, partitions: int, rows: int) -> str:
-    """Return the last line."""
-    return _line({"end": True, "partitions": partitions, "rows": rows})
+def group_lines(exported: ExportedGroup) -> list[str]:
+    """Return the lines of a consumer group."""
+    lines = [_line({"key": key, "value": value}) for key, value in exported.rows.items()]
+    return [_line({"group": exported.group, "rows": len(lines), "crc32c": _checksum(lines)}), *lines]
+
+
+def end_line(*, partitions: int, rows: int, groups: int = 0) -> str:
+    """Return the last line; ``rows`` are those of the partitions."""
+    counts = {"partitions": partitions, "rows": rows} | ({"groups": groups} if groups else {})
+    return _line({"end": True, **counts})
 
 
 class ExportReader:
@@ -108,30 +130,44 @@ class ExportReader:
         self._number = 0
         self.header = self._parsed(self._next(), _header_of)
 
-    def partitions(self) -> Iterator[ExportedPartition]:
-        """Yield every partition, then check that the file was whole.
+    def sections(self) -> Iterator[ExportedPartition | ExportedGroup]:
+        """Yield every partition, then every group, then check that the file was whole.
 
         Raises:
             MetadataExportError: the export is cut short or was changed; names the line.
         """
-        partitions = rows = 0
+        partitions = rows = groups = 0
         while True:
             line = self._next()
             fields = self._parsed(line, lambda fields: fields)
             if fields.get("end") is True:
                 if (fields.get("partitions"), fields.get("rows")) != (partitions, rows):
                     self._refuse(f"it says {fields}, but {partitions} partitions with {rows} rows came before it")
+                if fields.get("groups", 0) != groups:
+                    self._refuse(f"it says {fields}, but {groups} groups came before it")
                 return
+            if "group" in fields:
+                groups += 1
+                yield self._group(fields)
+                continue
             exported = self._partition(fields)
             partitions, rows = partitions + 1, rows + len(exported.rows)
             yield exported
 
     def _partition(self, fields: dict[str, object]) -> ExportedPartition:
-        partition, count, checksum = self._checked(lambda: _partition_of(fields))
+        partition = self._checked(lambda: _partition_of(fields))
+        return ExportedPartition(partition, self._rows(fields, str(partition)))
+
+    def _group(self, fields: dict[str, object]) -> ExportedGroup:
+        group = self._checked(lambda: text_field(fields, "group"))
+        return ExportedGroup(group, self._rows(fields, f"group {group!r}"))
+
+    def _rows(self, fields: dict[str, object], owner: str) -> dict[str, dict[str, object]]:
+        count, checksum = self._checked(lambda: (_int(fields, "rows"), text_field(fields, "crc32c")))
         lines = [self._next() for _ in range(count)]
         if _checksum(lines) != checksum:
-            self._refuse(f"the {count} rows of {partition} that end here do not have their checksum")
-        return ExportedPartition(partition, dict(self._parsed(line, _row_of) for line in lines))
+            self._refuse(f"the {count} rows of {owner} that end here do not have their checksum")
+        return dict(self._parsed(line, _row_of) for line in lines)
 
     def _next(self) -> str:
         line = next(self._lines, "")
@@ -167,9 +203,9 @@ class ExportReader:
 def _header_of(fields: dict[str, object]) -> ExportHeader:
     if fields.get("format") != FORMAT:
         raise ValueError("this is no export of tierd's metadata")
-    if fields.get("format_version") != FORMAT_VERSION:
-        found = fields.get("format_version")
-        raise ValueError(f"format_version {found!r}, this tierd reads {FORMAT_VERSION}; use a later tierd")
+    found = fields.get("format_version")
+    if found not in (FORMAT_VERSION, FORMAT_VERSION_WITH_GROUPS):
+        raise ValueError(f"format_version {found!r}, this tierd reads {FORMAT_VERSION_WITH_GROUPS}; use a later tierd")
     store_id = fields["store_id"]
     tiers = fields["tiers"]
     if not isinstance(tiers, list):
@@ -183,13 +219,13 @@ def _header_of(fields: dict[str, object]) -> ExportHeader:
         exported_ms=_int(fields, "exported_ms"),
         tiers=tuple(map(str, tiers)),
         erasures=dict(map(_row_of, erasures)),
+        has_groups=found == FORMAT_VERSION_WITH_GROUPS,
     )
 
 
-def _partition_of(fields: dict[str, object]) -> tuple[TopicIdPartition, int, str]:
+def _partition_of(fields: dict[str, object]) -> TopicIdPartition:
     topic_id = uuid_from_text(text_field(fields, "topic_id"))
-    partition = TopicIdPartition(topic_id, text_field(fields, "topic"), _int(fields, "partition"))
-    return partition, _int(fields, "rows"), text_field(fields, "crc32c")
+    return TopicIdPartition(topic_id, text_field(fields, "topic"), _int(fields, "partition"))
 
 
 def _row_of(fields: dict[str, object]) -> tuple[str, dict[str, object]]:

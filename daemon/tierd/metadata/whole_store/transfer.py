@@ -12,13 +12,16 @@ from tierd.metadata.rows import MetadataKeyFactory, encode_value, serde
 from tierd.metadata.stored import deleted_partitions, list_partitions
 from tierd.metadata.views import PartitionView, load_partition
 from tierd.metadata.whole_store.export_format import (
+    ExportedGroup,
     ExportedPartition,
     ExportHeader,
     ExportReader,
     end_line,
+    group_lines,
     header_line,
     partition_lines,
 )
+from tierd.metadata.whole_store.group_transfer import exported_group, import_group, list_groups
 from tierd.metadata.whole_store.store_filling import FillingSource, StoreFilling, require_empty
 from tierd.metadata.whole_store.store_identity import read_store_identity
 from tierd.model import TopicIdPartition
@@ -26,17 +29,23 @@ from tierd.model import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class TransferCounts:
-    """Counts of a transfer. ``present`` partitions were there already, from an import that was interrupted."""
+    """Counts of a transfer. ``present`` partitions were there already, from an import that was interrupted.
+
+    ``rows`` are those of the partitions; ``groups`` counts consumer groups of the read endpoint.
+    """
 
     partitions: int = 0
     rows: int = 0
     present: int = 0
+    groups: int = 0
 
 
 async def export_lines(
     store: KeyValueStore, keys: MetadataKeyFactory, *, exported_ms: int
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of the cluster's export. Each partition is read from a snapshot of its own.
+
+    Consumer groups are exported with their committed offsets. A daemon that runs meanwhile may commit later ones.
 
     Raises:
         MetadataFillingRefusedError: an import or a rebuild of this store is not complete.
@@ -51,8 +60,9 @@ async def export_lines(
     tiers = tuple(value.decode() for _, value in await store.scan(keys.tier_prefix))
     requests = await store.scan(keys.erasure_prefix)
     erasures = {key[len(keys.erasure_prefix) :]: serde.decode_body(key, value) for key, value in requests}
-    yield header_line(ExportHeader(keys.cluster_id, store_id, exported_ms, tiers, erasures))
-    partitions = rows = 0
+    names = await list_groups(store, keys)
+    yield header_line(ExportHeader(keys.cluster_id, store_id, exported_ms, tiers, erasures, bool(names)))
+    partitions = rows = groups = 0
     for each in [*await list_partitions(store, keys), *await deleted_partitions(store, keys)]:
         pairs = await store.scan(keys.partition_prefix(each))
         if not pairs:  # forgotten since the listing
@@ -60,7 +70,14 @@ async def export_lines(
         for line in await asyncio.to_thread(_exported, each, pairs, keys):
             yield line
         partitions, rows = partitions + 1, rows + len(pairs)
-    yield end_line(partitions=partitions, rows=rows)
+    for name in names:
+        group = await exported_group(store, keys, name)
+        if group is None:  # removed since the listing
+            continue
+        for line in group_lines(group):
+            yield line
+        groups += 1
+    yield end_line(partitions=partitions, rows=rows, groups=groups)
 
 
 async def import_lines(
@@ -99,8 +116,11 @@ async def import_lines(
         await require_empty(store, keys)
         await filling.begin()
     done, present = 0, 0
-    partitions = ExportReader(open_lines()).partitions()
-    while exported := await asyncio.to_thread(next, partitions, None):
+    sections = ExportReader(open_lines()).sections()
+    while exported := await asyncio.to_thread(next, sections, None):
+        if isinstance(exported, ExportedGroup):
+            await import_group(store, keys, exported, may_write=not is_complete)
+            continue
         present += not await _imported(store, keys, None if is_complete else filling, exported)
         done += 1
         report(f"{done} of {expected.partitions} partitions")
@@ -108,7 +128,7 @@ async def import_lines(
     if not is_complete:
         await _file_again(store, keys, header)
         await filling.complete(store_id=header.store_id, tiers=header.tiers)
-    return TransferCounts(expected.partitions, expected.rows, present)
+    return TransferCounts(expected.partitions, expected.rows, present, expected.groups)
 
 
 def _exported(each: TopicIdPartition, pairs: list[tuple[str, bytes]], keys: MetadataKeyFactory) -> list[str]:
@@ -122,14 +142,17 @@ def _exported(each: TopicIdPartition, pairs: list[tuple[str, bytes]], keys: Meta
 def _checked(
     open_lines: Callable[[], Iterator[str]], keys: MetadataKeyFactory, report: Callable[[str], None]
 ) -> tuple[ExportHeader, TransferCounts]:
-    reader, partitions, rows = ExportReader(open_lines()), 0, 0
-    for exported in reader.partitions():
+    reader, partitions, rows, groups = ExportReader(open_lines()), 0, 0, 0
+    for exported in reader.sections():
+        if isinstance(exported, ExportedGroup):
+            groups += 1
+            continue
         view = _view(exported, keys)
         if view.row is None:
             raise MetadataExportError(f"the export has no partition row of {exported.partition}")
         partitions, rows = partitions + 1, rows + len(exported.rows)
         report(f"checked {partitions} partitions")
-    return reader.header, TransferCounts(partitions, rows)
+    return reader.header, TransferCounts(partitions, rows, groups=groups)
 
 
 def _view(exported: ExportedPartition, keys: MetadataKeyFactory) -> PartitionView:
