@@ -159,6 +159,7 @@ class EndpointGroups:
         self.known_groups += claimed.row.revision == 0
         self.counters.claims += 1
         hosted = self.hosted[group] = HostedGroup(claimed, self._host)
+        hosted.step(TimePassed())  # a group that has lost its members with its coordinator is stored as empty
         return hosted
 
     def _has_room(self) -> bool:

@@ -165,7 +165,7 @@ class Rebalance:
         body.protocol_name = None
         body.empty_since_ms = body.now.wall_ms
         body.become(ClassicGroupState.EMPTY)
-        body.note("group_empty")
+        body.note("empty")
 
     def _begin_generation(self) -> None:
         body = self._body
