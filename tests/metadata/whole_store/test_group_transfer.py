@@ -12,7 +12,7 @@ from tierd.errors import MetadataExportError, MetadataFillingRefusedError, Outco
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, store_identity
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup, StaticMember
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
 
 MEMBER = StaticMember(
@@ -40,7 +40,7 @@ async def source() -> KeyValueStore:
     await lead(store, PARTITIONS[0], [(0, 10, 0, 2)])
     group = await claim(store)
     await group.store(DurableGroup(3, "consumer", None, (MEMBER,)))
-    offsets = {OffsetKey(UUID(int=1), at): CommittedOffset("orders", at, -1, "ä", 1000) for at in range(600)}
+    offsets = {OffsetKey(UUID(int=1), at): GroupOffset("orders", at, -1, "ä", 1000) for at in range(600)}
     await group.commit(offsets)
     await claim(store, "leerläufer")
     return store
@@ -80,7 +80,7 @@ async def test_interrupted_import_of_groups_is_continued(source: KeyValueStore, 
 
 async def test_group_that_the_store_has_in_another_form_is_not_mixed_with_the_export(source: KeyValueStore) -> None:
     lines, target = await exported(source), MemoryKeyValueStore()
-    await (await claim(target)).commit({OffsetKey(UUID(int=1), 0): CommittedOffset("orders", 99, -1, "", 1)})
+    await (await claim(target)).commit({OffsetKey(UUID(int=1), 0): GroupOffset("orders", 99, -1, "", 1)})
     with pytest.raises(MetadataFillingRefusedError, match="'readers'"):
         await imported(target, lines)
 

@@ -33,9 +33,9 @@ from tierd.serve.kafka.groups.protocol.group_effects import (
     Answer,
     GroupAnswer,
     GroupEffect,
+    GroupNote,
     JoinAnswer,
     LeaveAnswer,
-    Noted,
     StoreRow,
     SyncAnswer,
 )
@@ -164,7 +164,7 @@ class ConsumerGroupOfClients:
     def _shown(self, effects: Iterable[GroupEffect]) -> Iterator[str]:
         for effect in effects:
             match effect:
-                case Noted():
+                case GroupNote():
                     yield f"[{', '.join(_words(effect))}]"
                 case Answer():
                     yield self._answered(*self._asked.pop(effect.waiter), effect.answer)
@@ -222,7 +222,7 @@ class ConsumerGroupOfClients:
         return Moment(self._now_s, math.floor(self._now_s * 1000))
 
 
-def _words(note: Noted) -> Iterator[str]:
+def _words(note: GroupNote) -> Iterator[str]:
     yield note.event.replace("_", " ")
     if note.event == "generation_begun":
         yield f"generation {note.generation}"

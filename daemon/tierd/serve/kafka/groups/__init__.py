@@ -2,23 +2,7 @@
 
 from tierd.serve.kafka.groups.consumer_groups import ConsumerGroups
 from tierd.serve.kafka.groups.coordination.coordination_limits import CoordinationLimits
-from tierd.serve.kafka.groups.coordination.group_statistics import (
-    GroupCounters,
-    GroupMemberStatistics,
-    GroupsStatistics,
-    GroupStatistics,
-)
+from tierd.serve.kafka.groups.coordination.group_statistics import GroupStatistics
 from tierd.serve.kafka.groups.coordination.placement import Placement
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
 
-__all__ = [
-    "CommittedOffset",
-    "ConsumerGroups",
-    "CoordinationLimits",
-    "GroupCounters",
-    "GroupMemberStatistics",
-    "GroupStatistics",
-    "GroupsStatistics",
-    "OffsetKey",
-    "Placement",
-]
+__all__ = ["ConsumerGroups", "CoordinationLimits", "GroupStatistics", "Placement"]

@@ -10,7 +10,8 @@ from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.manual_clock import ManualClock
 from tests.serve.kafka.groups.asked_groups import GROUP, KEYS, AskedGroups, FakeConsumer, become_stable
 from tierd.metadata import MemoryKeyValueStore
-from tierd.serve.kafka.groups import CoordinationLimits, OffsetKey
+from tierd.serve.kafka.groups import CoordinationLimits
+from tierd.serve.kafka.groups.storage.group_offset import OffsetKey
 
 OK = ErrorCode.none
 LIMITS = CoordinationLimits(offsets_retention_s=600.0, upkeep_interval_s=60.0, claim_check_interval_s=20.0)

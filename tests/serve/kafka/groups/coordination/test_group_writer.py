@@ -16,7 +16,7 @@ from tierd.serve.kafka.groups.coordination.group_writer import GroupWriter
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
 from tierd.serve.kafka.groups.protocol.group_events import GroupEvent, GroupGone, RowNotStored, RowStored
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
 
 KEYS = MetadataKeyFactory("cluster")
@@ -28,8 +28,8 @@ def key(partition: int) -> OffsetKey:
     return OffsetKey(UUID(int=1), partition)
 
 
-def offset(value: int) -> CommittedOffset:
-    return CommittedOffset("orders", value, -1, "", 1000)
+def offset(value: int) -> GroupOffset:
+    return GroupOffset("orders", value, -1, "", 1000)
 
 
 async def claim(store: FaultyKeyValueStore, session: int) -> ClaimedGroup:

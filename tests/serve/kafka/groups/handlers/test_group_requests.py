@@ -203,7 +203,11 @@ async def test_coordinator_is_this_endpoint_in_every_version(endpoint: AskedGrou
 
 @pytest.mark.parametrize(
     ("key_type", "error"),
-    [(1, ErrorCode.transactional_id_authorization_failed), (2, ErrorCode.invalid_request), (9, ErrorCode.invalid_request)],
+    [
+        (1, ErrorCode.transactional_id_authorization_failed),
+        (2, ErrorCode.invalid_request),
+        (9, ErrorCode.invalid_request),
+    ],
 )
 async def test_coordinators_of_transactions_and_share_groups_are_refused(
     endpoint: AskedGroups, key_type: int, error: ErrorCode

@@ -56,9 +56,7 @@ async def commit_by_id(endpoint: AskedGroups, topic_id: UUID, offset: int, *, le
 
 
 async def fetch_by_id(endpoint: AskedGroups, *topic_ids: UUID) -> OffsetFetchResponse:
-    topics = tuple(
-        fetch_v10.OffsetFetchRequestTopics(topic_id=each, partition_indexes=(i32(1),)) for each in topic_ids
-    )
+    topics = tuple(fetch_v10.OffsetFetchRequestTopics(topic_id=each, partition_indexes=(i32(1),)) for each in topic_ids)
     group = fetch_v10.OffsetFetchRequestGroup(group_id=GroupId(GROUP), topics=topics or None)
     return await endpoint.answer(fetch_v10.OffsetFetchRequest(groups=(group,)), OffsetFetchResponse)
 

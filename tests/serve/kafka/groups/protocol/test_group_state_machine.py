@@ -12,8 +12,8 @@ from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
 from tierd.serve.kafka.groups.protocol.group_effects import (
     Answer,
     GroupEffect,
+    GroupNote,
     JoinAnswer,
-    Noted,
     PlainAnswer,
     StoreRow,
     SyncAnswer,
@@ -74,7 +74,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert self.asked is None, "one write at a time"
                 assert effect.row.generation >= self.stored.generation
                 self.asked = effect.row
-            case Noted(event="generation_begun"):
+            case GroupNote(event="generation_begun"):
                 assert effect.generation > self.announced
                 self.announced = effect.generation
             case Answer():

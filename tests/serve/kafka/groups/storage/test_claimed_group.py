@@ -10,7 +10,7 @@ from tierd.errors import BackendUnavailableError, MetadataDecodeError, OutcomeUn
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, MetadataKeyFactory
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup, StaticMember
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup, GroupClaimLostError
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
 
 KEYS = MetadataKeyFactory("cluster")
@@ -22,8 +22,8 @@ def store() -> FaultyKeyValueStore:
     return FaultyKeyValueStore(MemoryKeyValueStore())
 
 
-def offset(value: int) -> CommittedOffset:
-    return CommittedOffset("orders", value, 3, "métadonnées", 1000)
+def offset(value: int) -> GroupOffset:
+    return GroupOffset("orders", value, 3, "métadonnées", 1000)
 
 
 def static(member_id: str) -> StaticMember:

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from tierd.serve.kafka.groups.storage.committed_offset import (
-    CommittedOffset,
+from tierd.serve.kafka.groups.storage.group_offset import (
+    GroupOffset,
     OffsetKey,
     RetentionCircumstances,
     expired_offsets,
@@ -13,12 +13,12 @@ DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS
 
 
-def offset(topic: str, days_old: int, *, expire_ms: int | None = None) -> CommittedOffset:
-    return CommittedOffset(topic, 10, -1, "", NOW_MS - days_old * DAY_MS, expire_ms)
+def offset(topic: str, days_old: int, *, expire_ms: int | None = None) -> GroupOffset:
+    return GroupOffset(topic, 10, -1, "", NOW_MS - days_old * DAY_MS, expire_ms)
 
 
 def topics_expired(
-    offsets: list[CommittedOffset],
+    offsets: list[GroupOffset],
     *,
     protocol_type: str | None = "consumer",
     empty_days: int | None = None,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tierd.errors import MetadataDecodeError
 from tierd.serve.kafka.groups.protocol.durable_group import StaticMember
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset
 from tierd.serve.kafka.groups.storage.group_rows import (
     GroupRow,
     decode_group,
@@ -43,7 +43,7 @@ STATIC = st.builds(
     protocols=st.lists(st.tuples(st.text(), st.binary())).map(tuple),
 )
 OFFSETS = st.builds(
-    CommittedOffset,
+    GroupOffset,
     topic=st.text(),
     offset=st.integers(-1, 2**63 - 1),
     leader_epoch=st.integers(-1, 2**31 - 1),
@@ -64,7 +64,7 @@ def test_static_member_is_read_back(member: StaticMember) -> None:
 
 
 @given(OFFSETS)
-def test_committed_offset_is_read_back(committed: CommittedOffset) -> None:
+def test_committed_offset_is_read_back(committed: GroupOffset) -> None:
     assert decode_offset("key", encode_offset(committed)) == committed
 
 

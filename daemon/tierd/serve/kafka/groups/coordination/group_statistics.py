@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class GroupStatistics:
     protocol_type: str
     protocol_name: str
     members: tuple[GroupMemberStatistics, ...]
-    offsets: Mapping[OffsetKey, CommittedOffset]
+    offsets: Mapping[OffsetKey, GroupOffset]
 
 
 @dataclass(slots=True)

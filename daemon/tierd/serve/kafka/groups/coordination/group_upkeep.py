@@ -11,7 +11,7 @@ from tierd.serve.kafka.groups.coordination.endpoint_groups import EndpointGroups
 from tierd.serve.kafka.groups.coordination.group_statistics import GroupsStatistics, GroupStatistics
 from tierd.serve.kafka.groups.coordination.hosted_group import HostedGroup
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey, expired_offsets
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey, expired_offsets
 from tierd.serve.kafka.groups.storage.group_rows import GroupRow
 
 _log = structlog.get_logger(__name__)
@@ -22,7 +22,7 @@ class _IdleGroup:
     """A group that no client uses, as the store had it in the last round."""
 
     row: GroupRow
-    offsets: Mapping[OffsetKey, CommittedOffset]
+    offsets: Mapping[OffsetKey, GroupOffset]
 
     def statistics(self) -> GroupStatistics:
         return GroupStatistics(

@@ -13,7 +13,7 @@ from tierd.errors import MetadataError, OutcomeUnknownError
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
 from tierd.serve.kafka.groups.protocol.group_events import GroupEvent, GroupGone, RowNotStored, RowStored
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup, GroupClaimLostError
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 
 _log = structlog.get_logger(__name__)
 
@@ -28,9 +28,9 @@ class _Change:
     """Commits and removals of offsets; ``expected``: removals of offsets that have not changed meanwhile."""
 
     answer: "asyncio.Future[ErrorCode]"
-    puts: Mapping[OffsetKey, CommittedOffset] = field(default_factory=dict)
+    puts: Mapping[OffsetKey, GroupOffset] = field(default_factory=dict)
     deletes: Collection[OffsetKey] = ()
-    expected: Mapping[OffsetKey, CommittedOffset] = field(default_factory=dict)
+    expected: Mapping[OffsetKey, GroupOffset] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -72,7 +72,7 @@ class GroupWriter:
         """Write the row of the group; the outcome is an event."""
         self._add(row)
 
-    async def commit(self, puts: Mapping[OffsetKey, CommittedOffset]) -> ErrorCode:
+    async def commit(self, puts: Mapping[OffsetKey, GroupOffset]) -> ErrorCode:
         """Write committed offsets, and return the answer to the client."""
         return await self._ask(_Change(_new_answer(), puts=puts))
 
@@ -80,7 +80,7 @@ class GroupWriter:
         """Remove committed offsets, and return the answer to the client."""
         return await self._ask(_Change(_new_answer(), deletes=deletes))
 
-    async def expire(self, expected: Mapping[OffsetKey, CommittedOffset]) -> ErrorCode:
+    async def expire(self, expected: Mapping[OffsetKey, GroupOffset]) -> ErrorCode:
         """Remove those offsets that no client has committed anew meanwhile."""
         return await self._ask(_Change(_new_answer(), expected=expected))
 
@@ -148,7 +148,7 @@ class GroupWriter:
         return ErrorCode.none
 
     async def _write_changes(self, changes: list[_Change]) -> None:
-        puts, deletes = dict[OffsetKey, CommittedOffset](), dict[OffsetKey, None]()
+        puts, deletes = dict[OffsetKey, GroupOffset](), dict[OffsetKey, None]()
         for change in changes:
             for key, committed in change.puts.items():
                 puts[key] = committed

@@ -16,12 +16,12 @@ from tierd.serve.kafka.groups.coordination.group_statistics import (
 )
 from tierd.serve.kafka.groups.coordination.group_writer import GroupWriter, Spawn
 from tierd.serve.kafka.groups.protocol.classic_group import ClassicGroup
-from tierd.serve.kafka.groups.protocol.group_effects import Answer, GroupAnswer, GroupEffect, Noted, StoreRow
+from tierd.serve.kafka.groups.protocol.group_effects import Answer, GroupAnswer, GroupEffect, GroupNote, StoreRow
 from tierd.serve.kafka.groups.protocol.group_events import GroupEvent, GroupGone, Moment
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
 from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
-from tierd.serve.kafka.groups.storage.committed_offset import RetentionCircumstances
+from tierd.serve.kafka.groups.storage.group_offset import RetentionCircumstances
 
 _log = structlog.get_logger(__name__)
 _A = TypeVar("_A", bound=GroupAnswer)
@@ -134,10 +134,10 @@ class HostedGroup:
                     future.set_result(effect.answer)
             case StoreRow():
                 self.writer.store(effect.row)
-            case Noted():
+            case GroupNote():
                 self._record(effect)
 
-    def _record(self, note: Noted) -> None:
+    def _record(self, note: GroupNote) -> None:
         self._host.counters.generations += note.event == "generation_begun"
         self._host.counters.members_lost += note.event == "member_removed"
         _log.info(

@@ -14,7 +14,7 @@ from tierd.errors import MetadataError
 from tierd.serve.kafka.client_errors import AskedFor, error_code_for
 from tierd.serve.kafka.groups.coordination.endpoint_groups import GroupRefusedError
 from tierd.serve.kafka.groups.handlers.group_door import GroupDoor, served_topic
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_rows import GroupRow
 from tierd.serve.kafka.request_context import RequestContext
 from tierd.serve.kafka.served.served_cluster import ServedCluster
@@ -34,7 +34,7 @@ class FetchedPartition:
     """Position of one partition; None where none was committed."""
 
     partition: int
-    committed: CommittedOffset | None
+    committed: GroupOffset | None
     error: ErrorCode = ErrorCode.none
 
 
@@ -124,7 +124,7 @@ class OffsetReader:
         may_see = self._door.authorizer.may_describe_topic(context.principal, name)
         return ErrorCode.none if may_see else ErrorCode.topic_authorization_failed
 
-    async def _stored(self, group: str) -> Mapping[OffsetKey, CommittedOffset]:
+    async def _stored(self, group: str) -> Mapping[OffsetKey, GroupOffset]:
         self._require_claim(group, await self._door.groups.store.row(group))
         return await self._door.groups.store.offsets(group)
 
@@ -137,7 +137,7 @@ class OffsetReader:
         raise GroupRefusedError(ErrorCode.not_coordinator)
 
 
-def _topic_ids(offsets: Mapping[OffsetKey, CommittedOffset], cluster: ServedCluster) -> dict[str, UUID]:
+def _topic_ids(offsets: Mapping[OffsetKey, GroupOffset], cluster: ServedCluster) -> dict[str, UUID]:
     """Return the ids of topics that are committed and not served now, by name.
 
     A daemon that has just begun does not know each topic yet. A client that were answered that nothing is committed
@@ -150,7 +150,7 @@ def _topic_ids(offsets: Mapping[OffsetKey, CommittedOffset], cluster: ServedClus
 
 
 def _fetched(
-    offsets: Mapping[OffsetKey, CommittedOffset], topic_id: UUID | None, partition: int, error: ErrorCode
+    offsets: Mapping[OffsetKey, GroupOffset], topic_id: UUID | None, partition: int, error: ErrorCode
 ) -> FetchedPartition:
     if error or topic_id is None:
         return FetchedPartition(partition, None, error)

@@ -27,7 +27,7 @@ from tierd.serve.kafka.groups.coordination.hosted_group import HostedGroup
 from tierd.serve.kafka.groups.handlers.group_door import GroupDoor, served_topic
 from tierd.serve.kafka.groups.protocol.group_effects import PlainAnswer
 from tierd.serve.kafka.groups.protocol.group_events import CommitRequested
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, in_version
 from tierd.serve.kafka.request_context import RequestContext
 
@@ -88,7 +88,7 @@ class OffsetCommits:
         if error := self._door.refusal(context, request.group_id, may_be_nameless=True):
             return [error] * len(wishes)
         errors = [ErrorCode.none] * len(wishes)
-        puts: dict[OffsetKey, CommittedOffset] = {}
+        puts: dict[OffsetKey, GroupOffset] = {}
         places: list[int] = []
         for place, (wish, found) in enumerate(zip(wishes, self._checked(context, wishes), strict=True)):
             if isinstance(found, ErrorCode):
@@ -96,9 +96,7 @@ class OffsetCommits:
                 continue
             key, topic = found
             now_ms = self._door.groups.clock.now_ms()
-            puts[key] = CommittedOffset(
-                topic, wish.offset, max(-1, wish.leader_epoch), wish.metadata, now_ms, expire_ms
-            )
+            puts[key] = GroupOffset(topic, wish.offset, max(-1, wish.leader_epoch), wish.metadata, now_ms, expire_ms)
             places.append(place)
         if puts:
             error = await self._written(context, request, puts)
@@ -129,7 +127,7 @@ class OffsetCommits:
         self,
         context: RequestContext,
         request: CommitByNameRequest | OffsetCommitRequest,
-        puts: Mapping[OffsetKey, CommittedOffset],
+        puts: Mapping[OffsetKey, GroupOffset],
     ) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
         try:
@@ -148,7 +146,7 @@ class OffsetCommits:
         counters.failed_commits += len(puts) if error else 0
         return error
 
-    def _bound_error(self, hosted: HostedGroup, puts: Mapping[OffsetKey, CommittedOffset]) -> ErrorCode:
+    def _bound_error(self, hosted: HostedGroup, puts: Mapping[OffsetKey, GroupOffset]) -> ErrorCode:
         groups, offsets = self._door.groups, hosted.writer.claimed.offsets
         metadata_bytes = sum(len(each.metadata.encode()) for each in puts.values())
         if metadata_bytes:

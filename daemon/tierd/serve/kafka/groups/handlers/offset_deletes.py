@@ -16,7 +16,7 @@ from tierd.serve.kafka.groups.handlers.group_door import GroupDoor, served_topic
 from tierd.serve.kafka.groups.protocol.group_checks import CONSUMER_PROTOCOL_TYPE
 from tierd.serve.kafka.groups.protocol.group_effects import PlainAnswer
 from tierd.serve.kafka.groups.protocol.group_events import DeleteOffsetsRequested
-from tierd.serve.kafka.groups.storage.committed_offset import OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import OffsetKey
 from tierd.serve.kafka.message_versions import NO_THROTTLE, in_version
 from tierd.serve.kafka.request_context import RequestContext
 

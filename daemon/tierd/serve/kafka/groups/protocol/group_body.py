@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
-from tierd.serve.kafka.groups.protocol.group_effects import Answer, GroupAnswer, GroupEffect, Noted, StoreRow
+from tierd.serve.kafka.groups.protocol.group_effects import Answer, GroupAnswer, GroupEffect, GroupNote, StoreRow
 from tierd.serve.kafka.groups.protocol.group_events import Moment
 from tierd.serve.kafka.groups.protocol.group_members import GroupMember, GroupMembers
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
@@ -73,7 +73,7 @@ class GroupBody:
 
     def note(self, event: str, *, member_id: str = "", reason: str = "") -> None:
         """Report what has happened, for the log."""
-        self.effects.append(Noted(event, self.generation, member_id, reason))
+        self.effects.append(GroupNote(event, self.generation, member_id, reason))
 
     def after(self, delay_s: float) -> float:
         """Return the deadline ``delay_s`` from now; the group is woken no later."""

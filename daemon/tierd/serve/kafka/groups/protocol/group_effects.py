@@ -81,7 +81,7 @@ class StoreRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class GroupNote:
     """Something happened that an operator may want to read.
 
     Attributes:
@@ -96,4 +96,4 @@ class Noted:
     reason: str = ""
 
 
-GroupEffect: TypeAlias = Answer | StoreRow | Noted
+GroupEffect: TypeAlias = Answer | StoreRow | GroupNote

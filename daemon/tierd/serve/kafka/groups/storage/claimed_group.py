@@ -10,7 +10,7 @@ from uuid import UUID
 from tierd.errors import BackendUnavailableError, MetadataError, PreconditionFailedError
 from tierd.metadata import Batch, Delete, DeletePrefix, Expect, Put
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup, StaticMember
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_rows import GroupRow, encode_group, encode_offset, encode_static
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
 
@@ -35,12 +35,12 @@ class ClaimedGroup:
         store: GroupStore,
         row: GroupRow,
         static_members: Mapping[str, StaticMember],
-        offsets: Mapping[OffsetKey, CommittedOffset],
+        offsets: Mapping[OffsetKey, GroupOffset],
     ) -> None:
         self._store = store
         self._row = row
         self._static = dict(static_members)
-        self._offsets: dict[OffsetKey, CommittedOffset] = {}
+        self._offsets: dict[OffsetKey, GroupOffset] = {}
         self.size_bytes = 0
         """About the bytes of the committed offsets in memory."""
         self._replace(offsets, ())
@@ -78,7 +78,7 @@ class ClaimedGroup:
         return DurableGroup(self._row.generation, self._row.protocol_type, self._row.empty_since_ms, static)
 
     @property
-    def offsets(self) -> Mapping[OffsetKey, CommittedOffset]:
+    def offsets(self) -> Mapping[OffsetKey, GroupOffset]:
         """Return the committed offsets as they are stored."""
         return MappingProxyType(self._offsets)
 
@@ -103,7 +103,7 @@ class ClaimedGroup:
         await self._apply(writes)
         self._row, self._static = row, static
 
-    async def commit(self, puts: Mapping[OffsetKey, CommittedOffset], deletes: Collection[OffsetKey] = ()) -> None:
+    async def commit(self, puts: Mapping[OffsetKey, GroupOffset], deletes: Collection[OffsetKey] = ()) -> None:
         """Write committed offsets, and remove others."""
         key_of = self._store.keys.group_offset
         writes: list[_Write] = [
@@ -151,7 +151,7 @@ class ClaimedGroup:
         await self._apply([Put(self._key, encode_group(row))])
         self._row = row
 
-    def _replace(self, puts: Mapping[OffsetKey, CommittedOffset], deletes: Collection[OffsetKey]) -> None:
+    def _replace(self, puts: Mapping[OffsetKey, GroupOffset], deletes: Collection[OffsetKey]) -> None:
         for each in (*deletes, *puts):
             gone = self._offsets.pop(each, None)
             self.size_bytes -= 0 if gone is None else gone.size_bytes

@@ -21,7 +21,7 @@ from uuid import UUID
 from tierd.metadata import decoded_value, encode_value, int_field, text_field
 from tierd.model import uuid_from_text, uuid_to_text
 from tierd.serve.kafka.groups.protocol.durable_group import StaticMember
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset
 
 _MAX_GENERATION: Final = 2**31 - 1
 
@@ -124,7 +124,7 @@ def decode_static(key: str, value: bytes) -> StaticMember:
     return decoded_value(key, value, convert)
 
 
-def encode_offset(committed: CommittedOffset) -> bytes:
+def encode_offset(committed: GroupOffset) -> bytes:
     """Encode a committed offset; its partition is in the key."""
     body: dict[str, object] = {
         "topic": committed.topic,
@@ -138,7 +138,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
     return encode_value(body)
 
 
-def decode_offset(key: str, value: bytes) -> CommittedOffset:
+def decode_offset(key: str, value: bytes) -> GroupOffset:
     """Decode a committed offset.
 
     Raises:
@@ -147,7 +147,7 @@ def decode_offset(key: str, value: bytes) -> CommittedOffset:
     return decoded_value(
         key,
         value,
-        lambda body: CommittedOffset(
+        lambda body: GroupOffset(
             topic=text_field(body, "topic"),
             offset=int_field(body, "offset"),
             leader_epoch=int_field(body, "leader_epoch"),

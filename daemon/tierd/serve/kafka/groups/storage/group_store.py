@@ -12,7 +12,7 @@ from tierd.errors import BackendUnavailableError, MetadataDecodeError, Precondit
 from tierd.metadata import Batch, DeadlineKeyValueStore, Expect, KeyValueStore, MetadataKeyFactory, Put
 from tierd.model import uuid_from_text
 from tierd.serve.kafka.groups.protocol.durable_group import StaticMember
-from tierd.serve.kafka.groups.storage.committed_offset import CommittedOffset, OffsetKey
+from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_rows import (
     GroupRow,
     decode_group,
@@ -58,14 +58,14 @@ class GroupStore:
                 _log.warning("group_row_damaged", key=key, error=str(error))
         return rows
 
-    async def offsets(self, group: str) -> dict[OffsetKey, CommittedOffset]:
+    async def offsets(self, group: str) -> dict[OffsetKey, GroupOffset]:
         """Return all committed offsets of a group, ascending by topic id and partition."""
         prefix = self.keys.group_offsets_prefix(group)
         return {_offset_key(prefix, key): decode_offset(key, value) for key, value in await self.values.scan(prefix)}
 
     async def some_offsets(
         self, group: str, wanted: Iterable[OffsetKey]
-    ) -> tuple[GroupRow | None, dict[OffsetKey, CommittedOffset]]:
+    ) -> tuple[GroupRow | None, dict[OffsetKey, GroupOffset]]:
         """Return the row of a group, and those committed offsets that exist."""
         keys: dict[OffsetKey | None, str] = {None: self.keys.group(group)}
         keys |= {each: self.keys.group_offset(group, *each) for each in wanted}

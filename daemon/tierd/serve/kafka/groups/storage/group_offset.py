@@ -1,4 +1,4 @@
-"""CommittedOffset: one position of a group, and the rule by which it expires (KIP-211)."""
+"""GroupOffset: one position of a group, and the rule by which it expires (KIP-211)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class OffsetKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class GroupOffset:
     """One committed position.
 
     Attributes:
@@ -61,7 +61,7 @@ class RetentionCircumstances:
 
 
 def expired_offsets(
-    offsets: Mapping[OffsetKey, CommittedOffset],
+    offsets: Mapping[OffsetKey, GroupOffset],
     group: RetentionCircumstances,
     *,
     now_ms: int,
