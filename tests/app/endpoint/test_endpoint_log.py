@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.control.test_broker_watermarks import running
 from tests.fakes.eventually import eventually
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.watermark_broker import WatermarkBroker
+from tests.log.batches import marker
 from tests.log.logs import NOW_MS, open_log
 from tests.tiering.reading.test_fetch_service import HeldStorage
 from tests.tiering.setups import Session, Tier, delete_segment
@@ -277,6 +279,29 @@ class TestWatermarks:
                 await heard.wait()
             leave()
             assert content_of(await read(log, 22)) == SAMPLE.next_batch
+
+    @pytest.mark.parametrize("mix", ["local", "remote"])
+    async def test_abort_in_a_segment_that_began_since_the_scan_is_told_to_committed_reads(
+        self, written: Path, tmp_path: Path, mix: str
+    ) -> None:
+        broker = WatermarkBroker()
+        broker.move(key_of(PARTITION), 22, last_stable_offset=17)
+        async with running(broker) as setup, opened(written, tmp_path, mix=mix, broker=setup.watermarks) as sample:
+            log = sample.host.log(PARTITION)
+            first = await read(log, 11, isolation=COMMITTED)
+            entry = struct.pack(">hqqqq", 0, 99, 12, 22, 23)
+            (sample.path / file_name(22, ".log")).write_bytes(marker(22, 99, commit=False))
+            (sample.path / file_name(22, ".txnindex")).write_bytes(entry)
+            heard = asyncio.Event()
+            leave = log.listen(heard.set)
+            broker.move(key_of(PARTITION), 23, last_stable_offset=23)
+            async with asyncio.timeout(10):
+                await heard.wait()
+            leave()
+            assert 99 not in {each.producer_id for each in first.aborted}
+            for offset in (11, 17):
+                found = await read(log, offset, isolation=COMMITTED)
+                assert 99 in {each.producer_id for each in found.aborted}, offset
 
     async def test_end_of_a_led_log_is_not_known_while_the_broker_does_not_answer(
         self, written: Path, tmp_path: Path

@@ -185,6 +185,17 @@ def test_aborted_transactions_are_collected_across_segments(tmp_path: Path) -> N
     assert [t.producer_id for t in log.aborted_transactions(13, 21)] == [8]
 
 
+def test_segment_that_began_since_the_scan_may_know_further_aborted_transactions(tmp_path: Path) -> None:
+    log = log_of(tmp_path, {0: plain(0, 10), 10: plain(10)}, 30)
+    log.scan.segments[0].transaction_index.write_bytes(struct.pack(">hqqqq", 0, 7, 2, 5, 8))
+    log.scan = scan_partition(log.scan.directory)
+    assert log.aborted_transactions(9, 30) == ()
+    (tmp_path / "orders-0" / file_name(20, ".log")).write_bytes(plain(20))
+    with pytest.raises(SegmentChangedError, match="begun a segment"):
+        log.aborted_transactions(9, 30)
+    assert [t.producer_id for t in log.aborted_transactions(0, 6)] == [7]  # decided before that segment began
+
+
 def test_rolled_segment_without_a_transaction_index_in_the_scan_is_not_asked_for_one(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0), 10: plain(10)}, 11)
     log.scan.segments[0].log.unlink()

@@ -41,6 +41,18 @@ def test_tracker_follows_transactions_as_the_log_grows(tmp_path: Path) -> None:
     assert stable(tracker, scan, 6) == 6
 
 
+def test_segments_that_began_since_the_scan_are_not_decided(tmp_path: Path) -> None:
+    scan, tracker = scan_of(tmp_path, {0: plain(0, 2)}), StableOffsetTracker()
+    (scan.directory.path / file_name(2, ".log")).write_bytes(transactional(2, 7) + plain(3))
+    assert stable(tracker, scan, 4) == 2
+    assert stable(tracker, rescanned(scan.directory.path), 4) == 2
+
+
+def test_offsets_that_compaction_left_empty_before_the_active_segment_are_decided(tmp_path: Path) -> None:
+    scan, tracker = scan_of(tmp_path, {0: plain(0, 2), 9: b""}), StableOffsetTracker()
+    assert stable(tracker, scan, 9) == 9
+
+
 def test_tracker_reads_no_batch_twice(tmp_path: Path) -> None:
     scan, tracker = scan_of(tmp_path, {0: transactional(0, 7) + plain(1)}), StableOffsetTracker()
     assert stable(tracker, scan, 2) == 0

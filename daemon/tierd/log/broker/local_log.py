@@ -1,10 +1,11 @@
 """Reads of a broker's partition log by offset, from its files (log-format 8.1)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log.broker.live_segment import open_readable, readable_bytes
-from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan, SegmentFiles
+from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan, SegmentFiles, has_newer_segment
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
@@ -83,18 +84,27 @@ class LocalLog:
 
         Raises:
             CorruptIndexError: a transaction index is damaged.
-            SegmentChangedError: a segment of the range is gone, and so are its aborted transactions.
+            SegmentChangedError: a segment of the range is gone, and so are its aborted transactions; or the broker has
+                begun a segment that the scan does not have, and the marker of a transaction may be there.
             LogDirOfflineError: a file cannot be read.
         """
         segments = self.scan.segments
-        first = max(floor_index(segments, from_offset), 0)
         may_be_gone = bool(segments) and from_offset < segments[0].base_offset
         return collect_aborted(
-            (segment for segment in segments[first:] if self.scan.may_have_aborted(segment)),
+            self._indexed_from(max(floor_index(segments, from_offset), 0)),
             from_offset,
             upper_offset,
             read_index=lambda segment: _transaction_index(segment, may_be_gone=may_be_gone),
         )
+
+    def _indexed_from(self, first: int) -> Iterator[SegmentFiles]:
+        """Yield the segments from the one with number ``first`` on that may name aborted transactions."""
+        yield from filter(self.scan.may_have_aborted, self.scan.segments[first:])
+        # A watermark may be newer than the scan. Every segment below it has begun by now.
+        if has_newer_segment(self.scan):
+            raise SegmentChangedError(
+                f"{self.scan.directory.path}: the broker has begun a segment", remedy="list the segments again"
+            )
 
     def _read_segment(self, segment: SegmentFiles, offset: int, max_bytes: int) -> bytes:
         with open_source(segment.log) as source:

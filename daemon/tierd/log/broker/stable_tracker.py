@@ -40,6 +40,8 @@ class StableOffsetTracker:
     def last_stable_offset(self, scan: PartitionScan, *, high_watermark: int, log_start_offset: int | None) -> int:
         """Return the exclusive end of the decided records, as ``last_stable_offset`` of the log does. Blocking.
 
+        A high watermark may be newer than the scan: the segments behind those of the scan are not known to be decided.
+
         The first call, and the first one behind a log that was cut back, reads all batches behind the newest producer
         snapshot; later calls read the batches between their high watermark and the one before.
 
@@ -57,7 +59,8 @@ class StableOffsetTracker:
                 followed = _FollowedTransactions(state, offset, _epoch_at(scan, offset))
             _advance(followed, scan, high_watermark)
             self._followed = followed
-            return stable_end(followed.state, scan, high_watermark, log_start_offset)
+            known_end = min(high_watermark, max(followed.offset, scan.segments[-1].base_offset))
+            return stable_end(followed.state, scan, known_end, log_start_offset)
 
 
 def _goes_on(followed: _FollowedTransactions, scan: PartitionScan, high_watermark: int) -> bool:

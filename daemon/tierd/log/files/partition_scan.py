@@ -177,6 +177,22 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
     )
 
 
+def has_newer_segment(scan: PartitionScan) -> bool:
+    """Return True if the broker has begun a segment since the scan. Blocking.
+
+    Raises:
+        SegmentChangedError: the directory is gone.
+        LogDirOfflineError: the directory cannot be read.
+    """
+    path = scan.directory.path
+    with broker_file(path):
+        if path.stat().st_mtime_ns == scan.mtime_ns:
+            return False
+        names = os.listdir(path)  # noqa: PTH208 - as in _list_names
+    newest = scan.segments[-1].base_offset if scan.segments else -1
+    return any(base > newest for base in offsets_named(names, ".log"))
+
+
 def _list_names(path: Path) -> list[str]:
     names = os.listdir(path)  # noqa: PTH208 - a Path for each of 160,000 names costs more than all the rest
     while len(names) > _LISTED_AT_ONCE:

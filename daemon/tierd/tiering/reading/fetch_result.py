@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from tierd.errors import SegmentChangedError
 from tierd.log import AbortedTransaction, RecordBatch
 from tierd.tiering.reading.read_session import ReadSession
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
+
+_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +44,30 @@ class FetchResult:
 
 
 async def read_once(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> FetchResult:
-    """Return what ``session``, which was begun, has at ``offset``; arguments and errors as ``FetchTask.read``."""
-    while True:  # once, but for segments that are replaced and gone under the read
+    """Return what ``session``, which was begun, has at ``offset``; arguments and errors as ``FetchTask.read``.
+
+    Raises:
+        SegmentChangedError: segments are replaced and gone under each attempt.
+    """
+    for _ in range(_ATTEMPTS):
         run = await _next_run(session, offset, max_bytes, at_least_one=at_least_one)
         if run.log is None or not run.batches:
             return FetchResult.nothing(run.tier, max(offset, session.empty_to))
         first, upper = run.batches[0], run.batches[-1].last_offset + 1
         aborted = await session.aborted(run.log, first.base_offset, upper)
         if aborted is not None:
-            break
+            return _result(run, aborted)
+    raise SegmentChangedError(f"the log changed {_ATTEMPTS} times under one read from {offset}", remedy="read again")
+
+
+def _result(run: "_Run", aborted: tuple[AbortedTransaction, ...]) -> FetchResult:
+    first = run.batches[0]
     return FetchResult(
         tier=run.tier,
         base_offset=first.base_offset,
         position=first.position if run.tier is Tier.REMOTE else None,
         data=b"".join(batch.data for batch in run.batches),
-        next_offset=upper,
+        next_offset=run.batches[-1].last_offset + 1,
         aborted=aborted,
         is_segment_read=run.is_segment_read,
     )
