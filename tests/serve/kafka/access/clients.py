@@ -61,12 +61,14 @@ class AiokafkaScram:
         self._authenticator.process_server_final_message(server_final.decode())
 
 
-def client_final(hash_name: str, password: str, client_first: str, server_first: str, *, gs2: str = "n,,") -> str:
-    """Return the client-final message, as RFC 5802 computes it."""
+def client_final(
+    hash_name: str, password: str, client_first: str, server_first: str, *, gs2: str = "n,,", before_nonce: str = ""
+) -> str:
+    """Return the client-final message, as RFC 5802 computes it, with ``before_nonce`` in front of the nonce."""
     fields = dict(part.split("=", 1) for part in server_first.split(","))
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
     client_key = hmac.digest(salted, b"Client Key", hash_name)
-    bare = f"c={base64.b64encode(gs2.encode()).decode()},r={fields['r']}"
+    bare = f"c={base64.b64encode(gs2.encode()).decode()},r={before_nonce}{fields['r']}"
     signed = f"{client_first.removeprefix(gs2)},{server_first},{bare}".encode()
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), signed, hash_name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

@@ -100,6 +100,15 @@ def test_user_without_a_hash_for_the_mechanism_is_a_stranger() -> None:
         server.final(client_final("sha256", PASSWORD, FIRST, challenge).encode())
 
 
+def test_client_that_puts_its_nonce_in_front_of_the_nonce_of_both_logs_in() -> None:
+    server = exchange()
+    challenge = server.first(FIRST.encode()).decode()
+
+    final = client_final("sha256", PASSWORD, FIRST, challenge, before_nonce=NONCE)
+
+    assert server.final(final.encode())[0] == "user"
+
+
 def test_messages_of_an_earlier_login_do_not_log_in_again() -> None:
     earlier = exchange(nonce="first")
     challenge = earlier.first(FIRST.encode()).decode()
