@@ -24,11 +24,11 @@ go_tool() { # NAME PACKAGE VERSION: build once per version, publish by rename
   ln -sfn "$1-$3" "$cache/bin/$1"
 }
 
-own_go_program() { # NAME SOURCE: build once per state of the source, publish by rename
-  local version; version=$(cat "$2"/* | cksum | cut -d' ' -f1)
+own_go_program() { # NAME SOURCE PACKAGE: build once per state of the source, publish by rename
+  local version; version=$(find "$2" -type f | sort | xargs cat | cksum | cut -d' ' -f1)
   [ -x "$cache/bin/$1-$version" ] || {
     command -v go > /dev/null || fail "$1 needs Go 1.21 or newer (it fetches the toolchain it needs); install Go" || return
-    (cd "$2" && go build -buildvcs=false -o "$cache/bin/$1-$version.$$" .) || fail "go build of $1 failed" || return
+    (cd "$2" && go build -buildvcs=false -o "$cache/bin/$1-$version.$$" "$3") || fail "go build of $1 failed" || return
     mv "$cache/bin/$1-$version.$$" "$cache/bin/$1-$version"
   }
   ln -sfn "$1-$version" "$cache/bin/$1"
@@ -66,7 +66,10 @@ for service; do
     gcs) go_tool fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     azure) azurite ;;
     kcat) apt_tool kcat kcat ;;
-    franz-go) own_go_program franz-reader "$clients/franz" ;;
+    franz-go)
+      own_go_program franz-reader "$clients/franz" . || true
+      own_go_program franz-example "$clients/franz" ./example
+      ;;
     mirror-maker | spark-kafka) jars "$service" ;;
     *) fail "unknown service $service; the first lines of this file have the names" ;;
   esac || true

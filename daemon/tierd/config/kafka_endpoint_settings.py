@@ -43,7 +43,7 @@ class EndpointGroupsSettings(Settings):
     )
     max_size: WholeNumber = Field(1000, ge=1, le=100_000, description="largest number of members of a group")
     max_groups: WholeNumber = Field(
-        10_000, ge=1, le=1_000_000, description="largest number of groups with members at a time; more are refused"
+        10_000, ge=1, le=1_000_000, description="largest number of groups, with and without members; more are refused"
     )
     offsets_retention_s: Duration = Field(
         7 * 86400.0,

@@ -6,6 +6,8 @@ from tests.services.kafka_clients.partitions import Counts, Records, grouped, is
 from tests.services.kafka_clients.programs import installed_program, run_program
 
 PROGRAM = "franz-reader"
+EXAMPLE = "franz-example"
+"""The program that docs/read-endpoint.md prints."""
 
 
 def read(bootstrap: str, wanted: Counts, *, committed: bool) -> Records:

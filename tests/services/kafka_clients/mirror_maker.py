@@ -1,5 +1,9 @@
-"""MirrorMaker 2 as a process of its own, which copies topics of a read-only cluster into a live one."""
+"""MirrorMaker 2 as a process of its own, which copies topics of a read-only cluster into a live one.
 
+Its settings are those that docs/read-endpoint.md prints, with other addresses and topics, and short intervals.
+"""
+
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +18,7 @@ from tests.services.waiting import wait_until
 
 JARS: Final = "mirror-maker"
 _JAVA: Final = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-# By default MirrorMaker writes into the cluster that it reads: its offset syncs, heartbeats, and ACLs into the other.
-_READ_ONLY_SOURCE: Final = {
-    "offset-syncs.topic.location": "target",
-    "emit.heartbeats.enabled": "false",
-    "sync.topic.acls.enabled": "false",
-}
+_PAGE: Final = Path(__file__).parents[3] / "docs" / "read-endpoint.md"
 _QUICK: Final = {
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
@@ -41,6 +40,13 @@ _SMALL: Final = dict.fromkeys(
 )
 
 
+def printed_settings() -> dict[str, str]:
+    """Return the settings that the page prints."""
+    (block,) = re.findall(r"^```properties\n(clusters=.*?)^```", _PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    pairs = (line.partition("=") for line in block.splitlines() if line)
+    return {name: value for name, _, value in pairs}
+
+
 class MirrorMaker:
     """Copier from ``source`` into ``target``, both addresses of clusters; a context manager.
 
@@ -58,17 +64,12 @@ class MirrorMaker:
         self._jars = installed_jars(JARS)
         self._process: subprocess.Popen[bytes] | None = None
         settings = {
-            "clusters": "tier,live",
+            **printed_settings(),
             "tier.bootstrap.servers": source,
             "live.bootstrap.servers": target,
-            "tier->live.enabled": "true",
             "tier->live.topics": ",".join(topics),
-            "live->tier.enabled": "false",
-            "sync.group.offsets.enabled": "true",
             "tier.consumer.isolation.level": "read_committed" if committed else "read_uncommitted",
-            "tier.consumer.auto.offset.reset": "earliest",
             "plugin.discovery": "service_load",
-            **_READ_ONLY_SOURCE,
             **_QUICK,
             **_SMALL,
         }

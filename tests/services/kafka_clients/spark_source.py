@@ -4,11 +4,14 @@ Run as a script, this module is that process; imported, it is the client of a te
 """
 
 import base64
+import contextlib
+import io
 import json
 import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,7 +21,7 @@ from tests.services.kafka_clients.partitions import Counts, Records, grouped, is
 from tests.services.kafka_clients.programs import installed_jars
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
+    from pyspark.sql import Row, SparkSession
 
 JARS: Final = "spark-kafka"
 _DEADLINE_S: Final = 120.0
@@ -55,20 +58,31 @@ class SparkSource:
 
     def read(self, bootstrap: str, wanted: Counts, *, committed: bool) -> Records:
         """Read topics by a batch query, from the earliest to the latest offsets."""
+        answer = self._asked(
+            {
+                "kafka.bootstrap.servers": bootstrap,
+                "kafka.isolation.level": isolation_level(committed=committed),
+                "subscribe": ",".join(dict.fromkeys(topic for topic, _ in wanted)),
+            }
+        )
+        assert isinstance(answer, list), answer
+        return grouped(answer, wanted)
+
+    def run_cell(self, cell: str) -> str:
+        """Run the text of a cell of a notebook, which has ``spark``, and return what it prints."""
+        answer = self._asked({"cell": cell})
+        assert isinstance(answer, dict), answer
+        return str(answer["printed"])
+
+    def _asked(self, order: Mapping[str, str]) -> object:
         assert self._process is not None, "it was entered"
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
-        order = {
-            "kafka.bootstrap.servers": bootstrap,
-            "kafka.isolation.level": isolation_level(committed=committed),
-            "subscribe": ",".join(dict.fromkeys(topic for topic, _ in wanted)),
-        }
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         assert select.select([self._process.stdout], [], [], _DEADLINE_S)[0], "the query takes too long"
-        answer = json.loads(self._process.stdout.readline() or '"the session has ended; see spark.log"')
-        assert isinstance(answer, list), answer
-        return grouped(answer, wanted)
+        answer: object = json.loads(self._process.stdout.readline() or '"the session has ended; see spark.log"')
+        return answer
 
 
 def _serve(scratch: str, jars: str) -> None:
@@ -88,14 +102,22 @@ def _serve(scratch: str, jars: str) -> None:
     }
     spark = SparkSession.builder.master("local[2]").appName("kafka").config(map=settings).getOrCreate()
     for line in sys.stdin:
-        options = {"startingOffsets": "earliest", "includeHeaders": "true", "failOnDataLoss": "true"}
         try:
-            rows = spark.read.format("kafka").options(**options, **json.loads(line)).load().collect()
-            answer: object = [_shown(row) for row in sorted(rows, key=lambda row: row.offset)]
+            answer = _answer(spark, json.loads(line))
         except PySparkException as error:
             answer = str(error)[:3000]
         print(json.dumps(answer), flush=True)
     spark.stop()
+
+
+def _answer(spark: "SparkSession", order: dict[str, str]) -> object:
+    if "cell" in order:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(order["cell"], {"spark": spark})
+        return {"printed": printed.getvalue()}
+    options = {"startingOffsets": "earliest", "includeHeaders": "true", "failOnDataLoss": "true"}
+    rows = spark.read.format("kafka").options(**options, **order).load().collect()
+    return [_shown(row) for row in sorted(rows, key=lambda row: row.offset)]
 
 
 def _shown(row: "Row") -> dict[str, Any]:

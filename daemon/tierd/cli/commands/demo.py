@@ -61,6 +61,7 @@ def _introduction(settings: TierdConfig, config: Path) -> list[str]:
     return [
         f"Demo log dir:    {settings.log_dirs[0].path}",
         f"Status endpoint: http://{settings.http.listen}",
+        *(f"Kafka clients:   {listener.listen}" for listener in settings.kafka.listeners),
         "In a second terminal, from this directory:",
         *(f"  {tierd} {command} --config {config}" for command in commands),
         "Ctrl-C stops; the next run continues.",
