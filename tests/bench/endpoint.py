@@ -81,7 +81,7 @@ class Lab:
         printed = self.tools.done("kafka-consumer-perf-test", server.bootstrap, *wanted).lines[-1].split(", ")
         mebibytes, rate = float(printed[2]), float(printed[8])  # without the time of the rebalance
         size_bytes = mebibytes * _MIB_BYTES
-        assert int(printed[4]) >= self.records[topic], printed
+        assert int(printed[4]) >= self.records[topic], (server, printed)
         return Cost(rate * _MIB_BYTES, (cpu_seconds(server.pid) - before_s) / (size_bytes / 1e9))
 
 
