@@ -6,9 +6,9 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
@@ -78,12 +78,29 @@ class ReadEndpoint:
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(parts.watermarks.run(), name="watermarks")] if parts.watermarks else []
             try:
-                await loaded()
-                await parts.partitions.prepare()
-                background.append(group.create_task(parts.partitions.run(), name="served partitions"))
-                await self._serve(group)
+                if await self._learn(loaded):
+                    background.append(group.create_task(parts.partitions.run(), name="served partitions"))
+                    await self._serve(group)
             finally:
                 await _end(background)
+
+    async def _learn(self, loaded: Callable[[], Awaitable[None]]) -> bool:
+        """Learn what is served, which lasts as long as an outage of the metadata; return False if the stop came first."""
+
+        async def learn() -> None:
+            await loaded()
+            await self.parts.partitions.prepare()
+
+        learning = asyncio.create_task(learn(), name="learn what is served")
+        stopping = asyncio.create_task(self._stopping.wait(), name="stop of the endpoint")
+        try:
+            await asyncio.wait({learning, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not learning.done():
+                return False
+            learning.result()
+            return True
+        finally:
+            await _end([learning, stopping])
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         parts = self.parts
@@ -105,7 +122,7 @@ class ReadEndpoint:
         return {name: self._settings[name].advertised_address(port) for name, (_, port) in bound.items()}
 
 
-async def _end(tasks: "list[asyncio.Task[None]]") -> None:
+async def _end(tasks: "Sequence[asyncio.Task[None] | asyncio.Task[Literal[True]]]") -> None:
     for task in tasks:
         task.cancel()
     if tasks:

@@ -1,0 +1,52 @@
+"""ReadEndpoint: the stop of an endpoint that does not serve yet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.endpoint.test_endpoint_partitions import Setup, setup
+from tests.tiering.setups import CLUSTER_ID
+from tierd.app.endpoint.build_endpoint import EndpointContext, build_endpoint
+from tierd.app.endpoint.read_endpoint import ReadEndpoint
+from tierd.config import KafkaEndpointSettings
+from tierd.metadata import MetadataKeyFactory
+from tierd.serve import RequestRecord
+
+__all__ = ["setup"]
+
+
+class NoRecords:
+    """Recorder that keeps nothing."""
+
+    def record(self, request: RequestRecord) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+async def endpoint(setup: Setup, tmp_path: Path) -> AsyncIterator[ReadEndpoint]:
+    context = EndpointContext(
+        settings=KafkaEndpointSettings.model_validate({"listeners": ["PLAINTEXT://127.0.0.1:0"]}),
+        state_dir=tmp_path,
+        rows=setup.rows,
+        keys=MetadataKeyFactory(CLUSTER_ID),
+        recorder=NoRecords(),
+        clock=setup.host.clock,
+        is_short=lambda: False,
+    )
+    yield await build_endpoint(context, setup.partitions, None)
+
+
+async def test_stop_ends_an_endpoint_that_waits_for_the_metadata(endpoint: ReadEndpoint) -> None:
+    never = asyncio.Event()
+
+    async def loaded() -> None:
+        await never.wait()
+
+    run = asyncio.create_task(endpoint.run(loaded))
+    await asyncio.sleep(0)
+    endpoint.stop()
+    async with asyncio.timeout(10):
+        await run
+    assert endpoint.not_ready
