@@ -16,6 +16,7 @@ from tierd.clock import Clock
 from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
 from tierd.serve.kafka.access import PrincipalQuotas
 from tierd.serve.kafka.connections.connection_scope import EndpointServices
+from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
 from tierd.serve.kafka.endpoint_listener import EndpointListener, ListenerPlan
 from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, EndpointStatistics
@@ -23,7 +24,7 @@ from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import Handler
 
 _THREADS: Final = 4
-"""Threads that read local segments for sending; a disk that hangs holds up local reads only."""
+"""Threads that read local segments that are not in memory; a disk that hangs holds up those reads only."""
 
 
 class KafkaEndpoint:
@@ -65,6 +66,7 @@ class KafkaEndpoint:
             requests=MemoryBudget(request_bytes, share_bytes=request_bytes),
             answers=MemoryBudget(answer_bytes, share_bytes=min(answer_bytes, limits.answer_memory_bytes)),
             executor=self._executor,
+            slices=FileSlices(self._executor, clock=clock),
             recorder=recorder,
             closing=asyncio.Event(),
         )
@@ -81,7 +83,10 @@ class KafkaEndpoint:
             ListenError: an address cannot be bound; none is.
         """
         accepting: list[asyncio.Task[None]] = []
-        watching = group.create_task(self._services.gate.watch(), name="kafka deadlines")
+        watching = [
+            group.create_task(self._services.gate.watch(), name="kafka deadlines"),
+            group.create_task(self._services.slices.watch(), name="kafka open files"),
+        ]
         try:
             addresses = {name: await listener.bind() for name, listener in self._listeners.items()}
             for listener in self._listeners.values():
@@ -101,14 +106,15 @@ class KafkaEndpoint:
             waiting_answers=services.answers.waiting,
         )
 
-    async def _stop(self, accepting: Sequence[asyncio.Task[None]], watching: asyncio.Task[None]) -> None:
+    async def _stop(self, accepting: Iterable[asyncio.Task[None]], watching: Iterable[asyncio.Task[None]]) -> None:
         self._services.closing.set()
         await _end(accepting)
         for listener in self._listeners.values():
             listener.close()
         self._services.gate.cut_waiting()
         await self._drain({task for listener in self._listeners.values() for task in listener.tasks})
-        await _end([watching])
+        await _end(watching)
+        self._services.slices.close()
         self._executor.shutdown(wait=False)
 
     async def _drain(self, connections: set[asyncio.Task[None]]) -> None:

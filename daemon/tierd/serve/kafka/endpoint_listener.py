@@ -127,8 +127,8 @@ class EndpointListener:
         except OSError:  # the client has gone away
             return None
         if self._plan.tls is None:
-            return PlainChannel(connected, self._services.executor)
-        return TlsChannel(connected, self._services.executor, await self._plan.tls())
+            return PlainChannel(connected, self._services.slices)
+        return TlsChannel(connected, self._services.slices, await self._plan.tls())
 
 
 def _host_of(connected: socket.socket) -> str:

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.eventually import eventually
+from tests.fakes.manual_clock import ManualClock
 from tests.fakes.open_files import open_files
 from tests.services.certificates import Authority
 from tierd.errors import SegmentChangedError
 from tierd.serve.kafka.connections.channel import Channel, PlainChannel
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
+from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.connections.tls_channel import TlsChannel
 from tierd.serve.kafka.served.served_log import FileSlice
 
@@ -48,18 +51,26 @@ class Pair:
 
 
 @pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as found:
+def slices() -> Iterator[FileSlices]:
+    with running_slices() as found:
         yield found
 
 
+@contextmanager
+def running_slices() -> Iterator[FileSlices]:
+    with ThreadPoolExecutor(2) as executor:
+        found = FileSlices(executor, clock=ManualClock())
+        yield found
+        found.close()
+
+
 @pytest.fixture(params=["plain", "tls"])
-async def pair(request: pytest.FixtureRequest, tmp_path: Path, executor: ThreadPoolExecutor) -> AsyncIterator[Pair]:
+async def pair(request: pytest.FixtureRequest, tmp_path: Path, slices: FileSlices) -> AsyncIterator[Pair]:
     ours, theirs = _socket_pair()
     if request.param == "plain":
-        pair = Pair(PlainChannel(ours, executor), theirs, None)
+        pair = Pair(PlainChannel(ours, slices), theirs, None)
     else:
-        pair = Pair(TlsChannel(ours, executor, server_context(tmp_path)), theirs, client_context(tmp_path))
+        pair = Pair(TlsChannel(ours, slices, server_context(tmp_path)), theirs, client_context(tmp_path))
     yield pair
     pair.channel.close()
     theirs.close()
@@ -121,7 +132,6 @@ async def test_bytes_and_slices_arrive_in_order(pair: Pair, tmp_path: Path) -> N
 
     assert (await sending)[1] == expected
     assert sum(pair.progress) == len(expected)
-    assert open_files(tmp_path) == []
     await ended(pair, writer)
 
 
@@ -239,7 +249,7 @@ async def test_closed_channel_ends_the_stream_of_the_client(pair: Pair) -> None:
     await ended(pair, writer)
 
 
-async def test_cancelled_send_leaves_no_descriptor(pair: Pair, tmp_path: Path) -> None:
+async def test_cancelled_send_leaves_no_descriptor(pair: Pair, slices: FileSlices, tmp_path: Path) -> None:
     _, writer = await pair.open()
     sending = asyncio.get_running_loop().create_task(pair.send(*[segment(tmp_path)] * 20))
     await eventually(lambda: len(pair.progress) > 0, what="the first bytes")
@@ -247,6 +257,7 @@ async def test_cancelled_send_leaves_no_descriptor(pair: Pair, tmp_path: Path) -
     sending.cancel()
     await asyncio.wait({sending})
 
+    slices.close()
     await eventually(lambda: open_files(tmp_path) == [], what="the end of the worker threads")
     await ended(pair, writer)
 
@@ -297,16 +308,16 @@ def test_any_pieces_arrive_as_they_are(
         each if isinstance(each, bytes) else CONTENT[each.position : each.position + each.size_bytes] for each in pieces
     )
 
-    async def play(executor: ThreadPoolExecutor) -> bytes:
+    async def play(slices: FileSlices) -> bytes:
         ours, theirs = _socket_pair()
-        pair = Pair(PlainChannel(ours, executor), theirs, None)
+        pair = Pair(PlainChannel(ours, slices), theirs, None)
         reader, writer = await pair.open()
         _, found = await asyncio.gather(pair.send(*pieces), received(reader, len(expected)))
         await ended(pair, writer)
         return found
 
-    with ThreadPoolExecutor(1) as executor:
-        assert asyncio.run(play(executor)) == expected
+    with running_slices() as slices:
+        assert asyncio.run(play(slices)) == expected
 
 
 class TestTls:
@@ -315,33 +326,33 @@ class TestTls:
         self.context = server_context(tmp_path)
         self.folder = tmp_path
 
-    async def _opened(self, executor: ThreadPoolExecutor, speak: Callable[[socket.socket], Awaitable[None]]) -> None:
+    async def _opened(self, slices: FileSlices, speak: Callable[[socket.socket], Awaitable[None]]) -> None:
         ours, theirs = _socket_pair()
-        channel = TlsChannel(ours, executor, self.context)
+        channel = TlsChannel(ours, slices, self.context)
         try:
             await asyncio.gather(channel.open(), speak(theirs))
         finally:
             channel.close()
             theirs.close()
 
-    async def test_client_without_tls_is_a_fault(self, executor: ThreadPoolExecutor) -> None:
+    async def test_client_without_tls_is_a_fault(self, slices: FileSlices) -> None:
         async def speak(client: socket.socket) -> None:
             await asyncio.get_running_loop().sock_sendall(client, b"\0\0\0\x0a\0\x12\0\0 no TLS at all")
 
         with pytest.raises(ClientFaultError, match="no TLS with the client"):
-            await self._opened(executor, speak)
+            await self._opened(slices, speak)
 
-    async def test_client_that_goes_away_during_the_handshake_is_gone(self, executor: ThreadPoolExecutor) -> None:
+    async def test_client_that_goes_away_during_the_handshake_is_gone(self, slices: FileSlices) -> None:
         async def speak(client: socket.socket) -> None:
             await asyncio.get_running_loop().sock_sendall(client, b"\x16\x03\x01\x02\0")
             client.close()
 
         with pytest.raises(PeerGoneError):
-            await self._opened(executor, speak)
+            await self._opened(slices, speak)
 
-    async def test_abort_ends_a_handshake(self, executor: ThreadPoolExecutor) -> None:
+    async def test_abort_ends_a_handshake(self, slices: FileSlices) -> None:
         ours, theirs = _socket_pair()
-        channel = TlsChannel(ours, executor, self.context)
+        channel = TlsChannel(ours, slices, self.context)
         opening = asyncio.get_running_loop().create_task(channel.open())
         await asyncio.sleep(0)
 
@@ -352,9 +363,9 @@ class TestTls:
         channel.close()
         theirs.close()
 
-    async def test_bytes_that_come_with_the_end_of_the_handshake_are_read(self, executor: ThreadPoolExecutor) -> None:
+    async def test_bytes_that_come_with_the_end_of_the_handshake_are_read(self, slices: FileSlices) -> None:
         ours, theirs = _socket_pair()
-        channel = TlsChannel(ours, executor, self.context)
+        channel = TlsChannel(ours, slices, self.context)
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = client_context(self.folder).wrap_bio(incoming, outgoing, server_hostname="localhost")
         loop = asyncio.get_running_loop()
@@ -380,9 +391,9 @@ class TestTls:
         channel.close()
         theirs.close()
 
-    async def test_client_without_a_certificate_has_none(self, executor: ThreadPoolExecutor) -> None:
+    async def test_client_without_a_certificate_has_none(self, slices: FileSlices) -> None:
         ours, theirs = _socket_pair()
-        pair = Pair(TlsChannel(ours, executor, self.context), theirs, client_context(self.folder))
+        pair = Pair(TlsChannel(ours, slices, self.context), theirs, client_context(self.folder))
         _, writer = await pair.open()
 
         assert pair.channel.certificate() is None

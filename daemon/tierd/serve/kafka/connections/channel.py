@@ -3,21 +3,19 @@
 ::
 
     socket ──► SocketIntake: reads ahead, up to READ_AHEAD_BYTES ──► receive
-    send: pieces in memory by sendmsg, slices of files by sendfile in a worker thread ──► socket
+    send: pieces in memory by sendmsg, slices of files by sendfile ──► socket
 
 A channel reads all the time, even while its request is answered: so a client that goes away is noticed then.
 """
 
 import asyncio
-import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from tierd.serve.kafka.connections.connection_errors import PeerGoneError
-from tierd.serve.kafka.connections.file_slices import push_slice
+from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.connections.socket_intake import SocketIntake
 from tierd.serve.kafka.served.served_log import FileSlice
 
@@ -66,10 +64,10 @@ class Channel(Protocol):
 class PlainChannel:
     """Channel without encryption."""
 
-    def __init__(self, connected: socket.socket, executor: Executor) -> None:
-        """Own ``connected``, which does not block; files are read by ``executor``."""
+    def __init__(self, connected: socket.socket, slices: FileSlices) -> None:
+        """Own ``connected``, which does not block."""
         self._socket = connected
-        self._executor = executor
+        self._slices = slices
         self.intake = SocketIntake(connected)
 
     async def open(self) -> None:
@@ -116,26 +114,14 @@ class PlainChannel:
     async def _send_slice(self, piece: FileSlice, progress: Progress) -> None:
         sent = 0
         while sent < piece.size_bytes:
-            pushed = await self._push(piece, sent)
+            pushed = self._slices.push_cached(self._socket, piece, sent)
+            is_quick = bool(pushed)
+            if pushed is None:
+                pushed = await self._slices.push(self._socket, piece, sent)
             sent += pushed
             progress(pushed)
             if sent < piece.size_bytes:
-                await writable(self._socket)
-
-    async def _push(self, piece: FileSlice, sent: int) -> int:
-        """Send bytes of a slice from a worker thread, whose descriptor of the socket outlives a cancellation."""
-        try:
-            descriptor = os.dup(self._socket.fileno())
-        except OSError as error:
-            raise PeerGoneError(f"no descriptor for the socket: {error.strerror}") from error
-        pushing = self._executor.submit(push_slice, descriptor, piece, sent)
-        try:
-            return await asyncio.wrap_future(pushing)
-        except ConnectionError as error:
-            raise PeerGoneError(error.strerror or "the client went away") from error
-        finally:
-            if pushing.cancelled():
-                os.close(descriptor)
+                await (asyncio.sleep(0) if is_quick else writable(self._socket))
 
 
 async def writable(connected: socket.socket) -> None:

@@ -10,6 +10,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.serve.connection_gate import ConnectionGate
 from tierd.serve.kafka.access import PrincipalQuotas
+from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
 from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, ListenerCounters, RequestRecord
 from tierd.serve.kafka.login import LoginMethods
@@ -31,7 +32,8 @@ class EndpointServices:
         handlers: by api key; SaslHandshake and SaslAuthenticate have none, for connections answer them.
         requests: memory of requests.
         answers: memory of answers.
-        executor: reads files, and decodes large requests.
+        executor: decodes large requests.
+        slices: sends local segments.
         closing: set when the endpoint stops.
     """
 
@@ -43,6 +45,7 @@ class EndpointServices:
     requests: MemoryBudget
     answers: MemoryBudget
     executor: Executor
+    slices: FileSlices
     recorder: EndpointRecorder
     closing: asyncio.Event
 

@@ -1,65 +1,218 @@
-"""Slices of local segments on their way to a socket. These functions run in worker threads, for a disk may be slow."""
+"""FileSlices: slices of local segments on their way to sockets.
 
+::
+
+    file kept open, bytes in the page cache ──► sent by the event loop: no thread, no copy
+    otherwise ──► worker thread: opens the file, sends or reads, and hands the open file over for the next slices
+
+A disk may be slow or hang, so that the event loop touches only bytes that the kernel has in memory (``RWF_NOWAIT``). A
+file is kept for a short time, since an open file holds the disk space of a segment that the broker deletes.
+"""
+
+import asyncio
 import os
+import socket
+import threading
+from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
 
+from tierd.clock import Clock
 from tierd.errors import SegmentChangedError
+from tierd.serve.kafka.connections.connection_errors import PeerGoneError
 from tierd.serve.kafka.served.served_log import FileSlice
 
+MOST_KEPT: Final = 256
+"""Files that are kept open at a time."""
 
-def push_slice(descriptor: int, piece: FileSlice, sent: int) -> int:
-    """Send bytes of a slice behind the first ``sent``, until the socket takes no more; return how many.
+KEPT_S: Final = 2.0
+"""Time after its last use at which a file is closed."""
 
-    Args:
-        descriptor: of a socket that does not block; it is closed here.
-        piece: the slice.
-        sent: bytes that were sent before.
+_LOOK_INTERVAL_S: Final = 1.0
+_PROBE_INTERVAL_BYTES: Final = 128 << 10  # the kernel reads ahead, and forgets, in runs of about this size
+_MOST_AT_ONCE_BYTES: Final = 1 << 20  # by the event loop, which has other work
+_Key = tuple[str, int]
 
-    Raises:
-        SegmentChangedError: the file is gone, shorter, or another one.
-        ConnectionError: the peer went away.
-        OSError: the file cannot be read.
-    """
-    with ExitStack() as opened:
-        opened.callback(os.close, descriptor)
-        file = _opened(piece, opened)
-        pushed = 0
-        while sent + pushed < piece.size_bytes:
-            try:
-                count = os.sendfile(descriptor, file, piece.position + sent + pushed, piece.size_bytes - sent - pushed)
-            except BlockingIOError:
-                break
-            if not count:
+
+@dataclass(slots=True)
+class _KeptFile:
+    descriptor: int
+    used_at_s: float
+
+
+class FileSlices:
+    """Slices of local segments, and the files that are open for them."""
+
+    def __init__(self, executor: Executor, *, clock: Clock) -> None:
+        """Open and read files in threads of ``executor``."""
+        self._executor = executor
+        self._clock = clock
+        self._kept: dict[_Key, _KeptFile] = {}
+        self._lock = threading.Lock()  # of what is kept; files are closed by the event loop alone
+        self._is_closed = False
+        self._is_used = asyncio.Event()
+        self._probe = bytearray(1)
+
+    @property
+    def kept(self) -> int:
+        """Return the number of files that are open now between slices."""
+        return len(self._kept)
+
+    def push_cached(self, connected: socket.socket, piece: FileSlice, sent: int) -> int | None:
+        """Send bytes of a slice behind the first ``sent`` from memory; None if that takes a thread.
+
+        Returns:
+            The bytes that the socket has taken, 0 if it takes none now.
+
+        Raises:
+            SegmentChangedError: the file is shorter.
+            PeerGoneError: the client went away.
+        """
+        file = self._kept_file(piece)
+        if file is None:
+            return None
+        position = piece.position + sent
+        size_bytes = min(piece.size_bytes - sent, _MOST_AT_ONCE_BYTES)
+        if not self._are_cached(file, position, size_bytes):
+            return None
+        try:
+            count = os.sendfile(connected.fileno(), file, position, size_bytes)
+        except BlockingIOError:
+            return 0
+        except ConnectionError as error:
+            raise PeerGoneError(error.strerror or "the client went away") from error
+        if not count:
+            raise _changed(piece, "it is shorter")
+        return count
+
+    async def push(self, connected: socket.socket, piece: FileSlice, sent: int) -> int:
+        """Send bytes of a slice from a worker thread, until the socket takes no more; return how many.
+
+        A cancelled call has sent some.
+
+        Raises:
+            SegmentChangedError: the file is gone, shorter, or another one.
+            PeerGoneError: the client went away.
+            OSError: the file cannot be read.
+        """
+        try:
+            descriptor = os.dup(connected.fileno())  # the thread may outlive the socket of a cancelled call
+        except OSError as error:
+            raise PeerGoneError(f"no descriptor for the socket: {error.strerror}") from error
+        self._is_used.set()
+        pushing = self._executor.submit(self._push, descriptor, piece, sent)
+        try:
+            return await asyncio.wrap_future(pushing)
+        except ConnectionError as error:
+            raise PeerGoneError(error.strerror or "the client went away") from error
+        finally:
+            if pushing.cancelled():
+                os.close(descriptor)
+
+    async def read(self, piece: FileSlice, start: int, size_bytes: int) -> bytes | bytearray:
+        """Return ``size_bytes`` of a slice behind its first ``start`` bytes, or as many as the slice has.
+
+        Raises:
+            SegmentChangedError: the file is gone, shorter, or another one.
+            OSError: the file cannot be read.
+        """
+        size_bytes = min(size_bytes, piece.size_bytes - start)
+        file = self._kept_file(piece)
+        if file is not None and (cached := _read_cached(file, piece.position + start, size_bytes)) is not None:
+            return cached
+        self._is_used.set()
+        return await asyncio.wrap_future(self._executor.submit(self._read, piece, start, size_bytes))
+
+    async def watch(self) -> None:
+        """Close files that were not used lately, until cancelled."""
+        while True:
+            await self._is_used.wait()
+            await self._clock.sleep(_LOOK_INTERVAL_S)
+            self._close_unused(self._clock.monotonic_s() - KEPT_S)
+            if not self._kept:
+                self._is_used.clear()
+
+    def close(self) -> None:
+        """Close all files, also those that threads still have in use."""
+        with self._lock:
+            self._is_closed = True
+        self._close_unused(float("inf"))
+
+    def _close_unused(self, since_s: float) -> None:
+        with self._lock:
+            unused = [key for key, each in self._kept.items() if each.used_at_s <= since_s]
+            closed = [self._kept.pop(key).descriptor for key in unused]
+        for descriptor in closed:
+            os.close(descriptor)
+
+    def _kept_file(self, piece: FileSlice) -> int | None:
+        found = self._kept.get((str(piece.path), piece.inode))
+        if found is None:
+            return None
+        found.used_at_s = self._clock.monotonic_s()
+        return found.descriptor
+
+    def _are_cached(self, file: int, position: int, size_bytes: int) -> bool:
+        last = position + size_bytes - 1
+        try:
+            for at in (*range(position, last, _PROBE_INTERVAL_BYTES), last):
+                os.preadv(file, [self._probe], at, os.RWF_NOWAIT)
+        except OSError:  # not in memory, or the file system cannot tell
+            return False
+        return True
+
+    def _push(self, descriptor: int, piece: FileSlice, sent: int) -> int:
+        with ExitStack() as opened:
+            opened.callback(os.close, descriptor)
+            file = self._opened(piece, opened)
+            pushed = 0
+            while sent + pushed < piece.size_bytes:
+                at, left = piece.position + sent + pushed, piece.size_bytes - sent - pushed
+                try:
+                    count = os.sendfile(descriptor, file, at, left)
+                except BlockingIOError:
+                    break
+                if not count:
+                    raise _changed(piece, "it is shorter")
+                pushed += count
+            self._keep(piece, file)
+            return pushed
+
+    def _read(self, piece: FileSlice, start: int, size_bytes: int) -> bytes:
+        with ExitStack() as opened:
+            file = self._opened(piece, opened)
+            content = os.pread(file, size_bytes, piece.position + start)
+            if len(content) < size_bytes:
                 raise _changed(piece, "it is shorter")
-            pushed += count
-        return pushed
+            self._keep(piece, file)
+            return content
+
+    def _opened(self, piece: FileSlice, opened: ExitStack) -> int:
+        try:
+            file = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise _changed(piece, "it is gone") from error
+        opened.callback(os.close, file)
+        if os.fstat(file).st_ino != piece.inode:
+            raise _changed(piece, "another file has its name")
+        return file
+
+    def _keep(self, piece: FileSlice, file: int) -> None:
+        """Keep a copy of an open file's descriptor for the event loop, if there is room."""
+        key = (str(piece.path), piece.inode)
+        with self._lock:
+            if not self._is_closed and key not in self._kept and len(self._kept) < MOST_KEPT:
+                self._kept[key] = _KeptFile(os.dup(file), self._clock.monotonic_s())
 
 
-def read_slice(piece: FileSlice, start: int, size_bytes: int) -> bytes:
-    """Return ``size_bytes`` of a slice behind its first ``start`` bytes, or as many as the slice has.
-
-    Raises:
-        SegmentChangedError: the file is gone, shorter, or another one.
-        OSError: the file cannot be read.
-    """
-    size_bytes = min(size_bytes, piece.size_bytes - start)
-    with ExitStack() as opened:
-        file = _opened(piece, opened)
-        content = os.pread(file, size_bytes, piece.position + start)
-    if len(content) < size_bytes:
-        raise _changed(piece, "it is shorter")
-    return content
-
-
-def _opened(piece: FileSlice, opened: ExitStack) -> int:
+def _read_cached(file: int, position: int, size_bytes: int) -> bytearray | None:
+    content = bytearray(size_bytes)
     try:
-        file = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise _changed(piece, "it is gone") from error
-    opened.callback(os.close, file)
-    if os.fstat(file).st_ino != piece.inode:
-        raise _changed(piece, "another file has its name")
-    return file
+        count = os.preadv(file, [content], position, os.RWF_NOWAIT)
+    except OSError:  # not in memory, or the file system cannot tell
+        return None
+    return content if count == size_bytes else None
 
 
 def _changed(piece: FileSlice, problem: str) -> SegmentChangedError:

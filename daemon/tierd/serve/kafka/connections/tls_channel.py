@@ -1,16 +1,14 @@
 """TlsChannel: bytes to and from one client under TLS, by OpenSSL in memory over the same socket and intake."""
 
-import asyncio
 import socket
 import ssl
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
 
 from tierd.serve.kafka.connections.channel import Progress, reset, send_now, writable
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
-from tierd.serve.kafka.connections.file_slices import read_slice
+from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.connections.socket_intake import READ_AHEAD_BYTES, SocketIntake
 from tierd.serve.kafka.served.served_log import FileSlice
 
@@ -19,12 +17,12 @@ STEP_BYTES: Final = 256 << 10
 
 
 class TlsChannel:
-    """Channel with encryption. Slices of files are read in steps by worker threads."""
+    """Channel with encryption. Slices of files are read in steps."""
 
-    def __init__(self, connected: socket.socket, executor: Executor, context: ssl.SSLContext) -> None:
+    def __init__(self, connected: socket.socket, slices: FileSlices, context: ssl.SSLContext) -> None:
         """Own ``connected``, which does not block; ``context`` is the server's."""
         self._socket = connected
-        self._executor = executor
+        self._slices = slices
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -86,13 +84,12 @@ class TlsChannel:
         self.intake.close()
         self._socket.close()
 
-    async def _step(self, piece: bytes | FileSlice, start: int) -> memoryview | bytes:
+    async def _step(self, piece: bytes | FileSlice, start: int) -> memoryview | bytes | bytearray:
         if isinstance(piece, bytes):
             return memoryview(piece)[start : start + STEP_BYTES]
-        reading = self._executor.submit(read_slice, piece, start, STEP_BYTES)
-        return await asyncio.wrap_future(reading)
+        return await self._slices.read(piece, start, STEP_BYTES)
 
-    def _encrypt(self, content: memoryview | bytes) -> None:
+    def _encrypt(self, content: memoryview | bytes | bytearray) -> None:
         rest = memoryview(content)
         try:
             while rest:
