@@ -66,6 +66,13 @@ def sink(into: Path, form: ExportLayout, from_offset: int = 0) -> tuple[ExportDi
     return directory, RangeSink(directory, form, PARTITION, from_offset)
 
 
+def write_all(made: RangeSink, batch: pa.RecordBatch) -> None:
+    """Write all rows of a batch, step by step."""
+    rest: pa.RecordBatch | None = batch
+    while rest is not None:
+        rest = made.write(rest)
+
+
 def files(into: Path) -> list[str]:
     """Return the files of an export by their paths below the directory; those that are hidden are left out."""
     found = (path.relative_to(into) for path in into.rglob("*") if path.is_file())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.exporting.exported import DAY_MS, JOB, PARTITION, all_offsets, files, layout, rows, staged
+from tests.exporting.exported import DAY_MS, JOB, PARTITION, all_offsets, files, layout, rows, staged, write_all
 from tierd.errors import AlreadyRunningError, RefusedError
 from tierd.exporting import ExportFolder, ExportFormat
 from tierd.exporting import export_directory as module
@@ -58,7 +58,7 @@ def export_rest(into: Path) -> None:
     try:
         for at in range(first, RECORDS, 3):
             end = min(at + 3, RECORDS)
-            sink.write(rows(at, [offset // 10 * DAY_MS for offset in range(at, end)]))
+            write_all(sink, rows(at, [offset // 10 * DAY_MS for offset in range(at, end)]))
         sink.finish(RECORDS)
     finally:  # the kernel closes the files of a process that is killed, and releases its locks
         for file in sink._open.values():

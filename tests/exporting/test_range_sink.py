@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.exporting.exported import DAY_MS, PARTITION, all_offsets, files, layout, offsets, rows, sink, staged
+from tests.exporting.exported import (
+    DAY_MS,
+    PARTITION,
+    all_offsets,
+    files,
+    layout,
+    offsets,
+    rows,
+    sink,
+    staged,
+    write_all,
+)
 from tierd.exporting import ExportFolder, ExportFormat
 from tierd.exporting.range_sink import RangeSink
 from tierd.model import TopicIdPartition
@@ -22,9 +33,9 @@ def test_files_are_named_for_their_first_and_last_record_and_end_at_the_limit_of
     kind: ExportFormat, tmp_path: Path
 ) -> None:
     directory, made = sink(tmp_path, layout(kind, max_rows=4), 10)
-    made.write(rows(10, [0] * 6))
+    write_all(made, rows(10, [0] * 6))
     assert files(tmp_path) == [NAME.format(10, 13, kind)]
-    made.write(rows(16, [0] * 3))
+    write_all(made, rows(16, [0] * 3))
     made.finish(25)
     directory.close()
     assert files(tmp_path) == [NAME.format(10, 13, kind), NAME.format(14, 17, kind), NAME.format(18, 18, kind)]
@@ -37,15 +48,15 @@ def test_files_are_named_for_their_first_and_last_record_and_end_at_the_limit_of
 def test_file_ends_behind_the_batch_that_reaches_the_limit_of_bytes(kind: ExportFormat, tmp_path: Path) -> None:
     directory, made = sink(tmp_path, layout(kind, max_bytes=1))
     for first in (0, 5, 10):
-        made.write(rows(first, [0] * 5))
+        write_all(made, rows(first, [0] * 5))
     directory.close()
     assert [offsets(tmp_path / name) for name in files(tmp_path)] == [[*range(n, n + 5)] for n in (0, 5, 10)]
 
 
 def test_parquet_file_says_what_it_holds(tmp_path: Path) -> None:
     directory, made = sink(tmp_path, layout(), 5)
-    made.write(rows(6, [1_000, 2_000]))
-    made.write(rows(8, [3_000]))
+    write_all(made, rows(6, [1_000, 2_000]))
+    write_all(made, rows(8, [3_000]))
     made.finish(20)
     directory.close()
     (name,) = files(tmp_path)
@@ -76,7 +87,7 @@ def test_parquet_file_says_what_it_holds(tmp_path: Path) -> None:
 
 def test_arrow_file_says_what_it_holds(tmp_path: Path) -> None:
     directory, made = sink(tmp_path, layout(ExportFormat.ARROW), 5)
-    made.write(rows(6, [1_000, 2_000]))
+    write_all(made, rows(6, [1_000, 2_000]))
     made.finish(20)
     directory.close()
     (name,) = files(tmp_path)
@@ -87,7 +98,7 @@ def test_arrow_file_says_what_it_holds(tmp_path: Path) -> None:
 
 def test_json_lines_have_the_form_of_cat(tmp_path: Path) -> None:
     directory, made = sink(tmp_path, layout(ExportFormat.JSONL))
-    made.write(rows(0, [1_700_000_000_000]))
+    write_all(made, rows(0, [1_700_000_000_000]))
     made.finish()
     directory.close()
     (name,) = files(tmp_path)
@@ -100,7 +111,7 @@ def test_json_lines_have_the_form_of_cat(tmp_path: Path) -> None:
 def test_folders_have_the_values_and_files_lack_the_columns(tmp_path: Path) -> None:
     form = layout(folders=(ExportFolder.TOPIC, ExportFolder.DATE, ExportFolder.PARTITION))
     directory, made = sink(tmp_path, form)
-    made.write(rows(0, [DAY_MS * 19_000 - 1, DAY_MS * 19_000]))
+    write_all(made, rows(0, [DAY_MS * 19_000 - 1, DAY_MS * 19_000]))
     made.finish()
     directory.close()
     assert files(tmp_path) == [
@@ -130,7 +141,7 @@ def test_days_in_any_order_are_each_in_their_folder_in_order_of_offsets(
     times: list[int] = []
     for batch in batches:
         if batch:
-            made.write(rows(len(times), batch))
+            write_all(made, rows(len(times), batch))
             times += batch
     made.finish()
     directory.close()
@@ -153,7 +164,7 @@ def _date(day: int) -> str:
 def test_step_with_many_days_ends_before_it_has_too_many_files_open(tmp_path: Path) -> None:
     directory, made = sink(tmp_path, layout(folders=(ExportFolder.DATE,)))
     for day in range(40):
-        made.write(rows(day, [day * DAY_MS]))
+        write_all(made, rows(day, [day * DAY_MS]))
         assert len(staged(tmp_path)) < 16
     made.finish()
     directory.close()
@@ -164,7 +175,7 @@ def test_long_name_of_a_topic_is_cut_and_keeps_its_id(tmp_path: Path) -> None:
     directory, _ = sink(tmp_path, layout())
     partition = TopicIdPartition(PARTITION.topic_id, "t" * 249, 3)
     made = RangeSink(directory, layout(folders=(ExportFolder.TOPIC,)), partition, 0)
-    made.write(rows(0, [0]))
+    write_all(made, rows(0, [0]))
     made.finish()
     directory.close()
     (name,) = files(tmp_path)
@@ -173,7 +184,7 @@ def test_long_name_of_a_topic_is_cut_and_keeps_its_id(tmp_path: Path) -> None:
 
 def test_abandoned_step_leaves_no_file(tmp_path: Path) -> None:
     directory, made = sink(tmp_path, layout(folders=(ExportFolder.DATE,)))
-    made.write(rows(0, [0, DAY_MS]))
+    write_all(made, rows(0, [0, DAY_MS]))
     assert len(staged(tmp_path)) == 2
     made.abandon()
     directory.close()

@@ -74,25 +74,23 @@ class RangeSink:
         self._rows = 0  # of the open files
         self._seen_offset = from_offset  # behind the last row
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows, which follow the earlier ones; finish every step that is full.
+    def write(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Write rows, which follow the earlier ones, up to the end of the present step; return those behind it.
 
         Raises:
             StateDirError: the disk is full or failing.
         """
-        at = 0
-        while at < rows.num_rows:
-            limit = self._layout.limits.rows
-            part = rows.slice(at, None if limit is None else limit - self._rows)
-            last: int = part.column("offset")[part.num_rows - 1].as_py()
-            self._seen_offset = last + 1
-            with self._directory.on_disk():
-                for label, labelled in self._by_label(part):
-                    self._write(label, labelled)
-            at += part.num_rows
-            self._rows += part.num_rows
-            if self._is_full():
-                self.finish(self._seen_offset)
+        limit = self._layout.limits.rows
+        part = rows if limit is None else rows.slice(0, limit - self._rows)
+        last: int = part.column("offset")[part.num_rows - 1].as_py()
+        with self._directory.on_disk():
+            for label, labelled in self._by_label(part):
+                self._write(label, labelled)
+        self._seen_offset = last + 1
+        self._rows += part.num_rows
+        if self._is_full():
+            self.finish(self._seen_offset)
+        return rows.slice(part.num_rows) if part.num_rows < rows.num_rows else None
 
     def finish(self, next_offset: int | None = None) -> None:
         """Finish the present step: all records below ``next_offset``, or those that were written, are in files.

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from tierd.app import Deployment, source_reader
 from tierd.errors import (
     CorruptRecordError,
@@ -182,7 +184,9 @@ class ExportJob:
                     return error
                 if scanned is None:
                     return None
-                await in_thread(sink.write, scanned.batch)
+                rest: pa.RecordBatch | None = scanned.batch
+                while rest is not None:
+                    rest = await in_thread(sink.write, rest)
                 self._records += scanned.batch.num_rows
                 on_progress(
                     ExportProgress(
