@@ -219,6 +219,19 @@ async def test_offset_in_a_hole_of_the_log_is_a_storage_error_and_a_warning(endp
     ]
 
 
+async def test_client_that_waits_for_long_behind_the_end_is_told_of_in_the_log(endpoint: FetchEndpoint) -> None:
+    [log] = endpoint.served.add_topic("orders")
+    log.append([b"one", b"two"])
+    with capture_logs() as lines:
+        for waited_s in (0, 20, 20):
+            assert not lines
+            endpoint.clock.advance(waited_s)
+            answer = endpoint.fetch(Want(TOPIC_ID, offset=60), max_wait_ms=0)
+            assert errors(await answer) == ["offset_not_available"]
+    assert [(line["event"], line["offset"]) for line in lines] == [("kafka_fetch_beyond_end", 60)]
+    assert "ends at 2" in lines[0]["error"]
+
+
 async def test_offset_that_expires_before_its_read_is_out_of_range(endpoint: FetchEndpoint) -> None:
     [log] = endpoint.served.add_topic("orders")
     log.append([b"one", b"two"])

@@ -84,6 +84,8 @@ class FetchRound:
             await self._wait()
         for part in self._parts:
             part.conclude(self._isolation, self._lookup.cluster)
+            if part.answer.error is ErrorCode.offset_not_available and part.bounds is not None:
+                self._failures.beyond_end(part, part.bounds)
         await self._pause()
 
     # ---------------------------------------------------------------------------------------------------- bounds
