@@ -1,7 +1,6 @@
 """ReadEndpoint: the stop of an endpoint that does not serve yet."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ class NoRecords:
 
 
 @pytest.fixture
-async def endpoint(setup: Setup, tmp_path: Path) -> AsyncIterator[ReadEndpoint]:
+async def endpoint(setup: Setup, tmp_path: Path) -> ReadEndpoint:
     context = EndpointContext(
         settings=KafkaEndpointSettings.model_validate({"listeners": ["PLAINTEXT://127.0.0.1:0"]}),
         state_dir=tmp_path,
@@ -35,7 +34,7 @@ async def endpoint(setup: Setup, tmp_path: Path) -> AsyncIterator[ReadEndpoint]:
         clock=setup.host.clock,
         is_short=lambda: False,
     )
-    yield await build_endpoint(context, setup.partitions, None)
+    return await build_endpoint(context, setup.partitions, None)
 
 
 async def test_stop_ends_an_endpoint_that_waits_for_the_metadata(endpoint: ReadEndpoint) -> None:

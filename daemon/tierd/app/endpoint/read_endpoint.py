@@ -85,7 +85,7 @@ class ReadEndpoint:
                 await _end(background)
 
     async def _learn(self, loaded: Callable[[], Awaitable[None]]) -> bool:
-        """Learn what is served, which lasts as long as an outage of the metadata; return False if the stop came first."""
+        """Learn what is served; return False if the stop came first. An outage of the metadata lasts for any time."""
 
         async def learn() -> None:
             await loaded()
