@@ -1,5 +1,6 @@
 """Answers to DescribeTopicPartitions."""
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -131,3 +132,15 @@ async def test_pages_together_hold_every_partition_once(
         seen += [(name, number) for name, numbers in _shown(answer) for number in numbers]
         cursor, page = _next(answer), page + 1
     assert seen == [(name, number) for name, count in topics.items() for number in range(count)]
+
+
+async def test_time_of_an_answer_grows_with_the_names_and_no_faster() -> None:
+    few, many = await _cpu_time_s(1_000), await _cpu_time_s(8_000)
+    assert many < 24 * few
+
+
+async def _cpu_time_s(names: int) -> float:
+    request = _request(*(f"t{n}" for n in range(names)))
+    began_s = time.process_time()
+    await _ask(_endpoint(), request)
+    return time.process_time() - began_s

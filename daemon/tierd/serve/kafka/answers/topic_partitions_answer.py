@@ -43,11 +43,13 @@ def topic_partitions_answer(request: RequestPayload, cluster: ServedCluster, acc
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         return answer_in_version(request, _answer(_failed(name, ErrorCode.invalid_request) for name in sorted(asked)))
     names = sorted(name for name in asked or cluster.topics if cursor is None or name >= cursor.topic_name)
-    visible = [name for name in names if access.may_describe(name)]
+    visible, hidden = list[str](), list[str]()
+    for name in names:
+        (visible if access.may_describe(name) else hidden).append(name)
     page = _Page(cluster, access, limit=max(1, min(wanted.response_partition_limit, MAX_PARTITIONS)))
     first = cursor.partition_index if cursor and visible[:1] == [cursor.topic_name] else 0
     next_cursor = page.fill(visible, first_partition=first, shows_absent=bool(asked))
-    refused = (_failed(name, ErrorCode.topic_authorization_failed) for name in names if name not in set(visible))
+    refused = (_failed(name, ErrorCode.topic_authorization_failed) for name in hidden)
     return answer_in_version(request, _answer([*page.topics, *(refused if asked else ())], next_cursor))
 
 
