@@ -2,19 +2,25 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from tests.app.endpoint.consuming import offsets
 from tests.app.endpoint.hosts import write_high_watermark
 from tests.app.endpoint.test_endpoint_log import PARTITION, SampleHost, opened, written
+from tests.app.endpoint.test_endpoint_partitions import Setup, setup
 from tests.contracts.served_log import SAMPLE
 from tests.fakes.key_value_store import Fault
-from tests.tiering.setups import delete_segment
+from tests.tiering.setups import CLUSTER_ID, delete_segment
+from tierd.app.endpoint.stored_partitions import StoredPartitions
+from tierd.app.endpoint.tier_views import TierViews
 from tierd.errors import RemoteStorageNotReadyError
 from tierd.log import REPLICATION_OFFSET_CHECKPOINT
+from tierd.metadata import MetadataKeyFactory, PartitionView
+from tierd.model import TopicIdPartition
 
-__all__ = ["written"]
+__all__ = ["setup", "written"]
 
 
 @pytest.fixture
@@ -72,3 +78,31 @@ class TestFirstCopyOfAnotherHost:
             await log.bounds()
         follower.rows.read_faults.clear()
         assert (await log.bounds()).log_start_offset == SAMPLE.log_start_offset
+
+
+class TestTopicThatWasMadeAnew:
+    async def test_incarnation_does_not_go_back_while_the_metadata_cannot_be_read(self, setup: Setup) -> None:
+        former = TopicIdPartition(UUID(int=78), "orders", 0)
+        await setup.session.metadata.become_leader(former, 0)
+        views = FailingViews(setup.host.views)
+        keys = MetadataKeyFactory(CLUSTER_ID)
+        stored = StoredPartitions(setup.rows, keys, views, wants=lambda _: True, clock=setup.host.clock)
+        assert await stored.look()
+        assert stored.newest == {"orders": setup.partition(0).topic_id}
+        views.is_away = True
+        assert not await stored.look()
+        assert stored.newest == {"orders": setup.partition(0).topic_id}
+
+
+class FailingViews:
+    """Views that may be away."""
+
+    def __init__(self, views: TierViews) -> None:
+        self._views = views
+        self.is_away = False
+
+    async def current(self, partition: TopicIdPartition, *, is_doubted: bool = False) -> PartitionView:
+        """Return the view, or fail."""
+        if self.is_away:
+            raise RemoteStorageNotReadyError("the store does not answer")
+        return await self._views.current(partition, is_doubted=is_doubted)

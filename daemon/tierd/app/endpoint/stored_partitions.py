@@ -9,7 +9,7 @@ import structlog
 from tierd.app.endpoint.served_topology import KnownPartition, ambiguous_topics
 from tierd.app.endpoint.tier_views import TierViews
 from tierd.clock import Clock
-from tierd.errors import MetadataError, TierError
+from tierd.errors import MetadataError, RemoteStorageNotReadyError, TierError
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, copied_last_ms, list_partitions, read_claims
 from tierd.model import TopicIdPartition
 
@@ -55,18 +55,18 @@ class StoredPartitions:
         try:
             listed = [each for each in await list_partitions(self._store, self._keys) if self._wants(each.topic)]
             claims = await read_claims(self._store, self._keys, listed)
-        except MetadataError as error:
+            found = tuple(
+                KnownPartition(partition, claims[partition].leader_epoch, claims[partition].broker_id)
+                for partition in listed
+                if partition in claims
+            )
+            newest = await self._newest(found)
+        except (MetadataError, RemoteStorageNotReadyError) as error:
             if not self._failed:
                 log.warning("endpoint_partitions_unknown", problem=str(error), remedy=error.remedy)
             self._failed = True
             return False
         self._failed = False
-        found = tuple(
-            KnownPartition(partition, claims[partition].leader_epoch, claims[partition].broker_id)
-            for partition in listed
-            if partition in claims
-        )
-        newest = await self._newest(found)
         if (found, newest) == (self.partitions, self.newest):
             return False
         self.partitions, self.newest = found, newest
@@ -84,7 +84,14 @@ class StoredPartitions:
         return newest
 
     async def _copied_last(self, partition: TopicIdPartition) -> tuple[bool, int]:
+        """Return the key of an incarnation by its copies.
+
+        Raises:
+            RemoteStorageNotReadyError: it cannot be read now; a guess would show clients another topic for a while.
+        """
         try:
             return copied_last_ms(await self._views.current(partition))
-        except TierError:  # it was deleted meanwhile, or cannot be read now
+        except RemoteStorageNotReadyError:
+            raise
+        except TierError:  # it was deleted meanwhile, or its rows are damaged
             return False, -1
