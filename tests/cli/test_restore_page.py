@@ -76,6 +76,17 @@ def test_printed_commands_that_lift_holds_run(copied: Installation) -> None:
         assert (done.exit_code, done.stdout) == (0, "tierd holds the retention of no topic\n")
 
 
+def test_printed_commands_of_the_quarantine_run_without_a_daemon(tierd: Installation) -> None:
+    quarantine = {"listeners": [{"listen": "127.0.0.1:9192"}], "quarantine": {"listeners": ["PLAINTEXT"]}}
+    tierd.configure({"kafka": quarantine})
+    commands = printed_commands("hold", "release")
+    assert commands == [["endpoint", "hold"], ["endpoint", "release"]]
+    for arguments in commands:
+        done = tierd.tierd(*arguments)
+        assert done.exit_code == 0, done.output
+        assert "clients of listener PLAINTEXT" in done.stdout
+
+
 ARCHIVED = [
     ObjectInfo("tier/a b.log", 9, storage_class="GLACIER", archive=ArchiveState.ARCHIVED),
     ObjectInfo("tier/thawing.log", 9, storage_class="GLACIER", archive=ArchiveState.THAWING),

@@ -103,7 +103,7 @@ ENDPOINT_METRICS = (
     Declaration(
         "tierd_endpoint_watermark_age_seconds",
         Kind.GAUGE,
-        "Age of the high watermarks up to which local records are served; no series before the first.",
+        "Age of the high watermarks up to which local records are served; no series while none is in use.",
     ),
 )
 

@@ -86,7 +86,6 @@ class EndpointWatch:
         """Return the section ``endpoint`` of the status, without the lag of consumers."""
         parts, use = self._endpoint.parts, self.use()
         held = parts.access.quarantine.held
-        watermarks = parts.watermarks.statistics() if parts.watermarks is not None else None
         return {
             "not_ready": self._endpoint.not_ready,
             "listeners": {name: asdict(each) for name, each in use.listeners.items()},
@@ -96,8 +95,8 @@ class EndpointWatch:
             "held_listeners": list(held.listeners),
             "held_principals": list(held.principals),
             "watermark_age_s": use.watermark_age_s,
-            "watermark_source": "broker" if watermarks is not None else "checkpoint",
-            "watermark_problem": watermarks.last_error if watermarks is not None else "",
+            "watermark_source": "broker" if parts.watermarks is not None else "checkpoint",
+            "watermark_problem": self._watermarks.problem(),
             "peers_alive": [*sorted(parts.partitions.live_peers)],
             "groups": {},
         }

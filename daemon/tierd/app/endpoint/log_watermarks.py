@@ -93,11 +93,22 @@ class LogWatermarks:
             on_change()
 
     def age_s(self) -> float | None:
-        """Return the age of the oldest watermark in use; None where none was seen written yet."""
+        """Return the age of the oldest watermark in use; None where none is in use, or none was seen written yet."""
         if self._broker is not None:
-            return self._broker.statistics().silent_s
+            known = self._broker.statistics()
+            return known.silent_s if known.followed else None
         now_s = self._clock.monotonic_s()
         return max((now_s - each for each in self._written_s.values()), default=None)
+
+    def problem(self) -> str:
+        """Return why the broker tells no watermarks, of all partitions or of some; empty if it tells all."""
+        if self._broker is None:
+            return ""
+        known = self._broker.statistics()
+        if known.last_error or not known.refused:
+            return known.last_error
+        answers = ", ".join(sorted(set(known.refused.values())))
+        return f"the broker answers {answers} for some partitions; tierd's user needs Read on their topics"
 
     def _broker_of(self, replica: LocalReplica) -> "BrokerWatermarks | None":
         return self._broker if replica.log_dir in self._broker_log_dirs else None
