@@ -2,7 +2,8 @@
 
 Both take turns in one run, with the same warm Java for the tool. Records are read from the local log beside the broker,
 from the chunk cache of a ``tierd serve`` that has no log, and from an S3 server by one whose caches are empty. That one
-is also read by a client that decodes nothing, against a plain loop of ranged GETs: the tool is slower than either.
+is also read by a client that decodes nothing, against a plain loop of ranged GETs: the tool is slower than both.
+The loop writes nothing to disk; tierd is measured with its cache of chunks, which it fills, and without one.
 """
 
 import asyncio
@@ -136,22 +137,25 @@ def _from_the_cache(lab: Lab, name: str, stock: Server) -> list[Figure]:
 def _from_the_store(lab: Lab, name: str, stock: Server) -> list[Figure]:
     """Read with empty caches in every round, and the same objects by a loop of ranged GETs."""
     theirs, ours = list[Cost](), list[Cost]()
-    loop, plain, first_ms = list[float](), list[float](), list[float]()
+    loop, plain, cacheless, first_ms = list[float](), list[float](), list[float](), list[float]()
     for _ in range(lab.rounds):
         theirs.append(lab.read(stock, _topic(name)))
-        with _tier_alone(lab) as (server, tier):
+        with _tier_alone(lab) as (server, _):
             first_ms.append(first_bytes_ms(server.bootstrap, _topic(name)))
             ours.append(lab.read(server, _topic(name)))
         with _tier_alone(lab) as (server, tier):
             seconds, size_bytes = asyncio.run(_ranged_gets(tier, _topic(name)))
             loop.append(size_bytes / seconds)
             plain.append(size_bytes / plain_fetches(server.bootstrap, _topic(name)))
+        with _tier_alone(lab, cache_bytes=0) as (server, _):
+            cacheless.append(size_bytes / plain_fetches(server.bootstrap, _topic(name)))
     label = f"endpoint, {name} records, S3"
     return [
         *_contest(label, theirs, ours, goal=""),
         Figure(f"{label}: a client that decodes nothing", median(plain) / 1e6, "MB/s"),
         Figure(f"{label}: loop of ranged GETs", median(loop) / 1e6, "MB/s"),
-        Figure(f"{label}: relative to the loop", median(plain) / median(loop), "ratio", ">= 0.8"),
+        Figure(f"{label}: relative to the loop", median(plain) / median(loop), "ratio"),
+        Figure(f"{label}: relative to the loop, without a cache", median(cacheless) / median(loop), "ratio", ">= 0.8"),
         Figure(f"{label}: first bytes, caches empty", median(first_ms), "ms"),
     ]
 
@@ -169,10 +173,11 @@ def _contest(label: str, theirs: Sequence[Cost], ours: Sequence[Cost], *, goal: 
 
 
 @contextmanager
-def _tier_alone(lab: Lab) -> Iterator[tuple[Server, Installation]]:
+def _tier_alone(lab: Lab, **fetch: object) -> Iterator[tuple[Server, Installation]]:
     """Serve the tier from a host without log dirs, whose caches are empty at first."""
     folder = lab.root / "alone"
     tier, port = _installation(folder, [folder / "no-log-dir"], lab.remote)
+    tier.configure({"fetch": fetch})
     with tier.daemon(verb=("serve", "--from-bucket", "--cluster-id", CLUSTER_ID)) as daemon:
         yield Server(f"127.0.0.1:{port}", daemon.pid), tier
     shutil.rmtree(folder)
