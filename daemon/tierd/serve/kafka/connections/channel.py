@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from tierd.serve.kafka.connections.connection_errors import PeerGoneError
-from tierd.serve.kafka.connections.file_slices import FileSlices
+from tierd.serve.kafka.connections.file_slices import MOST_AT_ONCE_BYTES, FileSlices
 from tierd.serve.kafka.connections.socket_intake import SocketIntake
 from tierd.serve.kafka.served.served_log import FileSlice
 
 _MAX_BUFFERS: Final = 512  # of one sendmsg; the kernel takes 1024
-_MAX_SEND_BYTES: Final = 1 << 20  # between two rounds of the loop
 _RESET: Final = struct.pack("ii", 1, 0)  # struct linger: closing drops what the client has not taken
 
 Progress = Callable[[int], None]
@@ -109,19 +108,19 @@ class PlainChannel:
                 progress(sent)
                 _drop(buffers, sent)
             if buffers:
-                await (writable(self._socket) if sent < _MAX_SEND_BYTES else asyncio.sleep(0))
+                await writable(self._socket)
 
     async def _send_slice(self, piece: FileSlice, progress: Progress) -> None:
         sent = 0
         while sent < piece.size_bytes:
             pushed = self._slices.push_cached(self._socket, piece, sent)
-            is_quick = bool(pushed)
+            has_room = pushed == MOST_AT_ONCE_BYTES
             if pushed is None:
                 pushed = await self._slices.push(self._socket, piece, sent)
             sent += pushed
             progress(pushed)
             if sent < piece.size_bytes:
-                await (asyncio.sleep(0) if is_quick else writable(self._socket))
+                await (asyncio.sleep(0) if has_room else writable(self._socket))
 
 
 async def writable(connected: socket.socket) -> None:

@@ -10,7 +10,6 @@ Each deadline is one of the gate, which cuts the connection; until the client is
 A client that goes away ends every state, also a handler that waits.
 """
 
-import asyncio
 from typing import Final
 
 import structlog
@@ -115,9 +114,7 @@ class ClientConnection:
     async def _frame(self, login: ConnectionLogin, memory: AnswerMemory) -> bytes:
         """Read the next frame, and return it without its size."""
         intake, limits = self._channel.intake, self._services.limits
-        if len(intake):
-            await asyncio.sleep(0)  # a client that never waits for answers lets the others have their turn
-        else:
+        if not len(intake):
             self._wait(login, limits.idle_timeout_s)
             await intake.fill(1)
         self._wait(login, limits.request_timeout_s)

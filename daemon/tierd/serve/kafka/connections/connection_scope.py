@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 import structlog
@@ -14,6 +13,7 @@ from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
 from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, ListenerCounters, RequestRecord
 from tierd.serve.kafka.login import LoginMethods
+from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import Handler
 from tierd.serve.kafka.wire.api_table import API_TABLE
@@ -32,7 +32,7 @@ class EndpointServices:
         handlers: by api key; SaslHandshake and SaslAuthenticate have none, for connections answer them.
         requests: memory of requests.
         answers: memory of answers.
-        executor: decodes large requests.
+        turns: of the requests on the event loop.
         slices: sends local segments.
         closing: set when the endpoint stops.
     """
@@ -44,7 +44,7 @@ class EndpointServices:
     clock: Clock
     requests: MemoryBudget
     answers: MemoryBudget
-    executor: Executor
+    turns: LoopTurns
     slices: FileSlices
     recorder: EndpointRecorder
     closing: asyncio.Event

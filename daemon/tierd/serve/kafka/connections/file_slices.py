@@ -29,9 +29,11 @@ MOST_KEPT: Final = 256
 KEPT_S: Final = 2.0
 """Time after its last use at which a file is closed."""
 
+MOST_AT_ONCE_BYTES: Final = 1 << 20
+"""Bytes that the event loop sends from a file before its other work."""
+
 _LOOK_INTERVAL_S: Final = 1.0
 _PROBE_INTERVAL_BYTES: Final = 128 << 10  # the kernel reads ahead, and forgets, in runs of about this size
-_MOST_AT_ONCE_BYTES: Final = 1 << 20  # by the event loop, which has other work
 _Key = tuple[str, int]
 
 
@@ -73,7 +75,7 @@ class FileSlices:
         if file is None:
             return None
         position = piece.position + sent
-        size_bytes = min(piece.size_bytes - sent, _MOST_AT_ONCE_BYTES)
+        size_bytes = min(piece.size_bytes - sent, MOST_AT_ONCE_BYTES)
         if not self._are_cached(file, position, size_bytes):
             return None
         try:

@@ -1,6 +1,5 @@
 """RequestExchange: the requests of one connection, each from its frame to the answer that the client has taken."""
 
-import asyncio
 import math
 import re
 from dataclasses import dataclass, replace
@@ -17,9 +16,16 @@ from tierd.serve.kafka.connections.connection_login import ConnectionLogin
 from tierd.serve.kafka.connections.connection_scope import ConnectionScope
 from tierd.serve.kafka.connections.socket_intake import cancelled_when_gone
 from tierd.serve.kafka.endpoint_statistics import RequestOutcome, RequestRecord
+from tierd.serve.kafka.loop_turns import PIECE_ITEMS
 from tierd.serve.kafka.memory_budget import AnswerMemory
 from tierd.serve.kafka.request_context import ANONYMOUS, RequestContext
-from tierd.serve.kafka.wire.answer_frame import AnswerFrame, encoded_answer, raw_frame, unsupported_version_answer
+from tierd.serve.kafka.wire.answer_frame import (
+    AnswerFrame,
+    count_items,
+    encoded_answer,
+    raw_frame,
+    unsupported_version_answer,
+)
 from tierd.serve.kafka.wire.api_table import API_TABLE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
 from tierd.serve.kafka.wire.request_frame import CheckedRequest, RequestHead, checked_request, read_head
@@ -27,7 +33,8 @@ from tierd.serve.kafka.wire.request_frame import CheckedRequest, RequestHead, ch
 PART_BYTES: Final = 256 << 10
 """Bytes of an answer that a client takes within the deadline of a send."""
 
-_QUICK_FRAME_BYTES: Final = 64 << 10  # decoded on the event loop; larger ones take milliseconds
+_UNCOUNTED_BYTES: Final = 64 << 10  # requests so small take no memory of the budget
+_CHECKED_BYTES: Final = 128  # of a frame that take as long as an item
 _LONGEST_CLIENT_ID: Final = 255
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9.\-_ ]")  # Kafka: ApiVersionsRequest allows less in names of software
 
@@ -105,6 +112,7 @@ class RequestExchange:
         self._address = address
         self._software = ""
         self._part_bytes = 0
+        self._turns = scope.services.turns.of(place.peer)
 
     async def answer(self, frame: bytes, memory: AnswerMemory) -> ExchangeEnd:
         """Answer the request of a frame, without its size; ``memory`` is that of the request.
@@ -114,6 +122,7 @@ class RequestExchange:
             PeerGoneError: the client went away.
             TierError, OSError: the request cannot be answered, or its answer cannot be sent to its end.
         """
+        await self._turns.take()
         if self._login.takes_raw_tokens:
             return await self._answer_token(frame)
         head = read_head(frame)
@@ -122,10 +131,12 @@ class RequestExchange:
             raise ClientFaultError(f"{head.api.name} before the client has logged in{expired}")
         if not head.is_supported:
             return await self._answer_unsupported(head)
-        request = await self._decoded(head, frame, memory)
+        checked = await self._turns.aside(len(frame) // _CHECKED_BYTES, checked_request, head, frame)
+        await self._reserve(memory, checked.memory_bytes)
+        request = await self._turns.aside(checked.items, checked.decoded)
         if head.asks_for_versions:
             self._note_software(request)
-        return await self._exchange(head, request, len(frame))
+        return await self._exchange(checked, request, len(frame))
 
     async def _answer_token(self, token: bytes) -> ExchangeEnd:
         self._services.gate.begin_answer(self._place, timeout_s=math.inf)
@@ -141,34 +152,24 @@ class RequestExchange:
         await self._send(unsupported_version_answer(head, API_TABLE.values()))
         return _GO_ON
 
-    async def _decoded(self, head: RequestHead, frame: bytes, memory: AnswerMemory) -> RequestPayload:
-        if len(frame) <= _QUICK_FRAME_BYTES:
-            checked = checked_request(head, frame)
-            await self._reserve(memory, checked.memory_bytes)
-            return checked.decoded()
-        loop = asyncio.get_running_loop()
-        checked = await loop.run_in_executor(self._services.executor, checked_request, head, frame)
-        await self._reserve(memory, checked.memory_bytes)
-        return await loop.run_in_executor(self._services.executor, CheckedRequest.decoded, checked)
-
     async def _reserve(self, memory: AnswerMemory, size_bytes: int) -> None:
         """Wait for the memory of a decoded request, unless it is small or there already."""
-        if size_bytes > max(_QUICK_FRAME_BYTES, memory.size_bytes):
+        if size_bytes > max(_UNCOUNTED_BYTES, memory.size_bytes):
             memory.settle(0)
             with cancelled_when_gone(self._channel.intake):
                 await memory.reserve(size_bytes)
 
-    async def _exchange(self, head: RequestHead, request: RequestPayload, request_bytes: int) -> ExchangeEnd:
-        clock = self._services.clock
+    async def _exchange(self, checked: CheckedRequest, request: RequestPayload, request_bytes: int) -> ExchangeEnd:
+        head, clock = checked.head, self._services.clock
         memory = self._services.answers.share(self._place.peer)
         outcome, reply, answer_bytes = RequestOutcome.FAILED, None, 0
         began_s = handled_at_s = clock.monotonic_s()
         self._services.gate.begin_answer(self._place, timeout_s=math.inf)
         try:
             with cancelled_when_gone(self._channel.intake):
-                reply = await self._reply(head, request, memory)
+                reply = await self._reply(checked, request, memory)
             handled_at_s = clock.monotonic_s()
-            reply, frame, mute_s = self._framed(head, reply)
+            reply, frame, mute_s = await self._framed(head, reply)
             answer_bytes = frame.size_bytes
             memory.settle(frame.memory_bytes)
             await self._send(frame)
@@ -198,7 +199,8 @@ class RequestExchange:
             )
         return ExchangeEnd(reply.is_last, mute_s)
 
-    async def _reply(self, head: RequestHead, request: RequestPayload, memory: AnswerMemory) -> _Reply:
+    async def _reply(self, checked: CheckedRequest, request: RequestPayload, memory: AnswerMemory) -> _Reply:
+        head = checked.head
         if head.api.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
             found = await self._login.reply(head, request)
             return _Reply(found.response, found.is_last)
@@ -216,20 +218,26 @@ class RequestExchange:
             client_software=self._software,
             memory=memory,
             closing=self._services.closing,
+            turns=self._turns,
+            items=checked.items,
         )
         return _Reply(await handler(request, context))
 
-    def _framed(self, head: RequestHead, reply: _Reply) -> tuple[_Reply, AnswerFrame, float]:
+    async def _framed(self, head: RequestHead, reply: _Reply) -> tuple[_Reply, AnswerFrame, float]:
         """Return the answer, its frame, and the time for which the connection is muted after it."""
-        frame = encoded_answer(head, reply.answer)
+        frame = await self._encoded(head, reply)
         wait_s = 0.0
         if (principal := self._login.principal) is not None:
             now_s = self._services.clock.monotonic_s()
             wait_s = self._services.quotas.record(principal, frame.size_bytes, now_s) / 1000
         throttled = reply.throttled(wait_s)
         if throttled is not reply:
-            reply, frame = throttled, encoded_answer(head, throttled.answer)
+            reply, frame = throttled, await self._encoded(head, throttled)
         return reply, frame, max(wait_s, reply.throttle_s)
+
+    async def _encoded(self, head: RequestHead, reply: _Reply) -> AnswerFrame:
+        items = count_items(reply.response, most=PIECE_ITEMS)
+        return await self._turns.aside(items, encoded_answer, head, reply.answer)
 
     async def _send(self, frame: AnswerFrame) -> None:
         self._part_bytes = 0
