@@ -14,7 +14,6 @@ from tests.contracts.served_log import SAMPLE
 from tests.fakes.key_value_store import Fault
 from tests.tiering.setups import CLUSTER_ID, delete_segment
 from tierd.app.endpoint.stored_partitions import StoredPartitions
-from tierd.app.endpoint.tier_views import TierViews
 from tierd.errors import RemoteStorageNotReadyError
 from tierd.log import REPLICATION_OFFSET_CHECKPOINT
 from tierd.metadata import MetadataKeyFactory, PartitionView
@@ -81,28 +80,18 @@ class TestFirstCopyOfAnotherHost:
 
 
 class TestTopicThatWasMadeAnew:
-    async def test_incarnation_does_not_go_back_while_the_metadata_cannot_be_read(self, setup: Setup) -> None:
+    async def test_incarnation_does_not_go_back_while_the_metadata_cannot_be_read(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def away(partition: TopicIdPartition) -> PartitionView:
+            raise RemoteStorageNotReadyError("the store does not answer")
+
         former = TopicIdPartition(UUID(int=78), "orders", 0)
         await setup.session.metadata.become_leader(former, 0)
-        views = FailingViews(setup.host.views)
         keys = MetadataKeyFactory(CLUSTER_ID)
-        stored = StoredPartitions(setup.rows, keys, views, wants=lambda _: True, clock=setup.host.clock)
+        stored = StoredPartitions(setup.rows, keys, setup.host.views, wants=lambda _: True, clock=setup.host.clock)
         assert await stored.look()
         assert stored.newest == {"orders": setup.partition(0).topic_id}
-        views.is_away = True
+        monkeypatch.setattr(setup.host.views, "current", away)
         assert not await stored.look()
         assert stored.newest == {"orders": setup.partition(0).topic_id}
-
-
-class FailingViews:
-    """Views that may be away."""
-
-    def __init__(self, views: TierViews) -> None:
-        self._views = views
-        self.is_away = False
-
-    async def current(self, partition: TopicIdPartition, *, is_doubted: bool = False) -> PartitionView:
-        """Return the view, or fail."""
-        if self.is_away:
-            raise RemoteStorageNotReadyError("the store does not answer")
-        return await self._views.current(partition, is_doubted=is_doubted)
