@@ -20,6 +20,7 @@ from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
 from tierd.serve.kafka.endpoint_listener import EndpointListener, ListenerPlan
 from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, EndpointStatistics
+from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import Handler
 
@@ -57,6 +58,7 @@ class KafkaEndpoint:
         request_bytes = limits.memory_bytes // 4
         answer_bytes = limits.memory_bytes - request_bytes
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafka endpoint")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="kafka requests")  # more would hold up the event loop
         self._services = EndpointServices(
             handlers=handlers,
             quotas=quotas,
@@ -65,7 +67,7 @@ class KafkaEndpoint:
             clock=clock,
             requests=MemoryBudget(request_bytes, share_bytes=request_bytes),
             answers=MemoryBudget(answer_bytes, share_bytes=min(answer_bytes, limits.answer_memory_bytes)),
-            executor=self._executor,
+            turns=LoopTurns(self._worker),
             slices=FileSlices(self._executor, clock=clock),
             recorder=recorder,
             closing=asyncio.Event(),
@@ -116,6 +118,7 @@ class KafkaEndpoint:
         await _end(watching)
         self._services.slices.close()
         self._executor.shutdown(wait=False)
+        self._worker.shutdown(wait=False)
 
     async def _drain(self, connections: set[asyncio.Task[None]]) -> None:
         """Wait for answers under way, and cancel those that take longer than the stop may."""

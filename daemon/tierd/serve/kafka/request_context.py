@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
+from tierd.serve.kafka.loop_turns import ClientTurns, LoopTurns
 from tierd.serve.kafka.memory_budget import AnswerMemory
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
 
@@ -28,6 +29,8 @@ class RequestContext:
         client_software: name and version of the client's library as far as it told them, such as
             ``apache-kafka-java 3.9.2``; empty if it did not.
         memory: for records that are read into memory. Reserve before reading; the connection gives it back.
+        turns: of the client on the event loop: for loops over all that it asks for, and for answers that take long.
+        items: elements of the arrays of the request.
         closing: set when the endpoint stops. A handler that waits ends its wait then, and answers what it has; it is
             cancelled soon after.
     """
@@ -41,6 +44,8 @@ class RequestContext:
     client_software: str
     memory: AnswerMemory
     closing: asyncio.Event
+    turns: ClientTurns = field(default_factory=lambda: LoopTurns().of(""))
+    items: int = 0
 
 
 Handler: TypeAlias = Callable[[RequestPayload, RequestContext], Awaitable[ResponsePayload | FetchAnswer]]

@@ -6,7 +6,8 @@ length field, and is handed to ``write`` like any bytes; there the records take 
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import IO, Any, cast
 
 from kio.schema.api_versions.v0.response import ApiVersion, ApiVersionsResponse
@@ -15,6 +16,7 @@ from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 from kio.static.protocol import Entity, ResponsePayload
 
+from tierd.serve.kafka.message_versions import is_array, item_type
 from tierd.serve.kafka.served.served_log import FileSlice
 from tierd.serve.kafka.wire.api_table import SupportedApi
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer, Pieces
@@ -45,6 +47,27 @@ def encoded_answer(head: RequestHead, answer: ResponsePayload | FetchAnswer) -> 
     _write(buffer, expected.__header_schema__(correlation_id=i32(head.correlation_id)))
     _write(buffer, _with_stand_ins(answer) if isinstance(answer, FetchAnswer) else response)
     return _frame(buffer.pieces())
+
+
+def count_items(message: Entity, *, most: int) -> int:
+    """Return the number of elements of all arrays of a message, or any number above ``most`` if there are more."""
+    count = 0
+    for name, has_arrays in _arrays(type(message)):
+        items: tuple[Any, ...] = getattr(message, name) or ()
+        count += len(items)
+        if has_arrays and count <= most:
+            for item in items:
+                count += count_items(item, most=most - count)
+                if count > most:
+                    break
+    return count
+
+
+@cache
+def _arrays(message: type[Entity]) -> tuple[tuple[str, bool], ...]:
+    """Return the names of the arrays of a message, and whether their items have arrays as well."""
+    arrays = [(field.name, item_type(field)) for field in fields(message) if is_array(field)]
+    return tuple((name, is_dataclass(item) and bool(_arrays(cast("type[Entity]", item)))) for name, item in arrays)
 
 
 def unsupported_version_answer(head: RequestHead, apis: Iterable[SupportedApi]) -> AnswerFrame:

@@ -27,8 +27,8 @@ E = TypeVar("E", bound=Entity)
 MIN_FRAME_BYTES: Final = 10
 """Size of the smallest frame: a head with no client id."""
 
-MAX_ITEMS: Final = 100_000
-"""Elements that the arrays of one request may have together: more are work for seconds, and no client's."""
+MAX_ITEMS: Final = 50_000
+"""Elements that the arrays of one request may have together: more are work for a second, and no client's."""
 
 ITEM_BYTES: Final = 128
 """Memory of one element: a small message with a text, with its places in an array and in the allocator."""
@@ -63,10 +63,12 @@ class CheckedRequest:
     """One request whose bytes may be decoded.
 
     Attributes:
+        items: elements of its arrays.
         memory_bytes: memory that the request takes with its decoded form, estimated from above.
     """
 
     head: RequestHead
+    items: int
     memory_bytes: int
     _content: bytes
     _body_at: int
@@ -107,7 +109,7 @@ def checked_request(head: RequestHead, frame: bytes) -> CheckedRequest:
     sound = require_sound(request, content, body_at)
     if sound.items > MAX_ITEMS:
         raise DamagedMessageError(f"{head.api.name} has {sound.items} elements, more than {MAX_ITEMS}")
-    return CheckedRequest(head, len(frame) + sound.items * ITEM_BYTES, sound.content, body_at)
+    return CheckedRequest(head, sound.items, len(frame) + sound.items * ITEM_BYTES, sound.content, body_at)
 
 
 def _decoded(message: type[E], content: bytes, start: int) -> tuple[E, int]:
