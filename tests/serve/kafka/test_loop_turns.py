@@ -1,6 +1,7 @@
 """Turns on the event loop."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,7 @@ async def test_round_has_so_many_turns_and_no_more() -> None:
     while len(had) < 10:
         await asyncio.sleep(0)
         seen.append(len(had))
-    assert max(after - before for before, after in zip(seen, seen[1:], strict=False)) <= 3
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= 3
     await asyncio.gather(*tasks)
 
 
@@ -79,3 +80,21 @@ async def test_large_work_is_done_in_a_thread_and_small_work_at_once(aside: Loop
 async def test_error_of_large_work_is_raised(aside: LoopTurns) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         await aside.of("a").aside(PIECE_ITEMS + 1, int, "x")
+
+
+async def test_large_work_of_addresses_alternates(aside: LoopTurns) -> None:
+    done: list[str] = []
+    tasks = [asyncio.create_task(aside.of(owner).aside(1000, done.append, owner)) for owner in "aaaaaab"]
+    await asyncio.gather(*tasks)
+    assert done.index("b") <= 2
+
+
+async def test_large_work_goes_on_when_a_client_goes_away_before_its_turn_or_in_it(aside: LoopTurns) -> None:
+    may_end = threading.Event()
+    tasks = [asyncio.create_task(aside.of(owner).aside(1000, may_end.wait)) for owner in "abcd"]
+    await asyncio.sleep(0)
+    for gone in (tasks[1], tasks[0]):
+        gone.cancel()
+    may_end.set()
+    assert await asyncio.gather(*tasks[2:]) == [True, True]
+    assert await aside.of("e").aside(1000, may_end.is_set)
