@@ -65,8 +65,9 @@ async def watching(cluster: KafkaCluster, *, node_id: int) -> AsyncIterator[Brok
 
 async def current(watermarks: BrokerWatermarks, partition: TopicIdPartition) -> Watermark:
     async with asyncio.timeout(10):
-        while (known := await watermarks.current(partition, from_offset=0)) is None:
-            await asyncio.sleep(0.05)  # the broker does not know a new topic at once
+        # A broker does not know a new topic at once, and no event reports it.
+        while (known := await watermarks.current(partition, from_offset=0)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         return known
 
 

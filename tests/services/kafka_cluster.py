@@ -57,6 +57,7 @@ __all__ = [
 ]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_DESTROY_BROKER = -137  # of librdkafka; the Python client has no name for it
 _CONFIGS = "kafka.admin.ConfigCommand"
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _REPLICATED = {
@@ -255,13 +256,24 @@ class KafkaCluster:
             topic = NewTopic(name, partitions, replication_factor=len(self._nodes), config=settings)
         else:
             topic = NewTopic(name, len(replicas), replica_assignment=[list(each) for each in replicas], config=settings)
-        admin = self._admin()
-        admin.create_topics([topic])[name].result(CLIENT_DEADLINE_S)
+        if not self._try_to_create(topic):
+            assert self._try_to_create(topic, may_exist=True), "librdkafka dropped the request twice"
         wait_until(
             lambda: all(self.partition_dir(name, p) is not None for p in range(topic.num_partitions)),
             what=f"the directories of {name}",
             deadline_s=CLIENT_DEADLINE_S,
         )
+
+    def _try_to_create(self, topic: NewTopic, *, may_exist: bool = False) -> bool:
+        """Return False if librdkafka dropped the request, with its handle of the bootstrap server, at an unlucky time."""
+        try:
+            self._admin().create_topics([topic])[topic.topic].result(CLIENT_DEADLINE_S)
+        except KafkaException as error:
+            if error.args[0].code() == _DESTROY_BROKER:
+                return False
+            if not may_exist or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        return True
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Set some settings of a topic, and keep the others."""

@@ -41,8 +41,8 @@ class LogBounds:
 class FileSlice:
     """Bytes of a local segment, which a connection sends from the file.
 
-    The file is opened when it is sent. If it is gone, or is another file (``inode``), nothing of the answer was sent for
-    this slice, and the connection has to be closed: the client asks again.
+    The file is opened when it is sent. If it is gone, or is another file (``inode``), nothing of this slice was sent,
+    and the connection has to be closed: the client asks again.
     """
 
     path: Path
