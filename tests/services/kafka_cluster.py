@@ -57,7 +57,6 @@ __all__ = [
 ]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_DESTROY_BROKER = -137  # of librdkafka; the Python client has no name for it
 _CONFIGS = "kafka.admin.ConfigCommand"
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _REPLICATED = {
@@ -265,11 +264,11 @@ class KafkaCluster:
         )
 
     def _try_to_create(self, topic: NewTopic, *, may_exist: bool = False) -> bool:
-        """Return False if librdkafka dropped the request, with its handle of the bootstrap server, at an unlucky time."""
+        """Return False if librdkafka dropped the request together with its handle of the bootstrap server."""
         try:
             self._admin().create_topics([topic])[topic.topic].result(CLIENT_DEADLINE_S)
         except KafkaException as error:
-            if error.args[0].code() == _DESTROY_BROKER:
+            if error.args[0].code() == KafkaError._DESTROY_BROKER:
                 return False
             if not may_exist or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
