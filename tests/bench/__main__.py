@@ -13,6 +13,7 @@ from tests.bench.endpoint import bench_endpoint
 from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
 from tests.bench.metadata import bench_metadata, bench_rebuild
+from tests.bench.python_reading import bench_python_reading
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
 from tests.bench.report import Figure, print_table, write_json
@@ -25,7 +26,7 @@ from tests.bench.transforming import bench_transforming
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
-    *("many", "decode", "append", "recovery", "loading", "reading", "spark-scan"),
+    *("many", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
     "endpoint",
 )
@@ -81,6 +82,8 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             return bench_reading(root, size_bytes=(16 if quick else 512) * MIB, rounds=rounds)
         case "spark-scan":
             return bench_spark_scan(root, size_bytes=(64 if quick else 1024) * MIB, rounds=min(rounds, 3))
+        case "python":
+            return bench_python_reading(root, size_bytes=(32 if quick else 512) * MIB, rounds=min(rounds, 3))
         case "cold":
             return bench_cold_reading(root, size_bytes=(32 if quick else 256) * MIB, rounds=min(rounds, 3))
         case "transform":

@@ -12,6 +12,7 @@ import pytest
 
 from tests.scenarios.command import TIERD
 from tests.scenarios.installation import Installation
+from tests.services.ports import free_port
 from tests.services.waiting import wait_until
 from tierd.cli.demo.writer import RETENTION_BYTES, SEGMENT_BYTES, opened, prepare
 from tierd.log import (
@@ -118,7 +119,9 @@ def test_writer_of_the_demo_ends_with_its_standard_input(log_dir: Path) -> None:
 
 
 def test_demo_ends_on_ctrl_c_and_continues_in_the_next_run(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "tierd", [tmp_path / "kafka"])
+    kafka = f"127.0.0.1:{free_port()}"
+    settings = {"kafka": {"listeners": [f"PLAINTEXT://{kafka}"]}}
+    installation = Installation(tmp_path / "tierd", [tmp_path / "kafka"], settings=settings)
     offsets: list[int] = []
     for _ in range(2):
         command = [str(TIERD), "demo", "--config", str(installation.config_file)]
@@ -132,6 +135,7 @@ def test_demo_ends_on_ctrl_c_and_continues_in_the_next_run(tmp_path: Path) -> No
         assert process.returncode == 0, said
         assert "Traceback" not in said
         assert f"http://{installation.http}" in said
+        assert f"Kafka clients:   {kafka}\n" in said
         assert "cat orders-0" in said
     assert offsets[1] > offsets[0]
     offsets_read = [record["offset"] for record in installation.cat("orders-0")]

@@ -13,7 +13,7 @@ from tierd.exporting import ExportFolder, ExportFormat, ExportLimits
 from tierd.exporting.export_directory import ExportDirectory
 from tierd.exporting.range_sink import ExportLayout, RangeSink
 from tierd.model import IsolationLevel, TopicIdPartition
-from tierd.scanning import ROW_SCHEMA
+from tierd.scanning.row_layout import ROW_SCHEMA
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 3)
 DAY_MS = 86_400_000

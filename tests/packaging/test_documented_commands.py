@@ -22,7 +22,8 @@ def options(verb: Verb) -> frozenset[str]:
     for word in verb.words:
         assert isinstance(command, TyperGroup)
         command = command.commands[word]
-    return frozenset(option for parameter in command.params for option in parameter.opts) | {"--help"}
+    named = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
+    return frozenset(named) | {"--help"}
 
 
 def commands(page: Path) -> list[tuple[Verb, list[str]]]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.scanning.batch_packer import BatchPacker
+from tierd.scanning.range_rows import BatchPacker
 
 LIMIT = 1_000
 

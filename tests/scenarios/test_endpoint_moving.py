@@ -24,6 +24,7 @@ from tests.scenarios.repeated_reading import RepeatedReading
 from tests.scenarios.stores import SpoilableS3
 from tests.scenarios.traffic import TopicPlan
 from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.brief_java import SPARK_CONF
 from tests.services.kafka_clients.group_members import GroupMember, GroupMembers, Place, wait_seen
 from tests.services.kafka_clients.librdkafka import known_partitions, read_partitions
 from tests.services.kafka_clients.partitions import Partition, Records
@@ -40,6 +41,7 @@ PARTITIONS: list[Partition] = [*ORDERS.partitions, *PAYMENTS.partitions]
 FOLLOWERS = (("aiokafka", ORDERS), ("console-4.3.1", ORDERS), ("librdkafka", PAYMENTS), ("franz-go", PAYMENTS))
 READERS = ("librdkafka", "franz-go", "kcat")
 DELETED_SEGMENTS = 4
+RUN_DEADLINE_S = 240.0
 QUICK_RETENTION = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
 without_stock_broker = pytest.mark.skipif(AGAINST_BROKER, reason="a broker has no tier")
 
@@ -163,12 +165,12 @@ def test_each_reading_of_a_compacted_topic_has_the_latest_record_of_every_key(
     lab = CompactionLab(tmp_path, warm_tierd)
     lab.fill("orders", segments=segments)
     port = free_port()
-    lab.tierd.configure(endpoint_settings(port))
+    lab.tierd.configure({**endpoint_settings(port), "pipeline": {"spark_conf": SPARK_CONF}})
     with lab.tierd.daemon() as daemon, ReadingClients(tmp_path) as clients:
         lab.let_local_go(daemon)
         with RepeatedReading(clients.client("librdkafka"), f"127.0.0.1:{port}", {("orders", 0): 0}) as reader:
             reader.wait_more(1)
-            compacted = lab.tierd.tierd("compact", "--once")
+            compacted = lab.tierd.tierd("compact", "--once", deadline_s=RUN_DEADLINE_S)
             assert compacted.exit_code == 0, compacted.output
             daemon.wait_until(lambda: lab.objects() == lab.readable(), what="the replaced segments to be deleted")
             reader.wait_more(2)

@@ -110,6 +110,17 @@ def test_tools_of_kafka_do_what_the_page_says(
     assert re.search(r"readers +orders +1 +0\b", imported)
 
 
+@pytest.mark.parametrize("tools", VERSIONS[-1:], indirect=True)
+def test_group_of_the_new_protocol_is_refused_with_the_error_of_the_page(
+    tools: JavaTools, server: tuple[str, Installation]
+) -> None:
+    new_protocol = ("--command-property", "group.protocol=consumer", "--timeout-ms", "20000")
+    refused = tools.run("kafka-console-consumer", server[0], "--topic", "orders", "--from-beginning", *new_protocol)
+
+    (error,) = re.findall(r"`(UnsupportedVersionException: The cluster [^`]*)`", PAGE.read_text())
+    assert error in refused.errors
+
+
 @pytest.mark.parametrize(("heading", "topic"), [("librdkafka and confluent-kafka", "payments"), ("aiokafka", "orders")])
 def test_program_in_python_reads(heading: str, topic: str, page: PageRun) -> None:
     printed = printed_by(page.here(block(heading, "python")))

@@ -145,6 +145,7 @@ class ExportJob:
             outcome = await self._export(span, directory, done, on_progress)
             outcomes.append(outcome)
             done += span.offset_count
+            on_progress(self._progress(done))
             if outcome.problem is not None and not isinstance(outcome.problem, _OF_ONE_PARTITION):
                 break
         return outcomes
@@ -188,14 +189,16 @@ class ExportJob:
                 while rest is not None:
                     rest = await in_thread(sink.write, rest)
                 self._records += scanned.batch.num_rows
-                on_progress(
-                    ExportProgress(
-                        records=self._records,
-                        size_bytes=self._size_bytes + sink.size_bytes,
-                        offsets_done=done + scanned.next_offset - span.start_offset,
-                        offset_count=sum(each.offset_count for each in self.spans),
-                    )
-                )
+                at = done + scanned.next_offset - span.start_offset
+                on_progress(self._progress(at, range_bytes=sink.size_bytes))
+
+    def _progress(self, offsets_done: int, *, range_bytes: int = 0) -> ExportProgress:
+        return ExportProgress(
+            records=self._records,
+            size_bytes=self._size_bytes + range_bytes,
+            offsets_done=offsets_done,
+            offset_count=sum(each.offset_count for each in self.spans),
+        )
 
 
 @contextlib.asynccontextmanager

@@ -7,22 +7,19 @@ from tierd.scanning.opening import async_reader, reader, require_pyarrow
 from tierd.scanning.positions import EARLIEST, LATEST, AtTime, OnePosition
 
 if TYPE_CHECKING:
-    from tierd.scanning.range_rows import ScannedBatch
-    from tierd.scanning.row_layout import ROW_SCHEMA, RowLayout
+    from tierd.scanning.row_layout import RowLayout
     from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest
     from tierd.scanning.tier_scanner import TierScanner
 
 __all__ = [
     "EARLIEST",
     "LATEST",
-    "ROW_SCHEMA",
     "AtTime",
     "OnePosition",
     "RowLayout",
     "ScanPlan",
     "ScanRange",
     "ScanRequest",
-    "ScannedBatch",
     "TierScanner",
     "async_reader",
     "reader",
@@ -30,12 +27,10 @@ __all__ = [
 ]
 
 _ON_DEMAND = {
-    "ROW_SCHEMA": "tierd.scanning.row_layout",
     "RowLayout": "tierd.scanning.row_layout",
     "ScanPlan": "tierd.scanning.scan_plan",
     "ScanRange": "tierd.scanning.scan_plan",
     "ScanRequest": "tierd.scanning.scan_plan",
-    "ScannedBatch": "tierd.scanning.range_rows",
     "TierScanner": "tierd.scanning.tier_scanner",
 }
 

@@ -79,6 +79,8 @@ class Scan:
                 if self._on_progress is not None:
                     self._on_progress(counter.after(scanned))
                 yield scanned.batch
+        if self._on_progress is not None and (last := counter.at_end()) is not None:
+            self._on_progress(last)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
@@ -140,7 +142,7 @@ class ArrowReader:
             batch_bytes: largest size of a batch, unless a single record is larger.
             topic_id: incarnation of a topic that was deleted and created again; None for the one on this host, or the
                 one that was copied last.
-            on_progress: is called with each batch, in the thread that reads.
+            on_progress: is called with each batch, and at the end, in the thread that reads.
 
         Raises:
             ScanRequestError: an argument cannot be understood, or the reader was closed.

@@ -75,12 +75,14 @@ class AsyncScan:
                 with with_remedy():
                     scanned = await anext(rows, None)
                 if scanned is None:
-                    return
+                    break
                 if self._on_progress is not None:
                     self._on_progress(counter.after(scanned))
                 yield scanned.batch
         finally:
             await rows.aclose()
+        if self._on_progress is not None and (last := counter.at_end()) is not None:
+            self._on_progress(last)
 
 
 class AsyncArrowReader:

@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from tierd.arrow import ALL, ArrowRows, Range, WantedRecords, rows_of_pieces
 from tierd.log import RecordBatch
 from tierd.model import IsolationLevel
-from tierd.scanning.batch_packer import BatchPacker
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanRange
 from tierd.tiering import BatchGroup, FetchTask
+
+_ENOUGH: Final = 3 / 4  # of the size of a batch: one that is so large is not joined with the next one
 
 
 class ScannedBatch(NamedTuple):
@@ -81,9 +82,47 @@ def _neighbours(batches: Sequence[RecordBatch]) -> Iterator[list[RecordBatch]]:
         yield run
 
 
-def _next_packed(found: Iterator[pa.RecordBatch], packer: BatchPacker) -> list[pa.RecordBatch]:
+def _next_packed(found: Iterator[pa.RecordBatch], packer: "BatchPacker") -> list[pa.RecordBatch]:
     """Decode until a batch is complete; none at the end. A few kilobytes may unpack to any number of batches."""
     for batch in found:
         if packed := packer.add(batch):
             return packed
     return []
+
+
+class BatchPacker:
+    """Packer of one read. A batch is at most ``batch_bytes`` large, unless it has a single row."""
+
+    def __init__(self, batch_bytes: int) -> None:
+        self._batch_bytes = batch_bytes
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Take a batch; return the batches that are complete now."""
+        packed = []
+        for part in _cut(batch, self._batch_bytes):
+            if self._waiting and self._waiting_bytes + part.nbytes > self._batch_bytes:
+                packed += self.rest()
+            self._waiting.append(part)
+            self._waiting_bytes += part.nbytes
+            if self._waiting_bytes >= self._batch_bytes * _ENOUGH:
+                packed += self.rest()
+        return packed
+
+    def rest(self) -> list[pa.RecordBatch]:
+        """Return what waits, as one batch; none where nothing waits."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if len(waiting) <= 1:
+            return waiting
+        return pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+def _cut(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts that are small enough; a part is not copied."""
+    if batch.nbytes <= limit_bytes or batch.num_rows <= 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _cut(batch.slice(0, half), limit_bytes)
+    yield from _cut(batch.slice(half), limit_bytes)

@@ -12,6 +12,7 @@ from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import (
     EpochEntry,
     Lineage,
+    OffsetRange,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -110,6 +111,28 @@ class TestBounds:
     def test_log_start_before_the_first_copy_is_that_of_the_broker(self) -> None:
         log = TieredLog(PARTITION, _view(), _scan(100, 200, lineage=[(0, 100)]), 300, 200)
         assert log.log_start_offset == 200
+
+    @pytest.mark.parametrize(
+        ("held", "checkpointed", "start"),
+        [
+            ([(0, 99), (100, 199)], None, 0),
+            ([(100, 199), (0, 99)], None, 0),
+            ([(0, 99), (100, 199)], 30, 30),
+            ([(0, 98), (100, 199)], None, 100),
+            ([(0, 99)], None, 200),
+            ([], None, 200),
+        ],
+    )
+    def test_log_without_a_copy_begins_with_the_held_segments_right_below_the_local_ones(
+        self, held: list[tuple[int, int]], checkpointed: int | None, start: int
+    ) -> None:
+        scan = _scan(200, lineage=[(0, 0)])
+        ranges = tuple(OffsetRange(*each) for each in held)
+        log = TieredLog(PARTITION, PartitionView(PARTITION), scan, 300, checkpointed, ranges)
+        assert log.log_start_offset == start
+        with pytest.raises(OffsetOutOfRangeError):
+            log.require_readable(start - 1)
+        log.require_readable(start)
 
     def test_offsets_below_the_log_start_are_out_of_range(self) -> None:
         log = _log(_view((100, 199, [(0, 100)])), None)

@@ -21,7 +21,7 @@ from tierd.config import KafkaConnectionSettings, KafkaEndpointSettings, Leaders
 from tierd.control import BrokerWatermarks, ClusterTopics, StaticLeadership
 from tierd.log import BrokerIdentity
 from tierd.metadata import FollowedPartitions
-from tierd.model import TopicIdPartition
+from tierd.model import OffsetRange, TopicIdPartition
 from tierd.tiering import FetchService, Tiering
 
 _LOADS = 8  # partitions whose metadata is read whole at the same time
@@ -76,7 +76,7 @@ async def engine_endpoint(
             peers=EndpointPeers(settings.peers, listener=settings.listeners[0].name, clock=clock),
             settings_of=lambda topic: shown_settings(engine.policies(topic)),
         ),
-        SourceParts(replicas.find, log_watermarks, views),
+        SourceParts(replicas.find, log_watermarks, views, lambda partition: _held(engine, partition)),
         fetches,
         clock=clock,
     )
@@ -101,6 +101,11 @@ def endpoint_identity(settings: KafkaEndpointSettings, identity: BrokerIdentity)
         broker_id=identity.node_id,
         rack=settings.rack,
     )
+
+
+def _held(engine: Engine, partition: TopicIdPartition) -> tuple[OffsetRange, ...]:
+    held = engine.hold.held((partition.topic_id, partition.partition))
+    return tuple(OffsetRange(each.base_offset, each.end_offset) for each in held)
 
 
 def _leads_by_configuration(control: ControlPlane) -> Callable[[TopicIdPartition], bool]:

@@ -10,8 +10,11 @@ from tierd.app.endpoint.log_watermarks import LogWatermarks
 from tierd.app.endpoint.tier_views import TierViews
 from tierd.log import PartitionScan, StableOffsetTracker
 from tierd.metadata import PartitionView
-from tierd.model import TopicIdPartition
+from tierd.model import OffsetRange, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering import TieredLog
+
+FindHeld = Callable[[TopicIdPartition], tuple[OffsetRange, ...]]
+"""Returns the offsets of the segments of a partition that this process holds to copy them."""
 
 FindReplica = Callable[[TopicIdPartition], LocalReplica | None]
 """Returns the replica of a partition on this host as it is now; None without one."""
@@ -25,12 +28,14 @@ class SourceParts:
         find_replica: of the log dirs of this host.
         watermarks: of those replicas.
         views: of the tier.
+        find_held: of this process.
         is_tier_final: no other host writes to the cluster any more, so that the end of the tier is the end of a log.
     """
 
     find_replica: FindReplica
     watermarks: LogWatermarks
     views: TierViews
+    find_held: FindHeld = lambda _: ()
     is_tier_final: bool = False
 
 
@@ -62,6 +67,7 @@ class PartitionSource:
             scan,
             end.high_watermark,
             end.log_start_checkpoint,
+            () if _has_copies(view) else self.parts.find_held(self.partition),
             local_stable_offset=end.last_stable_offset,
         )
         if end.high_watermark is not None and end.last_stable_offset is None:
@@ -120,4 +126,10 @@ def _first_offset(scan: PartitionScan) -> int:
 
 def _is_same(last: TieredLog, log: TieredLog) -> bool:
     """Return True if both have the same segments, local and remote."""
-    return last.view is log.view and last.scan is log.scan and last.log_start_checkpoint == log.log_start_checkpoint
+    is_same_start = (last.log_start_checkpoint, last.held) == (log.log_start_checkpoint, log.held)
+    return last.view is log.view and last.scan is log.scan and is_same_start
+
+
+def _has_copies(view: PartitionView) -> bool:
+    """Return True if the tier tells where the log starts, so that held segments do not count."""
+    return any(each.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED for each in view.segments.values())

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from typing import NamedTuple
 
 
-class _WaitingReservation(NamedTuple):
+class _MemoryWait(NamedTuple):
     size_bytes: int
     owner: str
     granted: "asyncio.Future[None]"
@@ -31,7 +31,7 @@ class MemoryBudget:
         self.used_bytes = 0
         """Bytes in use; more than the total only while a first batch is larger than what was granted for it."""
         self._used_by: Counter[str] = Counter()
-        self._waiting: deque[_WaitingReservation] = deque()
+        self._waiting: deque[_MemoryWait] = deque()
 
     @property
     def waiting(self) -> int:
@@ -51,7 +51,7 @@ class MemoryBudget:
         if not self._waiting and self._has_room(size_bytes) and self._may_have(owner, size_bytes):
             self.take_beyond(size_bytes, owner)
             return
-        entry = _WaitingReservation(size_bytes, owner, asyncio.get_running_loop().create_future())
+        entry = _MemoryWait(size_bytes, owner, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
         self._grant()
         try:
@@ -99,7 +99,7 @@ class MemoryBudget:
         return used_bytes + size_bytes <= self.total_bytes // 2 or not used_bytes
 
     def _grant(self) -> None:
-        held_back: list[_WaitingReservation] = []
+        held_back: list[_MemoryWait] = []
         while self._waiting:
             first = self._waiting[0]
             is_cancelled = first.granted.done()  # in this round of the loop

@@ -76,7 +76,8 @@ class TieredLog:
         """Return the first offset that may be read, from the local log or from the tier."""
         segments = self.scan.segments if self.scan else ()
         if not self.finished and self.view.log_start_offset is None:
-            return local_log_start(segments, checkpointed=self.log_start_checkpoint)
+            checkpointed = self.log_start_checkpoint
+            return max(self._held_below(local_log_start(segments, checkpointed=checkpointed)), checkpointed or 0)
         start = self.view.log_start_offset
         if start is None:
             start = deleted_records_before(
@@ -84,8 +85,20 @@ class TieredLog:
             )
         # A checkpoint beyond ``start`` may be the retention of another leader: the leader's copy task decides that.
         first_remote = self.finished[0].first_readable_offset if self.finished else None
-        firsts = [first for first in (first_remote, self.local_start_offset) if first is not None]
+        first_local = None if self.local_start_offset is None else self._held_below(self.local_start_offset)
+        firsts = [first for first in (first_remote, first_local) if first is not None]
         return max(start or 0, min(firsts, default=0))
+
+    def _held_below(self, start: int) -> int:
+        """Return the start of the held segments that end at ``start``; ``start`` without one.
+
+        They are a part of the log that no reader finds until they are copied. A reader who is told a later start would
+        skip them for good.
+        """
+        for each in sorted(self.held, key=lambda held: held.start, reverse=True):
+            if each.end + 1 == start:
+                start = each.start
+        return start
 
     @property
     def remote_end_offset(self) -> int:

@@ -19,7 +19,7 @@ from tierd.serve.kafka.endpoint_statistics import ListenerStatistics, RequestRec
 from tierd.serve.kafka.request_context import Handler
 
 PLAIN = ListenerPlan(name="plain", host="127.0.0.1", port=0)
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class FrameClient:

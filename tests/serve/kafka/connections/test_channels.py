@@ -105,7 +105,7 @@ def segment(folder: Path, content: bytes = CONTENT) -> FileSlice:
 
 
 async def received(reader: asyncio.StreamReader, size_bytes: int) -> bytes:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await reader.readexactly(size_bytes)
 
 
@@ -190,7 +190,7 @@ async def test_client_that_goes_away_ends_reads_and_is_reported(pair: Pair) -> N
 
     writer.close()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await gone.wait()
         with pytest.raises(PeerGoneError):
             await pair.channel.intake.fill(10)
@@ -244,7 +244,7 @@ async def test_closed_channel_ends_the_stream_of_the_client(pair: Pair) -> None:
 
     pair.channel.close()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await reader.read() == b"bye"
     await ended(pair, writer)
 
@@ -384,7 +384,7 @@ class TestTls:
         await loop.sock_sendall(theirs, outgoing.read())  # the last bytes of the handshake, and the first of the client
 
         await opening
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await channel.intake.fill(5)
 
         assert channel.intake.take(5) == b"early"

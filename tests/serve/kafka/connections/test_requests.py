@@ -255,7 +255,7 @@ async def test_flood_of_faults_writes_a_line_a_second() -> None:
 
 
 async def test_largest_request_is_answered_and_its_memory_given_back() -> None:
-    topics = tuple(MetadataRequestTopic(name=f"topic-{number}") for number in range(50_000))  # type: ignore[arg-type]
+    topics = tuple(MetadataRequestTopic(name=f"topic-{number}") for number in range(8_000))  # type: ignore[arg-type]
     content = frame(MetadataRequest(topics=topics))
     limits = EndpointLimits(request_bytes=len(content))
     async with running_endpoint({METADATA: answering(sample(MetadataResponse))}, limits=limits) as running:
@@ -277,7 +277,7 @@ async def test_requests_wait_for_memory_in_turn() -> None:
         await release.wait()
         return sample(MetadataResponse)
 
-    topics = tuple(MetadataRequestTopic(name=f"topic-{number}") for number in range(20_000))  # type: ignore[arg-type]
+    topics = tuple(MetadataRequestTopic(name=f"topic-{number}") for number in range(12_000))  # type: ignore[arg-type]
     content = sized(frame(MetadataRequest(topics=topics)))
     async with running_endpoint({METADATA: handle}, limits=EndpointLimits(memory_bytes=16 << 20)) as running:
         clients = [await running.connect() for _ in range(4)]

@@ -63,7 +63,7 @@ def spliced(draw: st.DrawFn, response_type: type[ResponsePayload]) -> tuple[Fetc
 
 
 @pytest.mark.parametrize("response_type", response_types(FETCH), ids=lambda each: f"v{each.__version__}")
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_spliced_answer_of_every_fetch_version_is_that_of_the_encoder(
     response_type: type[ResponsePayload], data: st.DataObject

@@ -1,6 +1,6 @@
 """Handlers of the requests about the cluster, its topics and offsets, and of those that write."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, cast
 
@@ -20,6 +20,7 @@ from tierd.serve.kafka.answers.partition_lookups import LookupLimits
 from tierd.serve.kafka.answers.refusals import REFUSED_APIS, refusal_of
 from tierd.serve.kafka.answers.topic_partitions_answer import topic_partitions_answer
 from tierd.serve.kafka.answers.wanted_log import LogFinder
+from tierd.serve.kafka.loop_turns import PIECE_ITEMS
 from tierd.serve.kafka.request_context import Handler, RequestContext
 from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartitions
 
@@ -33,6 +34,7 @@ _LIST_PARTITION_REASSIGNMENTS: Final = 46
 _DESCRIBE_CLUSTER: Final = 60
 _DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
+_SHOWN_SETTINGS: Final = 10  # of a topic, about
 _DEFAULT_LIMITS: Final = LookupLimits()
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _ClusterAnswer = Callable[[RequestPayload, ServedCluster, ClientAccess], ResponsePayload]
@@ -56,10 +58,11 @@ def answer_handlers(
         settings: what DescribeConfigs answers about this endpoint beyond what it knows itself, under Kafka's names.
     """
 
-    def shown(answer: _ClusterAnswer) -> Handler:
+    def shown(answer: _ClusterAnswer, shows: Callable[[RequestPayload, ServedCluster], int] | None = None) -> Handler:
         async def handle(request: RequestPayload, context: RequestContext) -> ResponsePayload:
             cluster = partitions.cluster(context.listener)
-            return answer(request, cluster, ClientAccess(authorizer, context))
+            items = context.items + (shows(request, cluster) if shows is not None else 0)
+            return await context.turns.aside(items, answer, request, cluster, ClientAccess(authorizer, context))
 
         return handle
 
@@ -67,12 +70,14 @@ def answer_handlers(
         **dict.fromkeys(REFUSED_APIS, _refuse),
         **_lookup_handlers(partitions, authorizer, limits, LookupFailures(clock)),
         _PRODUCE: _refuse_produce,
-        _METADATA: shown(metadata_answer),
+        _METADATA: shown(metadata_answer, _partitions_of_topics),
         _API_VERSIONS: _answer_api_versions,
-        _DESCRIBE_CONFIGS: shown(lambda request, cluster, access: configs_answer(request, cluster, access, settings())),
+        _DESCRIBE_CONFIGS: shown(
+            lambda request, cluster, access: configs_answer(request, cluster, access, settings()), _named_settings
+        ),
         _LIST_PARTITION_REASSIGNMENTS: _answer_reassignments,
         _DESCRIBE_CLUSTER: shown(lambda request, cluster, _access: cluster_answer(request, cluster)),
-        _DESCRIBE_TOPIC_PARTITIONS: shown(topic_partitions_answer),
+        _DESCRIBE_TOPIC_PARTITIONS: shown(topic_partitions_answer, _partitions_of_topics),
     }
 
 
@@ -91,6 +96,22 @@ def _lookup_handlers(
     return {_LIST_OFFSETS: list_offsets, _OFFSET_FOR_LEADER_EPOCH: epoch_ends}
 
 
+def _partitions_of_topics(request: RequestPayload, cluster: ServedCluster) -> int:
+    """Return about the number of partitions in an answer that has whole topics."""
+    asked: Sequence[object] | None = getattr(request, "topics", None)
+    names: list[str | None] = [getattr(each, "name", None) for each in (asked or ())[:PIECE_ITEMS]]
+    if not names or None in names:  # all, or by their ids
+        return cluster.partition_count
+    topics = (cluster.topics.get(name or "") for name in names)
+    return sum(len(each.partitions) for each in topics if each is not None)
+
+
+def _named_settings(request: RequestPayload, _cluster: ServedCluster) -> int:
+    """Return about the number of settings in an answer."""
+    resources: Sequence[object] = getattr(request, "resources", ())
+    return len(resources) * _SHOWN_SETTINGS
+
+
 async def _answer_api_versions(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
     return api_versions_answer(request)
 
@@ -99,12 +120,12 @@ async def _answer_reassignments(request: RequestPayload, _context: RequestContex
     return reassignments_answer(request)
 
 
-async def _refuse(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
-    return refusal_of(request)
+async def _refuse(request: RequestPayload, context: RequestContext) -> ResponsePayload:
+    return await context.turns.aside(context.items, refusal_of, request)
 
 
-async def _refuse_produce(request: RequestPayload, _context: RequestContext) -> ResponsePayload:
+async def _refuse_produce(request: RequestPayload, context: RequestContext) -> ResponsePayload:
     """Refuse records; a producer that waits for no answer is told by the end of its connection, as by a broker."""
     if cast("int", getattr(request, "acks", None)) == 0:
         raise RefusedError("a producer that waits for no answer sent records, and the read endpoint takes none")
-    return refusal_of(request)
+    return await _refuse(request, context)

@@ -47,6 +47,8 @@ def configs_answer(
 ) -> ResponsePayload:
     """Return the settings of the resources that were asked for, all of them read-only and without synonyms.
 
+    A resource that is there several times is answered once: else a small request could ask for a huge answer.
+
     Args:
         request: any version.
         cluster: as the client's listener shows it.
@@ -56,7 +58,7 @@ def configs_answer(
     wanted = in_version(request, DescribeConfigsRequest)
     results = (
         _result(each, _found(each, cluster, access, more), with_documentation=wanted.include_documentation)
-        for each in wanted.resources
+        for each in dict.fromkeys(wanted.resources)
     )
     return answer_in_version(request, DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results)))
 

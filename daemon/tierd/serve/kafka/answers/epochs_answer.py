@@ -5,9 +5,9 @@ the end of a log therefore answers the largest offset for the latest epoch, sinc
 has not seen it answers UNKNOWN_LEADER_EPOCH, and the client asks again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
@@ -30,8 +30,15 @@ from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, i
 from tierd.serve.kafka.served.served_log import ServedLog
 
 _LARGEST_OFFSET: Final = 2**63 - 1
-_Place = tuple[int, int]  # index of the topic and of the partition in the request
 _Outcome = EpochEndOffset | ErrorCode | Exception
+_LookUp = Callable[[], Awaitable[EpochEndOffset | ErrorCode]]
+
+
+class _Question(NamedTuple):
+    topic: str
+    partition: int
+    leader_epoch: int
+    current_leader_epoch: int
 
 
 async def epochs_answer(
@@ -45,24 +52,31 @@ async def epochs_answer(
         limits: of the lookups.
         failures: is told of the lookups that failed.
     """
-    wanted, version = in_version(request, OffsetForLeaderEpochRequest), int(request.__version__)
+    turns, items = finder.context.turns, finder.context.items
+    wanted = await turns.aside(items, in_version, request, OffsetForLeaderEpochRequest)
     is_follower = wanted.replica_id >= 0  # which needs the right to act for the cluster
-    outcomes = dict[_Place, _Outcome]()
-    lookups = {}
-    for at, topic in enumerate(wanted.topics):
-        for number, each in enumerate(topic.partitions):
-            log = finder.find(topic.topic, each.partition, current_leader_epoch=each.current_leader_epoch)
-            if isinstance(log, ErrorCode) or is_follower:
-                outcomes[at, number] = log if isinstance(log, ErrorCode) else ErrorCode.topic_authorization_failed
-            else:
-                lookups[at, number] = partial(_look_up, log, each.leader_epoch)
-    found = await outcomes_of(tuple(lookups.values()), at_once=limits.at_once, timeout_s=limits.timeout_s)
-    for place, outcome in zip(lookups, found, strict=True):
-        outcomes[place] = outcome
+    outcomes, lookups = dict[_Question, _Outcome](), dict[_Question, _LookUp]()
+    async for question in turns.pieces(_questions(wanted)):
+        log = finder.find(question.topic, question.partition, current_leader_epoch=question.current_leader_epoch)
+        if isinstance(log, ErrorCode):
+            outcomes[question] = log
+        elif is_follower:
+            outcomes[question] = ErrorCode.topic_authorization_failed
+        else:
+            lookups[question] = partial(_look_up, log, question.leader_epoch)
+    found = await outcomes_of(tuple(lookups.values()), at_once=limits.at_once, timeout_s=limits.timeout_s, turns=turns)
+    async for question, outcome in turns.pieces(zip(lookups, found, strict=True)):
+        outcomes[question] = outcome
         if isinstance(outcome, Exception):
-            topic = wanted.topics[place[0]]
-            failures.failed("kafka_epoch_end_failed", f"{topic.topic}-{topic.partitions[place[1]].partition}", outcome)
-    return answer_in_version(request, _answer(wanted, outcomes, version=version))
+            failures.failed("kafka_epoch_end_failed", f"{question.topic}-{question.partition}", outcome)
+    return await turns.aside(items, _answer, request, wanted, outcomes)
+
+
+def _questions(wanted: OffsetForLeaderEpochRequest) -> "Iterator[_Question]":
+    """Yield every question in the order of the request. One that is repeated is looked up once."""
+    for topic in wanted.topics:
+        for each in topic.partitions:
+            yield _Question(topic.topic, each.partition, each.leader_epoch, each.current_leader_epoch)
 
 
 async def _look_up(log: ServedLog, leader_epoch: int) -> EpochEndOffset | ErrorCode:
@@ -76,19 +90,20 @@ async def _look_up(log: ServedLog, leader_epoch: int) -> EpochEndOffset | ErrorC
 
 
 def _answer(
-    wanted: OffsetForLeaderEpochRequest, outcomes: Mapping[_Place, _Outcome], *, version: int
-) -> OffsetForLeaderEpochResponse:
+    request: RequestPayload, wanted: OffsetForLeaderEpochRequest, outcomes: Mapping[_Question, _Outcome]
+) -> ResponsePayload:
+    version = int(request.__version__)
+    questions = _questions(wanted)
     topics = tuple(
         OffsetForLeaderTopicResult(
             topic=topic.topic,
             partitions=tuple(
-                _partition(each.partition, outcomes[at, number], version=version)
-                for number, each in enumerate(topic.partitions)
+                _partition(each.partition, outcomes[next(questions)], version=version) for each in topic.partitions
             ),
         )
-        for at, topic in enumerate(wanted.topics)
+        for topic in wanted.topics
     )
-    return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=topics)
+    return answer_in_version(request, OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=topics))
 
 
 def _partition(index: i32, outcome: _Outcome, *, version: int) -> PartitionEpochEnd:

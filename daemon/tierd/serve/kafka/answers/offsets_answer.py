@@ -5,14 +5,13 @@ would make consumers begin where they have already been, or take records for mis
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.list_offsets.v11.request import ListOffsetsRequest
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v11.response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -45,6 +44,7 @@ _NO_TIME: Final = timedelta(0)
 
 _Key = tuple[TopicName, i32]  # topic and partition
 _Outcome = TimestampOffset | ErrorCode | Exception | None
+_LookUp = Callable[[], Awaitable[TimestampOffset | ErrorCode | None]]
 
 
 async def offsets_answer(
@@ -58,50 +58,50 @@ async def offsets_answer(
         limits: of the lookups.
         failures: is told of the lookups that failed.
     """
-    wanted, version = in_version(request, ListOffsetsRequest), int(request.__version__)
-    targets = _targets(wanted, finder, version=version)
-    isolation = _ISOLATIONS.get(wanted.isolation_level, IsolationLevel.READ_UNCOMMITTED)
-    lookups = {
-        key: partial(_look_up, target.log, target.timestamp_ms, isolation)
-        for key, target in targets.items()
-        if isinstance(target, _OffsetLookup)
-    }
+    turns, items = finder.context.turns, finder.context.items
+    wanted = await turns.aside(items, in_version, request, ListOffsetsRequest)
+    asked, repeated = await turns.aside(items, _asked, wanted)
+    outcomes, lookups = dict[_Key, _Outcome](), dict[_Key, _LookUp]()
+    async for key, partition in turns.pieces(asked):
+        target = _target(wanted, key, partition, finder, is_repeated=key in repeated)
+        if isinstance(target, ErrorCode):
+            outcomes[key] = target
+        else:
+            lookups[key] = target
     timeout_s = limits.timeout_s
     if wanted.timeout > _NO_TIME:
         timeout_s = min(timeout_s, wanted.timeout.total_seconds())
-    found = await outcomes_of(tuple(lookups.values()), at_once=limits.at_once, timeout_s=timeout_s)
-    outcomes: dict[_Key, _Outcome] = {k: each for k, each in targets.items() if isinstance(each, ErrorCode)}
-    for key, outcome in zip(lookups, found, strict=True):
+    found = await outcomes_of(tuple(lookups.values()), at_once=limits.at_once, timeout_s=timeout_s, turns=turns)
+    async for key, outcome in turns.pieces(zip(lookups, found, strict=True)):
         outcomes[key] = outcome
         if isinstance(outcome, Exception):
             failures.failed("kafka_list_offsets_failed", f"{key[0]}-{key[1]}", outcome)
-    return answer_in_version(request, _answer(wanted, outcomes, version=version))
+    return await turns.aside(items, _answer, request, wanted, outcomes)
 
 
-@dataclass(frozen=True, slots=True)
-class _OffsetLookup:
-    log: ServedLog
-    timestamp_ms: int
-
-
-def _targets(wanted: ListOffsetsRequest, finder: LogFinder, *, version: int) -> dict[_Key, _OffsetLookup | ErrorCode]:
-    """Return each partition once, in the order of the request: what is to be looked up, or its error."""
+def _asked(wanted: ListOffsetsRequest) -> tuple[Sequence[tuple[_Key, ListOffsetsPartition]], frozenset[_Key]]:
+    """Return the partitions in the order of the request, and those of them that are there more than once."""
     asked = [((topic.name, each.partition_index), each) for topic in wanted.topics for each in topic.partitions]
     counts = Counter(key for key, _ in asked)
-    targets = dict[_Key, _OffsetLookup | ErrorCode]()
-    for key, partition in asked:
-        log = finder.find(key[0], key[1], current_leader_epoch=partition.current_leader_epoch)
-        if log is ErrorCode.topic_authorization_failed:
-            targets[key] = log
-        elif counts[key] > 1 or wanted.isolation_level not in _ISOLATIONS:
-            targets[key] = ErrorCode.invalid_request
-        elif wanted.replica_id >= 0:  # a follower needs the right to act for the cluster
-            targets[key] = ErrorCode.topic_authorization_failed
-        elif not is_supported(partition.timestamp, version=version):
-            targets[key] = ErrorCode.unsupported_version
-        else:
-            targets[key] = log if isinstance(log, ErrorCode) else _OffsetLookup(log, partition.timestamp)
-    return targets
+    return asked, frozenset(key for key, count in counts.items() if count > 1)
+
+
+def _target(
+    wanted: ListOffsetsRequest, key: _Key, partition: ListOffsetsPartition, finder: LogFinder, *, is_repeated: bool
+) -> _LookUp | ErrorCode:
+    """Return the function that looks one partition up, or its error."""
+    log = finder.find(key[0], key[1], current_leader_epoch=partition.current_leader_epoch)
+    if log is ErrorCode.topic_authorization_failed:
+        return log
+    if is_repeated or wanted.isolation_level not in _ISOLATIONS:
+        return ErrorCode.invalid_request
+    if wanted.replica_id >= 0:  # a follower needs the right to act for the cluster
+        return ErrorCode.topic_authorization_failed
+    if not is_supported(partition.timestamp, version=finder.context.version):
+        return ErrorCode.unsupported_version
+    if isinstance(log, ErrorCode):
+        return log
+    return partial(_look_up, log, partition.timestamp, _ISOLATIONS[wanted.isolation_level])
 
 
 def is_supported(timestamp_ms: int, *, version: int) -> bool:
@@ -122,13 +122,13 @@ async def _look_up(log: ServedLog, timestamp_ms: int, isolation: IsolationLevel)
     return found if found is not None or is_end_known else ErrorCode.leader_not_available
 
 
-def _answer(wanted: ListOffsetsRequest, outcomes: Mapping[_Key, _Outcome], *, version: int) -> ListOffsetsResponse:
-    topics = list[ListOffsetsTopicResponse]()
+def _answer(request: RequestPayload, wanted: ListOffsetsRequest, outcomes: Mapping[_Key, _Outcome]) -> ResponsePayload:
+    topics, version = list[ListOffsetsTopicResponse](), int(request.__version__)
     for topic in wanted.topics:
         keys = dict.fromkeys((topic.name, each.partition_index) for each in topic.partitions)
         partitions = tuple(_partition(key[1], outcomes[key], version=version) for key in keys)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return answer_in_version(request, ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics)))
 
 
 def _partition(index: i32, outcome: _Outcome, *, version: int) -> ListOffsetsPartitionResponse:

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
+
+from tierd.serve.kafka.loop_turns import ClientTurns
 
 T = TypeVar("T")
+
+_LOOKUPS_PER_TURN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class LookupLimits:
 
 
 async def outcomes_of(
-    lookups: Sequence[Callable[[], Awaitable[T]]], *, at_once: int, timeout_s: float
+    lookups: Sequence[Callable[[], Awaitable[T]]], *, at_once: int, timeout_s: float, turns: ClientTurns
 ) -> list[T | Exception]:
     """Return the result of every lookup, or its error, in order; a ``TimeoutError`` for those that were too slow.
 
@@ -33,6 +37,7 @@ async def outcomes_of(
         lookups: functions that begin a lookup.
         at_once: number of lookups that may be under way.
         timeout_s: for all of them together.
+        turns: one is taken for some lookups each, of which many end without a wait.
     """
     outcomes: list[T | Exception] = [TimeoutError() for _ in lookups]
     deadline_s = asyncio.get_running_loop().time() + timeout_s
@@ -40,6 +45,8 @@ async def outcomes_of(
 
     async def work() -> None:
         for index, look_up in remaining:
+            if not (index + 1) % _LOOKUPS_PER_TURN:
+                await turns.take()
             try:
                 async with asyncio.timeout_at(deadline_s):
                     outcomes[index] = await look_up()

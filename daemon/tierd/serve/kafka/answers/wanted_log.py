@@ -6,6 +6,7 @@ from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.answers.client_access import ClientAccess
 from tierd.serve.kafka.answers.shown_cluster import live_ids
+from tierd.serve.kafka.request_context import RequestContext
 from tierd.serve.kafka.served.served_cluster import ServedPartition, ServedPartitions
 from tierd.serve.kafka.served.served_log import ServedLog
 
@@ -17,6 +18,11 @@ class LogFinder:
         self._partitions = partitions
         self._cluster = partitions.cluster(access.context.listener)
         self._access = access
+
+    @property
+    def context(self) -> RequestContext:
+        """Return the circumstances of the request."""
+        return self._access.context
 
     def find(self, topic: str, partition: int, *, current_leader_epoch: int) -> ServedLog | ErrorCode:
         """Return the log of a partition.

@@ -74,6 +74,11 @@ class ServedCluster:
         """Return the topics by topic id."""
         return {topic.topic_id: topic for topic in self.topics.values()}
 
+    @cached_property
+    def partition_count(self) -> int:
+        """Return the number of partitions of all topics."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
 
 class ServedPartitions(Protocol):
     """Everything that one endpoint serves. Calls return at once, and are made on the event loop."""

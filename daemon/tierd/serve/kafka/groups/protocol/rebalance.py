@@ -37,23 +37,16 @@ class Rebalance:
         self._abandon_generation()
         body.become(ClassicGroupState.PREPARING_REBALANCE)
         body.note("rebalance_begun", reason=reason)
-        timeout_s = body.members.rebalance_timeout_s
         if is_initial:
-            delay_s = self._limits.initial_rebalance_delay_s
-            body.join_phase = JoinPhase(
-                deadline_s=body.after(delay_s),
-                is_initial=True,
-                delay_s=delay_s,
-                remaining_s=max(0.0, timeout_s - delay_s),
-            )
+            body.join_phase = self._initial_join_phase()
         else:
-            body.join_phase = JoinPhase(deadline_s=body.after(timeout_s))
+            body.join_phase = JoinPhase(deadline_s=body.after(body.members.rebalance_timeout_s))
             self.close_if_joined()
 
     def restore(self) -> None:
-        """Ask static members that were read from the store to join again."""
+        """Ask static members that were read from the store to join again; dynamic ones may come meanwhile."""
         self._body.become(ClassicGroupState.PREPARING_REBALANCE)
-        self._body.join_phase = self._join_phase()
+        self._body.join_phase = self._initial_join_phase()
 
     def close_if_joined(self) -> None:
         """Close the join phase if all have joined. An initial one lasts to its deadline."""
@@ -209,6 +202,15 @@ class Rebalance:
         if member.may_skip_assignment:
             return replace(answer, skip_assignment=True)
         return replace(answer, leader_id=member.former_id, members=())
+
+    def _initial_join_phase(self) -> JoinPhase:
+        delay_s = self._limits.initial_rebalance_delay_s
+        return JoinPhase(
+            deadline_s=self._body.after(delay_s),
+            is_initial=True,
+            delay_s=delay_s,
+            remaining_s=max(0.0, self._body.members.rebalance_timeout_s - delay_s),
+        )
 
     def _join_phase(self) -> JoinPhase:
         timeout_s = max(self._body.members.rebalance_timeout_s, self._limits.row_retry_s)
