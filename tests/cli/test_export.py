@@ -219,7 +219,7 @@ def test_full_disk_ends_the_run_and_a_run_with_room_goes_on(large: SmallTier, in
     into.mkdir()
     target = into / "files"
     config = large.installation.config_file
-    run = [
+    run: list[str | Path] = [
         TIERD,
         "export",
         "orders",
@@ -232,7 +232,7 @@ def test_full_disk_ends_the_run_and_a_run_with_room_goes_on(large: SmallTier, in
         "--config",
         config,
     ]
-    counting = ["sh", "-c", f"cat {target}/*.jsonl | wc -l"]
+    counting: list[str | Path] = ["sh", "-c", f"cat {target}/*.jsonl | wc -l"]
     told = SmallDisk(into, 200).tell(run, counting, then_with_room=[run, counting])
     assert told.exit_codes == [3, 0, 0, 0], told.output
     assert "make room or mend the disk, then run it again" in told.output
