@@ -265,8 +265,9 @@ class KafkaCluster:
 
     def _try_to_create(self, topic: NewTopic, *, may_exist: bool = False) -> bool:
         """Return False if librdkafka dropped the request together with its handle of the bootstrap server."""
+        admin = self._admin()  # a client that nothing refers to ends its requests
         try:
-            self._admin().create_topics([topic])[topic.topic].result(CLIENT_DEADLINE_S)
+            admin.create_topics([topic])[topic.topic].result(CLIENT_DEADLINE_S)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._DESTROY_BROKER:
                 return False
