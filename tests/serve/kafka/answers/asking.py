@@ -11,7 +11,8 @@ from tests.fakes.manual_clock import ManualClock
 from tests.fakes.served_partitions import FakeServedPartitions
 from tests.serve.kafka.contexts import request_context
 from tests.serve.kafka.kio_messages import encoded
-from tierd.serve.kafka.answers import LookupLimits, answer_handlers
+from tierd.serve.kafka.answers.answer_handlers import answer_handlers
+from tierd.serve.kafka.answers.partition_lookups import LookupLimits
 from tierd.serve.kafka.message_versions import in_version
 from tierd.serve.kafka.request_context import ANONYMOUS, RequestContext
 from tierd.serve.kafka.wire.api_table import API_TABLE

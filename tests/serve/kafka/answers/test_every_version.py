@@ -8,7 +8,7 @@ from kio.static.protocol import RequestPayload
 
 from tests.serve.kafka.answers.asking import AskedEndpoint, versions
 from tests.serve.kafka.kio_messages import messages, sample
-from tierd.serve.kafka.answers import LookupLimits
+from tierd.serve.kafka.answers.partition_lookups import LookupLimits
 
 _KEYS = sorted(AskedEndpoint().handlers)
 _REQUESTS = [load_request_schema(key, version) for key in _KEYS for version in versions(key)]

@@ -25,7 +25,7 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     UnknownPartitionError,
 )
-from tierd.serve.kafka.answers import LookupLimits
+from tierd.serve.kafka.answers.partition_lookups import LookupLimits
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING = -1, -2, -3, -4, -5, -6
 _NOT_FOUND = (ErrorCode.none, -1, -1)
