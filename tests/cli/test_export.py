@@ -1,6 +1,8 @@
 """``tierd export`` at the real command line: formats, ranges, later runs, kills, faults."""
 
+import contextlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -218,21 +220,9 @@ def test_ctrl_c_leaves_whole_files_and_the_next_run_goes_on(large: SmallTier, in
 def test_full_disk_ends_the_run_and_a_run_with_room_goes_on(large: SmallTier, into: Path) -> None:
     into.mkdir()
     target = into / "files"
-    config = large.installation.config_file
-    run: list[str | Path] = [
-        TIERD,
-        "export",
-        "orders",
-        "--format",
-        "jsonl",
-        "--rows-per-file",
-        "50",
-        "--into",
-        target,
-        "--config",
-        config,
-    ]
-    counting: list[str | Path] = ["sh", "-c", f"cat {target}/*.jsonl | wc -l"]
+    arguments = [*("export", "orders", "--format", "jsonl", "--rows-per-file", "50"), *("--into", str(target))]
+    run = [str(TIERD), *arguments, "--config", str(large.installation.config_file)]
+    counting = ["sh", "-c", f"cat {target}/*.jsonl | wc -l"]
     told = SmallDisk(into, 200).tell(run, counting, then_with_room=[run, counting])
     assert told.exit_codes == [3, 0, 0, 0], told.output
     assert "make room or mend the disk, then run it again" in told.output
@@ -323,3 +313,18 @@ def test_sizes_of_files_bound_the_offsets_of_each(exports: Exports, into: Path) 
         [24, 25, 26],
     ]
     assert files(into)[0].startswith("topic=orders/partition=0/date=1970-01-01/orders-0-")
+
+
+def test_terminal_shows_a_bar_that_fills(small: SmallTier, into: Path, warm: WarmTierd) -> None:
+    terminal, standard_error = os.openpty()
+    run = [str(TIERD), "export", "orders", *Exports(small, into, warm).arguments]
+    ended = subprocess.run(run, stdout=subprocess.PIPE, stderr=standard_error, check=False)
+    os.close(standard_error)
+    said = b""
+    with contextlib.suppress(OSError):  # which is the end of a terminal
+        while part := os.read(terminal, 1 << 16):
+            said += part
+    os.close(terminal)
+    assert ended.returncode == 0, said
+    assert b"exporting: 47 records" in said
+    assert b"100%" in said

@@ -43,6 +43,7 @@ READERS = ("librdkafka", "franz-go", "kcat")
 DELETED_SEGMENTS = 4
 RUN_DEADLINE_S = 240.0
 QUICK_RETENTION = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
+MOVING = {"retention.bytes": str(2 * SEGMENT_BYTES), "file.delete.delay.ms": "60000"}  # the delay is Kafka's default
 without_stock_broker = pytest.mark.skipif(AGAINST_BROKER, reason="a broker has no tier")
 
 
@@ -61,7 +62,7 @@ def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_delet
         for topic in (ORDERS, PAYMENTS):
             traffic.create(topic)
             if not AGAINST_BROKER:
-                broker.alter_topic(topic.name, {"retention.bytes": str(2 * SEGMENT_BYTES)})
+                broker.alter_topic(topic.name, MOVING)
         traffic.switch_on(ORDERS, PAYMENTS)
         wait_until(lambda: known_partitions(server.bootstrap) >= {*PARTITIONS}, what="the topics", deadline_s=30)
         followers = [_follower(server.bootstrap, name, topic, tmp_path) for name, topic in FOLLOWERS]

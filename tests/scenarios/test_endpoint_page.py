@@ -270,9 +270,11 @@ def test_serve_serves_the_bucket_of_a_cluster_that_is_gone(
         block(heading, "bash")
     )
 
-    process = warm_tierd.daemons.start(command.split()[1:], tmp_path / "serve.log")
+    log = tmp_path / "serve.log"
+    log.touch()
+    process = warm_tierd.daemons.start(command.split()[1:], log)
     try:
-        wait_until(lambda: '"ready"' in (tmp_path / "serve.log").read_text(), what="tierd serve", deadline_s=60)
+        wait_until(lambda: '"ready"' in log.read_text(), what="tierd serve", deadline_s=120, last_seen=log.read_text)
         run = PageRun(tmp_path, {PRINTED_ADDRESS: address})
         printed = run.run(f"kcat -b {PRINTED_ADDRESS} -C -t orders -o beginning -e -q")
     finally:

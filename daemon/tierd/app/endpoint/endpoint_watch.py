@@ -133,11 +133,12 @@ class EndpointWatch:
 
 
 def _group(group: GroupStatistics, ends: Mapping[tuple[UUID, int], int]) -> dict[str, JsonValue]:
-    lags = {key: max(0, ends[key] - each.offset) for key, each in group.offsets.items() if key in ends}
+    offsets = {key: each.offset for key, each in group.offsets.items() if each.offset >= 0}
+    lags = {key: max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends}
     return {
         "state": group.state,
         "members": len(group.members),
         "partitions": len(group.offsets),
         "lag": sum(lags.values()) if lags else None,
-        "is_lag_complete": len(lags) == len(group.offsets),
+        "is_lag_complete": len(lags) == len(offsets),
     }

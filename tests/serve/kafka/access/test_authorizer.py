@@ -1,5 +1,6 @@
 """RuleAuthorizer: full-match patterns, rules that add up, and the default without rules."""
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,13 @@ def rule(**keys: list[str]) -> EndpointAccessRule:
 
 
 def authorizer(*rules: EndpointAccessRule) -> RuleAuthorizer:
+    return _asked(lambda: rules)
+
+
+def _asked(rules: Callable[[], Sequence[EndpointAccessRule]]) -> RuleAuthorizer:
     nothing = EndpointQuarantineSettings()
     return RuleAuthorizer(
-        lambda: rules, Quarantine(lambda: nothing, Path("/nowhere"), release=QuarantineRelease(), clock=FakeClock())
+        rules, Quarantine(lambda: nothing, Path("/nowhere"), release=QuarantineRelease(), clock=FakeClock())
     )
 
 
@@ -96,4 +101,19 @@ def test_memory_of_principals_is_bounded() -> None:
     for number in range(3000):
         assert asked.may_read_topic(f"User:CN={number}", "orders")
 
-    assert len(asked._granted) <= 1000
+    assert len(asked._seen[1]) <= 1000
+
+
+def test_thread_that_began_before_a_reload_leaves_no_right_of_the_former_rules() -> None:
+    class ReloadedMeanwhile(list[EndpointAccessRule]):
+        def __iter__(self) -> Iterator[EndpointAccessRule]:
+            in_force[0] = [rule(topics=["other"])]
+            assert asked.may_read_topic(ETL, "other")
+            return super().__iter__()
+
+    in_force: list[list[EndpointAccessRule]] = [ReloadedMeanwhile([rule(topics=["orders"])])]
+    asked = _asked(lambda: in_force[0])
+
+    assert asked.may_read_topic(ETL, "orders")  # as before the reload
+    assert not asked.may_read_topic(ETL, "orders")
+    assert asked.may_read_topic(ETL, "other")

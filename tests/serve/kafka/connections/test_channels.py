@@ -263,7 +263,7 @@ async def test_cancelled_send_leaves_no_descriptor(pair: Pair, slices: FileSlice
 
 
 def _gone(path: Path) -> None:
-    path.rename(path.with_suffix(".log.deleted"))
+    path.unlink()
 
 
 def _replaced(path: Path) -> None:
@@ -287,6 +287,23 @@ async def test_slice_of_a_file_that_changed_is_an_error(
         await pair.send(b"head", replace(whole, position=50, size_bytes=100))
 
     assert open_files(tmp_path) == []
+    await ended(pair, writer)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_slice_of_a_segment_that_the_broker_deletes_or_compacts_is_sent_from_the_renamed_file(
+    pair: Pair, tmp_path: Path, is_replaced: bool
+) -> None:
+    reader, writer = await pair.open()
+    whole = segment(tmp_path)
+    whole.path.rename(whole.path.with_suffix(".log.deleted"))
+    if is_replaced:
+        whole.path.write_bytes(b"compacted")
+
+    await pair.send(b"head", replace(whole, position=50, size_bytes=100))
+
+    async with asyncio.timeout(60):
+        assert await reader.readexactly(104) == b"head" + CONTENT[50:150]
     await ended(pair, writer)
 
 

@@ -39,14 +39,13 @@ class _Granted:
 
 
 class RuleAuthorizer:
-    """Authorizer by the rules of the file. Without any rule, everything is allowed."""
+    """Authorizer by the rules of the file. Without any rule, everything is allowed. Threads may ask as well."""
 
     def __init__(self, rules: Callable[[], Sequence[EndpointAccessRule]], quarantine: Quarantine) -> None:
         """Ask ``rules`` for the rules in force at each question; a new list of rules takes effect at once."""
         self._rules = rules
         self._quarantine = quarantine
-        self._seen: Sequence[EndpointAccessRule] | None = None
-        self._granted: OrderedDict[str, _Granted] = OrderedDict()
+        self._seen: tuple[Sequence[EndpointAccessRule], OrderedDict[str, _Granted]] = ((), OrderedDict())
 
     def may_describe_topic(self, principal: str, topic: str) -> bool:
         """Return True if a rule of the principal names the topic."""
@@ -65,15 +64,15 @@ class RuleAuthorizer:
         return self._quarantine.is_held(listener=context.listener, principal=context.principal)
 
     def _of(self, principal: str) -> _Granted:
-        rules = self._rules()
-        if rules is not self._seen:
-            self._seen = rules
-            self._granted.clear()
-        granted = self._granted.get(principal)
+        rules, (seen, remembered) = self._rules(), self._seen
+        if rules is not seen:  # a thread that has begun with the former rules goes on with what was granted by them
+            remembered = OrderedDict()
+            self._seen = rules, remembered
+        granted = remembered.get(principal)
         if granted is None:
-            granted = self._granted[principal] = _granted_by(rules, principal)
-            if len(self._granted) > _REMEMBERED_PRINCIPALS:
-                self._granted.popitem(last=False)
+            granted = remembered[principal] = _granted_by(rules, principal)
+            if len(remembered) > _REMEMBERED_PRINCIPALS:
+                remembered.popitem(last=False)
         return granted
 
 

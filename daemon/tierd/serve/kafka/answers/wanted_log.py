@@ -1,7 +1,5 @@
 """LogFinder: the logs that a client asks for by name, or the error that a broker would answer."""
 
-from bisect import bisect_left
-
 from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.answers.client_access import ClientAccess
@@ -44,12 +42,7 @@ class LogFinder:
 
     def _served(self, topic: str, partition: int) -> ServedPartition | None:
         found = self._cluster.topics.get(topic)
-        if found is None:
-            return None
-        at = bisect_left(found.partitions, partition, key=_number)
-        if at == len(found.partitions) or _number(found.partitions[at]) != partition:
-            return None
-        return found.partitions[at]
+        return None if found is None else found.partition(partition)
 
     def _code_without_log(self, served: ServedPartition) -> ErrorCode:
         """Return the code for a partition that neither this host nor the tier has: another endpoint may have it."""
@@ -62,7 +55,3 @@ def _fencing(known_by_client: int, known_here: int) -> ErrorCode:
     if known_by_client < 0 or known_here < 0 or known_by_client == known_here:
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if known_by_client < known_here else ErrorCode.unknown_leader_epoch
-
-
-def _number(served: ServedPartition) -> int:
-    return served.partition.partition

@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,7 @@ KEPT_S: Final = 2.0
 MOST_AT_ONCE_BYTES: Final = 1 << 20
 """Bytes that the event loop sends from a file before its other work."""
 
+_DELETED: Final = ".deleted"
 _LOOK_INTERVAL_S: Final = 1.0
 _PROBE_INTERVAL_BYTES: Final = 128 << 10  # the kernel reads ahead, and forgets, in runs of about this size
 _Key = tuple[str, int]
@@ -191,14 +192,14 @@ class FileSlices:
             return content
 
     def _opened(self, piece: FileSlice, opened: ExitStack) -> int:
-        try:
-            file = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise _changed(piece, "it is gone") from error
-        opened.callback(os.close, file)
-        if os.fstat(file).st_ino != piece.inode:
-            raise _changed(piece, "another file has its name")
-        return file
+        # A broker renames a segment that it deletes or compacts, and keeps the file for file.delete.delay.ms.
+        for path in (piece.path, piece.path.with_name(f"{piece.path.name}{_DELETED}")):
+            with suppress(FileNotFoundError):
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                opened.callback(os.close, file)
+                if os.fstat(file).st_ino == piece.inode:
+                    return file
+        raise _changed(piece, "it is gone, or another file has its name")
 
     def _keep(self, piece: FileSlice, file: int) -> None:
         """Keep a copy of an open file's descriptor for the event loop, if there is room."""

@@ -67,11 +67,12 @@ class FetchHandler:
 
     async def handle(self, request: RequestPayload, context: RequestContext) -> FetchAnswer:
         """Answer kio's FetchRequest of any version."""
-        demand = fetch_demand(request)
+        aside, items = context.turns.aside, context.items
+        demand = await aside(items, fetch_demand, request)
         if demand.isolation is None:
-            return refused_fetch(demand, ErrorCode.invalid_request)
+            return await aside(items, refused_fetch, demand, ErrorCode.invalid_request)
         if demand.is_replica:  # a broker that is to copy from here: as one without the right to do so
-            return refused_fetch(demand, ErrorCode.topic_authorization_failed)
+            return await aside(items, refused_fetch, demand, ErrorCode.topic_authorization_failed)
         owner = SessionOwner(context.principal, context.listener, context.connection_id)
         opened = self._sessions.open(demand, owner, self._clock.monotonic_s())
         if isinstance(opened, SessionRefusal):
@@ -90,7 +91,7 @@ class FetchHandler:
         context: RequestContext,
     ) -> FetchAnswer:
         lookup = PartitionLookup(self._served, self._authorizer, listener=context.listener, principal=context.principal)
-        parts = [lookup.part(key, wanted) for key, wanted in opened.wanted.items()]
+        parts = [lookup.part(*each) async for each in context.turns.pieces(opened.wanted.items())]
         if self._authorizer.is_quarantined(context):
             for part in parts:
                 part.fail(ErrorCode.kafka_storage_error)
@@ -109,8 +110,8 @@ class FetchHandler:
         answers = {part.key: part.answer for part in parts}
         session = opened.finish(answers, self._clock.monotonic_s())
         head = FetchHead(session_id=session.session_id, error=session.error, waited_s=fetch.waited_s)
-        told = ((key, answers[key]) for key in session.told)
-        return fetch_answer(demand.version, head, told, lookup.cluster.nodes)
+        told = [(key, answers[key]) for key in session.told]
+        return await context.turns.aside(len(told), fetch_answer, demand.version, head, told, lookup.cluster.nodes)
 
 
 def fetch_handlers(

@@ -23,6 +23,7 @@ from tierd.serve.kafka.request_context import RequestContext
 
 _MIN_REMOTE_WAIT_S = 0.1
 _NEWEST_VERSION = 18
+_PARTS_PER_TURN = 16  # most logs are looked at without a wait
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class FetchRound:
         await self._read()
         if not self._is_due():
             await self._wait()
-        for part in self._parts:
+        async for part in self._context.turns.pieces(self._parts):
             part.conclude(self._isolation, self._lookup.cluster)
             if part.answer.error is ErrorCode.offset_not_available and part.bounds is not None:
                 self._failures.beyond_end(part, part.bounds)
@@ -252,10 +253,12 @@ class FetchRound:
     # ----------------------------------------------------------------------------------------------- concurrency
 
     async def _each(self, parts: Sequence[FetchPart], act: Callable[[FetchPart], Awaitable[None]]) -> None:
-        rest = iter(parts)
+        rest = iter(enumerate(parts, start=1))
 
         async def work() -> None:
-            for part in rest:
+            for place, part in rest:
+                if not place % _PARTS_PER_TURN:
+                    await self._context.turns.take()
                 await act(part)
 
         await self._at_once(work, len(parts))

@@ -1,6 +1,5 @@
 """PartitionLookup: the partitions that a client names, found in the cluster as it is, if the client may read them."""
 
-from bisect import bisect_left
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -76,10 +75,7 @@ class PartitionLookup:
             topic = self._topics[key.topic] = self._topic(key.topic)
         if isinstance(topic, ErrorCode):
             return topic
-        at = bisect_left(topic.partitions, key.partition, key=_number)
-        if at < len(topic.partitions) and _number(topic.partitions[at]) == key.partition:
-            return topic.partitions[at]
-        return ErrorCode.unknown_topic_or_partition
+        return topic.partition(key.partition) or ErrorCode.unknown_topic_or_partition
 
     def _topic(self, named: str | UUID) -> ServedTopic | ErrorCode:
         """Return a topic, or the error that a broker answers: a name tells nothing to a client that may not read it."""
@@ -91,7 +87,3 @@ class PartitionLookup:
         if not self._authorizer.may_read_topic(self._principal, named):
             return ErrorCode.topic_authorization_failed
         return self.cluster.topics.get(named) or ErrorCode.unknown_topic_or_partition
-
-
-def _number(served: ServedPartition) -> int:
-    return served.partition.partition

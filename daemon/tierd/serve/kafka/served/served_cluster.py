@@ -1,5 +1,6 @@
 """ServedCluster: the cluster that the endpoint shows to its clients, as immutable values."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,6 +53,12 @@ class ServedTopic:
     partitions: tuple[ServedPartition, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    def partition(self, number: int) -> ServedPartition | None:
+        """Return the partition with a number; None where there is none."""
+        at = bisect_left(self.partitions, number, key=_number)
+        found = self.partitions[at] if at < len(self.partitions) else None
+        return found if found is not None and _number(found) == number else None
+
 
 @dataclass(frozen=True)
 class ServedCluster:
@@ -78,6 +85,10 @@ class ServedCluster:
     def partition_count(self) -> int:
         """Return the number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self.topics.values())
+
+
+def _number(partition: ServedPartition) -> int:
+    return partition.partition.partition
 
 
 class ServedPartitions(Protocol):

@@ -28,6 +28,7 @@ from kio.static.primitive import i32, i64, i64Timedelta
 from tests.serve.kafka.groups.asked_groups import GROUP, AskedGroups, FakeConsumer, GroupAnswerError, become_stable
 from tierd.metadata import MemoryKeyValueStore
 from tierd.serve.kafka.groups import CoordinationLimits
+from tierd.serve.kafka.groups.handlers import offset_fetches
 
 OK = ErrorCode.none
 ORDERS, UNKNOWN_ID = UUID(int=1), UUID(int=99)
@@ -235,3 +236,26 @@ async def test_offsets_are_deleted_where_no_member_reads_them(endpoint: AskedGro
     assert await fetch_all(endpoint) == {}
     endpoint.authorizer.unreadable.add("orders")
     assert await delete_offsets(endpoint) is ErrorCode.topic_authorization_failed
+
+
+async def fetch_groups(endpoint: AskedGroups, *names: str) -> list[tuple[str, ErrorCode, int]]:
+    groups = tuple(fetch_v9.OffsetFetchRequestGroup(group_id=GroupId(name), topics=None) for name in names)
+    answer = await endpoint.answer(fetch_v9.OffsetFetchRequest(groups=groups), FetchByNameResponse)
+    return [(each.group_id, each.error_code, len(each.topics)) for each in answer.groups]
+
+
+async def test_group_that_is_named_many_times_is_answered_once(endpoint: AskedGroups) -> None:
+    assert await FakeConsumer(endpoint).commit(1) is OK
+    assert await fetch_groups(endpoint, *[GROUP] * 1000) == [(GROUP, OK, 1)]
+
+
+async def test_client_asks_again_for_groups_that_make_an_answer_too_large(
+    endpoint: AskedGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_fetches, "MOST_POSITIONS", 2)
+    for group in ("a", "b", "c"):
+        for partition in (0, 1):
+            assert await FakeConsumer(endpoint, group=group).commit(1, partition=partition) is OK
+    later = ErrorCode.coordinator_load_in_progress
+    assert await fetch_groups(endpoint, "a", "b", "c") == [("a", OK, 1), ("b", later, 0), ("c", later, 0)]
+    assert await fetch_groups(endpoint, "b", "c") == [("b", OK, 1), ("c", later, 0)]

@@ -36,7 +36,8 @@ class CoordinatorLookup:
         """Answer which endpoint coordinates each key."""
         if context.version >= _FIRST_WITH_MANY_KEYS:
             many = in_version(request, FindCoordinatorRequest)
-            found = tuple(self._coordinator(context, many.key_type, key) for key in many.coordinator_keys)
+            keys = context.turns.pieces(dict.fromkeys(many.coordinator_keys))
+            found = tuple([self._coordinator(context, many.key_type, key) async for key in keys])
             return answer_in_version(request, FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=found))
         one = in_version(request, FindOneRequest)
         coordinator = self._coordinator(context, one.key_type, one.key)

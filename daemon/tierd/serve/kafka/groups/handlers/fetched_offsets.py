@@ -17,7 +17,7 @@ from tierd.serve.kafka.groups.handlers.group_door import GroupDoor, served_topic
 from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.groups.storage.group_rows import GroupRow
 from tierd.serve.kafka.request_context import RequestContext
-from tierd.serve.kafka.served.served_cluster import ServedCluster
+from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class FetchedOffsets:
 
     error: ErrorCode
     topics: tuple[FetchedTopic, ...] = ()
+
+    @property
+    def positions(self) -> int:
+        """Return the number of partitions."""
+        return sum(len(topic.partitions) for topic in self.topics)
 
 
 class OffsetReader:
@@ -92,31 +97,19 @@ class OffsetReader:
     async def _some(
         self, context: RequestContext, group: str, wanted: Sequence[WantedTopic]
     ) -> tuple[FetchedTopic, ...]:
+        aside, items = context.turns.aside, context.items
         cluster = self._door.cluster(context)
-        found = [served_topic(cluster, name=each.name, topic_id=each.topic_id) for each in wanted]
-        errors = [
-            self._error(context, each.name if topic is None else topic.name)
-            for each, topic in zip(wanted, found, strict=True)
-        ]
-        if any(topic is None and each.name for each, topic in zip(wanted, found, strict=True)):
+        found = await aside(items, lambda: [self._found(context, cluster, each) for each in wanted])
+        if any(each.topic is None and each.wanted.name for each in found):
             offsets = await self._stored(group)
         else:
-            keys = [
-                OffsetKey(topic.topic_id, partition)
-                for each, topic, error in zip(wanted, found, errors, strict=True)
-                if topic is not None and not error
-                for partition in each.partitions
-            ]
-            row, offsets = await self._door.groups.store.some_offsets(group, keys)
+            row, offsets = await self._door.groups.store.some_offsets(group, await aside(items, _keys, found))
             self._require_claim(group, row)
-        topic_ids = _topic_ids(offsets, cluster)
-        answers: list[FetchedTopic] = []
-        for each, topic, error in zip(wanted, found, errors, strict=True):
-            topic_id = topic.topic_id if topic is not None else topic_ids.get(each.name or "")
-            known = each.topic_id if each.topic_id is not None else topic_id
-            partitions = tuple(_fetched(offsets, topic_id, partition, error) for partition in each.partitions)
-            answers.append(FetchedTopic(each.name, known, partitions))
-        return tuple(answers)
+        return await aside(items + len(offsets), _fetched_topics, found, offsets, cluster)
+
+    def _found(self, context: RequestContext, cluster: ServedCluster, wanted: WantedTopic) -> "_FoundTopic":
+        topic = served_topic(cluster, name=wanted.name, topic_id=wanted.topic_id)
+        return _FoundTopic(wanted, topic, self._error(context, wanted.name if topic is None else topic.name))
 
     def _error(self, context: RequestContext, name: str | None) -> ErrorCode:
         if name is None:
@@ -135,6 +128,38 @@ class OffsetReader:
             return
         hosted.lose("another endpoint has claimed the group")
         raise GroupRefusedError(ErrorCode.not_coordinator)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundTopic:
+    """A wanted topic as far as it is served, or its error."""
+
+    wanted: WantedTopic
+    topic: ServedTopic | None
+    error: ErrorCode
+
+
+def _keys(found: Iterable[_FoundTopic]) -> list[OffsetKey]:
+    return [
+        OffsetKey(each.topic.topic_id, partition)
+        for each in found
+        if each.topic is not None and not each.error
+        for partition in each.wanted.partitions
+    ]
+
+
+def _fetched_topics(
+    found: Iterable[_FoundTopic], offsets: Mapping[OffsetKey, GroupOffset], cluster: ServedCluster
+) -> tuple[FetchedTopic, ...]:
+    topic_ids = _topic_ids(offsets, cluster)
+    answers: list[FetchedTopic] = []
+    for each in found:
+        wanted = each.wanted
+        topic_id = each.topic.topic_id if each.topic is not None else topic_ids.get(wanted.name or "")
+        known = wanted.topic_id if wanted.topic_id is not None else topic_id
+        partitions = tuple(_fetched(offsets, topic_id, partition, each.error) for partition in wanted.partitions)
+        answers.append(FetchedTopic(wanted.name, known, partitions))
+    return tuple(answers)
 
 
 def _topic_ids(offsets: Mapping[OffsetKey, GroupOffset], cluster: ServedCluster) -> dict[str, UUID]:

@@ -58,19 +58,23 @@ class GroupListings:
         wanted = in_version(request, DescribeGroupsRequest)
         names = list(dict.fromkeys(wanted.groups))
         rows = await self._rows(context, names)
-        described = (self._described(context, each, rows) for each in names)
-        if wanted.include_authorized_operations:
-            described = (
-                each if each.error_code else replace(each, authorized_operations=i32(_OPERATIONS)) for each in described
-            )
-        return answer_in_version(request, DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(described)))
+        described = [self._described(context, each, rows) async for each in context.turns.pieces(names)]
+
+        def answer() -> ResponsePayload:
+            groups = map(_with_operations, described) if wanted.include_authorized_operations else described
+            return answer_in_version(request, DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups)))
+
+        return await context.turns.aside(len(described), answer)
 
     async def delete(self, request: RequestPayload, context: RequestContext) -> ResponsePayload:
         """Remove groups without members, with all their commits."""
         names = list(dict.fromkeys(in_version(request, DeleteGroupsRequest).groups_names))
         rows = await self._rows(context, names)
         results = tuple(
-            [DeletableGroupResult(group_id=each, error_code=await self._delete(context, each, rows)) for each in names]
+            [
+                DeletableGroupResult(group_id=each, error_code=await self._delete(context, each, rows))
+                async for each in context.turns.pieces(names)
+            ]
         )
         return answer_in_version(request, DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=results))
 
@@ -90,7 +94,11 @@ class GroupListings:
     async def _rows(self, context: RequestContext, names: Iterable[str]) -> Mapping[str, GroupRow] | ErrorCode:
         """Return the rows of those groups that the client may use and that are not in memory, or an error."""
         groups = self._door.groups
-        allowed = [each for each in names if each not in groups.hosted and not self._refusal(context, each)]
+        allowed = [
+            each
+            async for each in context.turns.pieces(names)
+            if each not in groups.hosted and not self._refusal(context, each)
+        ]
         try:
             return await groups.store.rows(allowed) if allowed else {}
         except MetadataError as error:
@@ -141,6 +149,10 @@ class GroupListings:
         error = await hosted.writer.remove_group(lambda: hosted.core.state is ClassicGroupState.EMPTY)
         self._door.groups.known_groups -= not error
         return error
+
+
+def _with_operations(group: DescribedGroup) -> DescribedGroup:
+    return group if group.error_code else replace(group, authorized_operations=i32(_OPERATIONS))
 
 
 def _lowered(names: Iterable[str]) -> frozenset[str]:

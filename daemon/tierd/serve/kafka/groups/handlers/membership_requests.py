@@ -1,6 +1,7 @@
 """Handlers of JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -28,6 +29,7 @@ from tierd.serve.kafka.groups.protocol.group_events import (
     LeavingMember,
     SyncRequested,
 )
+from tierd.serve.kafka.loop_turns import PIECE_ITEMS
 from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, in_version
 from tierd.serve.kafka.request_context import RequestContext
 
@@ -144,12 +146,24 @@ class MembershipRequests:
     async def _leave(self, context: RequestContext, group: str, members: tuple[LeavingMember, ...]) -> LeaveAnswer:
         try:
             hosted = await self._door.find(context, group)
-            return await hosted.ask(lambda waiter: LeaveRequested(waiter, members), LeaveAnswer)
+            answered: list[tuple[LeavingMember, ErrorCode]] = []
+            for start in range(0, max(1, len(members)), PIECE_ITEMS):
+                some = members[start : start + PIECE_ITEMS]
+                answer = await hosted.ask(partial(_leaving, members=some), LeaveAnswer)
+                if answer.error:
+                    return answer
+                answered += answer.members
+                await context.turns.take()
+            return LeaveAnswer(ErrorCode.none, tuple(answered))
         except GroupRefusedError as refused:
             error = _for_members(refused)
         if error is ErrorCode.unknown_member_id:
             return LeaveAnswer(ErrorCode.none, tuple((each, error) for each in members))
         return LeaveAnswer(error)
+
+
+def _leaving(waiter: int, *, members: tuple[LeavingMember, ...]) -> LeaveRequested:
+    return LeaveRequested(waiter, members)
 
 
 def _for_members(refused: GroupRefusedError) -> ErrorCode:

@@ -30,6 +30,7 @@ from tierd.serve.kafka.groups.protocol.group_events import CommitRequested
 from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, in_version
 from tierd.serve.kafka.request_context import RequestContext
+from tierd.serve.kafka.served.served_cluster import ServedTopic
 
 _FIRST_WITHOUT_RETENTION: Final = 5
 _FIRST_WITH_GROUP_NOT_FOUND: Final = 9
@@ -38,9 +39,8 @@ _FIRST_BY_ID: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """One partition of a commit: its place in the request, and the position."""
+    """One partition of a commit: its topic by name or id, and the position."""
 
-    topic_index: int
     name: str | None
     topic_id: UUID | None
     partition: int
@@ -57,25 +57,17 @@ class OffsetCommits:
 
     async def commit(self, request: RequestPayload, context: RequestContext) -> ResponsePayload:
         """Commit positions of partitions; each has an answer of its own."""
+        aside, items = context.turns.aside, context.items
         if context.version >= _FIRST_BY_ID:
             by_id = in_version(request, OffsetCommitRequest)
-            wishes = [
-                _Wish(index, None, topic.topic_id, each.partition_index, each.committed_offset,
-                      each.committed_leader_epoch, each.committed_metadata or "")
-                for index, topic in enumerate(by_id.topics)
-                for each in topic.partitions
-            ]  # fmt: skip
+            wishes = await aside(items, _wishes_by_id, by_id)
             errors = await self._commit(context, by_id, wishes, expire_ms=None)
-            return _response_by_id(by_id, errors)
-        by_name = in_version(request, CommitByNameRequest)
-        wishes = [
-            _Wish(index, topic.name, None, each.partition_index, each.committed_offset,
-                  each.committed_leader_epoch, each.committed_metadata or "")
-            for index, topic in enumerate(by_name.topics)
-            for each in topic.partitions
-        ]  # fmt: skip
-        errors = await self._commit(context, by_name, wishes, expire_ms=self._expire_ms(request, context))
-        return answer_in_version(request, _response_by_name(by_name, errors))
+            return await aside(items, _response_by_id, by_id, errors)
+        by_name = await aside(items, in_version, request, CommitByNameRequest)
+        wishes = await aside(items, _wishes_by_name, by_name)
+        expire_ms = await aside(items, self._expire_ms, request, context)
+        errors = await self._commit(context, by_name, wishes, expire_ms=expire_ms)
+        return await aside(items, lambda: answer_in_version(request, _response_by_name(by_name, errors)))
 
     async def _commit(
         self,
@@ -90,7 +82,8 @@ class OffsetCommits:
         errors = [ErrorCode.none] * len(wishes)
         puts: dict[OffsetKey, GroupOffset] = {}
         places: list[int] = []
-        for place, (wish, found) in enumerate(zip(wishes, self._checked(context, wishes), strict=True)):
+        checked = enumerate(zip(wishes, self._checked(context, wishes), strict=True))
+        async for place, (wish, found) in context.turns.pieces(checked):
             if isinstance(found, ErrorCode):
                 errors[place] = found
                 continue
@@ -106,15 +99,16 @@ class OffsetCommits:
 
     def _checked(self, context: RequestContext, wishes: Iterable[_Wish]) -> Iterable[tuple[OffsetKey, str] | ErrorCode]:
         cluster = self._door.cluster(context)
-        last, numbers, error, topic = -1, frozenset[int](), ErrorCode.none, None
+        topics: dict[str | UUID | None, tuple[ServedTopic | None, ErrorCode]] = {}
         for wish in wishes:
-            if wish.topic_index != last:
-                last, topic = wish.topic_index, served_topic(cluster, name=wish.name, topic_id=wish.topic_id)
-                error = self._door.commit_error(context, topic, wish.name)
-                numbers = frozenset(each.partition.partition for each in topic.partitions) if topic else frozenset()
+            named = wish.topic_id if wish.name is None else wish.name
+            if named not in topics:
+                found = served_topic(cluster, name=wish.name, topic_id=wish.topic_id)
+                topics[named] = found, self._door.commit_error(context, found, wish.name)
+            topic, error = topics[named]
             if error or topic is None:
                 yield error
-            elif wish.partition not in numbers:
+            elif topic.partition(wish.partition) is None:
                 yield ErrorCode.unknown_topic_or_partition
             elif len(wish.metadata) > self._door.groups.limits.max_metadata_chars:
                 yield ErrorCode.offset_metadata_too_large
@@ -167,6 +161,24 @@ class OffsetCommits:
         if retention < timedelta(0):
             return None
         return self._door.groups.clock.now_ms() + retention // timedelta(milliseconds=1)
+
+
+def _wishes_by_id(request: OffsetCommitRequest) -> list[_Wish]:
+    return [
+        _Wish(None, topic.topic_id, each.partition_index, each.committed_offset, each.committed_leader_epoch,
+              each.committed_metadata or "")
+        for topic in request.topics
+        for each in topic.partitions
+    ]  # fmt: skip
+
+
+def _wishes_by_name(request: CommitByNameRequest) -> list[_Wish]:
+    return [
+        _Wish(topic.name, None, each.partition_index, each.committed_offset, each.committed_leader_epoch,
+              each.committed_metadata or "")
+        for topic in request.topics
+        for each in topic.partitions
+    ]  # fmt: skip
 
 
 def _event(request: CommitByNameRequest | OffsetCommitRequest, generation: int) -> Callable[[int], CommitRequested]:

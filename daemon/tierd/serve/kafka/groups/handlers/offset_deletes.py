@@ -1,5 +1,7 @@
 """Handler of OffsetDelete."""
 
+from collections.abc import Callable
+
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kio.schema.offset_delete.v0.response import (
@@ -37,7 +39,11 @@ class OffsetDeletes:
         verdict = await hosted.ask(DeleteOffsetsRequested, PlainAnswer)
         if verdict.error:
             return _refusal(verdict.error)
-        found = [self._checked(context, hosted, topic) for topic in wanted.topics]
+        is_subscribed = _subscriptions(hosted)
+        found = [
+            self._checked(context, topic, is_subscribed=is_subscribed(topic.name))
+            async for topic in context.turns.pieces(wanted.topics)
+        ]
         keys = {key for keys, _ in found for key in keys if key in hosted.writer.claimed.offsets}
         error = await hosted.writer.remove(keys) if keys else ErrorCode.none
         if error:
@@ -46,17 +52,16 @@ class OffsetDeletes:
         return OffsetDeleteResponse(error_code=ErrorCode.none, throttle_time=NO_THROTTLE, topics=topics)
 
     def _checked(
-        self, context: RequestContext, hosted: HostedGroup, topic: OffsetDeleteRequestTopic
+        self, context: RequestContext, topic: OffsetDeleteRequestTopic, *, is_subscribed: bool
     ) -> tuple[list[OffsetKey], OffsetDeleteResponseTopic]:
         served = served_topic(self._door.cluster(context), name=topic.name, topic_id=None)
         error = self._door.commit_error(context, served, topic.name)
-        if not error and _is_subscribed(hosted, topic.name):
+        if not error and is_subscribed:
             error = ErrorCode.group_subscribed_to_topic
-        known = frozenset(each.partition.partition for each in served.partitions) if served is not None else frozenset()
         keys: list[OffsetKey] = []
         partitions: list[OffsetDeleteResponsePartition] = []
         for each in topic.partitions:
-            is_unknown = each.partition_index not in known
+            is_unknown = served is None or served.partition(each.partition_index) is None
             answered = error or (ErrorCode.unknown_topic_or_partition if is_unknown else ErrorCode.none)
             if not answered and served is not None:
                 keys.append(OffsetKey(served.topic_id, each.partition_index))
@@ -70,9 +75,10 @@ def _refusal(error: ErrorCode) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=error, throttle_time=NO_THROTTLE, topics=())
 
 
-def _is_subscribed(hosted: HostedGroup, topic: str) -> bool:
-    """Return True if a member subscribes to the topic, or may: its subscription cannot be understood."""
+def _subscriptions(hosted: HostedGroup) -> Callable[[str], bool]:
+    """Return the test of a topic: a member subscribes to it, or may, since its subscription cannot be understood."""
     topics = hosted.core.subscriptions()
     if topics is None:
-        return hosted.core.protocol_type == CONSUMER_PROTOCOL_TYPE
-    return topic in topics
+        is_any = hosted.core.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return lambda _: is_any
+    return topics.__contains__

@@ -1,20 +1,23 @@
 """Handler of OffsetFetch: committed positions, as the store has them at that moment."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as FetchOneRequest
+from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
 from kio.schema.offset_fetch.v7.response import (
     OffsetFetchResponse as FetchOneResponse,
 )
 from kio.schema.offset_fetch.v7.response import OffsetFetchResponsePartition, OffsetFetchResponseTopic
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest as FetchByNameRequest
+from kio.schema.offset_fetch.v9.request import OffsetFetchRequestTopics as TopicsOfGroup
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponse as FetchByNameResponse
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponseGroup as GroupByName
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponsePartitions as PartitionsByName
 from kio.schema.offset_fetch.v9.response import OffsetFetchResponseTopics as TopicsByName
-from kio.schema.offset_fetch.v10.request import OffsetFetchRequest
+from kio.schema.offset_fetch.v10.request import OffsetFetchRequest, OffsetFetchRequestTopics
 from kio.schema.offset_fetch.v10.response import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -26,6 +29,7 @@ from kio.static.primitive import i32, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from tierd.serve.kafka.groups.handlers.fetched_offsets import (
+    FetchedOffsets,
     FetchedPartition,
     FetchedTopic,
     OffsetReader,
@@ -37,6 +41,10 @@ from tierd.serve.kafka.request_context import RequestContext
 _FIRST_WITH_ERROR: Final = 2
 _FIRST_OF_GROUPS: Final = 8
 _FIRST_BY_ID: Final = 10
+MOST_POSITIONS: Final = 50_000
+"""Positions in one answer, which is memory; those of its last group may exceed them."""
+
+_Wanted = Sequence[WantedTopic] | None
 
 
 class OffsetFetches:
@@ -54,52 +62,90 @@ class OffsetFetches:
         return await self._fetch_by_id(in_version(request, OffsetFetchRequest), context)
 
     async def _fetch_one(self, request: RequestPayload, context: RequestContext) -> ResponsePayload:
-        one = in_version(request, FetchOneRequest)
-        wanted = None
-        if one.topics is not None:
-            wanted = [WantedTopic(each.name, None, each.partition_indexes) for each in one.topics]
+        aside, items = context.turns.aside, context.items
+        one = await aside(items, in_version, request, FetchOneRequest)
+        wanted = await aside(items, _wanted_by_name, one.topics)
         fetched = await self._reader.read(context, one.group_id, wanted)
-        topics = fetched.topics
         if fetched.error and context.version < _FIRST_WITH_ERROR:
-            topics = _failed(wanted or (), fetched.error)
-        answer = FetchOneResponse(
-            throttle_time=NO_THROTTLE,
-            topics=tuple(
-                OffsetFetchResponseTopic(
-                    name=TopicName(topic.name or ""), partitions=tuple(map(_partition, topic.partitions))
-                )
-                for topic in topics
-            ),
-            error_code=fetched.error,
-        )
-        return answer_in_version(request, answer)
+            fetched = replace(fetched, topics=_failed(wanted or (), fetched.error))
+        return await aside(fetched.positions, _answer_one, request, fetched)
 
     async def _fetch_by_name(self, request: RequestPayload, context: RequestContext) -> ResponsePayload:
-        groups: list[GroupByName] = []
-        for group in in_version(request, FetchByNameRequest).groups:
-            wanted = None
-            if group.topics is not None:
-                wanted = [WantedTopic(each.name, None, each.partition_indexes) for each in group.topics]
-            fetched = await self._reader.read(context, group.group_id, wanted)
-            topics = tuple(
+        aside, items = context.turns.aside, context.items
+        groups = (await aside(items, in_version, request, FetchByNameRequest)).groups
+        asked = await aside(items, lambda: {each.group_id: _wanted_by_name(each.topics) for each in groups})
+        fetched = await self._fetched(context, asked)
+        return await aside(_items(fetched), _answer_by_name, request, fetched)
+
+    async def _fetch_by_id(self, request: OffsetFetchRequest, context: RequestContext) -> ResponsePayload:
+        aside, items = context.turns.aside, context.items
+        asked = await aside(items, lambda: {each.group_id: _wanted_by_id(each.topics) for each in request.groups})
+        fetched = await self._fetched(context, asked)
+        return await aside(_items(fetched), _answer_by_id, fetched)
+
+    async def _fetched(self, context: RequestContext, asked: Mapping[GroupId, _Wanted]) -> dict[str, FetchedOffsets]:
+        """Return the positions of each group once. Clients ask again for those that would be too many."""
+        fetched: dict[str, FetchedOffsets] = {}
+        positions = 0
+        for group, wanted in asked.items():
+            await context.turns.take()
+            if positions < MOST_POSITIONS:
+                fetched[group] = await self._reader.read(context, group, wanted)
+                positions += fetched[group].positions
+            else:
+                fetched[group] = FetchedOffsets(ErrorCode.coordinator_load_in_progress)
+        return fetched
+
+
+def _wanted_by_name(topics: "Sequence[OffsetFetchRequestTopic | TopicsOfGroup] | None") -> _Wanted:
+    return None if topics is None else [WantedTopic(each.name, None, each.partition_indexes) for each in topics]
+
+
+def _wanted_by_id(topics: Sequence[OffsetFetchRequestTopics] | None) -> _Wanted:
+    return None if topics is None else [WantedTopic(None, each.topic_id, each.partition_indexes) for each in topics]
+
+
+def _items(fetched: Mapping[str, FetchedOffsets]) -> int:
+    return len(fetched) + sum(each.positions for each in fetched.values())
+
+
+def _answer_one(request: RequestPayload, fetched: FetchedOffsets) -> ResponsePayload:
+    answer = FetchOneResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                name=TopicName(topic.name or ""), partitions=tuple(map(_partition, topic.partitions))
+            )
+            for topic in fetched.topics
+        ),
+        error_code=fetched.error,
+    )
+    return answer_in_version(request, answer)
+
+
+def _answer_by_name(request: RequestPayload, groups: Mapping[str, FetchedOffsets]) -> ResponsePayload:
+    answered = tuple(
+        GroupByName(
+            group_id=GroupId(group),
+            topics=tuple(
                 TopicsByName(
                     name=TopicName(topic.name or ""),
                     partitions=tuple(in_version(_partition(each), PartitionsByName) for each in topic.partitions),
                 )
                 for topic in fetched.topics
-            )
-            groups.append(GroupByName(group_id=GroupId(group.group_id), topics=topics, error_code=fetched.error))
-        answer = FetchByNameResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
-        return answer_in_version(request, answer)
+            ),
+            error_code=fetched.error,
+        )
+        for group, fetched in groups.items()
+    )
+    return answer_in_version(request, FetchByNameResponse(throttle_time=NO_THROTTLE, groups=answered))
 
-    async def _fetch_by_id(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-        groups: list[OffsetFetchResponseGroup] = []
-        for group in request.groups:
-            wanted = None
-            if group.topics is not None:
-                wanted = [WantedTopic(None, each.topic_id, each.partition_indexes) for each in group.topics]
-            fetched = await self._reader.read(context, group.group_id, wanted)
-            topics = tuple(
+
+def _answer_by_id(groups: Mapping[str, FetchedOffsets]) -> ResponsePayload:
+    answered = tuple(
+        OffsetFetchResponseGroup(
+            group_id=GroupId(group),
+            topics=tuple(
                 OffsetFetchResponseTopics(
                     topic_id=topic.topic_id,
                     partitions=tuple(
@@ -107,11 +153,12 @@ class OffsetFetches:
                     ),
                 )
                 for topic in fetched.topics
-            )
-            groups.append(
-                OffsetFetchResponseGroup(group_id=GroupId(group.group_id), topics=topics, error_code=fetched.error)
-            )
-        return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+            ),
+            error_code=fetched.error,
+        )
+        for group, fetched in groups.items()
+    )
+    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=answered)
 
 
 def _partition(fetched: FetchedPartition) -> OffsetFetchResponsePartition:

@@ -1,6 +1,7 @@
 """GroupStore: reads of groups, and the claim with which a coordinator takes one over."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 from uuid import UUID
@@ -23,6 +24,7 @@ from tierd.serve.kafka.groups.storage.group_rows import (
 
 _ATTEMPTS: Final = 5  # each time another coordinator has changed the row in between
 _KEYS_PER_READ: Final = 1000
+_ROWS_PER_PIECE: Final = 200
 
 _log = structlog.get_logger(__name__)
 _K = TypeVar("_K")
@@ -51,7 +53,7 @@ class GroupStore:
     async def all_rows(self) -> list[GroupRow]:
         """Return the rows of all groups; one that cannot be understood is left out and logged."""
         rows: list[GroupRow] = []
-        for key, value in await self.values.scan(self.keys.groups_prefix):
+        async for key, value in _in_pieces(await self.values.scan(self.keys.groups_prefix)):
             try:
                 rows.append(decode_group(key, value))
             except MetadataDecodeError as error:
@@ -61,7 +63,8 @@ class GroupStore:
     async def offsets(self, group: str) -> dict[OffsetKey, GroupOffset]:
         """Return all committed offsets of a group, ascending by topic id and partition."""
         prefix = self.keys.group_offsets_prefix(group)
-        return {_offset_key(prefix, key): decode_offset(key, value) for key, value in await self.values.scan(prefix)}
+        pairs = _in_pieces(await self.values.scan(prefix))
+        return {_offset_key(prefix, key): decode_offset(key, value) async for key, value in pairs}
 
     async def some_offsets(
         self, group: str, wanted: Iterable[OffsetKey]
@@ -71,7 +74,8 @@ class GroupStore:
         keys |= {each: self.keys.group_offset(group, *each) for each in wanted}
         found = await self._many(keys)
         row = _named(group, decode_group(*found[None])) if None in found else None
-        return row, {each: decode_offset(*pair) for each, pair in found.items() if each is not None}
+        pairs = _in_pieces(found.items())
+        return row, {each: decode_offset(*pair) async for each, pair in pairs if each is not None}
 
     async def static_members(self, group: str) -> dict[str, StaticMember]:
         """Return the static members of a group by instance id."""
@@ -117,6 +121,14 @@ class GroupStore:
         for start in range(0, len(wanted), _KEYS_PER_READ):
             found |= await self.values.get_many(wanted[start : start + _KEYS_PER_READ])
         return {each: (key, found[key]) for each, key in keys.items() if key in found}
+
+
+async def _in_pieces(rows: Iterable[_K]) -> AsyncIterator[_K]:
+    """Yield rows; the event loop goes on in between."""
+    for count, row in enumerate(rows):
+        if count and not count % _ROWS_PER_PIECE:
+            await asyncio.sleep(0)
+        yield row
 
 
 def _named(group: str, row: GroupRow) -> GroupRow:
