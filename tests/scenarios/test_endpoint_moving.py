@@ -74,7 +74,7 @@ def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_delet
                 stack.enter_context(follower)
             for reader in readers:
                 stack.enter_context(reader)
-            wait_until(lambda: _has_moved(broker), what="the broker to delete segments", deadline_s=90)
+            wait_until(lambda: _has_moved(broker), what="the broker to delete segments", deadline_s=240)
             for reader in readers:
                 reader.wait_more(2)
         for (_, topic), follower in zip(FOLLOWERS, followers, strict=True):
