@@ -151,7 +151,7 @@ class OffsetCommits:
             return ErrorCode.none
         added_bytes = sum(each.size_bytes for key, each in puts.items() if key not in offsets)
         is_over = len(offsets.keys() | puts.keys()) > groups.limits.max_offsets
-        is_over |= groups.offset_bytes() + added_bytes > groups.limits.max_offset_bytes
+        is_over |= not groups.may_commit(added_bytes)
         return ErrorCode.policy_violation if is_over else ErrorCode.none
 
     def _expire_ms(self, request: RequestPayload, context: RequestContext) -> int | None:
