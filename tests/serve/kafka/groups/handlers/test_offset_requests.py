@@ -268,6 +268,7 @@ async def test_commits_of_all_groups_have_a_bound_in_the_store_as_well() -> None
         await endpoint.pass_time(200)  # the group is not in memory any more
         assert await FakeConsumer(endpoint, group="other").commit(1, metadata="x" * 4096) is ErrorCode.policy_violation
         assert await FakeConsumer(endpoint, group="other").commit(1) is OK
+        assert await FakeConsumer(endpoint, group="other").commit(1, metadata="x" * 4096) is ErrorCode.policy_violation
         assert await FakeConsumer(endpoint, group="large").commit(2, metadata="") is OK
         await endpoint.pass_time(200)
         assert await FakeConsumer(endpoint, group="other").commit(1, metadata="x" * 4096, partition=1) is OK
