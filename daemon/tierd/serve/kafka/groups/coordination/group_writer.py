@@ -53,7 +53,8 @@ class GroupWriter:
     """Queue of the writes of one group.
 
     An answer is given when the write is durable, or an error that a client repeats the request on. A caller that is
-    cancelled takes its work back, unless the write has begun: clients that go away leave no queue. A write whose outcome is unknown is followed by a new claim, before the next write.
+    cancelled takes its work back, unless the write has begun: clients that go away leave no queue. A write whose
+    outcome is unknown is followed by a new claim, before the next write.
     """
 
     def __init__(self, claimed: ClaimedGroup, *, spawn: Spawn, on_event: Callable[[GroupEvent], None]) -> None:
