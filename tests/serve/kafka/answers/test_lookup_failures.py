@@ -4,7 +4,8 @@ from structlog.testing import capture_logs
 
 from tests.fakes.manual_clock import ManualClock
 from tierd.errors import BackendUnavailableError
-from tierd.serve.kafka.answers.lookup_failures import REPEAT_AFTER_S, LookupFailures
+from tierd.serve.kafka.answers.lookup_failures import LookupFailures
+from tierd.serve.kafka.rare_lines import MOST_LINES, REPEAT_AFTER_S
 
 _ERROR = BackendUnavailableError("down", remedy="start it")
 
@@ -31,11 +32,14 @@ def test_bug_is_left_to_the_one_who_chooses_its_code() -> None:
     assert lines == []
 
 
-def test_memory_of_what_was_written_is_bounded() -> None:
-    failures = LookupFailures(ManualClock())
+def test_outage_of_thousands_of_partitions_fills_no_log_however_often_clients_ask() -> None:
+    clock = ManualClock()
+    failures = LookupFailures(clock)
     with capture_logs() as lines:
-        for number in range(1001):
-            failures.failed("a", str(number), _ERROR)
-        failures.failed("a", "1000", _ERROR)  # still remembered
-        failures.failed("a", "0", _ERROR)  # forgotten
-    assert len(lines) == 1002
+        for _ in range(3):
+            for number in range(2 * MOST_LINES):
+                failures.failed("a", str(number), _ERROR)
+        assert len(lines) == MOST_LINES
+        clock.advance(REPEAT_AFTER_S)
+        failures.failed("a", "0", _ERROR)
+    assert len(lines) == MOST_LINES + 1

@@ -7,23 +7,23 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, TierError
 from tierd.serve.kafka.fetching.fetch_part import FetchPart
+from tierd.serve.kafka.rare_lines import REPEAT_AFTER_S, RareLines
 from tierd.serve.kafka.served.served_log import LogBounds
 
 _log = structlog.get_logger(__name__)
 
-REPEAT_AFTER_S: Final = 60.0
 BEYOND_END_S: Final = 30.0
 """A client that has waited so long behind the end of a log waits for no checkpoint of a broker."""
 _MAX_REMEMBERED: Final = 1000
 
 
 class FailureLog:
-    """Warnings about failed reads: one of a kind and partition in ``REPEAT_AFTER_S``."""
+    """Warnings about failed reads: ``RareLines`` of a kind and partition."""
 
     def __init__(self, clock: Clock) -> None:
         """Write lines at times of ``clock``."""
         self._clock = clock
-        self._written_s: dict[tuple[str, object], float] = {}
+        self._lines = RareLines(clock)
         self._beyond_s: dict[tuple[object, int], tuple[float, float]] = {}  # when it was seen first and last
 
     def failed(self, part: FetchPart, error: TierError) -> None:
@@ -52,13 +52,7 @@ class FailureLog:
             self._write("kafka_fetch_beyond_end", part, error)
 
     def _write(self, event: str, part: FetchPart, error: TierError) -> None:
-        now_s = self._clock.monotonic_s()
         partition = part.served.partition if part.served else part.key
-        kind = (event, partition)
-        if now_s - self._written_s.get(kind, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
-            return
-        self._written_s.pop(kind, None)
-        self._written_s[kind] = now_s
-        if len(self._written_s) > _MAX_REMEMBERED:
-            del self._written_s[next(iter(self._written_s))]
-        _log.warning(event, partition=str(partition), offset=part.wanted.offset, error=str(error), remedy=error.remedy)
+        if self._lines.is_due((event, partition)):
+            at = part.wanted.offset
+            _log.warning(event, partition=str(partition), offset=at, error=str(error), remedy=error.remedy)

@@ -202,3 +202,20 @@ async def test_writer_without_a_task_answers_that_the_coordinator_is_away() -> N
         await asyncio.sleep(0)
         each.tasks[-1].cancel()
         assert [await commit for commit in commits] == [AWAY, AWAY]
+
+
+async def test_clients_that_go_away_while_the_store_hangs_leave_no_queue() -> None:
+    async with written() as each:
+        each.store.apply_faults.append(Fault.HANG)
+        begun = each.commit(0, 1)
+        await each.store.hanging.wait()
+        gone = [each.commit(0, value) for value in range(2, 100)]
+        stays = each.commit(1, 5)
+        await asyncio.sleep(0)
+        for commit in gone:
+            commit.cancel()
+        await asyncio.wait(gone)
+        each.store.release()
+        assert (await begun, await stays) == (OK, OK)
+        assert [len(batch.writes) for batch in each.store.batches] == [1, 1]
+        assert each.claimed.offsets == {key(0): offset(1), key(1): offset(5)}

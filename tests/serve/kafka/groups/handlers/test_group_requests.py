@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
@@ -13,10 +15,12 @@ from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as Fin
 from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse as FindOneResponse
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.join_group.v9.response import JoinGroupResponse
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListGroupsResponse
 from kio.schema.types import GroupId
-from kio.static.primitive import i8
+from kio.static.primitive import i8, i32Timedelta
 
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.serve.kafka.groups.asked_groups import (
@@ -28,8 +32,10 @@ from tests.serve.kafka.groups.asked_groups import (
     settle,
 )
 from tierd.metadata import MemoryKeyValueStore
+from tierd.serve.kafka.groups import CoordinationLimits
 
 OK, AWAY = ErrorCode.none, ErrorCode.coordinator_not_available
+BUSY = ErrorCode.coordinator_load_in_progress
 HELD_BACK = "User:restored"
 
 
@@ -219,3 +225,78 @@ async def test_coordinators_of_transactions_and_share_groups_are_refused(
     [found] = (await endpoint.answer(request, FindCoordinatorResponse)).coordinators
     assert (found.error_code, found.node_id) == (error, -1)
     assert "tierd's read endpoint" in (found.error_message or "")
+
+
+def join(group: str = GROUP, *, size_bytes: int = 100) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=GroupId(group),
+        session_timeout=i32Timedelta.parse(timedelta(seconds=10)),
+        rebalance_timeout=i32Timedelta.parse(timedelta(seconds=60)),
+        member_id="",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=(JoinGroupRequestProtocol(name="range", metadata=bytes(size_bytes)),),
+        reason=None,
+    )
+
+
+def protocols(*names: str) -> tuple[JoinGroupRequestProtocol, ...]:
+    return tuple(JoinGroupRequestProtocol(name=name, metadata=b"") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (replace(join(), protocol_type="t" * 256), ErrorCode.inconsistent_group_protocol),
+        (replace(join(), protocols=protocols("n" * 256)), ErrorCode.inconsistent_group_protocol),
+        (replace(join(), protocols=protocols(*map(str, range(101)))), ErrorCode.inconsistent_group_protocol),
+        (replace(join(), group_instance_id="i" * 250), ErrorCode.invalid_request),
+    ],
+    ids=["long type", "long name", "many protocols", "long instance id"],
+)
+async def test_join_that_only_fills_memory_is_refused_and_makes_no_group(
+    endpoint: AskedGroups, request_: JoinGroupRequest, error: ErrorCode
+) -> None:
+    assert (await endpoint.answer(request_, JoinGroupResponse)).error_code is error
+    assert await listed(endpoint) == {}
+
+
+async def test_members_of_all_groups_together_have_a_bound_on_their_memory(store: FaultyKeyValueStore) -> None:
+    limits = CoordinationLimits(max_member_bytes=4 << 20)
+    async with AskedGroups(store, limits=limits).running() as endpoint:
+
+        async def joined(group: str, *, size_bytes: int = 100) -> ErrorCode:
+            """Return the answer to a join of an old client, which has no member id; the member waits then."""
+            request = join(group, size_bytes=size_bytes)
+            asking = asyncio.create_task(endpoint.answer(request, JoinGroupResponse, version=3))
+            await settle()
+            if asking.done():
+                return asking.result().error_code
+            asking.cancel()
+            return OK
+
+        assert [await joined(f"g{n}", size_bytes=1 << 20) for n in range(4)] == [OK, OK, BUSY, BUSY]
+        assert await joined("small") is OK
+        await endpoint.pass_time(400)  # the clients did not come back
+        assert await joined("g4", size_bytes=1 << 20) is OK
+
+
+async def test_group_goes_on_while_others_have_all_the_memory_that_joins_may_have(store: FaultyKeyValueStore) -> None:
+    limits = CoordinationLimits(max_member_bytes=4 << 20)
+    async with AskedGroups(store, limits=limits).running() as endpoint:
+        alice = FakeConsumer(endpoint)
+        await become_stable(alice, endpoint=endpoint)
+        waiting = [
+            asyncio.create_task(endpoint.answer(join(f"g{n}", size_bytes=1 << 20), JoinGroupResponse, version=3))
+            for n in range(3)
+        ]
+        await settle()
+        assert await FakeConsumer(endpoint, group="new").join() is BUSY
+        again = asyncio.create_task(alice.join())
+        await endpoint.pass_time(1.0)
+        assert await again is OK
+        assert await alice.sync({alice.member_id: b"mine"}) == b"mine"
+        with pytest.raises(GroupAnswerError, match="coordinator_load_in_progress"):
+            await alice.sync({alice.member_id: bytes(2 << 20)})
+        for each in waiting:
+            each.cancel()

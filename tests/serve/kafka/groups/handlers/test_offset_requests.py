@@ -259,3 +259,16 @@ async def test_client_asks_again_for_groups_that_make_an_answer_too_large(
     later = ErrorCode.coordinator_load_in_progress
     assert await fetch_groups(endpoint, "a", "b", "c") == [("a", OK, 1), ("b", later, 0), ("c", later, 0)]
     assert await fetch_groups(endpoint, "b", "c") == [("b", OK, 1), ("c", later, 0)]
+
+
+async def test_commits_of_all_groups_have_a_bound_in_the_store_as_well() -> None:
+    limits = CoordinationLimits(max_stored_offset_bytes=20_000, upkeep_interval_s=60.0)
+    async with AskedGroups(MemoryKeyValueStore(), limits=limits).running() as endpoint:
+        assert await FakeConsumer(endpoint, group="large").commit(1, metadata="x" * 4096) is OK
+        await endpoint.pass_time(200)  # the group is not in memory any more
+        assert await FakeConsumer(endpoint, group="other").commit(1, metadata="x" * 4096) is ErrorCode.policy_violation
+        assert await FakeConsumer(endpoint, group="other").commit(1) is OK
+        assert await FakeConsumer(endpoint, group="other").commit(1, metadata="x" * 4096) is ErrorCode.policy_violation
+        assert await FakeConsumer(endpoint, group="large").commit(2, metadata="") is OK
+        await endpoint.pass_time(200)
+        assert await FakeConsumer(endpoint, group="other").commit(1, metadata="x" * 4096, partition=1) is OK

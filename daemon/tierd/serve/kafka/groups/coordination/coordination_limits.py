@@ -17,6 +17,8 @@ class CoordinationLimits:
         max_metadata_chars: of one commit, as in Kafka.
         max_metadata_bytes: of all commits of one group.
         max_offset_bytes: of all commits in memory, about.
+        max_stored_offset_bytes: the same in the metadata store, as far as this endpoint knows.
+        max_member_bytes: of the members of all groups, with their subscriptions and assignments, about.
         max_loads: groups that are read from the store at a time.
         upkeep_interval_s: time between two rounds of expiry.
         claim_check_interval_s: time after which a coordinator learns that another one has its groups.
@@ -29,6 +31,8 @@ class CoordinationLimits:
     max_metadata_chars: int = 4096
     max_metadata_bytes: int = 1 << 20
     max_offset_bytes: int = 128 << 20
+    max_stored_offset_bytes: int = 1 << 30
+    max_member_bytes: int = 64 << 20
     max_loads: int = 16
     upkeep_interval_s: float = 600.0
     claim_check_interval_s: float = 3.0

@@ -57,6 +57,10 @@ class EndpointGroups:
         self.hosted: dict[str, HostedGroup] = {}
         self.known_groups = 0
         """Number of groups in the store, as of the last round of upkeep and the groups made since."""
+        self.idle_offset_bytes = 0
+        """About the bytes of the commits that are in the store only, as of the last round and the changes since."""
+        self.member_bytes = 0
+        """About the memory of the members of all groups."""
         self._alarms = Alarms(clock)
         self._loading: dict[str, tuple[_Loading, bool]] = {}
         self._slots = asyncio.Semaphore(limits.max_loads)
@@ -68,6 +72,7 @@ class EndpointGroups:
             limits=limits.membership,
             spawn=self._spawn,
             on_gone=self._forget,
+            on_sized=self._count_members,
         )
 
     async def run(self) -> None:
@@ -117,6 +122,24 @@ class EndpointGroups:
         """Return about the bytes of all commits in memory."""
         return sum(each.writer.claimed.size_bytes for each in self.hosted.values())
 
+    def require_memory(self, *, joining_bytes: int = 0, assigned_bytes: int = 0) -> None:
+        """Raise if members would take more memory than they may; a part of it is for assignments only.
+
+        Raises:
+            GroupRefusedError: COORDINATOR_LOAD_IN_PROGRESS, after which a client asks again.
+        """
+        most_bytes = self.limits.max_member_bytes
+        has_room = joining_bytes <= 0 or self.member_bytes + joining_bytes <= most_bytes * 3 // 4
+        has_room &= assigned_bytes <= 0 or self.member_bytes + assigned_bytes <= most_bytes
+        if not has_room:
+            raise GroupRefusedError(ErrorCode.coordinator_load_in_progress)
+
+    def may_commit(self, added_bytes: int) -> bool:
+        """Return True if new commits may take so many bytes more, in memory and in the store."""
+        used_bytes = self.offset_bytes() + added_bytes
+        is_in_store = used_bytes + self.idle_offset_bytes <= self.limits.max_stored_offset_bytes
+        return is_in_store and used_bytes <= self.limits.max_offset_bytes
+
     def release_idle(self, *, unused_s: float) -> None:
         """Give up the groups without members that were not used for so long; the store has all of them."""
         before_s = self.clock.monotonic_s() - unused_s
@@ -158,6 +181,7 @@ class EndpointGroups:
             return ErrorCode.group_id_not_found
         self.known_groups += claimed.row.revision == 0
         self.counters.claims += 1
+        self.idle_offset_bytes = max(0, self.idle_offset_bytes - claimed.size_bytes)
         hosted = self.hosted[group] = HostedGroup(claimed, self._host)
         hosted.step(TimePassed())  # a group that has lost its members with its coordinator is stored as empty
         return hosted
@@ -177,6 +201,10 @@ class EndpointGroups:
     def _forget(self, gone: HostedGroup) -> None:
         if self.hosted.get(gone.name) is gone:
             del self.hosted[gone.name]
+            self.idle_offset_bytes += gone.writer.claimed.size_bytes
+
+    def _count_members(self, change_bytes: int) -> None:
+        self.member_bytes += change_bytes
 
     def _spawn(self, work: Callable[[], Coroutine[object, object, None]], name: str) -> bool:
         if self._tasks is None:

@@ -93,6 +93,7 @@ class GroupUpkeep:
                         idle[row.group] = found
                     continue
             await self._expire(row.group)
+        groups.idle_offset_bytes = max(0, size_bytes - groups.offset_bytes())
         self._is_complete = size_bytes <= groups.limits.max_offset_bytes
         self._idle = idle
 

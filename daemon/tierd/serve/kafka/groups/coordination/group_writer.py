@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -23,7 +24,7 @@ Spawn: TypeAlias = Callable[[Callable[[], Coroutine[object, object, None]], str]
 """Begins a task of that name, which its owner ends; False where the owner has ended already."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Change:
     """Commits and removals of offsets; ``expected``: removals of offsets that have not changed meanwhile."""
 
@@ -37,7 +38,7 @@ class _Change:
         return len(self.puts) + len(self.deletes) + len(self.expected)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Removal:
     """Removal of the group, unless ``is_wanted`` says otherwise at the last moment."""
 
@@ -52,7 +53,8 @@ class GroupWriter:
     """Queue of the writes of one group.
 
     An answer is given when the write is durable, or an error that a client repeats the request on. A caller that is
-    cancelled loses only its answer. A write whose outcome is unknown is followed by a new claim, before the next write.
+    cancelled takes its work back, unless the write has begun: clients that go away leave no queue. A write whose
+    outcome is unknown is followed by a new claim, before the next write.
     """
 
     def __init__(self, claimed: ClaimedGroup, *, spawn: Spawn, on_event: Callable[[GroupEvent], None]) -> None:
@@ -90,7 +92,12 @@ class GroupWriter:
 
     async def _ask(self, work: _Change | _Removal) -> ErrorCode:
         self._add(work)
-        return await work.answer
+        try:
+            return await work.answer
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._queue.remove(work)
+            raise
 
     def _add(self, work: _Work) -> None:
         self._queue.append(work)

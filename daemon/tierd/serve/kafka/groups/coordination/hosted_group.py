@@ -34,6 +34,7 @@ class GroupHost:
     Attributes:
         spawn: begins a task.
         on_gone: called with a group that is not here any more.
+        on_sized: called with the change of the memory that the members of a group take.
     """
 
     clock: Clock
@@ -42,6 +43,7 @@ class GroupHost:
     limits: MembershipLimits
     spawn: Spawn
     on_gone: Callable[["HostedGroup"], None]
+    on_sized: Callable[[int], None]
 
     def now(self) -> Moment:
         """Return the present moment."""
@@ -59,6 +61,8 @@ class HostedGroup:
         self.used_at_s = host.clock.monotonic_s()
         self._waiters: dict[int, asyncio.Future[GroupAnswer]] = {}
         self._last_waiter = 0
+        self._sized_bytes = 0
+        self._note_size(self.core.size_bytes)
         host.alarms.set(self.name, self.core.wake_at_s)
 
     @property
@@ -84,8 +88,10 @@ class HostedGroup:
         for effect in self.core.step(event, self._host.now()):
             self._carry_out(effect)
         if self.core.state is ClassicGroupState.DEAD:
+            self._note_size(0)
             self._host.on_gone(self)
         else:
+            self._note_size(self.core.size_bytes)
             self._host.alarms.set(self.name, self.core.wake_at_s)
 
     async def ask(self, event_of: Callable[[int], GroupEvent], answer_type: type[_A]) -> _A:
@@ -125,6 +131,11 @@ class HostedGroup:
             ),
             offsets=dict(self.writer.claimed.offsets),
         )
+
+    def _note_size(self, size_bytes: int) -> None:
+        change, self._sized_bytes = size_bytes - self._sized_bytes, size_bytes
+        if change:
+            self._host.on_sized(change)
 
     def _carry_out(self, effect: GroupEffect) -> None:
         match effect:

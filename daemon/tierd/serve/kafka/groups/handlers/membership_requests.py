@@ -38,6 +38,9 @@ _FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
 _FIRST_JOIN_WITH_SKIP: Final = 9  # KIP-814
 _FIRST_SYNC_WITH_PROTOCOL: Final = 5
 _FIRST_LEAVE_OF_MANY: Final = 3  # KIP-345
+_MAX_INSTANCE_CHARS: Final = 249  # as the Java clients allow
+_MAX_PROTOCOLS: Final = 100
+_MAX_TEXT_CHARS: Final = 255
 _CLIENT_ID_CHARS: Final = 200  # of a client id in the ids of members: the whole has to fit into a text
 
 
@@ -50,6 +53,8 @@ class MembershipRequests:
     async def join(self, request: RequestPayload, context: RequestContext) -> ResponsePayload:
         """Make the client a member; the answer waits for the other members."""
         wanted = in_version(request, JoinGroupRequest)
+        if refusal := _bound_error(wanted):
+            return answer_in_version(request, _join_response(JoinAnswer(refusal, wanted.member_id), context.version))
         protocols = tuple(
             JoinProtocol(name, data) for name, data in {each.name: each.metadata for each in wanted.protocols}.items()
         )
@@ -64,7 +69,7 @@ class MembershipRequests:
                 member_id=wanted.member_id,
                 new_member_id=new_member_id,
                 instance_id=wanted.group_instance_id,
-                client_id=context.client_id,
+                client_id=context.client_id[:_MAX_TEXT_CHARS],
                 client_host=f"/{context.peer}",
                 session_timeout_s=session_timeout_s,
                 rebalance_timeout_s=_seconds(wanted.rebalance_timeout) if context.version else session_timeout_s,
@@ -76,6 +81,8 @@ class MembershipRequests:
 
         try:
             hosted = await self._door.find(context, wanted.group_id, may_create=not wanted.member_id)
+            added_bytes = hosted.core.growth_bytes(wanted.member_id, protocols)
+            self._door.groups.require_memory(joining_bytes=added_bytes)
             answer = await unless_closing(hosted.ask(event, JoinAnswer), context)
         except GroupRefusedError as error:
             answer = JoinAnswer(_for_members(error), wanted.member_id)
@@ -101,6 +108,8 @@ class MembershipRequests:
         if is_named or context.version < _FIRST_SYNC_WITH_PROTOCOL:
             try:
                 hosted = await self._door.find(context, wanted.group_id)
+                assigned_bytes = sum(len(each.assignment) for each in wanted.assignments)
+                self._door.groups.require_memory(assigned_bytes=assigned_bytes)
                 answer = await unless_closing(hosted.ask(event, SyncAnswer), context)
             except GroupRefusedError as error:
                 answer = SyncAnswer(_for_members(error))
@@ -160,6 +169,15 @@ class MembershipRequests:
         if error is ErrorCode.unknown_member_id:
             return LeaveAnswer(ErrorCode.none, tuple((each, error) for each in members))
         return LeaveAnswer(error)
+
+
+def _bound_error(wanted: JoinGroupRequest) -> ErrorCode:
+    """Return the error of a join that would only fill memory and store: no client sends such texts (KIP-345)."""
+    if len(wanted.group_instance_id or "") > _MAX_INSTANCE_CHARS:
+        return ErrorCode.invalid_request
+    texts = [wanted.protocol_type, *(each.name for each in wanted.protocols[:_MAX_PROTOCOLS])]
+    is_over = len(wanted.protocols) > _MAX_PROTOCOLS or any(len(each) > _MAX_TEXT_CHARS for each in texts)
+    return ErrorCode.inconsistent_group_protocol if is_over else ErrorCode.none
 
 
 def _leaving(waiter: int, *, members: tuple[LeavingMember, ...]) -> LeaveRequested:

@@ -147,11 +147,11 @@ class OffsetCommits:
             kept = (each.metadata for key, each in offsets.items() if key not in puts)
             if metadata_bytes + sum(len(each.encode()) for each in kept) > groups.limits.max_metadata_bytes:
                 return ErrorCode.offset_metadata_too_large
-        if all(key in offsets for key in puts):
+        replaced_bytes = sum(offsets[key].size_bytes for key in puts if key in offsets)
+        added_bytes = sum(each.size_bytes for each in puts.values()) - replaced_bytes
+        if added_bytes <= 0:  # a group that goes on is never held up
             return ErrorCode.none
-        added_bytes = sum(each.size_bytes for key, each in puts.items() if key not in offsets)
-        is_over = len(offsets.keys() | puts.keys()) > groups.limits.max_offsets
-        is_over |= groups.offset_bytes() + added_bytes > groups.limits.max_offset_bytes
+        is_over = len(offsets.keys() | puts.keys()) > groups.limits.max_offsets or not groups.may_commit(added_bytes)
         return ErrorCode.policy_violation if is_over else ErrorCode.none
 
     def _expire_ms(self, request: RequestPayload, context: RequestContext) -> int | None:

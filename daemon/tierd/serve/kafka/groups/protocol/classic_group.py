@@ -38,11 +38,13 @@ from tierd.serve.kafka.groups.protocol.group_events import (
     SyncRequested,
     TimePassed,
 )
-from tierd.serve.kafka.groups.protocol.group_members import GroupMember
+from tierd.serve.kafka.groups.protocol.group_members import MEMBER_BYTES, GroupMember, size_of
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
 from tierd.serve.kafka.groups.protocol.joining import Joining
 from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.protocol.rebalance import Rebalance
+
+_PENDING_BYTES = 500
 
 
 class ClassicGroup:
@@ -115,6 +117,16 @@ class ClassicGroup:
     def wake_at_s(self) -> float:
         """Return the monotonic time at which the group wants ``TimePassed``; infinite without a deadline."""
         return self._body.wake_at_s
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about the memory of the members, and of the member ids that were given away."""
+        return self._body.members.size_bytes + _PENDING_BYTES * len(self._body.pending_joins)
+
+    def growth_bytes(self, member_id: str, protocols: tuple[JoinProtocol, ...]) -> int:
+        """Return about the memory that a join adds, with the member id that the client has or without one."""
+        member = self._body.members.get(member_id)
+        return size_of(protocols) - (-MEMBER_BYTES if member is None else size_of(member.protocols))
 
     def subscriptions(self) -> frozenset[str] | None:
         """Return the topics that consumers of the group subscribe to; None where that is not known."""

@@ -3,10 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from tierd.serve.kafka.groups.protocol.durable_group import StaticMember
 from tierd.serve.kafka.groups.protocol.group_effects import JoinedMember
 from tierd.serve.kafka.groups.protocol.group_events import JoinProtocol, JoinRequested
+
+MEMBER_BYTES: Final = 3000
+"""About the memory of a member without its protocols; each text of the client has a bound."""
+_PROTOCOL_BYTES: Final = 200
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +71,8 @@ class GroupMembers:
         self._members: dict[str, GroupMember] = {}
         self._static: dict[str, str] = {}  # member id by instance id
         self._support: Counter[str] = Counter()  # number of members by name of a protocol
-        self._size_bytes = 0
+        self._protocol_bytes = 0
+        self._assignment_bytes = 0
 
     def __len__(self) -> int:
         return len(self._members)
@@ -92,6 +98,7 @@ class GroupMembers:
             self._static[member.instance_id] = member.member_id
         self._members[member.member_id] = member
         self._count(member.protocols, 1)
+        self._assignment_bytes += len(member.assignment)
         if self.leader_id is None:
             self.leader_id = member.member_id
 
@@ -101,6 +108,7 @@ class GroupMembers:
         if removed is None:
             return None
         self._count(removed.protocols, -1)
+        self._assignment_bytes -= len(removed.assignment)
         if removed.instance_id is not None:
             del self._static[removed.instance_id]
         if self.leader_id == member_id:
@@ -127,6 +135,11 @@ class GroupMembers:
         member.former_id = member.member_id
         self._static[member.instance_id] = member.member_id = new_member_id
 
+    def assign(self, member: GroupMember, assignment: bytes) -> None:
+        """Give a member its assignment, or none by an empty one."""
+        self._assignment_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
     def elect_joined_leader(self) -> bool:
         """Keep a leader that has joined, or elect the first member that has; False where none has joined."""
         leader = self._members.get(self.leader_id or "")
@@ -149,9 +162,14 @@ class GroupMembers:
         return max((each.rebalance_timeout_s for each in self), default=0.0)
 
     @property
+    def protocol_bytes(self) -> int:
+        """Return about the memory of the protocols of all members."""
+        return self._protocol_bytes
+
+    @property
     def size_bytes(self) -> int:
-        """Return the bytes of the protocols of all members."""
-        return self._size_bytes
+        """Return about the memory of all members."""
+        return len(self) * MEMBER_BYTES + self._protocol_bytes + self._assignment_bytes
 
     @property
     def static(self) -> tuple[StaticMember, ...]:
@@ -178,9 +196,9 @@ class GroupMembers:
             self._support[each.name] += sign
             if not self._support[each.name]:
                 del self._support[each.name]
-        self._size_bytes += sign * size_of(protocols)
+        self._protocol_bytes += sign * size_of(protocols)
 
 
 def size_of(protocols: tuple[JoinProtocol, ...]) -> int:
-    """Return the bytes that the protocols of one member take."""
-    return sum(len(each.name) + len(each.metadata) for each in protocols)
+    """Return about the memory that the protocols of one member take."""
+    return sum(_PROTOCOL_BYTES + len(each.name) + len(each.metadata) for each in protocols)

@@ -41,7 +41,7 @@ class Joining:
         body, most = self._body, self._limits.max_members
         member = body.members.get(request.member_id)
         replaced = 0 if member is None else size_of(member.protocols)
-        if body.members.size_bytes - replaced + size_of(request.protocols) > self._limits.max_group_bytes:
+        if body.members.protocol_bytes - replaced + size_of(request.protocols) > self._limits.max_group_bytes:
             return False
         if not request.member_id and len(body.pending_joins) >= most:
             return False

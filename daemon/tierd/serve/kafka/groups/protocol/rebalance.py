@@ -91,7 +91,7 @@ class Rebalance:
         """Hand the leader's assignments out, to members that ask later as well."""
         body = self._body
         for member in body.members:
-            member.assignment = assignments.get(member.member_id, b"")
+            body.members.assign(member, assignments.get(member.member_id, b""))
         body.become(ClassicGroupState.STABLE)
         for member in body.members:
             self._answer_sync(member, self.assignment_of(member))
@@ -169,7 +169,7 @@ class Rebalance:
         body.note("generation_begun", reason=f"size {len(body.members)}")
         for member in body.members:
             member.is_new = False
-            member.assignment = b""
+            body.members.assign(member, b"")
             self._answer_join(member, self.joined(member))
             body.extend_session(member)  # also of a static member that has not joined again
         body.pending_syncs = {each.member_id for each in body.members}
@@ -180,7 +180,8 @@ class Rebalance:
         body.pending_syncs.clear()
         body.sync_deadline_s = None
         for member in body.members:
-            member.assignment = b"" if body.state is ClassicGroupState.COMPLETING_REBALANCE else member.assignment
+            if body.state is ClassicGroupState.COMPLETING_REBALANCE:
+                body.members.assign(member, b"")
             self._answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
 
     def _answer_replaced(self) -> None:

@@ -1,0 +1,29 @@
+"""RareLines: log lines about what clients cause again and again, as often as a person wants to read them."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final
+
+from tierd.clock import Clock
+
+REPEAT_AFTER_S: Final = 60.0
+MOST_LINES: Final = 1000
+"""Lines of all kinds within ``REPEAT_AFTER_S``: an outage of the store concerns all partitions at once."""
+
+
+class RareLines:
+    """Permission to write lines: one of a kind within ``REPEAT_AFTER_S``, and ``MOST_LINES`` of all kinds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._written_s: OrderedDict[Hashable, float] = OrderedDict()  # the longest ago first
+
+    def is_due(self, kind: Hashable) -> bool:
+        """Return True if a line of this kind is to be written now, and count it as written."""
+        now_s = self._clock.monotonic_s()
+        while self._written_s and now_s - next(iter(self._written_s.values())) >= REPEAT_AFTER_S:
+            self._written_s.popitem(last=False)
+        if kind in self._written_s or len(self._written_s) >= MOST_LINES:
+            return False
+        self._written_s[kind] = now_s
+        return True
