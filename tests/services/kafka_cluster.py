@@ -256,7 +256,11 @@ class KafkaCluster:
         else:
             topic = NewTopic(name, len(replicas), replica_assignment=[list(each) for each in replicas], config=settings)
         if not self._try_to_create(topic):
-            assert self._try_to_create(topic, may_exist=True), "librdkafka dropped the request twice"
+            wait_until(
+                lambda: self._try_to_create(topic, may_exist=True),
+                what=f"a request for {name} that librdkafka does not drop",
+                deadline_s=CLIENT_DEADLINE_S,
+            )
         wait_until(
             lambda: all(self.partition_dir(name, p) is not None for p in range(topic.num_partitions)),
             what=f"the directories of {name}",
@@ -266,6 +270,7 @@ class KafkaCluster:
     def _try_to_create(self, topic: NewTopic, *, may_exist: bool = False) -> bool:
         """Return False if librdkafka dropped the request together with its handle of the bootstrap server."""
         admin = self._admin()  # a client that nothing refers to ends its requests
+        admin.list_topics(timeout=CLIENT_DEADLINE_S)  # handles of bootstrap servers go once the brokers are known
         try:
             admin.create_topics([topic])[topic.topic].result(CLIENT_DEADLINE_S)
         except KafkaException as error:
