@@ -14,7 +14,10 @@ import pytest
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape, write_log_dir
 from tests.scenarios.command import TIERD
 from tests.scenarios.conftest import MakeInstallation
+from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Daemon, Installation
+from tests.scenarios.load_client import fetch_frame
+from tests.services.ports import free_port
 
 SHAPE = SegmentShape(batches=4, records_per_batch=5, value_bytes=100)
 SEGMENT_RECORDS = 20
@@ -48,12 +51,15 @@ def limited(tierd: Installation) -> Daemon:
 
 def to_http(tierd: Installation) -> Connect:
     host, _, port = tierd.http.rpartition(":")
+    return to_address(host, int(port))
 
+
+def to_address(host: str, port: int) -> Connect:
     def connect() -> socket.socket:
         attacker = socket.socket()
         attacker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         attacker.setblocking(False)
-        attacker.connect_ex((host, int(port)))
+        attacker.connect_ex((host, port))
         return attacker
 
     return connect
@@ -114,6 +120,27 @@ def test_daemon_copies_under_attack_on_control_socket(tierd: Installation, log_d
         daemon.wait_copied({"synthetic-0": 2 * SEGMENT_RECORDS - 1})
         with attacked(to_control(tierd), b'{"command": "status"}\n' * 100):
             _requires_copies(tierd, daemon, log_dir)
+
+
+KAFKA_ATTACKS = {
+    "idle": b"",
+    "slow-request": b"\0\0\1\0\0\3",
+    "reads-nothing": fetch_frame("synthetic", 0, 0, max_bytes=1 << 20, max_wait_s=0.0) * 400,
+    "waits-for-records": fetch_frame("synthetic", 0, 2 * SEGMENT_RECORDS, max_bytes=1 << 20, max_wait_s=300.0),
+}
+
+
+@pytest.mark.parametrize("attack", KAFKA_ATTACKS)
+def test_daemon_copies_and_holds_under_attack_on_read_endpoint(
+    tierd: Installation, log_dir: LogDirWriter, attack: str
+) -> None:
+    port = free_port()
+    tierd.configure(endpoint_settings(port))
+    with limited(tierd) as daemon:
+        daemon.wait_copied({"synthetic-0": 2 * SEGMENT_RECORDS - 1})
+        with attacked(to_address("127.0.0.1", port), KAFKA_ATTACKS[attack]):
+            _requires_copies(tierd, daemon, log_dir)
+            _requires_hold(tierd, daemon, log_dir)
 
 
 def _requires_hold(tierd: Installation, daemon: Daemon, log_dir: LogDirWriter) -> None:

@@ -70,6 +70,30 @@ def test_full_gate_cuts_a_connection_of_the_peer_with_most_connections(gate: Con
     assert not any(each.is_cut for each in (lone, *few))
 
 
+def test_full_gate_cuts_connections_that_never_had_an_answer_first(gate: ConnectionGate, clock: FakeClock) -> None:
+    known = [admitted(gate, clock, "a") for _ in range(3)]
+    for each in known:
+        gate.begin_answer(each)
+        gate.begin_request(each)
+    unknown = [admitted(gate, clock, f"{n}") for n in range(6)]
+    assert not any(each.is_cut for each in known)
+    assert [each.is_cut for each in unknown] == [True, True, True, False, False, False]
+
+
+def test_answer_that_may_yield_is_cut_for_a_peer_with_fewer_connections(gate: ConnectionGate, clock: FakeClock) -> None:
+    held = [admitted(gate, clock, peer) for peer in "aaabbb"]
+    for each in held:
+        gate.begin_answer(each, may_yield=True)
+        clock.advance(0.1)
+    assert gate.admit("a") is None
+    gate.begin_answer(admitted(gate, clock, "c"))
+    assert [each.is_cut for each in held] == [True, False, False, False, False, False]
+    gate.begin_answer(admitted(gate, clock, "c"))
+    assert [each.is_cut for each in held] == [True, False, False, True, False, False]
+    assert gate.admit("c") is None
+    assert gate.refused == 2
+
+
 def test_gate_refuses_a_peer_whose_connections_are_all_being_answered(gate: ConnectionGate, clock: FakeClock) -> None:
     for _ in range(3):
         gate.begin_answer(admitted(gate, clock, "a"))

@@ -53,11 +53,13 @@ class Abortable(Protocol):
 class Connection:
     """Place of one connection in a gate."""
 
-    __slots__ = ("_transport", "deadline_s", "is_answering", "is_cut", "peer", "since_s")
+    __slots__ = ("_transport", "deadline_s", "is_answering", "is_cut", "may_yield", "peer", "since_s", "was_answered")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.is_answering = False
+        self.may_yield = False
+        self.was_answered = False
         self.is_cut = False
         self.since_s = 0.0
         self.deadline_s = 0.0
@@ -97,9 +99,10 @@ class ConnectionGate:
     def admit(self, peer: str) -> Connection | None:
         """Return a place, or None when each is taken by a connection that is being answered.
 
-        A connection that waits for a request is cut for a new one. If ``peer`` has as many connections as one peer may
-        have, its longest waiting one is cut. If the port is full, the peer with most connections loses its longest
-        waiting one.
+        A connection that waits for a request is cut for a new one, first of all one that never had an answer. If
+        ``peer`` has as many connections as one peer may have, its longest waiting one is cut. If the port is full, the
+        peer with most connections loses its longest waiting one; if none waits, a peer with more connections than
+        ``peer`` loses the one whose answer may yield for longest.
         """
         own = [connection for connection in self._connections if connection.peer == peer]
         if len(own) >= self._limits.per_peer and not self._evict(own):
@@ -108,7 +111,7 @@ class ConnectionGate:
         if self._is_short():
             limit = min(limit, CONNECTIONS_WHEN_SHORT)
         while len(self._connections) >= limit:
-            if not self._evict(self._connections):
+            if not self._evict(self._connections) and not self._evict_yielding(peer):
                 return self._refuse()
         connection = Connection(peer)
         self._connections.add(connection)
@@ -120,12 +123,14 @@ class ConnectionGate:
         """Note that the connection waits for its next request, for ``timeout_s`` or as the limits say."""
         self._enter(connection, self._limits.request_timeout_s if timeout_s is None else timeout_s, is_answering=False)
 
-    def begin_answer(self, connection: Connection, *, timeout_s: float | None = None) -> None:
+    def begin_answer(self, connection: Connection, *, timeout_s: float | None = None, may_yield: bool = False) -> None:
         """Note that the connection is being answered: until ``begin_request`` it is not cut for another.
 
-        The deadline is that of the limits, or comes after ``timeout_s``, which may be infinite.
+        The deadline is that of the limits, or comes after ``timeout_s``, which may be infinite. With ``may_yield`` the
+        answer takes as long as the client likes, and clients that have fewer connections come first.
         """
         self._enter(connection, self._limits.answer_timeout_s if timeout_s is None else timeout_s, is_answering=True)
+        connection.may_yield, connection.was_answered = may_yield, True
 
     def leave(self, connection: Connection) -> None:
         """Give the place back; a second call does nothing."""
@@ -152,7 +157,7 @@ class ConnectionGate:
             self.cut_overdue()
 
     def _enter(self, connection: Connection, timeout_s: float, *, is_answering: bool) -> None:
-        connection.is_answering = is_answering
+        connection.is_answering, connection.may_yield = is_answering, False
         connection.since_s = self._clock.monotonic_s()
         connection.deadline_s = connection.since_s + timeout_s
 
@@ -161,7 +166,15 @@ class ConnectionGate:
         waiting = [connection for connection in among if not connection.is_answering]
         if not waiting:
             return False
-        self._cut(max(waiting, key=lambda connection: (counts[connection.peer], -connection.since_s)))
+        self._cut(max(waiting, key=lambda each: (not each.was_answered, counts[each.peer], -each.since_s)))
+        return True
+
+    def _evict_yielding(self, peer: str) -> bool:
+        counts = Counter(connection.peer for connection in self._connections)
+        yielding = [each for each in self._connections if each.may_yield and counts[each.peer] > counts[peer] + 1]
+        if not yielding:
+            return False
+        self._cut(max(yielding, key=lambda each: (counts[each.peer], -each.since_s)))
         return True
 
     def _refuse(self) -> Connection | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from tierd.app.daemon.descriptors import descriptor_limit
 from tierd.app.engine.compose import Engine
 from tierd.config import KafkaEndpointSettings
 from tierd.errors import RefusedError
@@ -76,7 +77,7 @@ async def new_daemon_endpoint(
         return DaemonEndpoint(None)
     from tierd.app.endpoint.engine_endpoint import engine_endpoint  # noqa: PLC0415 - as above
 
-    endpoint, watch = await engine_endpoint(engine, tiering, fetches, is_short=is_short)
+    endpoint, watch = await engine_endpoint(engine, tiering, fetches, is_short=is_short, descriptors=descriptor_limit())
     engine.metrics.watch_endpoint(watch.use)
     return DaemonEndpoint((endpoint, watch))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from tierd import __version__
-from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
+from tierd.app.daemon.descriptors import PortGates, descriptor_limit, raise_descriptor_limit
 from tierd.app.daemon.endpoint_reload import EndpointReloader
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
 from tierd.app.daemon.systemd_notifier import SystemdNotifier
@@ -180,6 +180,7 @@ class TierServer:
             recorder=RequestMetrics(self._metrics),
             clock=self._clock,
             is_short=self._ports.is_short,
+            descriptors=descriptor_limit(),
             are_groups_refused=group_rows is None,
         )
         return await tier_endpoint(tier, identity, fetches, context)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from tierd.app.endpoint.endpoint_partitions import EndpointPartitions
 from tierd.app.endpoint.read_endpoint import EndpointParts, ReadEndpoint
 from tierd.clock import Clock
@@ -30,6 +32,9 @@ if TYPE_CHECKING:  # at run time only where a connection to Kafka is configured
     from tierd.control import BrokerWatermarks
 
 
+log = structlog.get_logger()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointContext:
     """Surroundings of an endpoint.
@@ -42,6 +47,7 @@ class EndpointContext:
         recorder: takes a record of every request.
         clock: time.
         is_short: says that descriptors run out.
+        descriptors: limit of the process, of which the endpoint takes a part.
         are_groups_refused: no store of this process may be written: clients that commit get an error that they show.
     """
 
@@ -52,6 +58,7 @@ class EndpointContext:
     recorder: EndpointRecorder
     clock: Clock
     is_short: Callable[[], bool]
+    descriptors: int
     are_groups_refused: bool = False
 
 
@@ -81,13 +88,7 @@ async def build_endpoint(
     server = KafkaEndpoint(
         [_plan(listener, access) for listener in settings.listeners],
         handlers,
-        limits=EndpointLimits(
-            connections=settings.max_connections,
-            connections_per_peer=settings.max_connections_per_peer,
-            request_bytes=settings.max_request_bytes,
-            memory_bytes=settings.max_memory_bytes,
-            idle_timeout_s=settings.idle_timeout_s,
-        ),
+        limits=endpoint_limits(settings, descriptors=context.descriptors),
         quotas=access.quotas,
         recorder=context.recorder,
         clock=clock,
@@ -95,6 +96,31 @@ async def build_endpoint(
     )
     parts = EndpointParts(access=access, partitions=partitions, server=server, groups=groups, watermarks=watermarks)
     return ReadEndpoint(settings.listeners, parts)
+
+
+def endpoint_limits(settings: KafkaEndpointSettings, *, descriptors: int) -> EndpointLimits:
+    """Return the bounds by the settings, and by the limit of descriptors: most of them are for holds and copies.
+
+    An eighth is for connections. As many more may be open for a moment, while threads send local segments.
+    """
+    connections, per_peer = settings.max_connections, settings.max_connections_per_peer
+    if connections > descriptors // 8:
+        connections = max(descriptors // 8, 1)
+        per_peer = min(per_peer, max(connections // 2, 1))
+        log.warning(
+            "endpoint_connections_bounded",
+            connections=connections,
+            connections_per_peer=per_peer,
+            remedy=f"raise the limit of open files to {8 * settings.max_connections}, or lower kafka.max_connections",
+        )
+    return EndpointLimits(
+        connections=connections,
+        connections_per_peer=per_peer,
+        kept_files=min(256, descriptors // 32),
+        request_bytes=settings.max_request_bytes,
+        memory_bytes=settings.max_memory_bytes,
+        idle_timeout_s=settings.idle_timeout_s,
+    )
 
 
 class NoGroups:

@@ -33,6 +33,7 @@ async def engine_endpoint(
     fetches: FetchService,
     *,
     is_short: Callable[[], bool],
+    descriptors: int,
 ) -> tuple[ReadEndpoint, EndpointWatch]:
     """Build the endpoint of a daemon whose configuration has listeners; nothing listens yet.
 
@@ -88,6 +89,7 @@ async def engine_endpoint(
         recorder=RequestMetrics(engine.metrics),
         clock=clock,
         is_short=is_short,
+        descriptors=descriptors,
     )
     endpoint = await build_endpoint(context, partitions, watermarks)
     return endpoint, EndpointWatch(endpoint, log_watermarks)

@@ -68,7 +68,7 @@ class KafkaEndpoint:
             requests=MemoryBudget(request_bytes, share_bytes=request_bytes),
             answers=MemoryBudget(answer_bytes, share_bytes=min(answer_bytes, limits.answer_memory_bytes)),
             turns=LoopTurns(self._worker),
-            slices=FileSlices(self._executor, clock=clock),
+            slices=FileSlices(self._executor, clock=clock, most_kept=limits.kept_files),
             recorder=recorder,
             closing=asyncio.Event(),
         )

@@ -16,6 +16,7 @@ class EndpointLimits:
     Attributes:
         connections: of all listeners at a time.
         connections_per_peer: of one client address at a time.
+        kept_files: local segments that stay open for a short time after they were sent.
         request_bytes: size of the largest request.
         memory_bytes: of all requests and answers at a time; a quarter is for requests, the rest for answers. One client
             address gets half of either at most.
@@ -31,6 +32,7 @@ class EndpointLimits:
 
     connections: int = 2000
     connections_per_peer: int = 1000
+    kept_files: int = 256
     request_bytes: int = 4 * _MIB
     memory_bytes: int = 256 * _MIB
     answer_memory_bytes: int = 16 * _MIB

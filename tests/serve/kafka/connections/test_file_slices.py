@@ -14,9 +14,10 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.open_files import open_files
 from tierd.errors import SegmentChangedError
-from tierd.serve.kafka.connections.file_slices import MOST_KEPT, FileSlices
+from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.served.served_log import FileSlice
 
+MOST_KEPT = 20
 CONTENT = bytes(range(256)) * 100
 
 
@@ -25,7 +26,7 @@ class World:
 
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.clock = ManualClock()
-        self.slices = FileSlices(executor, clock=self.clock)
+        self.slices = FileSlices(executor, clock=self.clock, most_kept=MOST_KEPT)
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
 

@@ -38,11 +38,13 @@ class TwoTokens:
     tokens: list[bytes] = field(default_factory=list)
 
     async def step(self, token: bytes) -> LoginStep:
-        """Take the next token; the name ``mallory`` is refused."""
+        """Take the next token; the name ``mallory`` is refused, and ``sloth`` is never answered."""
         await asyncio.sleep(0)
         self.tokens.append(token)
         if len(self.tokens) == 1:
             return LoginStep(b"who?")
+        if token == b"sloth":
+            await asyncio.Event().wait()
         if token == b"mallory":
             raise LoginRefusedError("no login for this name")
         return LoginStep(b"welcome", f"User:{token.decode()}", self.lifetime_ms)
@@ -213,6 +215,21 @@ async def test_client_without_a_login_is_closed_after_its_deadline_whatever_it_s
         running.clock.advance(3)
 
         assert await client.is_closed()
+
+
+async def test_clients_in_the_middle_of_their_logins_give_way_to_new_ones() -> None:
+    limits = EndpointLimits(connections=3, connections_per_peer=3)
+    async with running_endpoint(HANDLERS, listener(), limits=limits) as endpoint:
+        known = await logged_in(endpoint)
+        half_open = [await endpoint.connect() for _ in range(2)]
+        request: Any = load_request_schema(AUTHENTICATE, 2)
+        for each in half_open:
+            await handshake(each)
+            await authenticate(each, b"hello")
+            await each.send(request(auth_bytes=b"sloth"))
+        newcomers = [await logged_in(endpoint, name) for name in (b"bob", b"carol")]
+        assert [await each.is_closed() for each in half_open] == [True, True]
+        assert [await principal(each) for each in (known, *newcomers)] == ["User:alice", "User:bob", "User:carol"]
 
 
 async def test_session_ends_after_its_lifetime_unless_the_client_logs_in_again() -> None:

@@ -23,9 +23,6 @@ from tierd.errors import SegmentChangedError
 from tierd.serve.kafka.connections.connection_errors import PeerGoneError
 from tierd.serve.kafka.served.served_log import FileSlice
 
-MOST_KEPT: Final = 256
-"""Files that are kept open at a time."""
-
 KEPT_S: Final = 2.0
 """Time after its last use at which a file is closed."""
 
@@ -47,8 +44,9 @@ class _KeptFile:
 class FileSlices:
     """Slices of local segments, and the files that are open for them."""
 
-    def __init__(self, executor: Executor, *, clock: Clock) -> None:
-        """Open and read files in threads of ``executor``."""
+    def __init__(self, executor: Executor, *, clock: Clock, most_kept: int = 256) -> None:
+        """Open and read files in threads of ``executor``; keep ``most_kept`` open at a time."""
+        self._most_kept = most_kept
         self._executor = executor
         self._clock = clock
         self._kept: dict[_Key, _KeptFile] = {}
@@ -205,7 +203,7 @@ class FileSlices:
         """Keep a copy of an open file's descriptor for the event loop, if there is room."""
         key = (str(piece.path), piece.inode)
         with self._lock:
-            if not self._is_closed and key not in self._kept and len(self._kept) < MOST_KEPT:
+            if not self._is_closed and key not in self._kept and len(self._kept) < self._most_kept:
                 self._kept[key] = _KeptFile(os.dup(file), self._clock.monotonic_s())
 
 

@@ -139,7 +139,7 @@ class RequestExchange:
         return await self._exchange(checked, request, len(frame))
 
     async def _answer_token(self, token: bytes) -> ExchangeEnd:
-        self._services.gate.begin_answer(self._place, timeout_s=math.inf)
+        self._begin_answer(math.inf, may_yield=True)
         with cancelled_when_gone(self._channel.intake):
             answer = await self._login.raw_reply(token)
         await self._send(raw_frame(answer))
@@ -164,7 +164,7 @@ class RequestExchange:
         memory = self._services.answers.share(self._place.peer)
         outcome, reply, answer_bytes = RequestOutcome.FAILED, None, 0
         began_s = handled_at_s = clock.monotonic_s()
-        self._services.gate.begin_answer(self._place, timeout_s=math.inf)
+        self._begin_answer(math.inf, may_yield=True)
         try:
             with cancelled_when_gone(self._channel.intake):
                 reply = await self._reply(checked, request, memory)
@@ -239,9 +239,14 @@ class RequestExchange:
         items = count_items(reply.response, most=PIECE_ITEMS)
         return await self._turns.aside(items, encoded_answer, head, reply.answer)
 
+    def _begin_answer(self, timeout_s: float, *, may_yield: bool = False) -> None:
+        """Keep the place of a client that is known. One that is not yet gives way to others, also in its login."""
+        if self._login.principal is not None:
+            self._services.gate.begin_answer(self._place, timeout_s=timeout_s, may_yield=may_yield)
+
     async def _send(self, frame: AnswerFrame) -> None:
         self._part_bytes = 0
-        self._services.gate.begin_answer(self._place, timeout_s=self._services.limits.send_timeout_s)
+        self._begin_answer(self._services.limits.send_timeout_s)
         await self._channel.send(frame.pieces, self._note_sent)
 
     def _note_sent(self, size_bytes: int) -> None:
@@ -249,7 +254,7 @@ class RequestExchange:
         self._part_bytes += size_bytes
         if self._part_bytes >= PART_BYTES:
             self._part_bytes = 0
-            self._services.gate.begin_answer(self._place, timeout_s=self._services.limits.send_timeout_s)
+            self._begin_answer(self._services.limits.send_timeout_s)
 
     def _note_software(self, request: Any) -> None:  # noqa: ANN401 - of any version
         if name := getattr(request, "client_software_name", ""):
