@@ -178,7 +178,7 @@ class FakeServedLog:
         isolation: IsolationLevel,
         at_least_one: bool,
         max_wait_s: float,
-        bounds: LogBounds | None = None,  # noqa: ARG002 - a hint
+        bounds: LogBounds | None = None,
     ) -> LogRead:
         self.waits_s.append(max_wait_s)
         self.reads.append((offset, max_bytes))

@@ -323,7 +323,7 @@ class TestNextReads:
         assert (found.data, found.next_offset) == (b"", first.next_offset)
 
     async def test_next_reads_keep_within_the_bytes_of_the_prefetch(self, setup: Setup) -> None:
-        async with opened(setup, FetchSettings(prefetch=150)) as service:
+        async with opened(setup, FetchSettings(prefetch_bytes=150)) as service:
             first, second = service.task(setup.snapshot()), service.task(setup.snapshot())
             await read(service, first, 0, max_bytes=self.SMALL)
             await self.ready(service)
