@@ -2,7 +2,7 @@
 
 from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.log_dir.held_log_dir import HeldLogDir, LogDirTarget, held_log_dir
-from tierd.restore.log_dir.local_remains import JoinedRange, read_join_source
+from tierd.restore.log_dir.local_remains import read_join_source
 from tierd.restore.log_dir.metadata_restore import METADATA_DIRECTORY, restore_cluster_metadata, write_identity
 from tierd.restore.log_dir.partition_restore import restore_partition
 from tierd.restore.log_dir.restore_journal import has_restored
@@ -11,7 +11,6 @@ from tierd.restore.log_dir.restored_partition import LogDirRequest, RestoredPart
 __all__ = [
     "METADATA_DIRECTORY",
     "HeldLogDir",
-    "JoinedRange",
     "LogDirRequest",
     "LogDirTarget",
     "RestoredPartition",
