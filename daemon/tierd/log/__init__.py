@@ -7,7 +7,13 @@ from tierd.log.broker.batch_lookup import batch_at
 from tierd.log.broker.check import SegmentCheckResult, check_segment
 from tierd.log.broker.live_segment import data_bytes
 from tierd.log.broker.local_comparison import compare_with_local
-from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
+from tierd.log.broker.local_log import (
+    EndMarkerAt,
+    LocalLog,
+    find_log_end_offset,
+    find_segment_end_offset,
+    read_batch_header,
+)
 from tierd.log.broker.local_slices import KnownPositions, find_slice
 from tierd.log.broker.stable_offset import last_stable_offset, recent_transactions
 from tierd.log.broker.stable_tracker import StableOffsetTracker
@@ -171,6 +177,7 @@ __all__ = [
     "Decoded",
     "DirectoryKind",
     "Disk",
+    "EndMarkerAt",
     "EpochCheck",
     "FileFound",
     "Finding",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter
+from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter, PartitionWriter
 from tests.golden.unpack import GoldenCase, golden_cases
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, HoldModeName, Session, Tier, delete_segment, partition_of
 from tierd.errors import MissingArtefactError, RetriableRemoteStorageError, TierError
@@ -272,21 +272,30 @@ class TestMissingSources:
         await half.assert_as_written()
 
 
+def append_transaction(writer: PartitionWriter, producer_id: int) -> None:
+    """Append a record of an open transaction."""
+    record, producer = NewRecord(None, b"x", FIRST_TIMESTAMP_MS), Producer(producer_id, 0, 0)
+    writer.append_batch(encode_batch([record], producer=producer, is_transactional=True), 1)
+
+
+def abort_of(producer_id: int) -> bytes:
+    """Return the marker that aborts the transaction of a producer."""
+    return encode_end_marker(
+        kind=ControlRecordType.ABORT, producer_id=producer_id, producer_epoch=0, coordinator_epoch=3, timestamp_ms=0
+    )
+
+
 class TestAbortAcrossSegments:
     @pytest.fixture
     def aborted(self, tmp_path: Path) -> Path:
         """Return one transaction: its data in the first segment, and only its marker in the second."""
         log_dir = LogDirWriter(tmp_path / "kafka")
         writer = log_dir.add_partition("orders")
-        record, producer = NewRecord(None, b"x", FIRST_TIMESTAMP_MS), Producer(7, 0, 0)
-        writer.append_batch(encode_batch([record], producer=producer, is_transactional=True), 1)
+        append_transaction(writer, 7)
         writer.roll()
         entry = ProducerStateEntry(7, 0, 0, 0, 0, FIRST_TIMESTAMP_MS, -1, 0)
         (writer.path / f"{1:020d}.snapshot").write_bytes(encode_producer_snapshot((entry,)))
-        marker = encode_end_marker(
-            kind=ControlRecordType.ABORT, producer_id=7, producer_epoch=0, coordinator_epoch=3, timestamp_ms=0
-        )
-        writer.append_batch(marker, 1)
+        writer.append_batch(abort_of(7), 1)
         writer.roll()
         writer.append([b"y"])
         log_dir.write_checkpoints()
@@ -305,6 +314,44 @@ class TestAbortAcrossSegments:
         for base in (0, 1):
             delete_segment(aborted, base)
         assert [r.value for r in await session.read_all(aborted, IsolationLevel.READ_COMMITTED)] == [b"y"]
+
+    @pytest.mark.parametrize("is_snapshot_forgetful", [False, True])
+    async def test_index_that_lacks_an_abort_of_data_in_an_earlier_segment_is_completed(
+        self, tmp_path: Path, is_snapshot_forgetful: bool
+    ) -> None:
+        """A broker that is killed after retention deleted the first segment recovers the second one without its end."""
+        log_dir = LogDirWriter(tmp_path / "kafka")
+        writer = log_dir.add_partition("orders")
+        append_transaction(writer, 7)
+        writer.roll()
+        first = ProducerStateEntry(7, 0, 0, 0, 0, FIRST_TIMESTAMP_MS, -1, 0)
+        snapshot = writer.path / f"{1:020d}.snapshot"
+        snapshot.write_bytes(encode_producer_snapshot((first,)))
+        session = Tier(tmp_path, [log_dir.path]).session()
+        writer.append_batch(abort_of(7), 1)
+        append_transaction(writer, 8)
+        writer.append_batch(abort_of(8), 1)
+        writer.append([b"y"])
+        log_dir.write_checkpoints()
+        assert (await session.copy_once())["orders-0"].error is None
+        delete_segment(writer.path, 0)
+        snapshot.unlink()
+        if is_snapshot_forgetful:
+            snapshot.write_bytes(encode_producer_snapshot(()))
+        recovered = AbortedTransaction(8, 2, 3, 4)
+        (writer.path / f"{1:020d}.txnindex").write_bytes(TransactionIndex((recovered,)).to_bytes())
+        read = [r.value for r in await session.read_all(writer.path, IsolationLevel.READ_COMMITTED)]
+        assert read == [b"y"], "while the second segment is local only"
+        writer.roll()
+        writer.append([b"z"])
+        log_dir.write_checkpoints()
+        assert (await session.copy_once())["orders-0"].error is None
+        second = session.rows(partition_of(writer.path))[1]
+        index = await session.storage.fetch_index(second, IndexType.TRANSACTION)
+        entries = TransactionIndex.from_bytes(index, 1, "index").entries
+        assert entries == (AbortedTransaction(7, 0, 1, 2), recovered)
+        delete_segment(writer.path, 1)
+        assert [r.value for r in await session.read_all(writer.path, IsolationLevel.READ_COMMITTED)] == [b"y", b"z"]
 
     async def test_marker_of_a_transaction_without_data_needs_no_index(self, tmp_path: Path, aborted: Path) -> None:
         empty = encode_producer_snapshot(())

@@ -213,9 +213,16 @@ class TestWithAReplica:
         await host.write("- A - | A! -").copy()
         host.replicate(high_watermark=5)
         assert await host.offsets() == [0, 2, 4]
+        assert host.snapshots_fetched == 0
+
+    async def test_snapshot_at_the_start_of_a_replica_is_fetched_once_to_find_what_its_broker_forgot(
+        self, host: Host
+    ) -> None:
+        await host.write("- A - | A! -").copy()
         host.replicate(high_watermark=5, from_segment=3)
         assert await host.offsets() == [0, 2, 4]
-        assert host.snapshots_fetched == 0
+        assert await host.offsets() == [0, 2, 4]
+        assert host.snapshots_fetched == 1
 
     @pytest.mark.parametrize("high_watermark", [0, 1, 2, 3])
     async def test_replica_that_ends_before_the_marker_leaves_the_transaction_open(

@@ -43,7 +43,8 @@ class SegmentCheckResult:
         shallow_offset_of_max_timestamp: last offset of the earliest batch with that timestamp, -1 without a timestamp.
         epochs: first offset of each leader epoch, in the order of the batches; -1 (unknown) is left out.
         has_transactions: a batch is transactional.
-        has_abort_markers: a transaction was aborted in the segment, so the segment has a transaction index.
+        abort_markers: number of markers that abort a transaction. The transaction index has an entry for each whose
+            transaction has records.
         min_magic: magic of the oldest format in the segment; 2 when the segment is empty.
         highest_producer_id: of all batches; -1 without a producer id.
     """
@@ -58,9 +59,14 @@ class SegmentCheckResult:
     epochs: tuple[EpochEntry, ...]
     checksums: BlockChecksums
     has_transactions: bool = False
-    has_abort_markers: bool = False
+    abort_markers: int = 0
     min_magic: int = 2
     highest_producer_id: int = -1
+
+    @property
+    def has_abort_markers(self) -> bool:
+        """Return True if a transaction was aborted in the segment."""
+        return self.abort_markers > 0
 
 
 def check_segment(path: Path, *, base_offset: int, next_base_offset: int | None) -> SegmentCheckResult:
@@ -111,7 +117,7 @@ class _CheckWalk:
     shallow_offset: int = -1
     epochs: list[EpochEntry] = field(default_factory=list)
     attributes_seen: int = 0
-    has_abort_markers: bool = False
+    abort_markers: int = 0
     min_magic: int = 2
     highest_producer_id: int = -1
     # of a batch that is larger than the rest of its block:
@@ -223,7 +229,7 @@ class _CheckWalk:
         header = parse_header(data, 0, name=str(self.source.path), position=position)
         assert header is not None, "its header was just read"
         if with_data(header, data).control_type() is ControlRecordType.ABORT:
-            self.has_abort_markers = True
+            self.abort_markers += 1
 
     def _legacy_entry(self, data: memoryview, at: int, origin: int) -> int:
         """Check an entry of magic 0 or 1. Only decompression tells the number of records in a wrapper."""
@@ -286,7 +292,7 @@ class _CheckWalk:
             epochs=tuple(self.epochs),
             checksums=BlockChecksums(self.source.size_bytes, tuple(self.blocks)),
             has_transactions=bool(self.attributes_seen & IS_TRANSACTIONAL),
-            has_abort_markers=self.has_abort_markers,
+            abort_markers=self.abort_markers,
             min_magic=self.min_magic,
             highest_producer_id=self.highest_producer_id,
         )

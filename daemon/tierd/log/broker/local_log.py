@@ -1,14 +1,17 @@
 """Reads of a broker's partition log by offset, from its files (log-format 8.1)."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log.broker.live_segment import open_readable, readable_bytes
 from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan, SegmentFiles, has_newer_segment
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
+from tierd.log.records.record import ControlRecordType
 from tierd.log.segments.segment_ranges import floor_index
 from tierd.log.segments.segment_reading import collect_aborted, find_batch, indexed_position, read_aborted
 
@@ -20,6 +23,13 @@ class _Bookmark:
     inode: int
     next_offset: int
     position: int
+
+
+class EndMarkerAt(NamedTuple):
+    """Marker that ends a transaction."""
+
+    offset: int
+    is_abort: bool
 
 
 class LocalLog:
@@ -96,6 +106,36 @@ class LocalLog:
             upper_offset,
             read_index=lambda segment: _transaction_index(segment, may_be_gone=may_be_gone),
         )
+
+    def end_markers(self, producer_ids: Collection[int], from_offset: int) -> dict[int, "EndMarkerAt"]:
+        """Return the first marker of each producer from ``from_offset`` on, below the last stable offset.
+
+        Raises:
+            CorruptRecordError: a header or a marker on the way is damaged.
+            SegmentChangedError: a file vanished.
+            LogDirOfflineError: a file cannot be read.
+        """
+        found: dict[int, EndMarkerAt] = {}
+        first = max(floor_index(self.scan.segments, from_offset), 0)
+        for segment in self.scan.segments[first:]:
+            if segment.base_offset >= self.last_stable_offset or len(found) == len(producer_ids):
+                break
+            self._add_end_markers(segment, producer_ids, from_offset, found)
+        return found
+
+    def _add_end_markers(
+        self, segment: SegmentFiles, producer_ids: Collection[int], from_offset: int, found: "dict[int, EndMarkerAt]"
+    ) -> None:
+        with open_readable(segment) as opened:
+            for header in iter_headers(opened.source, end=opened.end):
+                if header.base_offset >= self.last_stable_offset or len(found) == len(producer_ids):
+                    return
+                is_wanted = header.producer_id in producer_ids and header.producer_id not in found
+                if not (header.is_control and is_wanted and header.base_offset >= from_offset):
+                    continue
+                if (marker := read_end_marker(opened.source, header)) is not None:
+                    is_abort = marker.control_type is ControlRecordType.ABORT
+                    found[header.producer_id] = EndMarkerAt(header.base_offset, is_abort)
 
     def _indexed_from(self, first: int) -> Iterator[SegmentFiles]:
         """Yield the segments from the one with number ``first`` on that may name aborted transactions."""

@@ -54,10 +54,11 @@ def complete_segment(
     if checked.snapshot_problem is not None:
         _report("producer_snapshot_rebuilt", name, checked.snapshot_problem, before)
         prepared = replace(prepared, data=replace(prepared.data, producer_snapshot=rebuilt.snapshot))
-    if (checked.index_problem is not None or checked.may_lack_index) and before.is_certain:
-        index = rebuilt.transaction_index
-        if index or checked.index_problem is not None:
-            _report("transaction_index_rebuilt", name, checked.index_problem or "missing", before)
+    index, broker_index = rebuilt.transaction_index, prepared.data.transaction_index or b""
+    has_more = checked.may_lack_index and len(index) > len(broker_index)
+    if (checked.index_problem is not None or has_more) and before.is_certain:
+        problem = checked.index_problem or ("incomplete" if broker_index else "missing")
+        _report("transaction_index_rebuilt", name, problem, before)
         data = replace(prepared.data, transaction_index=index or None)
         prepared = replace(prepared, data=data, txn_index_empty=not index)
     return prepared

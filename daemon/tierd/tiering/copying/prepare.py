@@ -59,7 +59,9 @@ class CheckedFiles:
         prepared: the segment, with nothing in the place of lost files.
         snapshot_problem: the problem of the producer snapshot of the roll; None when it is sound.
         index_problem: the problem of the transaction index; None when it is sound, or the segment needs none.
-        may_lack_index: it has none, and a transaction that began before the segment may have been aborted in it.
+        may_lack_index: markers of the segment abort more transactions than its index has. Either these have no records,
+            or they began before the segment, and the broker did not know them when it recovered the index: a broker
+            that is killed just after retention deleted the segments before has no producer state of their end.
     """
 
     prepared: PreparedSegment
@@ -127,6 +129,7 @@ def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
     offset_index, time_index = _indexes(held, name)
     snapshot, snapshot_problem = _producer_snapshot(held, name)
     transactions, index_problem = _transaction_index(held, check, name)
+    aborted_count = len(TransactionIndex.from_bytes(transactions or b"", held.base_offset, name))
     if FileState.of(held.log) != before:
         raise SegmentChangedError(f"{name}: changed while it was checked")
     prepared = PreparedSegment(
@@ -152,7 +155,7 @@ def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
         prepared,
         snapshot_problem,
         index_problem,
-        may_lack_index=check.has_abort_markers and not transactions,
+        may_lack_index=check.abort_markers > aborted_count,
     )
 
 

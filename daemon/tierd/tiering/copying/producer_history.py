@@ -79,10 +79,12 @@ class ProducerHistory:
         self._taken = offset, snapshot
 
     async def before(self, held: HeldSegment, lineage: Lineage, view: PartitionView) -> ProducersBefore | None:
-        """Find what was known at the base of ``held``, from its own log first, then from the tier.
+        """Find what was known at the base of ``held``, from the tier first, then from its own log.
 
-        As a broker does it: from the newest snapshot at or below the base and the segments behind it. Where neither the
-        log nor the tier has anything that ends where the earliest of these begins, the log begins without producers.
+        As a broker does it: from the newest snapshot at or below the base and the segments behind it. The tier is asked
+        first, because a broker that recovers a log whose earlier segments are gone writes a snapshot without the
+        producers of these. Where neither the log nor the tier has anything that ends where the earliest of these
+        begins, the log begins without producers.
 
         Args:
             held: the segment.
@@ -100,10 +102,12 @@ class ProducerHistory:
         while True:
             pending, scan = self._local.pending, self._local.scan
             previous = await asyncio.to_thread(_segment_before, offset, pending, scan)
-            known, source = await asyncio.to_thread(self._known_here, offset, previous), "this host"
             stored = _stored_before(offset, lineage, view)
+            known, source = self._known_for_certain(offset), "this host"
             if known is None and stored is not None:
                 known, source = await stored_producers(self._remote, stored), "the tier"
+            if known is None:
+                known, source = await asyncio.to_thread(self._known_here, offset, previous), "this host"
             if known is not None:
                 return ProducersBefore(known, offset, logs, source)
             if previous is None:
@@ -114,12 +118,16 @@ class ProducerHistory:
         is_first = not any(each.start_offset < offset for each in view.list())
         return ProducersBefore((), offset, logs, "no producer before", is_certain=is_first)
 
-    def _known_here(self, offset: int, previous: HeldSegment | None) -> Producers | None:
-        """Return the producers that a snapshot on this host has at ``offset``. Blocking."""
+    def _known_for_certain(self, offset: int) -> Producers | None:
+        """Return the producers at the beginning of the log, or at the end of the last copied segment of this pass."""
         if offset == 0:
             return ()
         if self._taken[0] == offset:
             return parse_producer_snapshot(self._taken[1], f"{self._local.path}, at {offset}")
+        return None
+
+    def _known_here(self, offset: int, previous: HeldSegment | None) -> Producers | None:
+        """Return the producers that a snapshot on this host has at ``offset``. Blocking."""
         name = SegmentFile.PRODUCER_SNAPSHOT.name_for(base_offset=0, next_base_offset=offset)
         kept = None if previous is None else previous.path(SegmentFile.PRODUCER_SNAPSHOT)
         for file in (self._local.path / name, self._local.path / (name + DELETED_SUFFIX), kept):

@@ -5,6 +5,7 @@ import asyncio
 from tierd.log import AbortedTransaction, LocalLog
 from tierd.metadata import ReadableRange
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
+from tierd.tiering.reading.seam_transactions import aborted_over_the_seam
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
 
@@ -23,6 +24,7 @@ class AbortedLookup:
         Raises:
             RemoteResourceNotFoundError: the objects of a segment that may know some are gone.
             SegmentChangedError: the local log changed.
+            RetriableRemoteStorageError: as ``aborted_over_the_seam``.
         """
         found: dict[AbortedTransaction, None] = {}
         if self._log.tier_of(from_offset) is Tier.REMOTE or not self._is_decided_locally(upper):
@@ -37,6 +39,11 @@ class AbortedLookup:
         if self._local is not None:
             part = await asyncio.to_thread(self._local.aborted_transactions, from_offset, upper)
             found.update(dict.fromkeys(part))
+            if from_offset < (self._log.local_start_offset or 0):
+                part = await aborted_over_the_seam(
+                    self._log, self._local, self._indexes, upper=upper, known=tuple(found)
+                )
+                found.update(dict.fromkeys(part))
         return tuple(found)
 
     def _is_decided_locally(self, upper: int) -> bool:

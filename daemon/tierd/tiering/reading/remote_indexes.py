@@ -1,12 +1,20 @@
 """RemoteIndexes: the small artefacts of remote segments, decoded; the artefacts used last are kept in memory."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RemoteIntegrityError
-from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, parse_producer_snapshot, stable_end_offset
+from tierd.log import (
+    EndMarkerAt,
+    OffsetIndex,
+    OpenTransactions,
+    TimeIndex,
+    TransactionIndex,
+    parse_producer_snapshot,
+)
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import SizedLru
 
@@ -16,7 +24,21 @@ FetchIndex = Callable[[RemoteLogSegmentMetadata, IndexType], Awaitable[bytes]]
 """``RemoteIndexCache.read``, or where there is no cache ``RemoteStorageManager.fetch_index``."""
 
 _KEPT_BYTES = 32 << 20
+_KEPT_MARKERS = 4096
 _SMALLEST_BYTES = 1 << 10  # what an entry takes besides its content
+
+
+_Kept = dict[UUID, OffsetIndex] | dict[UUID, TransactionIndex] | dict[UUID, Mapping[int, int]]
+
+
+class EndMarkers(OrderedDict[tuple[UUID, int], EndMarkerAt]):
+    """Markers that were found, by segment id and producer id; the oldest ones beyond a capacity are forgotten."""
+
+    def __setitem__(self, key: tuple[UUID, int], marker: EndMarkerAt) -> None:
+        """Keep a marker."""
+        super().__setitem__(key, marker)
+        if len(self) > _KEPT_MARKERS:
+            self.popitem(last=False)
 
 
 class RemoteIndexes:
@@ -27,11 +49,15 @@ class RemoteIndexes:
         self._order: SizedLru[tuple[UUID, IndexType]] = SizedLru(kept_bytes)
         self._offset_indexes: dict[UUID, OffsetIndex] = {}
         self._transaction_indexes: dict[UUID, TransactionIndex] = {}
-        self._stable_ends: dict[UUID, int] = {}
-        self._kept: Mapping[IndexType, dict[UUID, OffsetIndex] | dict[UUID, TransactionIndex] | dict[UUID, int]] = {
+        self._open_transactions: dict[UUID, Mapping[int, int]] = {}
+        self.end_markers = EndMarkers()
+        """Markers of transactions that are open at the end of a segment, by segment id and producer id."""
+        self._kept: Mapping[
+            IndexType, dict[UUID, OffsetIndex] | dict[UUID, TransactionIndex] | dict[UUID, Mapping[int, int]]
+        ] = {
             IndexType.OFFSET: self._offset_indexes,
             IndexType.TRANSACTION: self._transaction_indexes,
-            IndexType.PRODUCER_SNAPSHOT: self._stable_ends,
+            IndexType.PRODUCER_SNAPSHOT: self._open_transactions,
         }
 
     async def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
@@ -73,14 +99,23 @@ class RemoteIndexes:
         Raises:
             RemoteResourceNotFoundError: the segment's objects are gone, or its producer snapshot is.
         """
+        end_offset = metadata.end_offset + 1
+        return min((*(await self.open_transactions(metadata)).values(), end_offset))
+
+    async def open_transactions(self, metadata: RemoteLogSegmentMetadata) -> Mapping[int, int]:
+        """Return the first offset of each transaction that is open at the end of a segment, by producer id.
+
+        Raises:
+            RemoteResourceNotFoundError: the segment's objects are gone, or its producer snapshot is.
+        """
         segment_id = metadata.segment.id
         if self._order.use((segment_id, IndexType.PRODUCER_SNAPSHOT)):
-            return self._stable_ends[segment_id]
+            return self._open_transactions[segment_id]
         data = await self._fetch(metadata, IndexType.PRODUCER_SNAPSHOT)
-        end = await _decoded(_stable_end, data, metadata.end_offset + 1, metadata, IndexType.PRODUCER_SNAPSHOT)
-        self._stable_ends[segment_id] = end
-        self._keep(segment_id, IndexType.PRODUCER_SNAPSHOT, 0)
-        return end
+        found = await _decoded(_open_transactions, data, metadata.end_offset + 1, metadata, IndexType.PRODUCER_SNAPSHOT)
+        self._open_transactions[segment_id] = found
+        self._keep(segment_id, IndexType.PRODUCER_SNAPSHOT, 100 * len(found))
+        return found
 
     async def lookup_offset(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
         """Return the position where to begin to look for ``offset``: 0 below the first entry (remote-tiering 16)."""
@@ -118,5 +153,6 @@ async def _decoded(
         raise RemoteIntegrityError(str(error), remedy=error.remedy) from error
 
 
-def _stable_end(data: bytes, end_offset: int, name: str) -> int:
-    return stable_end_offset(parse_producer_snapshot(data, name), end_offset=end_offset)
+def _open_transactions(data: bytes, end_offset: int, name: str) -> Mapping[int, int]:
+    found = OpenTransactions.from_snapshot(parse_producer_snapshot(data, name)).first_offsets
+    return {producer_id: first for producer_id, first in found.items() if first < end_offset}
