@@ -8,7 +8,18 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 from tests.pipeline.source.queries import read_all
 from tests.pipeline.source.small_tier import SmallTier
+from tests.tiering.setups import delete_segment
 from tierd.errors import RemoteIntegrityError, UnknownPartitionError
+from tierd.log import (
+    ControlRecordType,
+    NewRecord,
+    Producer,
+    ProducerStateEntry,
+    encode_batch,
+    encode_end_marker,
+    file_name,
+)
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.batch_reader import TierPartition
 
@@ -141,6 +152,26 @@ def test_records_only_on_the_host_are_read_with_include_local(tier: SmallTier) -
     wanted = EqualTo(("topic",), "payments")
     assert offsets(tier, wanted) == list(range(20))
     assert offsets(tier, wanted, includeLocal="true") == list(range(25))
+
+
+def test_abort_that_a_recovering_broker_forgot_is_found_with_include_local(tmp_path: Path) -> None:
+    """The broker deleted the first segment, was killed, and recovered the second one without the producers of both."""
+    tier = SmallTier(tmp_path)
+    writer = tier.partition()
+    record, producer = NewRecord(None, b"aborted", 0), Producer(7, 0, 0)
+    writer.append_batch(encode_batch([record], producer=producer, is_transactional=True), 1)
+    tier.roll()
+    snapshot = writer.path / file_name(1, ".snapshot")
+    snapshot.write_bytes(encode_producer_snapshot((ProducerStateEntry(7, 0, 0, 0, 0, 0, -1, 0),)))
+    marker = encode_end_marker(
+        kind=ControlRecordType.ABORT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    writer.append_batch(marker, 1)
+    tier.append(5)
+    tier.copy()
+    delete_segment(writer.path, 0)
+    snapshot.unlink()
+    assert offsets(tier, includeLocal="true", isolation="read_committed") == list(range(2, 7))
 
 
 def test_recreated_topic_is_the_one_in_the_log_dir_before_its_first_copy(tmp_path: Path) -> None:

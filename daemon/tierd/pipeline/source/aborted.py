@@ -1,12 +1,14 @@
 """Aborted transactions that a split has to know; their markers may lie in later segments, or still on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError, RemoteIntegrityError
-from tierd.log import AbortedTransaction, TransactionIndex
+from tierd.log import AbortedTransaction, OpenTransactions, TransactionIndex, parse_producer_snapshot
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
+from tierd.pipeline.pipeline_errors import DataLossError
+from tierd.pipeline.source.local_tail import LocalTail
 from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
 from tierd.pipeline.source.splits import Split
 
@@ -53,7 +55,36 @@ class AbortedSearch:
                 return tuple(found)
         if tail is not None:
             found.update(dict.fromkeys(tail.aborted(start_offset, end_offset)))
+            if start_offset < tail.start_offset:
+                found.update(dict.fromkeys(self._over_the_seam(tail, end_offset, tuple(found))))
         return tuple(found)
+
+    def _over_the_seam(
+        self, tail: LocalTail, end_offset: int, known: Sequence[AbortedTransaction]
+    ) -> Iterator[AbortedTransaction]:
+        """Yield the aborted transactions that were open where the local log begins, and that its broker has forgotten.
+
+        As ``aborted_over_the_seam`` of the daemon's reader.
+        """
+        seam = tail.start_offset
+        before = self._snapshot.branch.segment_for(seam - 1)
+        if before is None or before.end_offset != seam - 1:
+            return
+        data = self._tier.read_index(before, IndexType.PRODUCER_SNAPSHOT)
+        producers = parse_producer_snapshot(data, f"{before.segment} producer snapshot")
+        known_ids = {(each.producer_id, each.first_offset) for each in known}
+        open_ids = OpenTransactions.from_snapshot(producers).first_offsets.items() - known_ids
+        wanted = {producer_id: first for producer_id, first in open_ids if first < end_offset}
+        markers = tail.end_markers(list(wanted), seam) if wanted else {}
+        for producer_id, first_offset in wanted.items():
+            if producer_id not in markers:
+                name = before.segment.topic_id_partition
+                raise DataLossError(
+                    f"{name}: a transaction that began at offset {first_offset} is neither committed nor aborted yet",
+                    remedy="load the data frame again once the transaction coordinator has ended the transaction",
+                )
+            if markers[producer_id].is_abort:
+                yield AbortedTransaction(producer_id, first_offset, markers[producer_id].offset, first_offset)
 
     def _load(self, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
         indexes = self._tier.read_indexes(segments, IndexType.TRANSACTION)

@@ -13,6 +13,7 @@ from tierd.log import (
     REPLICATION_OFFSET_CHECKPOINT,
     AbortedTransaction,
     DirectoryKind,
+    EndMarkerAt,
     LocalLog,
     PartitionDirectory,
     PartitionScan,
@@ -63,6 +64,15 @@ class LocalTail:
         """
         with _as_data_loss():
             return self._log().aborted_transactions(max(start_offset, self.start_offset), end_offset)
+
+    def end_markers(self, producer_ids: Sequence[int], from_offset: int) -> dict[int, EndMarkerAt]:
+        """Return the first decided marker of each producer from ``from_offset`` on. Blocking.
+
+        Raises:
+            DataLossError: files are gone meanwhile.
+        """
+        with _as_data_loss():
+            return self._log().end_markers(producer_ids, from_offset)
 
     def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
         """Find the first record of ``[start_offset, end_offset)`` that is no older than ``timestamp_ms``. Blocking.
