@@ -112,12 +112,20 @@ class SoakLab:
             self.daemon.wait_copied({f"{topic}-{partition}": rolled}, deadline_s=SETTLE_DEADLINE_S)
 
     def wait_log_start_checkpointed(self, partition: Partition, offset: int) -> None:
-        """Wait until the broker has a log start on disk: a broker killed before loses the request."""
+        """Wait until the broker has a log start on disk: a broker killed before loses the request.
+
+        The checkpoint has no entry for a log that begins with its first segment.
+        """
         directory = self.broker.partition_dir(*partition)
         assert directory is not None, f"{partition} has no directory"
         checkpoint = directory.parent / LOG_START_OFFSET_CHECKPOINT
+
+        def is_on_disk() -> bool:
+            written = read_offset_checkpoint(checkpoint).get(TopicPartition(*partition), 0)
+            return max(written, self.broker.base_offsets(*partition)[0]) >= offset
+
         wait_until(
-            lambda: read_offset_checkpoint(checkpoint).get(TopicPartition(*partition), 0) >= offset,
+            is_on_disk,
             what=f"log start {offset} of {partition} in {checkpoint}",
             deadline_s=READY_DEADLINE_S,
             interval_s=0.2,
