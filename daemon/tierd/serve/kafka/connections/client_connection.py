@@ -63,7 +63,7 @@ class ClientConnection:
             self._scope.faults.record(self._address.peer, str(error))
         except (TierError, OSError) as error:
             self._channel.abort()
-            log.warning("request_failed", listener=self._scope.listener, peer=self._address.peer, problem=str(error))
+            self._scope.faults.failed(self._address.peer, str(error))
         except Exception:  # a bug that one request meets must not end the connections of all others
             self._channel.abort()
             log.exception("request_failed", listener=self._scope.listener, peer=self._address.peer)
