@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.manual_clock import ManualClock
 from tierd.serve.kafka.memory_budget import AnswerMemory, MemoryBudget
 
 
@@ -192,3 +193,48 @@ def test_budget_is_never_exceeded_and_ends_empty(steps: list[tuple[int, str, int
         assert (budget.used_bytes, budget.waiting) == (0, 0)
 
     asyncio.run(play())
+
+
+async def _seconds(clock: ManualClock, count: int) -> None:
+    for _ in range(count):
+        await settled()
+        clock.advance(1.0)
+    await settled()
+
+
+async def test_client_that_does_nothing_is_cut_when_others_have_waited_for_its_memory() -> None:
+    budget, clock, cut = MemoryBudget(100, share_bytes=100), ManualClock(), list[str]()
+    watching = running(budget.watch(clock))
+    idle, busy = budget.share("a"), budget.share("b")
+    assert await idle.reserve(40) == 40
+    assert await busy.reserve(40) == 40
+    idle.await_client(clock.monotonic_s(), lambda: cut.append("idle"))
+    await _seconds(clock, 20)
+    assert cut == []  # nobody waits
+    waiting = running(budget.share("c").reserve(50))
+    for _ in range(4):
+        busy.await_client(clock.monotonic_s(), lambda: cut.append("busy"))
+        await _seconds(clock, 1)
+    assert cut == []
+    busy.await_client(clock.monotonic_s(), lambda: cut.append("busy"))
+    await _seconds(clock, 2)
+    assert set(cut) == {"idle"}
+    idle.settle(0)
+    assert await waiting == 50
+    await _seconds(clock, 2)
+    assert clock.sleeping == 0  # nobody waits, and nothing is watched
+    watching.cancel()
+
+
+async def test_client_that_has_done_its_part_is_not_cut() -> None:
+    budget, clock, cut = MemoryBudget(100, share_bytes=100), ManualClock(), list[str]()
+    watching = running(budget.watch(clock))
+    done = budget.share("a")
+    assert await done.reserve(90) == 90
+    done.await_client(clock.monotonic_s(), lambda: cut.append("done"))
+    done.client_came()
+    waiting = running(budget.share("b").reserve(50))
+    await _seconds(clock, 10)
+    assert cut == []
+    waiting.cancel()
+    watching.cancel()

@@ -11,13 +11,25 @@ not hold up those of other hosts.
 
 import asyncio
 from collections import Counter, deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tierd.clock import Clock
+
+PATIENCE_S: Final = 5.0
+"""Time for which others wait for the memory of a client that does nothing."""
+_LOOK_INTERVAL_S: Final = 1.0
 
 
 class _MemoryWait(NamedTuple):
     size_bytes: int
     owner: str
     granted: "asyncio.Future[None]"
+
+
+class _IdleClient(NamedTuple):
+    since_s: float
+    cut: Callable[[], None]
 
 
 class MemoryBudget:
@@ -32,6 +44,8 @@ class MemoryBudget:
         """Bytes in use; more than the total only while a first batch is larger than what was granted for it."""
         self._used_by: Counter[str] = Counter()
         self._waiting: deque[_MemoryWait] = deque()
+        self._is_short = asyncio.Event()
+        self._idle: dict[AnswerMemory, _IdleClient] = {}
 
     @property
     def waiting(self) -> int:
@@ -53,6 +67,7 @@ class MemoryBudget:
             return
         entry = _MemoryWait(size_bytes, owner, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
+        self._is_short.set()
         self._grant()
         try:
             await entry.granted
@@ -63,6 +78,27 @@ class MemoryBudget:
                 self._waiting.remove(entry)
                 self._grant()
             raise
+
+    async def watch(self, clock: Clock) -> None:
+        """Cut clients that hold memory and make others wait for it, until cancelled.
+
+        These are the clients that neither send the rest of a request nor take a part of an answer for ``PATIENCE_S``,
+        while others have waited for as long.
+        """
+        while True:
+            await self._is_short.wait()
+            short_since_s = clock.monotonic_s()
+            while self._waiting:
+                await clock.sleep(_LOOK_INTERVAL_S)
+                self._cut_idle(short_since_s, clock.monotonic_s() - PATIENCE_S)
+            self._is_short.clear()
+
+    def expect(self, memory: "AnswerMemory", idle: "_IdleClient | None") -> None:
+        """Take note that the client has to act before its memory is given back; None: it has acted."""
+        if idle is None:
+            self._idle.pop(memory, None)
+        else:
+            self._idle[memory] = idle
 
     async def wait_free(self, owner: str = "") -> None:
         """Wait, in turn, while more is in use than the total."""
@@ -90,6 +126,11 @@ class MemoryBudget:
         if not self._used_by[owner]:
             del self._used_by[owner]
         self._grant()
+
+    def _cut_idle(self, short_since_s: float, before_s: float) -> None:
+        if short_since_s <= before_s:
+            for idle in [each for each in self._idle.values() if each.since_s <= before_s]:
+                idle.cut()
 
     def _has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.total_bytes or not self.used_bytes
@@ -142,11 +183,22 @@ class AnswerMemory:
         self.size_bytes += granted
         return granted
 
+    def await_client(self, now_s: float, cut: Callable[[], None]) -> None:
+        """Note that the memory is held for a client that has to send or take bytes from now on; see ``watch``."""
+        if self.size_bytes:
+            self._budget.expect(self, _IdleClient(now_s, cut))
+
+    def client_came(self) -> None:
+        """Note that the client has sent or taken everything."""
+        self._budget.expect(self, None)
+
     def settle(self, size_bytes: int) -> None:
         """Set the bytes that the answer holds after its reads: what was reserved beyond them is free at once.
 
         It may be more than was granted, since a first batch is answered whatever its size. 0 before a wait.
         """
+        if not size_bytes:
+            self.client_came()
         change = size_bytes - self.size_bytes
         self.size_bytes = size_bytes
         if change > 0:

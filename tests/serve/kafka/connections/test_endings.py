@@ -232,6 +232,35 @@ class TestLimits:
             assert await (await running.connect()).ask(GROUPS, ListGroupsResponse) == LISTED
             assert len([task for task in asyncio.all_tasks() if "kafka connection" in task.get_name()]) == 1
 
+    async def test_clients_that_read_or_send_nothing_are_cut_before_others_of_their_address_give_up(self) -> None:
+        limits = replace(LIMITS, memory_bytes=64 << 20, answer_memory_bytes=8 << 20, request_bytes=8 << 20)
+
+        async def fetch(request: RequestPayload, context: RequestContext) -> FetchAnswer:
+            granted = await context.memory.reserve(50 << 20)
+            return FetchAnswer(unthrottled(FetchResponse), {(0, 0): (bytes(granted),)})
+
+        request = sized(frame(sample(FetchRequest)))
+        beginning = (8 << 20).to_bytes(4, "big")
+        large = replace(sample(FetchRequest), rack_id="r" * (1 << 20))
+        async with running_endpoint({FETCH: fetch}, limits=limits) as running:
+            slow = [running.socket() for _ in range(6)]
+            for number, each in enumerate(slow):
+                each.sendall(request if number < 3 else beginning)
+            statistics = running.endpoint.statistics
+            await eventually(lambda: statistics().answer_bytes == 24 << 20, what="slow readers")
+            await eventually(lambda: statistics().request_bytes == 8 << 20, what="slow senders")
+            quick = await running.connect()
+            await quick.send(large)
+            receiving = asyncio.create_task(quick.receive())
+            passed_s = 0
+            while not receiving.done():
+                await ticked(running, 1)
+                passed_s += 1
+            assert len(await receiving) > 8 << 20
+            assert passed_s < LIMITS.request_timeout_s
+            for each in slow:
+                each.close()
+
     async def test_many_clients_that_read_nothing_hold_no_more_memory_than_there_is(self) -> None:
         limits = replace(LIMITS, memory_bytes=64 << 20, answer_memory_bytes=4 << 20)
 
