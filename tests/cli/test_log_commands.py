@@ -19,6 +19,8 @@ from tests.fakes.eventually import eventually
 from tests.golden.unpack import golden_cases
 from tests.scenarios.command import TIERD, CommandResult, run_tierd
 from tests.scenarios.warm_tierd import WarmTierd
+from tierd.cli.commands.log import read as read_command
+from tierd.log import PartitionDirectory, PartitionScan, file_name, scan_partition
 
 CRASHES = golden_cases("crash")
 COUNT = 120
@@ -196,6 +198,23 @@ def test_committed_read_leaves_out_aborted_records(golden: Path) -> None:
     case = next(case for case in golden_cases("clean") if case.broker == "3.9.2" and case.partition == "txn-0")
     directory = golden / case.logdirs[0] / case.partition
     assert 0 < len(read(directory, "--committed")) < len(read(directory))
+
+
+def test_committed_read_goes_on_if_the_broker_begins_a_segment(
+    orders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listings = []
+
+    def scan_before_a_roll(directory: PartitionDirectory) -> PartitionScan:
+        listings.append(scan_partition(directory))
+        (orders / file_name(COUNT, ".log")).touch()
+        return listings[-1]
+
+    monkeypatch.setattr(read_command, "scan_partition", scan_before_a_roll)
+    monkeypatch.setattr(read_command, "log_to_stderr", lambda: None)
+    read_command.read(orders, committed=True, json=True)
+    assert len(listings) == 2
+    assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == list(range(COUNT))
 
 
 def test_append_and_roll_are_refused_if_a_recovery_would_lose_records(crash: Path) -> None:

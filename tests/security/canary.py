@@ -10,10 +10,10 @@ from urllib.parse import unquote_plus
 
 import structlog
 
+from tests.fakes.log_capture import captured_log
 from tierd.app.daemon.task_supervisor import _one_line
 from tierd.cli.failures import print_failure
 from tierd.errors import TierError
-from tierd.telemetry import configure_logging
 
 CORE = "c4nary"
 SECRET = f"{CORE}/+Zq &=7%"
@@ -56,8 +56,7 @@ def rendered(error: BaseException) -> str:
             print_failure(error)
         texts.append(printed.getvalue())
     for form in ("json", "console"):
-        stream = io.StringIO()
-        configure_logging(format=form, level="info", stream=stream)
-        structlog.get_logger().error("failed", exc_info=error, problem=str(error), error=error)
-        texts.append(stream.getvalue())
+        with captured_log(level="info", format=form) as stream:
+            structlog.get_logger().error("failed", exc_info=error, problem=str(error), error=error)
+            texts.append(stream.getvalue())
     return "\n".join(texts)

@@ -3,16 +3,15 @@
 import asyncio
 import io
 import json
-import logging
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import pytest
-import structlog
 from pydantic import ValidationError
 
+from tests.fakes.log_capture import captured_log
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.installation import Daemon, Installation
 from tests.security.canary import CORE, KEY, SECRET, rendered, reveals
@@ -24,7 +23,6 @@ from tierd.control.kafka_connection import KafkaConnection
 from tierd.metadata import open_metadata
 from tierd.model import ByteRange
 from tierd.remote import open_object_store, open_transform
-from tierd.telemetry import configure_logging
 
 Tree: TypeAlias = dict[str, Any]
 Failures: TypeAlias = list[BaseException]
@@ -52,15 +50,8 @@ SECRETS: Final = _secret_settings()
 @pytest.fixture(autouse=True)
 def library_log() -> Iterator[io.StringIO]:
     """Capture the log of the libraries and of tierd, at the most verbose level."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers = []  # basicConfig closes the handlers it replaces, and pytest's are still in use
-    stream = io.StringIO()
-    configure_logging(format="json", level="debug", stream=stream)
-    yield stream
-    root.handlers = handlers
-    root.setLevel(level)  # not the attribute: loggers keep what they may log in a cache
-    structlog.reset_defaults()
+    with captured_log() as stream:
+        yield stream
 
 
 # ------------------------------------------------------------------ the canary in the form of each setting

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tierd as package
 from tests.cli.conftest import copied, log_dir, tierd, warm  # noqa: F401 - fixtures
+from tests.fakes.log_capture import captured_log
 from tests.scenarios.command import CommandResult, run_tierd
 from tests.scenarios.installation import Installation
 from tierd.cli.display import plain_table, print_group, print_table
@@ -119,18 +120,12 @@ def _rest_of_record() -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["console", "json"])
 def test_log_shows_control_characters_of_events_values_and_tracebacks(form: str) -> None:
-    from tierd.telemetry import configure_logging  # noqa: PLC0415
-
-    stream = io.StringIO()
-    configure_logging(format=form, level="info", stream=stream)
-    try:
+    with captured_log(level="info", format=form) as stream:
         structlog.get_logger().warning(f"event {ATTACK}", key=ATTACK, path=Path(ODD_KEY), many=[ATTACK])
         try:
             Path(ODD_KEY).joinpath(ODD_KEY).read_text()
         except FileNotFoundError:
             structlog.get_logger().exception("failed", **{ATTACK: 1})
-    finally:
-        structlog.reset_defaults()
     assert not controls(stream.getvalue())
 
 

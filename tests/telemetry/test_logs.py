@@ -8,19 +8,15 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.fakes.log_capture import restored_logging
 from tierd.telemetry import configure_logging
 from tierd.telemetry.logs import mask_secrets
 
 
 @pytest.fixture(autouse=True)
 def _restored_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers = []  # basicConfig closes the handlers it replaces, and pytest's are still in use
-    yield
-    root.handlers = handlers
-    root.setLevel(level)  # not the attribute: loggers keep what they may log in a cache
-    structlog.reset_defaults()
+    with restored_logging():
+        yield
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

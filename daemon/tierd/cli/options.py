@@ -47,7 +47,7 @@ PartitionsArgument = Annotated[
 ErasureArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Id of a request to erase keys, from tierd erase list.")
 ]
-PartitionDirectory = Annotated[
+PartitionDirectoryArgument = Annotated[
     Path,
     typer.Argument(
         metavar="DIR",
@@ -57,7 +57,7 @@ PartitionDirectory = Annotated[
         callback=_located,
     ),
 ]
-NewPartitionDirectory = Annotated[
+NewPartitionDirectoryArgument = Annotated[
     Path,
     typer.Argument(
         metavar="DIR",

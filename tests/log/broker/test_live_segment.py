@@ -28,8 +28,8 @@ from tierd.log import (
     max_timestamp,
     scan_partition,
 )
-from tierd.log.broker.live_segment import used_bytes
-from tierd.log.files.source import open_source
+from tierd.log.broker.live_segment import readable_bytes, used_bytes
+from tierd.log.files.source import Source, open_source
 from tierd.pipeline.source.local_tail import LocalTail
 
 STEP = 1 << 20
@@ -50,6 +50,33 @@ def write(folder: Path, content: bytes, room: int = 0, *, indexed: bool = True, 
     with path.open("r+b") as file:
         file.truncate(len(content) + room)
     return path
+
+
+@pytest.mark.parametrize("left", ["the data", "a part of the data", "nothing"])
+@pytest.mark.parametrize("room", [100, 4096, STEP + 5000])
+def test_file_that_is_cut_while_its_end_is_looked_for_ends_with_what_is_left(
+    tmp_path: Path, room: int, left: str
+) -> None:
+    path = write(tmp_path, SEGMENT + LAST, room)
+    size_bytes = {"the data": len(SEGMENT + LAST), "a part of the data": len(SEGMENT), "nothing": 0}[left]
+    with open_source(path) as source:
+        with path.open("r+b") as file:
+            file.truncate(size_bytes)
+        assert readable_bytes(source, make_scan(path).segments[-1]) == size_bytes
+
+
+def test_log_is_read_while_the_broker_cuts_the_unused_room_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, SEGMENT + LAST, 8192)
+
+    def cut_at_the_first_look(source: Source, position: int, size: int) -> bytes:
+        if position > len(SEGMENT + LAST):
+            with path.open("r+b") as file:
+                file.truncate(len(SEGMENT + LAST))
+        return read(source, position, size)
+
+    read = Source.read
+    monkeypatch.setattr(Source, "read", cut_at_the_first_look)
+    assert read_all(path) == list(range(42))
 
 
 def read_all(path: Path, *, end: int | None = None) -> list[int]:

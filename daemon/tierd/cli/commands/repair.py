@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.options import JsonOption, PartitionDirectoryArgument
 from tierd.cli.printing import print_json
 from tierd.cli.progress_line import progress_line
 from tierd.cli.repair_output import as_json, print_repair
@@ -18,7 +18,7 @@ from tierd.model import TopicPartition
 
 
 def repair(
-    directory: PartitionDirectory,
+    directory: PartitionDirectoryArgument,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done, and why.")] = False,
     cut_damaged: Annotated[

@@ -12,8 +12,9 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from tierd.errors import CorruptRecordError, TierError
+from tierd.errors import CorruptRecordError, SegmentChangedError, TierError
 from tierd.log.files.partition_scan import MAX_OFFSET, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers
@@ -39,12 +40,21 @@ def open_readable(segment: SegmentFiles) -> Iterator[OpenLog]:
 def readable_bytes(source: Source, segment: SegmentFiles) -> int:
     """Return the number of bytes that count: all bytes of a rolled segment, the data of the active segment. Blocking.
 
+    The broker may roll the active segment meanwhile and cut the unused room off.
+
     Raises:
-        SegmentChangedError: the file became shorter.
+        SegmentChangedError: the file became shorter again and again.
         LogDirOfflineError: the file cannot be read.
     """
     if segment.next_base_offset is not None:
         return source.size_bytes
+    try:
+        return _active_bytes(source, segment)
+    except SegmentChangedError:
+        return _active_bytes(replace(source, size_bytes=min(source.size_bytes, os.fstat(source.fd).st_size)), segment)
+
+
+def _active_bytes(source: Source, segment: SegmentFiles) -> int:
     used = used_bytes(source)
     if used in {0, source.size_bytes}:
         return used

@@ -5,12 +5,12 @@ import io
 from collections.abc import Iterator
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
+from tests.fakes.log_capture import captured_log
 from tests.fakes.manual_clock import ManualClock
 from tests.security.canary import SECRET, rendered, reveals
 from tests.serve.kafka.access.clients import PASSWORD, AiokafkaScram, sasl, verifiers
@@ -18,7 +18,6 @@ from tierd.clock import Clock
 from tierd.serve.kafka.access.listener_logins import ListenerLogins, LoginFailures, new_nonce
 from tierd.serve.kafka.access.user_verifiers import UserVerifiers
 from tierd.serve.kafka.login import Login, LoginRefusedError, LoginStep
-from tierd.telemetry import configure_logging
 
 PEER = "192.0.2.7"
 
@@ -47,10 +46,8 @@ async def by_scram(logins: ListenerLogins, mechanism: str, name: str, password: 
 
 @pytest.fixture
 def log_text() -> Iterator[io.StringIO]:
-    stream = io.StringIO()
-    configure_logging(format="json", level="debug", stream=stream)
-    yield stream
-    structlog.reset_defaults()
+    with captured_log() as stream:
+        yield stream
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])

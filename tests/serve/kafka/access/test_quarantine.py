@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.log_capture import captured_log
 from tierd.config import EndpointQuarantineSettings
 from tierd.errors import StateDirError
 from tierd.serve.kafka.access.quarantine import HeldClients, Quarantine, QuarantineRelease, held_clients, read_release
-from tierd.telemetry import configure_logging
 
 SETTINGS = EndpointQuarantineSettings(listeners=("RESTORED",), principals=("User:app-.*",))
 ALL = HeldClients(("RESTORED",), ("User:app-.*",))
@@ -31,10 +30,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log_text() -> Iterator[io.StringIO]:
-    stream = io.StringIO()
-    configure_logging(format="json", level="debug", stream=stream)
-    yield stream
-    structlog.reset_defaults()
+    with captured_log() as stream:
+        yield stream
 
 
 @pytest.mark.parametrize(

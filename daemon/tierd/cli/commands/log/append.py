@@ -14,7 +14,7 @@ import typer
 from tierd.cli.appending import Appended, AppendSettings, LineAppender
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.options import JsonOption, NewPartitionDirectory
+from tierd.cli.options import JsonOption, NewPartitionDirectoryArgument
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress_line import progress_line
 from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
@@ -27,7 +27,7 @@ from tierd.model import TopicPartition, random_id, uuid_from_text, uuid_to_text
 
 
 def append(
-    directory: NewPartitionDirectory,
+    directory: NewPartitionDirectoryArgument,
     *,
     text: Annotated[
         bool, typer.Option("--text", help="Read lines of key, tab and value, or of a value alone.")

@@ -1,18 +1,20 @@
 """``tierd log read``: print the records of a partition directory, without a configuration."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.options import JsonOption, PartitionDirectoryArgument
 from tierd.cli.printing import print_bytes
 from tierd.cli.record_text import as_text_line
 from tierd.cli.session import log_to_stderr
-from tierd.errors import PartitionNameError
+from tierd.errors import PartitionNameError, SegmentChangedError
 from tierd.log import (
     LocalLog,
+    PartitionDirectory,
     Record,
     as_json_line,
     committed_batches,
@@ -26,10 +28,12 @@ from tierd.log import (
 
 _PIECE_BYTES = 1 << 20
 _WRITTEN_AT_ONCE_BYTES = 256 * 1024
+_LISTINGS = 20
+_PAUSE_S = 0.05
 
 
 def read(
-    directory: PartitionDirectory,
+    directory: PartitionDirectoryArgument,
     *,
     from_offset: Annotated[
         int | None, typer.Option("--from", min=0, metavar="O", help="First offset; default: the log start.")
@@ -62,10 +66,26 @@ def read(
 
 
 def _records(directory: Path, from_offset: int | None, to_offset: int | None, *, committed: bool) -> Iterator[Record]:
+    """Yield the records. When a broker has changed the files, list them again and go on behind the last record."""
     found = identify_directory(directory)
     if found is None:
         raise PartitionNameError(f"{directory}: no partition directory")
-    scan = scan_partition(found)
+    for _ in range(_LISTINGS):
+        try:
+            for record in _listed_records(found, from_offset, to_offset, committed=committed):
+                yield record
+                from_offset = record.offset + 1
+        except SegmentChangedError:
+            time.sleep(_PAUSE_S)
+        else:
+            return
+    raise SegmentChangedError(f"{directory}: its files change again and again", remedy="read again")
+
+
+def _listed_records(
+    directory: PartitionDirectory, from_offset: int | None, to_offset: int | None, *, committed: bool
+) -> Iterator[Record]:
+    scan = scan_partition(directory)
     end = find_log_end_offset(scan)
     stable = last_stable_offset(scan, high_watermark=end) if committed else end
     log = LocalLog(scan, high_watermark=end, last_stable_offset=stable)
@@ -73,11 +93,12 @@ def _records(directory: Path, from_offset: int | None, to_offset: int | None, *,
     offset = log.log_start_offset if from_offset is None else from_offset
     while offset < limit or not log.log_start_offset <= offset <= end:
         data = log.read(offset, max_bytes=_PIECE_BYTES)
-        unchecked = list(iter_batches(data, name=str(directory), check_crc=False))
+        unchecked = list(iter_batches(data, name=str(directory.path), check_crc=False))
         if not unchecked:
             return
         upper = unchecked[-1].last_offset + 1
-        batches = iter_batches(data, name=str(directory))  # one at a time: the batches before a damaged one are sound
+        # One at a time: the batches before a damaged one are sound.
+        batches = iter_batches(data, name=str(directory.path))
         wanted = (
             committed_batches(batches, log.aborted_transactions(unchecked[0].base_offset, upper))
             if committed

@@ -1,7 +1,7 @@
 """``tierd log roll``: begin a new segment in a partition that no process uses."""
 
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.options import JsonOption, PartitionDirectoryArgument
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
@@ -9,7 +9,7 @@ from tierd.clock import SystemClock
 from tierd.model import TopicPartition
 
 
-def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: JsonOption = False) -> None:
+def roll(directory: PartitionDirectoryArgument, *, settings: SetOption = None, json: JsonOption = False) -> None:
     """Begin a new segment at the log end; the finished segment can then be copied to the tier.
 
     A log whose active segment is empty stays as it is. The log dir is locked during the command, and left

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
-from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.options import JsonOption, PartitionDirectoryArgument
 from tierd.cli.printing import print_error, print_json
 from tierd.cli.progress_line import progress_line
 from tierd.cli.repair_output import as_json, plan_lines, print_repair
@@ -22,7 +22,7 @@ from tierd.model import TopicPartition
 
 
 def truncate(
-    directory: PartitionDirectory,
+    directory: PartitionDirectoryArgument,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="First offset that is cut off.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for a confirmation.")] = False,
