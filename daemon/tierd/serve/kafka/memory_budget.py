@@ -11,7 +11,7 @@ not hold up those of other hosts.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from tierd.clock import Clock
@@ -82,15 +82,18 @@ class MemoryBudget:
     async def watch(self, clock: Clock) -> None:
         """Cut clients that hold memory and make others wait for it, until cancelled.
 
-        These are the clients that neither send the rest of a request nor take a part of an answer for ``PATIENCE_S``,
-        while others have waited for as long.
+        These are the clients that neither send the rest of a request nor take a part of an answer for ``PATIENCE_S``.
+        They are cut, the longest idle first, as far as others need who have waited for as long.
         """
         while True:
             await self._is_short.wait()
-            short_since_s = clock.monotonic_s()
+            since_s: dict[asyncio.Future[None], float] = {}
             while self._waiting:
+                now_s = clock.monotonic_s()
+                since_s = {each.granted: since_s.get(each.granted, now_s) for each in self._waiting}
+                before_s = now_s - PATIENCE_S
+                self._cut_idle([each for each in self._waiting if since_s[each.granted] <= before_s], before_s)
                 await clock.sleep(_LOOK_INTERVAL_S)
-                self._cut_idle(short_since_s, clock.monotonic_s() - PATIENCE_S)
             self._is_short.clear()
 
     def expect(self, memory: "AnswerMemory", idle: "_IdleClient | None") -> None:
@@ -127,10 +130,21 @@ class MemoryBudget:
             del self._used_by[owner]
         self._grant()
 
-    def _cut_idle(self, short_since_s: float, before_s: float) -> None:
-        if short_since_s <= before_s:
-            for idle in [each for each in self._idle.values() if each.since_s <= before_s]:
-                idle.cut()
+    def _cut_idle(self, waits: Iterable[_MemoryWait], before_s: float) -> None:
+        idle = [(memory, client) for memory, client in self._idle.items() if client.since_s <= before_s]
+        idle.sort(key=lambda each: each[1].since_s, reverse=True)
+        for wait in waits:
+            # Memory of others does not help an owner that has its half.
+            owners = None if self._may_have(wait.owner, wait.size_bytes) else {wait.owner}
+            missing_bytes, spared = wait.size_bytes, []
+            while idle and missing_bytes > 0:
+                memory, client = idle.pop()
+                if owners is not None and memory.owner not in owners:
+                    spared.append((memory, client))
+                else:
+                    missing_bytes -= memory.size_bytes
+                    client.cut()
+            idle += reversed(spared)
 
     def _has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.total_bytes or not self.used_bytes
@@ -158,11 +172,11 @@ class MemoryBudget:
 class AnswerMemory:
     """Memory of one answer. Its connection gives everything back when the answer is sent, or will not be."""
 
-    __slots__ = ("_budget", "_owner", "size_bytes")
+    __slots__ = ("_budget", "owner", "size_bytes")
 
     def __init__(self, budget: MemoryBudget, owner: str) -> None:
         self._budget = budget
-        self._owner = owner
+        self.owner = owner
         self.size_bytes = 0
         """Bytes that the answer has now."""
 
@@ -176,9 +190,9 @@ class AnswerMemory:
         if wanted <= 0:
             return 0
         if self.size_bytes:
-            granted = self._budget.take_free(wanted, self._owner)
+            granted = self._budget.take_free(wanted, self.owner)
         else:
-            await self._budget.take(wanted, self._owner)
+            await self._budget.take(wanted, self.owner)
             granted = wanted
         self.size_bytes += granted
         return granted
@@ -202,6 +216,6 @@ class AnswerMemory:
         change = size_bytes - self.size_bytes
         self.size_bytes = size_bytes
         if change > 0:
-            self._budget.take_beyond(change, self._owner)
+            self._budget.take_beyond(change, self.owner)
         elif change < 0:
-            self._budget.give(-change, self._owner)
+            self._budget.give(-change, self.owner)
