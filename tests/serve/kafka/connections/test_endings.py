@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -239,27 +239,40 @@ class TestLimits:
             granted = await context.memory.reserve(50 << 20)
             return FetchAnswer(unthrottled(FetchResponse), {(0, 0): (bytes(granted),)})
 
-        request = sized(frame(sample(FetchRequest)))
-        beginning = (8 << 20).to_bytes(4, "big")
+        asking, sending = sized(frame(sample(FetchRequest))), (8 << 20).to_bytes(4, "big")
         large = replace(sample(FetchRequest), rack_id="r" * (1 << 20))
         async with running_endpoint({FETCH: fetch}, limits=limits) as running:
-            slow = [running.socket() for _ in range(6)]
-            for number, each in enumerate(slow):
-                each.sendall(request if number < 3 else beginning)
-            statistics = running.endpoint.statistics
-            await eventually(lambda: statistics().answer_bytes == 24 << 20, what="slow readers")
-            await eventually(lambda: statistics().request_bytes == 8 << 20, what="slow senders")
-            quick = await running.connect()
-            await quick.send(large)
-            receiving = asyncio.create_task(quick.receive())
-            passed_s = 0
-            while not receiving.done():
-                await ticked(running, 1)
-                passed_s += 1
-            assert len(await receiving) > 8 << 20
-            assert passed_s < LIMITS.request_timeout_s
-            for each in slow:
-                each.close()
+            with ExitStack() as stack:  # closed before the stop, which waits for slow readers
+                for beginning in (asking, asking, asking, sending, sending):
+                    stack.enter_context(running.socket()).sendall(beginning)
+                statistics = running.endpoint.statistics
+                await eventually(lambda: statistics().waiting_answers == 1, what="a slow reader that waits for others")
+                await eventually(lambda: statistics().request_bytes == 8 << 20, what="a slow sender")
+                quick = await running.connect()
+                await quick.send(large)
+                receiving, passed_s = asyncio.create_task(quick.receive()), 0
+                while not receiving.done():
+                    await ticked(running, 1)
+                    passed_s += 1
+                assert len(await receiving) > 8 << 20
+                assert passed_s < 30  # Kafka: request.timeout.ms
+
+    async def test_client_that_takes_no_answer_holds_no_memory_of_requests_while_others_wait_for_it(self) -> None:
+        limits = replace(LIMITS, memory_bytes=64 << 20, request_bytes=8 << 20)
+        large = sized(frame(replace(sample(FetchRequest), rack_id="r" * (7 << 20))))
+        async with running_endpoint({FETCH: large_fetch}, limits=limits) as running:
+            with ExitStack() as stack:
+                slow = stack.enter_context(running.socket())
+                await asyncio.to_thread(slow.sendall, large)
+                await eventually(lambda: running.statistics().sent_bytes > 0, what="the answer that is not taken")
+                quick = await running.connect()
+                await quick.send_bytes(large[:100])
+                await eventually(lambda: running.endpoint._services.requests.waiting == 1, what="the next request")
+                for _ in range(7):
+                    await ticked(running, 1)
+                await eventually(lambda: running.statistics().connections == 1, what="the end of the slow client")
+                await quick.send_bytes(large[100:])
+                assert len(await quick.receive()) > 8 * len(LARGE)
 
     async def test_many_clients_that_read_nothing_hold_no_more_memory_than_there_is(self) -> None:
         limits = replace(LIMITS, memory_bytes=64 << 20, answer_memory_bytes=4 << 20)
