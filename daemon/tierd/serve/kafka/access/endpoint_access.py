@@ -28,7 +28,7 @@ class AccessStatistics:
     Attributes:
         held: clients that are held back.
         failed_certificates: changed certificates that could not be used.
-        certificate_problem: why the present files cannot be used, so that the former ones are in force; empty otherwise.
+        certificate_problem: why the former files are in force and the present ones cannot be used; empty otherwise.
     """
 
     logins: int
