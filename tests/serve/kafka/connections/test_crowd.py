@@ -28,10 +28,10 @@ TOPIC = "busy"
 @pytest.fixture(autouse=True)
 def descriptors() -> Iterator[None]:
     """Allow both ends of all connections in this process."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 4 * CONNECTIONS), before[1]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * CONNECTIONS), hard))
     yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @asynccontextmanager
@@ -42,9 +42,8 @@ async def crowded() -> AsyncIterator[tuple[RunningEndpoint, FakeServedLog]]:
     for _ in range(ANSWERS):
         log.append([bytes(ANSWER_BYTES)])
     handlers = dict[int, Kio]()
-    limits = EndpointLimits(
-        connections=2 * CONNECTIONS, connections_per_peer=2 * CONNECTIONS, memory_bytes=MEMORY_BYTES
-    )
+    most = 2 * CONNECTIONS
+    limits = EndpointLimits(connections=most, connections_per_peer=most, memory_bytes=MEMORY_BYTES)
     async with running_endpoint(handlers, limits=limits) as running:
         handlers |= fetch_handlers(served, OpenAuthorizer(), FixedQuotas(), fetch_sessions(), clock=running.clock)
         yield running, log

@@ -24,9 +24,8 @@ class FailureLog:
         """Write lines at times of ``clock``."""
         self._clock = clock
         self._lines = RareLines(clock)
-        self._beyond_s: dict[
-            tuple[object, int], tuple[float, float]
-        ] = {}  # when it was seen first, and last; the longest ago first
+        self._beyond_s: dict[tuple[object, int], tuple[float, float]] = {}
+        """Times at which a place was seen first and last; the place that was not seen for longest is the first one."""
 
     def failed(self, part: FetchPart, error: TierError) -> None:
         """Write that a read failed; the client is answered an error and asks again."""
