@@ -431,14 +431,16 @@ async def test_partition_that_is_named_twice_is_answered_once_from_its_last_plac
 async def test_client_that_connects_again_goes_on_in_its_session_or_begins_a_new_one_in_its_place(
     endpoint: FetchEndpoint,
 ) -> None:
+    async def asked(session: tuple[int, int], *wants: Want, **circumstances: Kio) -> tuple[str, int]:
+        response: Kio = (await endpoint.ask(fetch_request(wants, session=session), **circumstances)).response
+        return response.error_code.name, response.session_id
+
     [log] = endpoint.served.add_topic("orders")
     log.append()
-    first = await endpoint.ask(fetch_request([Want(TOPIC_ID)], session=(0, 0)))
-    session_id = first.response.session_id
-    again = await endpoint.ask(fetch_request(session=(session_id, 1)), connection_id=2)
-    assert (again.response.error_code.name, again.response.session_id) == ("none", session_id)
-    other = await endpoint.ask(fetch_request(session=(session_id, 2)), connection_id=3, principal="User:mallory")
-    assert other.response.error_code.name == "fetch_session_id_not_found"
-    renewed = await endpoint.ask(fetch_request([Want(TOPIC_ID)], session=(session_id, 0)), connection_id=4)
-    assert renewed.response.session_id not in (0, session_id)
+    _, session_id = await asked((0, 0), Want(TOPIC_ID))
+    assert await asked((session_id, 1), connection_id=2) == ("none", session_id)
+    other = await asked((session_id, 2), connection_id=3, principal="User:mallory")
+    assert other == ("fetch_session_id_not_found", 0)
+    _, renewed_id = await asked((session_id, 0), Want(TOPIC_ID), connection_id=4)
+    assert renewed_id not in (0, session_id)
     assert endpoint.sessions.statistics().sessions == 1
