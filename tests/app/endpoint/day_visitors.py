@@ -97,7 +97,7 @@ class DayVisitors:
             while pending:
                 _, pending = await asyncio.wait(pending, timeout=0.005)
                 if pending and len(pending) == self._waiting:
-                    self._clock.advance(0.25)
+                    self._clock.advance(1.0)
 
     # ---------------------------------------------------------------------------------------------------- stories
 
