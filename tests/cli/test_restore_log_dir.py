@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.log_dirs import CLUSTER_ID, FIRST_TIMESTAMP_MS, LogDirWriter
+from tests.fakes.log_dirs import CLUSTER_ID, FIRST_TIMESTAMP_MS, LogDirWriter, SegmentShape
 from tests.scenarios.command import CommandResult
 from tests.scenarios.installation import Installation
 from tierd.model import uuid_to_text
@@ -207,7 +207,7 @@ def test_lost_partition_directory_comes_back(copied: Installation, into: Path) -
     assert ended.exit_code == 0, ended.output
     (outcome,) = ended.json()["restored"]
     assert (outcome["log_start_offset"], outcome["end_offset"], outcome["problem"]) == (0, 12, "")
-    assert (outcome["merged_offset"], outcome["not_merged"]) == (None, "")
+    assert (outcome["merged_offset"], outcome["joined"], outcome["not_joined"]) == (None, [], [])
     assert {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))[:3]} == logs
     assert copied.cat("orders-0") == before[:12]
     inspected = copied.tierd("verify", "--deep")
@@ -233,14 +233,15 @@ def test_end_on_the_old_disk_that_is_damaged_is_named(copied: Installation, into
     ended = restore(copied, into, *LAST_COPY, "--yes", "--json", verb=("partition", "orders-0"))
     assert ended.exit_code == 0, ended.output
     (outcome,) = ended.json()["restored"]
-    assert f"{newest.name}: a damaged batch at position " in outcome["not_merged"]
+    (refusal,) = outcome["not_joined"]
+    assert f"{newest.name}: a damaged batch at position " in refusal["reason"]
 
 
 def test_old_directory_without_its_topic_id_is_named(copied: Installation, into: Path) -> None:
     (into / "orders-0" / "partition.metadata").unlink()
     ended = restore(copied, into, *LAST_COPY, "--yes", verb=("partition", "orders-0"))
     assert ended.exit_code == 0, ended.output
-    assert "  not merged: the existing directory: it has no partition.metadata with the topic id" in ended.stdout
+    assert f"  not joined: {into / 'orders-0'}: it has no partition.metadata with the topic id" in ended.stdout
 
 
 def test_log_dir_restores_every_partition_of_the_tier(copied: Installation, into: Path) -> None:
@@ -329,3 +330,82 @@ def test_refused_plan_is_printed_as_json_too(copied: Installation, into: Path) -
     answer = ended.json()
     assert answer["partitions"][0]["refused"] is True
     assert answer["restored"] == []
+
+
+class TestStandby:
+    """The log dir of a standby is a source beside the tier and the old disk."""
+
+    @pytest.fixture
+    def standby(self, copied: Installation, into: Path, tmp_path: Path) -> Path:
+        """Return a log dir with a copy of the broker's directory, whose own directory is lost."""
+        standby = tmp_path / "standby"
+        shutil.copytree(into / "orders-0", standby / "orders-0")
+        shutil.rmtree(into / "orders-0")
+        return standby
+
+    def test_records_beyond_the_tier_come_from_the_standby(
+        self, copied: Installation, into: Path, standby: Path
+    ) -> None:
+        plan = planned(copied, into, *LAST_COPY, "--standby", str(standby))
+        assert plan["joins"] == [{"directory": str(standby / "orders-0"), "start_offset": 12, "end_offset": 16}]
+        ended = restore(copied, into, *LAST_COPY, "--standby", str(standby), "--yes", verb=("partition", "orders-0"))
+        assert ended.exit_code == 0, ended.output
+        assert f"joins orders-0: offsets 12 to 15 from {standby / 'orders-0'}" in ended.stdout
+        assert f"  joined: offsets 12 to 15 from {standby / 'orders-0'}" in ended.stdout
+        assert [record["offset"] for record in copied.cat("orders-0")] == list(range(16))
+
+    def test_old_disk_and_standby_join_one_after_the_other(
+        self, copied: Installation, into: Path, standby: Path
+    ) -> None:
+        shutil.copytree(standby / "orders-0", into / "orders-0")
+        for log in sorted((standby / "orders-0").glob("*.log"))[:-1]:
+            log.unlink()
+        newest = max((into / "orders-0").glob("*.log"))
+        newest.write_bytes(b"")
+        arguments = (*LAST_COPY, "--standby", str(standby), "--yes", "--json")
+        ended = restore(copied, into, *arguments, verb=("partition", "orders-0"))
+        assert ended.exit_code == 0, ended.output
+        assert ended.json()["restored"][0]["end_offset"] == 16
+
+    def test_partition_that_only_the_standby_has_comes_back(
+        self, copied: Installation, into: Path, standby: Path
+    ) -> None:
+        writer = LogDirWriter(standby).add_partition("new")
+        writer.fill(rolled_segments=1, shape=SegmentShape())
+        for verb in (("partition", "new-0"), ("log-dir",)):
+            ended = restore(copied, into, *LAST_COPY, "--standby", str(standby), "--dry-run", "--json", verb=verb)
+            assert ended.exit_code == 0, ended.output
+            plan = next(each for each in ended.json()["partitions"] if each["partition"] == "new-0")
+            assert (plan["segments"], plan["log_start_offset"], plan["refused"]) == (0, 0, False)
+        ended = restore(copied, into, *LAST_COPY, "--standby", str(standby), "--yes", verb=("partition", "new-0"))
+        assert ended.exit_code == 0, ended.output
+        restored, copies = (
+            b"".join(log.read_bytes() for log in sorted((log_dir / "new-0").glob("*.log")))
+            for log_dir in (into, standby)
+        )
+        assert restored == copies != b""
+
+    def test_damage_in_the_standby_is_named_and_not_joined(
+        self, copied: Installation, into: Path, standby: Path
+    ) -> None:
+        newest = max((standby / "orders-0").glob("*.log"))
+        data = bytearray(newest.read_bytes())
+        data[60] ^= 1
+        newest.write_bytes(data)
+        arguments = (*LAST_COPY, "--standby", str(standby), "--yes", "--json")
+        ended = restore(copied, into, *arguments, verb=("partition", "orders-0"))
+        assert ended.exit_code == 0, ended.output
+        (outcome,) = ended.json()["restored"]
+        assert (outcome["end_offset"], outcome["joined"]) == (12, [])
+        assert "a damaged batch" in outcome["not_joined"][0]["reason"]
+
+    def test_log_dir_that_is_not_there_is_an_error(self, copied: Installation, into: Path, tmp_path: Path) -> None:
+        ended = restore(copied, into, *LAST_COPY, "--standby", str(tmp_path / "gone"), verb=("log-dir",))
+        assert ended.exit_code == 3, ended.output
+        assert "push.standby.log_dir" in ended.stderr
+
+    def test_end_that_is_asked_for_and_a_standby_exclude_each_other(
+        self, copied: Installation, into: Path, standby: Path
+    ) -> None:
+        arguments = (*LAST_COPY, "--standby", str(standby), "--to-offset", "5")
+        assert restore(copied, into, *arguments, verb=("log-dir",)).exit_code == 2

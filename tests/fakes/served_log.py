@@ -171,7 +171,14 @@ class FakeServedLog:
         return self._bounds()
 
     async def read(
-        self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool, max_wait_s: float
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        at_least_one: bool,
+        max_wait_s: float,
+        bounds: LogBounds | None = None,
     ) -> LogRead:
         self.waits_s.append(max_wait_s)
         self.reads.append((offset, max_bytes))

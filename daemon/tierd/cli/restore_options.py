@@ -79,6 +79,16 @@ RetentionOption = Annotated[
         help="The retention of the topics in Kafka, where tierd cannot know it; -1: for ever.",
     ),
 ]
+StandbyOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--standby",
+        metavar="DIR",
+        help="Log dir of a standby, or a copy of it: its records beyond the tier's end are restored too; repeatable.",
+        file_okay=False,
+        resolve_path=True,
+    ),
+]
 AcceptHolesOption = Annotated[
     bool, typer.Option("--accept-holes", help="Restore a log although offsets in its middle are missing.")
 ]
@@ -138,6 +148,7 @@ class RestoreArguments:
     cluster_id: str | None
     from_bucket: bool
     accept_unauthenticated: bool
+    standbys: tuple[Path, ...] = ()
     names: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     as_topic: str | None = None
@@ -168,6 +179,7 @@ class RestoreArguments:
             retention_ms=_retention_ms(self.retention),
             as_topic=self.as_topic,
             topic_id=_topic_id(self.topic_id),
+            standbys=self.standbys,
         )
         source = SourceRequest(
             cluster_id=self.cluster_id,
@@ -179,6 +191,8 @@ class RestoreArguments:
     def _require_consistent(self) -> None:
         if self.to_offset is not None and self.to_time is not None:
             raise typer.BadParameter("--to-offset and --to-time exclude each other; give one")
+        if self.standbys and (self.to_offset is not None or self.to_time is not None):
+            raise typer.BadParameter("--standby is for the newest records: without --to-offset and --to-time")
         if self.by_timestamp and self.to_time is None:
             raise typer.BadParameter("--by-timestamp needs --to-time")
         if self.hold_retention and self.skip_expired:

@@ -1,6 +1,7 @@
 """The course of a restore into a log dir on the command line: plan, confirmation, progress, outcomes."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import typer
 from pydantic import JsonValue
@@ -171,6 +172,10 @@ def _row(plan: PartitionPlan) -> tuple[str, ...]:
 
 
 def _print_remarks(plan: PartitionPlan) -> None:
+    for join in plan.joins:
+        print_line(
+            f"joins {plan.partition}: offsets {join.start_offset} to {join.end_offset - 1} from {join.directory}"
+        )
     for missing in plan.missing:
         offsets = f"offsets {missing.start_offset} to {missing.end_offset - 1}"
         print_line(f"missing {plan.partition}: {offsets}: {missing.reason}")
@@ -193,8 +198,11 @@ def _print_outcome(outcome: LogDirOutcome) -> None:
         print_line(f"restored {restored.partition}: {offsets}, {human_size(restored.size_bytes)}")
         for dropped in restored.dropped:
             print_line(f"  left out: offsets {dropped.start_offset} to {dropped.end_offset - 1}: {dropped.reason}")
-        if restored.not_merged and not any(restored.not_merged in each.reason for each in restored.dropped):
-            print_line(f"  not merged: the existing directory: {restored.not_merged}")
+        for joined in restored.joined:
+            print_line(f"  joined: offsets {joined.start_offset} to {joined.end_offset - 1} from {joined.directory}")
+        for directory, reason in restored.not_merged.items():
+            if not any(reason in each.reason for each in restored.dropped):
+                print_line(f"  not joined: {directory}: {reason}")
         if restored.moved_aside is not None:
             print_line(f"  moved aside: {restored.moved_aside}")
 
@@ -281,11 +289,16 @@ def plan_json(plan: PartitionPlan) -> dict[str, JsonValue]:
         "fetch_requests": plan.fetch_requests,
         "compacted": plan.is_compacted,
         "newest_timestamp_ms": plan.newest_timestamp_ms,
+        "joins": [_join_json(*each) for each in plan.joins],
         "missing": [each._asdict() for each in plan.missing],
         "findings": [
             {"severity": each.severity.value, "text": each.text, "remedy": each.remedy} for each in plan.findings
         ],
     }
+
+
+def _join_json(directory: Path, start_offset: int, end_offset: int) -> JsonValue:
+    return {"directory": str(directory), "start_offset": start_offset, "end_offset": end_offset}
 
 
 def _outcome_json(outcome: LogDirOutcome) -> dict[str, JsonValue]:
@@ -306,7 +319,10 @@ def _restored_json(restored: RestoredPartition) -> dict[str, JsonValue]:
         "end_offset": restored.end_offset,
         "log_end_offset": restored.log_end_offset,
         "merged_offset": restored.merged_offset,
-        "not_merged": restored.not_merged,
+        "joined": [_join_json(*each) for each in restored.joined],
+        "not_joined": [
+            {"directory": str(directory), "reason": reason} for directory, reason in restored.not_merged.items()
+        ],
         "dropped": [each._asdict() for each in restored.dropped],
         "segments": restored.segment_count,
         "batches": restored.batch_count,

@@ -15,6 +15,7 @@ from tierd.app import copy_once
 from tierd.app.engine.deployment import Deployment
 from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillRun
 from tierd.app.restore.restore_source import RestoreSource, SourceRequest, restore_source
+from tierd.app.restore.standby_directories import StandbyDirectories
 from tierd.config import load_config
 from tierd.errors import RemoteFormatError
 from tierd.model import TopicIdPartition, TopicPartition
@@ -42,9 +43,11 @@ class CountedSource(RestoreSource):
             raise RemoteFormatError("the catalogue is of a later tierd", remedy="update tierd")
         return CatalogueStorage(self.stored.objects, self.stored.object_keys, self.ring)
 
-    async def partitions(self, names: Collection[TopicPartition] = ()) -> list[TopicIdPartition]:
+    async def partitions(
+        self, names: Collection[TopicPartition] = (), *, standbys: StandbyDirectories | None = None
+    ) -> list[TopicIdPartition]:
         self.reads["partitions"] += 1
-        return await RestoreSource.partitions(self, names)
+        return await RestoreSource.partitions(self, names, standbys=standbys)
 
 
 async def copied(folder: Path, partitions: int) -> Deployment:

@@ -2,6 +2,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,6 +122,41 @@ class TestLargeSegments:
             assert whole_offsets(data_of(found)) == list(range(end // 4 * 4))
             assert found is not None
             assert found.upper_offset == end // 4 * 4
+
+
+class TestIndexedEnds:
+    LIMIT_BYTES = 300_000
+
+    @pytest.fixture
+    def scan(self, tmp_path: Path) -> PartitionScan:
+        """Return a partition with one segment of 400 batches of about 2 KB each, and an index."""
+        writer = LogDirWriter(tmp_path).add_partition("orders")
+        writer.append_batch(SegmentShape(value_bytes=2000).batch(), 4, times=400)
+        directory = identify_directory(writer.path)
+        assert directory is not None
+        return scan_partition(directory)
+
+    def test_large_slice_ends_with_the_last_batch_that_the_index_has(self, scan: PartitionScan) -> None:
+        known = KnownPositions()
+        found = finder(scan, known)(0, end=1600, max_bytes=self.LIMIT_BYTES)
+        assert found is not None
+        assert whole_offsets(data_of(found)) == list(range(found.upper_offset))
+        assert self.LIMIT_BYTES - 16_000 < found.size_bytes <= self.LIMIT_BYTES
+        assert known.get(found.inode, found.upper_offset) == found.position + found.size_bytes
+
+    @pytest.mark.parametrize("damage", ["no index", "positions within batches", "offsets of other batches"])
+    def test_large_slice_needs_no_sound_index(self, scan: PartitionScan, damage: str) -> None:
+        path = scan.segments[0].offset_index
+        entries = np.frombuffer(path.read_bytes(), ">i4").reshape(-1, 2).copy()
+        entries[:, {"positions within batches": 1, "offsets of other batches": 0}.get(damage, 0)] -= 5
+        path.write_bytes(entries.tobytes())
+        if damage == "no index":
+            path.unlink()
+        read = list[int]()
+        find = finder(scan)
+        while (found := find(len(read), end=1600, max_bytes=self.LIMIT_BYTES)) is not None:
+            read += whole_offsets(data_of(found))
+        assert read == list(range(1600))
 
 
 class TestKnownPositions:

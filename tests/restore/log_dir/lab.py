@@ -209,6 +209,7 @@ class Lab:
         *,
         known_end_offset: int = 0,
         merges_local: bool = True,
+        standbys: tuple[Path, ...] = (),
         target: LogDirTarget | None = None,
         partition: TopicIdPartition | None = None,
     ) -> RestoredPartition:
@@ -219,6 +220,7 @@ class Lab:
                 partition=partition or (NEW_TOPIC if plan.mode is RestoreMode.IMPORT else self.partition),
                 known_end_offset=known_end_offset,
                 merges_local=merges_local,
+                standbys=standbys,
             )
             return await restore_partition(
                 plan, request, self.storage, on_progress=lambda stage, size: self.reported.append((stage, size))

@@ -1,5 +1,6 @@
 """What is left on the old disk beyond the tier's end joins the restored log, if it is sound and of its lineage."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import pytest
 
 from tests.log.logs import TransactionalProducers, lead, read_all, records
 from tests.restore.log_dir.lab import Lab, closed, content_of, new_log, values
+from tierd.log import identify_directory
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.restore.log_dir import RestoredPartition
-from tierd.restore.plan import RestoreMode
+from tierd.restore.log_dir import RestoredPartition, read_join_source
+from tierd.restore.plan import RestoreMode, join_sources
 
 
 @dataclass
@@ -110,7 +112,7 @@ async def test_remains_of_another_branch_are_not_joined(disk: Disk) -> None:
     restored = await disk.restored()
     assert (restored.end_offset, restored.merged_offset) == (20, None)
     ((start, end, reason),) = restored.dropped
-    assert (start, end, reason) == (20, 50, "in the existing directory: its leader epochs are not those of the tier")
+    assert (start, end, reason) == (20, 50, f"{disk.directory}: its leader epochs are not those of the tier")
 
 
 @pytest.mark.parametrize(("cleaned", "end_offset"), [(20, 50), (21, 20)])
@@ -120,6 +122,49 @@ async def test_remains_of_a_compacted_topic_are_joined_only_if_the_cleaner_was_n
     (disk.lab.log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {cleaned}\n")
     restored = await disk.restored(is_compacted=True)
     assert restored.end_offset == end_offset
+
+
+def standby_of(disk: Disk, tmp_path: Path) -> Path:
+    """Return the log dir of a standby that has the same log."""
+    shutil.copytree(disk.directory, tmp_path / "standby" / disk.directory.name)
+    return tmp_path / "standby"
+
+
+async def test_standby_goes_on_where_the_old_disk_is_damaged(disk: Disk, tmp_path: Path) -> None:
+    standby = standby_of(disk, tmp_path)
+    content = bytearray(disk.log(30).read_bytes())
+    content[len(content) // 2] ^= 1
+    disk.log(30).write_bytes(content)
+    restored = await disk.lab.restore(disk.lab.plan(disk.segments), standbys=(standby,))
+    assert (restored.end_offset, restored.dropped) == (50, ())
+    assert [tuple(each) for each in restored.joined] == [
+        (disk.directory, 20, 34),
+        (standby / disk.directory.name, 34, 50),
+    ]
+    assert disk.found() == disk.records
+
+
+async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(disk: Disk, tmp_path: Path) -> None:
+    standby = standby_of(disk, tmp_path)
+    (standby / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 40\n")
+    shutil.rmtree(disk.directory)
+    plan = disk.lab.plan(disk.segments, is_compacted=True)
+    directory = identify_directory(standby / disk.directory.name)
+    assert directory is not None
+    joined = join_sources(plan, [read_join_source(directory, is_existing=False)])
+    assert joined.parts == ()
+    restored = await disk.lab.restore(joined, standbys=(standby,))
+    assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(0, 50)])
+    assert disk.found() == disk.records
+
+
+async def test_import_joins_the_records_of_a_standby(disk: Disk, tmp_path: Path) -> None:
+    standby = standby_of(disk, tmp_path)
+    shutil.rmtree(disk.directory)
+    restored = await disk.lab.restore(
+        disk.lab.plan(disk.segments, mode=RestoreMode.IMPORT), partition=disk.lab.partition, standbys=(standby,)
+    )
+    assert (restored.end_offset, restored.merged_offset) == (50, 20)
 
 
 async def test_import_joins_nothing(disk: Disk) -> None:
@@ -142,7 +187,7 @@ async def test_directory_that_cannot_be_understood_is_moved_aside(disk: Disk) ->
     (disk.directory / "partition.metadata").write_text("rubbish")
     restored = await disk.restored()
     assert (restored.end_offset, restored.merged_offset) == (20, None)
-    assert "partition.metadata" in restored.not_merged
+    assert "partition.metadata" in restored.not_merged[disk.directory]
     assert restored.moved_aside is not None
 
 

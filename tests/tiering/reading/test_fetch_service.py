@@ -281,6 +281,73 @@ class TestPlaces:
             await read(service, task, 0)
 
 
+class TestNextReads:
+    """Reads that begin while the caller uses the result before them."""
+
+    SMALL = 100
+
+    async def ready(self, service: FetchService) -> None:
+        await eventually(lambda: all(task.done() for task in service._running), what="the next read")
+
+    async def test_next_read_is_ready_before_it_is_asked_for(self, setup: Setup, service: FetchService) -> None:
+        task = service.task(setup.snapshot())
+        first = await read(service, task, 0, max_bytes=self.SMALL)
+        await self.ready(service)
+        setup.storage.open.clear()
+        second = await read(service, task, first.next_offset, max_bytes=self.SMALL, max_wait_s=0)
+        assert (second.base_offset, second.next_offset) == (4, 8)
+
+    async def test_sequence_of_reads_returns_every_batch_once(self, setup: Setup, service: FetchService) -> None:
+        task, offset, bases = service.task(setup.snapshot()), 0, list[int | None]()
+        while (result := await read(service, task, offset, max_bytes=self.SMALL)).data and offset < 24:
+            bases.append(result.base_offset)
+            offset = result.next_offset
+        assert bases == [0, 4, 8, 12, 16, 20]
+
+    async def test_failed_next_read_is_read_again(self, setup: Setup, service: FetchService) -> None:
+        task = service.task(setup.snapshot())
+        await read(service, task, 0)
+        await self.ready(service)
+        setup.storage.error = RetriableRemoteStorageError("slow")
+        await read(service, task, 8)
+        await self.ready(service)  # the read from 16 on has failed
+        setup.storage.error = None
+        assert (await read(service, task, 16)).next_offset == 24
+
+    async def test_first_batch_above_the_bound_is_left_out_for_a_caller_that_does_not_need_one(
+        self, setup: Setup, service: FetchService
+    ) -> None:
+        task = service.task(setup.snapshot())
+        first = await read(service, task, 0, max_bytes=1)
+        await self.ready(service)
+        call = {"max_bytes": 1, "isolation": UNCOMMITTED, "max_wait_s": 10.0}
+        found = await service.read(task, first.next_offset, at_least_one=False, **call)  # type: ignore[arg-type]
+        assert (found.data, found.next_offset) == (b"", first.next_offset)
+
+    async def test_next_reads_keep_within_the_bytes_of_the_prefetch(self, setup: Setup) -> None:
+        async with opened(setup, FetchSettings(prefetch_bytes=150)) as service:
+            first, second = service.task(setup.snapshot()), service.task(setup.snapshot())
+            await read(service, first, 0, max_bytes=self.SMALL)
+            await self.ready(service)
+            calls = setup.storage.calls
+            await read(service, second, 0, max_bytes=self.SMALL)
+            await self.ready(service)
+            assert service._next.max_bytes == self.SMALL
+            assert setup.storage.calls > calls
+
+    async def test_next_read_that_no_call_asks_for_is_forgotten(self, setup: Setup, service: FetchService) -> None:
+        await read(service, service.task(setup.snapshot()), 0, max_bytes=self.SMALL)
+        assert len(service._next) == 1
+        await self.ready(service)
+        await eventually(lambda: setup.clock.sleeping > 0, what="the sweeper")
+        setup.clock.advance(5)
+        await eventually(lambda: len(service._next) == 0, what="the read to be forgotten")
+
+    async def test_end_of_the_tier_begins_no_next_read(self, setup: Setup, service: FetchService) -> None:
+        await read(service, service.task(setup.snapshot()), 16)
+        assert len(service._next) == 0
+
+
 class TestErrorClasses:
     """Error of each cause, as a server of consumers receives it (remote-tiering 14.6)."""
 

@@ -69,11 +69,18 @@ class EndpointLog:
         return (await self._repeated(self._now)).bounds
 
     async def read(
-        self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool, max_wait_s: float
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        at_least_one: bool,
+        max_wait_s: float,
+        bounds: LogBounds | None = None,
     ) -> LogRead:
         """Return records from ``offset`` on."""
         return await self._repeated(
-            partial(self._read, _Wanted(offset, max_bytes, isolation, at_least_one, max_wait_s))
+            partial(self._read, _Wanted(offset, max_bytes, isolation, at_least_one, max_wait_s, bounds))
         )
 
     async def list_offset(self, timestamp_ms: int, *, isolation: IsolationLevel) -> TimestampOffset | None:
@@ -143,7 +150,9 @@ class EndpointLog:
         return found
 
     async def _read(self, wanted: "_Wanted", is_doubted: bool) -> LogRead:
-        now = await self._now(is_doubted)
+        now = self._bounded
+        if is_doubted or now is None or now.bounds is not wanted.bounds:
+            now = await self._now(is_doubted)
         now.log.require_readable(wanted.offset)
         if wanted.offset >= now.bounds.end_offset(wanted.isolation):
             return LogRead((), now.bounds)
@@ -214,6 +223,7 @@ class _Wanted:
     isolation: IsolationLevel
     at_least_one: bool
     max_wait_s: float
+    bounds: LogBounds | None
 
 
 def _bounds(state: SourceState, stable_end: int) -> LogBounds:

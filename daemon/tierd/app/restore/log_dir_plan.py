@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID
 
 from tierd.cost import Cost
@@ -31,6 +32,7 @@ class LogDirPlanRequest:
         retention_ms: of the topics in Kafka, as a person gave it; -1 is no limit.
         as_topic: name of the restored topic, in mode ``import``; None keeps the name.
         topic_id: of the restored topic, in mode ``import``; None takes it from the directories in the log dir.
+        standbys: log dirs of standbys that are sources beside the tier.
         is_for_broker: a broker is to start on the result, so that its leader epochs are compared with the controller's.
     """
 
@@ -47,6 +49,7 @@ class LogDirPlanRequest:
     retention_ms: int | None = None
     as_topic: str | None = None
     topic_id: UUID | None = None
+    standbys: tuple[Path, ...] = ()
     is_for_broker: bool = True
 
 

@@ -169,6 +169,7 @@ class LogDirRestore:
             log_dir=held,
             partition=self.plan.results[plan.partition],
             known_end_offset=plan.known_end_offset,
+            standbys=self._request.plan.standbys,
         )
         try:
             restored = await restore_partition(

@@ -15,6 +15,7 @@ from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
 from tierd.app.restore.partition_facts import directory_findings, highest_producer_id, newest_lineage, restored_as
 from tierd.app.restore.plan_targets import PlanTargets, describe_time_rule
 from tierd.app.restore.restore_source import RestoreSource
+from tierd.app.restore.standby_directories import StandbyDirectories
 from tierd.app.restore.target_directories import TargetDirectories
 from tierd.app.restore.topic_facts import (
     ControllerEpochs,
@@ -25,10 +26,12 @@ from tierd.app.restore.topic_facts import (
 )
 from tierd.clock import Clock
 from tierd.cost import PriceList, reading_cost
+from tierd.errors import LogError
 from tierd.metadata import PartitionView
 from tierd.model import Lineage, TopicIdPartition
 from tierd.remote import ObjectInfo
 from tierd.restore import (
+    JoinSource,
     NodeFacts,
     NodePlan,
     PartitionPlan,
@@ -38,8 +41,10 @@ from tierd.restore import (
     RestoreFacts,
     RestoreMode,
     had_metadata,
+    join_sources,
     plan_node,
     plan_partition,
+    read_join_source,
     restored_lineage,
 )
 from tierd.tiering import FetchService, SilentRecorder
@@ -63,10 +68,12 @@ class _CommonFacts:
     """Facts that the plans of all partitions share.
 
     Attributes:
+        standbys: directories that are sources beside the tier.
         settings: of topics, as the brokers have them.
     """
 
     partitions: Sequence[TopicIdPartition]
+    standbys: StandbyDirectories
     catalogue: CatalogueFacts
     node: NodePlan
     settings: Mapping[str, Mapping[str, str]]
@@ -149,7 +156,9 @@ class PlanMaking:
 
     async def _common_facts(self) -> "_CommonFacts":
         request, source = self._request, self._source
-        partitions = [each for each in await source.partitions(request.names) if self._is_wanted(each.topic)]
+        standbys = await asyncio.to_thread(StandbyDirectories.read, request.standbys)
+        found = await source.partitions(request.names, standbys=standbys)
+        partitions = [each for each in found if self._is_wanted(each.topic)]
         by_positions = request.to_time_ms is not None and not request.by_timestamp
         catalogue = await read_catalogue(source, partitions, at_ms=request.to_time_ms if by_positions else None)
         if request.for_broker is not None and not request.names:
@@ -159,6 +168,7 @@ class PlanMaking:
             node = node.naming_empty_topics(partitions, node_id=request.for_broker)
         return _CommonFacts(
             partitions=partitions,
+            standbys=standbys,
             catalogue=catalogue,
             node=node,
             settings=await self._settings({each.topic for each in partitions}),
@@ -241,7 +251,8 @@ class PlanMaking:
         catalogue, epochs, node = common.catalogue, common.epochs, common.node
         settings = common.settings.get(partition.topic)
         view = await self._source.view(partition)
-        lineage = await self._lineage(view)
+        sources = await asyncio.to_thread(self._sources, partition, common.standbys)
+        lineage = await self._lineage(view, sources)
         known = self._topic_facts(view, catalogue.settings(partition.topic_id) if settings is None else settings)
         target = await targets.find(view, lineage)
         objections = await asyncio.to_thread(directory_findings, partition, self._request, self._directories)
@@ -267,8 +278,11 @@ class PlanMaking:
             replicas=catalogue.replicas(partition),
             controller_epoch=epochs.of(partition),
             findings=tuple(findings),
+            has_sources=not all(each.is_existing for each in sources),
         )
         plan = await asyncio.to_thread(plan_partition, view, facts, self._plan_request())
+        if sources:
+            plan = join_sources(plan, sources)
         archived = await self._archived(plan)
         return replace(plan, findings=(*plan.findings, *archive_findings(archived))), archived
 
@@ -299,10 +313,35 @@ class PlanMaking:
             is_cleaned=view.compacted_to is not None,
         )
 
-    async def _lineage(self, view: PartitionView) -> Lineage:
-        """Return the leader epochs that count: those of the newest segment, and of the directory that is there."""
+    def _sources(self, partition: TopicIdPartition, standbys: StandbyDirectories) -> list[JoinSource]:
+        """Return the directories that may have records beyond the end of the tier, the existing one first."""
+        if self._has_target:
+            return []
+        existing = self._existing(partition)
+        own = [] if existing is None else [existing]
+        return [*own, *standbys.sources(partition)]
+
+    @property
+    def _has_target(self) -> bool:
+        return self._request.to_offset is not None or self._request.to_time_ms is not None
+
+    def _existing(self, partition: TopicIdPartition) -> JoinSource | None:
+        if self._request.mode is RestoreMode.IMPORT or self._directories is None:
+            return None
+        directory = self._directories.by_name.get(partition.topic_partition)
+        if directory is None or directory.topic_id != partition.topic_id:
+            return None
+        try:
+            return read_join_source(directory, is_existing=True)
+        except LogError:
+            return None
+
+    async def _lineage(self, view: PartitionView, sources: Sequence[JoinSource]) -> Lineage:
+        """Return the leader epochs that count: those of the newest segment, and of the directories that are there."""
         stored, local = await newest_lineage(view, self._source.stored.segments), Lineage()
         if self._request.mode is not RestoreMode.IMPORT and self._directories is not None:
             name, topic_id = view.partition.topic_partition, view.partition.topic_id
             local = await asyncio.to_thread(self._directories.lineage, name, topic_id)
-        return restored_lineage(view, newest=stored, local=local)
+        lineages = [local, *(each.lineage for each in sources)]
+        newest = max(lineages, key=lambda each: -1 if each.latest is None else each.latest.epoch)
+        return restored_lineage(view, newest=stored, local=newest)

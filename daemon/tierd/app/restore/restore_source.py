@@ -1,5 +1,6 @@
 """RestoreSource: the tier that a restore reads, opened without a daemon and without a broker (DESIGN 13)."""
 
+import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -9,6 +10,7 @@ from uuid import uuid4
 
 from tierd.app.engine.compose import Engine
 from tierd.app.engine.deployment import Deployment, OpenStores
+from tierd.app.restore.standby_directories import StandbyDirectories
 from tierd.clock import Clock
 from tierd.errors import ConfigError, ConfigFault, MetadataError, UnknownPartitionError
 from tierd.log import BrokerIdentity
@@ -81,23 +83,44 @@ class RestoreSource:
             self.stored.rows, self.stored.row_keys, partition, strict_kafka_compat=self.strict_kafka_compat
         )
 
-    async def partitions(self, names: Collection[TopicPartition] = ()) -> list[TopicIdPartition]:
-        """Return the partitions of these names, or all; of several incarnations the one that was copied last.
+    async def partitions(
+        self, names: Collection[TopicPartition] = (), *, standbys: StandbyDirectories | None = None
+    ) -> list[TopicIdPartition]:
+        """Return the partitions of these names, or all; of several incarnations the one that was written last.
+
+        Args:
+            names: partitions that are wanted; none means all.
+            standbys: directories that may have partitions, or incarnations of them, that the tier does not have.
 
         Raises:
-            UnknownPartitionError: the tier knows no partition of a name.
+            UnknownPartitionError: neither the tier nor a standby has a partition of a name.
         """
+        copies = {} if standbys is None else await asyncio.to_thread(standbys.newest)
         incarnations: defaultdict[TopicPartition, list[TopicIdPartition]] = defaultdict(list)
         for partition in await list_partitions(self.stored.rows, self.stored.row_keys):
             incarnations[partition.topic_partition].append(partition)
-        wanted: Sequence[TopicPartition] = list(dict.fromkeys(names)) or sorted(incarnations)
+        wanted: Sequence[TopicPartition] = list(dict.fromkeys(names)) or sorted({*incarnations, *copies})
         for name in wanted:
-            if name not in incarnations:
+            if name not in incarnations and name not in copies:
                 raise UnknownPartitionError(
                     f"the tier of cluster {self.identity.cluster_id} has no partition {name}",
                     remedy="tierd restore log-dir --dry-run lists what it has",
                 )
-        return [await self._copied_last(incarnations[name]) for name in wanted]
+        return [await self._written_last(incarnations[name], copies.get(name), standbys) for name in wanted]
+
+    async def _written_last(
+        self,
+        incarnations: Sequence[TopicIdPartition],
+        copy: TopicIdPartition | None,
+        standbys: StandbyDirectories | None,
+    ) -> TopicIdPartition:
+        if copy is None or standbys is None or not incarnations:
+            return copy if copy is not None and not incarnations else await self._copied_last(incarnations)
+        last = await self._copied_last(incarnations)
+        if copy in incarnations:
+            return copy if len(incarnations) == 1 else last
+        _, copied_ms = copied_last_ms(await self.view(last))
+        return copy if await asyncio.to_thread(standbys.written_ms, copy) > copied_ms else last
 
     async def _copied_last(self, incarnations: Sequence[TopicIdPartition]) -> TopicIdPartition:
         if len(incarnations) == 1:

@@ -18,7 +18,7 @@ from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
 from tierd.log.segments.segment_ranges import floor_index
-from tierd.log.segments.segment_reading import indexed_position, read_upper_bound
+from tierd.log.segments.segment_reading import indexed_batch_before, indexed_position, read_upper_bound
 
 _WALKED_AT_MOST: Final = 64  # headers: beyond that the index finds the next batch sooner than a walk
 _NEAR_BYTES: Final = 256 << 10  # within that distance a walk needs no lookup in the index
@@ -161,13 +161,24 @@ class _SliceSearch:
         if next_base is not None and next_base <= self.end_offset:
             if stop == self.source.size_bytes:
                 return _SliceEnd(stop, next_base)
-            return self._walked_end(first.position, stop, certain=stop)
+            return self._indexed_end(first, stop)
         if stop - first.position <= _NEAR_BYTES:
             return self._walked_end(first.position, stop, certain=0)
         certain = indexed_position(open_source, self.source, self.segment, self.end_offset - 1)
         if certain >= stop:
-            return self._walked_end(first.position, stop, certain=stop)
+            return self._indexed_end(first, stop)
         return self._walked_end(max(first.position, certain), stop, certain=0)
+
+    def _indexed_end(self, first: BatchHeader, stop: int) -> _SliceEnd:
+        """Return the end of a slice, all of whose bytes before ``stop`` may be read: the last batch that the index has.
+
+        Most walks over the headers of a slice took longer than everything else that a read needs.
+        """
+        if stop - first.position > _NEAR_BYTES:
+            behind = indexed_batch_before(open_source, self.source, self.segment, stop)
+            if behind is not None and behind.position - first.position > _NEAR_BYTES:
+                return _SliceEnd(behind.position, behind.base_offset)
+        return self._walked_end(first.position, stop, certain=stop)
 
     def _walked_end(self, position: int, stop: int, *, certain: int) -> _SliceEnd:
         """Walk from the readable batch at ``position`` to the last batch that is whole before ``stop`` and the end.

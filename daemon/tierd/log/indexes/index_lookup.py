@@ -69,6 +69,19 @@ def lookup_upper_bound(
     return _offset_entry(entries, index, base_offset)
 
 
+def lookup_position(
+    source: Readable, *, base_offset: int, position: int, count: int | None = None
+) -> OffsetPosition | None:
+    """Return the last entry at or before byte ``position`` of the log; None without one. Blocking.
+
+    Raises:
+        SegmentChangedError: the file became shorter.
+    """
+    entries = _Entries(source, offset_index.ENTRY_BYTES, lambda entry: _OFFSET_ENTRY.unpack(entry)[1], count)
+    index = bisect_right(entries, position)
+    return _offset_entry(entries, index - 1, base_offset) if index else None
+
+
 def lookup_timestamp(
     source: Readable, *, base_offset: int, timestamp_ms: int, count: int | None = None
 ) -> TimestampOffset:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tierd.errors import CorruptIndexError, CorruptRecordError, SegmentChangedError
 from tierd.log.files.disk import Disk, Readable
 from tierd.log.files.partition_scan import SegmentFiles
-from tierd.log.indexes.index_lookup import lookup_offset, lookup_upper_bound
+from tierd.log.indexes.index_lookup import lookup_offset, lookup_position, lookup_upper_bound
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers, parse_header
 
@@ -93,18 +93,32 @@ def read_upper_bound(
     return found.offset if found and _is_proven(source, found.offset, found.position) else None
 
 
+def indexed_batch_before(
+    open_file: OpenFile, source: Readable, files: SegmentFiles, position: int
+) -> BatchHeader | None:
+    """Return the batch of the last index entry at or before ``position``; None if no sound batch is there. Blocking."""
+    try:
+        with open_file(files.offset_index) as index:
+            found = lookup_position(index, base_offset=files.base_offset, position=position)
+    except SegmentChangedError:
+        return None
+    return None if found is None else _proven_batch(source, found.offset, found.position)
+
+
 def _is_proven(source: Readable, last_offset: int, position: int) -> bool:
     """Return True if a sound batch begins at ``position`` and its base offset is at most ``last_offset``."""
-    if not position:
-        return True
+    return not position or _proven_batch(source, last_offset, position) is not None
+
+
+def _proven_batch(source: Readable, last_offset: int, position: int) -> BatchHeader | None:
     data = source.read(position, OVERHEAD_BYTES)
     try:
         header = parse_header(data, 0, name=str(source.path), position=position)
     except CorruptRecordError:
-        return False
+        return None
     if header is None or header.end_position > source.size_bytes:
-        return False
-    return header.base_offset <= last_offset and crc_matches(source, header)
+        return None
+    return header if header.base_offset <= last_offset and crc_matches(source, header) else None
 
 
 def read_aborted(open_file: OpenFile, files: SegmentFiles) -> TransactionIndex | None:

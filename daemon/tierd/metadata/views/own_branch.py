@@ -47,7 +47,7 @@ class OwnBranch:
         of_segments = {entry.start_offset for m in self.finished for entry in m.segment_leader_epochs}
         return tuple(sorted(of_segments.union(entry.start_offset for entry in self.lineage.entries)))
 
-    @property
+    @cached_property
     def end_offset(self) -> int:
         """Return the exclusive end of the branch's offsets in the tier; 0 when the tier holds none of them."""
         ends = (

@@ -40,7 +40,7 @@ from tierd.restore.log_dir.checkpoint_lines import CheckpointLines
 from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.log_dir.held_log_dir import PARTS
 from tierd.restore.log_dir.kept_batches import CheckedLog, DroppedRange
-from tierd.restore.log_dir.local_remains import LocalRemains, read_local_remains
+from tierd.restore.log_dir.local_remains import JoinedRange, LocalRemains, RemainsDirectory, read_local_remains
 from tierd.restore.log_dir.part_fetch import PartFetch
 from tierd.restore.log_dir.partition_stage import ChosenBatches, PartitionStage, choose_batches
 from tierd.restore.log_dir.restore_journal import JOURNAL, RestoreJournal, identity_of, is_done
@@ -203,8 +203,15 @@ class _PartitionRestore:
             chosen, lineage=local.lineage, known_end_offset=max(self._known_end, local.end_offset)
         )
         report = _report_of(chosen, segments, log_start_offset=log_start, log_end_offset=log_end)
-        merged = any(each.log in local.logs for each in chosen.batches)
-        report |= {"merged_offset": self._plan.end_offset if merged else None, "not_merged": local.refusal}
+        joined = [
+            each._replace(end_offset=min(each.end_offset, chosen.end_offset))
+            for each in local.joined
+            if each.start_offset < chosen.end_offset
+        ]
+        report |= {
+            "joined": [[str(each.directory), each.start_offset, each.end_offset] for each in joined],
+            "not_merged": {str(directory): reason for directory, reason in local.refusals.items()},
+        }
         highest = await in_thread(_highest_in_snapshots, self._ready)
         report["highest_producer_id"] = max(report["highest_producer_id"], highest)
         await in_thread(self._finish_stage, journal, segments, report)
@@ -233,17 +240,19 @@ class _PartitionRestore:
         return [fetched[index] for index in range(len(parts))]
 
     def _local_remains(self) -> LocalRemains:
-        plan = self._plan
-        is_wanted = self._request.merges_local and plan.target_offset is None and plan.mode is not RestoreMode.IMPORT
-        directory = self._final if self._final.exists() else self._moved_aside or self._final
-        cleaned = read_offset_checkpoint(self._held.target.log_dir / CLEANER_OFFSET_CHECKPOINT)
-        return read_local_remains(
-            directory,
-            plan,
-            self._work / PARTS,
-            cleaned_offset=cleaned.get(self._request.partition.topic_partition, 0),
-            is_wanted=is_wanted,
-        )
+        plan, request = self._plan, self._request
+        if plan.mode is RestoreMode.IMPORT:  # the existing directory is of another topic
+            name, own = str(plan.partition), []
+        else:
+            existing = self._final if self._final.exists() else self._moved_aside or self._final
+            name, own = self._name, [self._remains_of(self._held.target.log_dir, existing)]
+        standbys = [self._remains_of(log_dir, log_dir / name) for log_dir in request.standbys]
+        is_wanted = plan.target_offset is None and (request.merges_local or bool(standbys))
+        return read_local_remains([*own, *standbys], plan, self._work / PARTS, is_wanted=is_wanted)
+
+    def _remains_of(self, log_dir: Path, directory: Path) -> RemainsDirectory:
+        cleaned = read_offset_checkpoint(log_dir / CLEANER_OFFSET_CHECKPOINT)
+        return RemainsDirectory(path=directory, cleaned_offset=cleaned.get(self._plan.partition.topic_partition, 0))
 
     @property
     def _moved_aside(self) -> Path | None:
@@ -320,20 +329,22 @@ class _PartitionRestore:
     def _report(self, journal: RestoreJournal) -> RestoredPartition:
         assert journal.staged is not None, "the directory is in the log dir"
         report = journal.staged["report"]
+        joined = tuple(JoinedRange(Path(directory), *offsets) for directory, *offsets in report["joined"])
         return RestoredPartition(
             partition=self._request.partition,
             directory=self._final,
             log_start_offset=report["log_start_offset"],
             end_offset=report["end_offset"],
             log_end_offset=report["log_end_offset"],
-            merged_offset=report["merged_offset"],
+            merged_offset=joined[0].start_offset if joined else None,
+            joined=joined,
             dropped=tuple(DroppedRange(*each) for each in report["dropped"]),
             segment_count=report["segment_count"],
             batch_count=report["batch_count"],
             size_bytes=report["size_bytes"],
             highest_producer_id=report["highest_producer_id"],
             rebuilt_indexes=report["rebuilt_indexes"],
-            not_merged=report["not_merged"],
+            not_merged={Path(directory): reason for directory, reason in report["not_merged"].items()},
             moved_aside=self._moved_aside,
             manifest=self._manifest,
         )

@@ -71,8 +71,9 @@ async def choose_batches(plan: PartitionPlan, logs: Sequence[CheckedLog], local:
         batches, dropped = await _keep(everything, stable)
         dropped.append(DroppedRange(stable, end_offset, "transactions that no marker decides; they can never be read"))
         end_offset = batches[-1].end_offset if batches else plan.log_start_offset
-    if local.refusal and local.end_offset > end_offset:
-        dropped.append(DroppedRange(end_offset, local.end_offset, f"in the existing directory: {local.refusal}"))
+    if local.refusals and local.end_offset > end_offset:
+        reasons = "; ".join(f"{directory}: {reason}" for directory, reason in local.refusals.items())
+        dropped.append(DroppedRange(end_offset, local.end_offset, reasons))
     return ChosenBatches(
         batches=tuple(batches),
         end_offset=end_offset,

@@ -1,6 +1,6 @@
 """Request and result of one partition's restore into a log dir, as values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 from tierd.model import TopicIdPartition
 from tierd.restore.log_dir.held_log_dir import HeldLogDir
 from tierd.restore.log_dir.kept_batches import DroppedRange
+from tierd.restore.log_dir.local_remains import JoinedRange
 
 
 class RestoreStage(StrEnum):
@@ -37,12 +38,15 @@ class LogDirRequest:
             active segment begins at or above it, so that no offset is issued twice. Not used in mode ``replica``.
         merges_local: take from an existing directory of the partition what lies beyond the tier's end, if it is sound
             and of the same lineage. Not used in mode ``import``, nor when the plan has a target offset.
+        standbys: log dirs of standbys, from which is taken what goes on at the end of the tier or of the existing
+            directory. Not used when the plan has a target offset.
     """
 
     log_dir: HeldLogDir
     partition: TopicIdPartition
     known_end_offset: int = 0
     merges_local: bool = True
+    standbys: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,9 @@ class RestoredPartition:
         end_offset: exclusive end of the restored batches.
         log_end_offset: offset of the next record. It lies above ``end_offset`` where higher offsets were known: the gap
             between both has empty batches, and no records.
-        merged_offset: first offset that was taken from the existing directory; None when there was none.
-        not_merged: reason why batches beyond the tier's end stayed in the existing directory; empty if none did.
+        merged_offset: first offset that was taken from a directory; None when there was none.
+        joined: what was taken from which directory, ascending.
+        not_merged: reasons why batches beyond the tier's end stayed in directories, by directory.
         dropped: what was available and is not in the restored log.
         segment_count: segments with records; those of a gap and the fresh active one are not counted.
         batch_count: of the restored batches.
@@ -74,7 +79,8 @@ class RestoredPartition:
     end_offset: int
     log_end_offset: int
     merged_offset: int | None
-    not_merged: str
+    joined: tuple[JoinedRange, ...]
+    not_merged: Mapping[Path, str]
     dropped: tuple[DroppedRange, ...]
     segment_count: int
     batch_count: int

@@ -1,5 +1,6 @@
 """Plans of restores: pure decisions from metadata, catalogue and arguments."""
 
+from tierd.restore.plan.joined_sources import JoinSource, has_same_epochs, join_sources
 from tierd.restore.plan.known_ends import KnownEnd, committed_ends, known_ends
 from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage
 from tierd.restore.plan.node_plan import (
@@ -42,6 +43,7 @@ __all__ = [
     "CataloguedSnapshot",
     "ExpiredSegments",
     "HeldRetention",
+    "JoinSource",
     "KnownEnd",
     "NodeFacts",
     "NodePlan",
@@ -57,8 +59,10 @@ __all__ = [
     "committed_ends",
     "delete_retention_ms_of",
     "had_metadata",
+    "has_same_epochs",
     "hold_command",
     "is_held",
+    "join_sources",
     "known_ends",
     "lift_command",
     "lifting_changes",

@@ -6,6 +6,7 @@ metadata alone; ``log_dir`` and ``live_cluster`` carry it out, ``--dry-run`` pri
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
 from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
@@ -38,6 +39,14 @@ class MissingRange(NamedTuple):
     start_offset: int
     end_offset: int
     reason: str
+
+
+class PlannedJoin(NamedTuple):
+    """Offsets ``[start_offset, end_offset)`` that a partition directory is expected to contribute."""
+
+    directory: Path
+    start_offset: int
+    end_offset: int
 
 
 class PlanSeverity(StrEnum):
@@ -76,6 +85,7 @@ class PartitionPlan:
         fetch_requests: requests to the store, about.
         known_end_offset: largest log end and largest committed offset that anything knows of the partition, exclusive.
             Except in mode ``replica`` no offset below it is issued again.
+        joins: what directories contribute beyond ``end_offset``, ascending: the existing one, and those of standbys.
         needs_hold: a broker would delete the first segments soon after its start, unless the retention of the topic is
             held, as was asked.
     """
@@ -94,7 +104,13 @@ class PartitionPlan:
     fetch_bytes: int
     fetch_requests: int
     known_end_offset: int = 0
+    joins: tuple[PlannedJoin, ...] = ()
     needs_hold: bool = False
+
+    @property
+    def joined_end_offset(self) -> int:
+        """Return the exclusive end of the offsets of the tier and of the directories."""
+        return self.joins[-1].end_offset if self.joins else self.end_offset
 
     @property
     def is_refused(self) -> bool:

@@ -74,6 +74,7 @@ class RestoreFacts:
         replicas: brokers with a replica; empty where they are not known.
         controller_epoch: leader epoch of the partition in the metadata of the cluster; None where it is not known.
         findings: of the steps before this one, such as the search for a time.
+        has_sources: standbys have the partition; ``join_sources`` comes after the plan.
     """
 
     lineage: Lineage
@@ -85,6 +86,7 @@ class RestoreFacts:
     replicas: tuple[int, ...] = ()
     controller_epoch: int | None = None
     findings: tuple[PlanFinding, ...] = ()
+    has_sources: bool = False
 
 
 def plan_partition(view: PartitionView, facts: RestoreFacts, request: PlanRequest) -> PartitionPlan:
@@ -111,7 +113,7 @@ def plan_partition(view: PartitionView, facts: RestoreFacts, request: PlanReques
     findings += _replica_findings(facts, request)
     lineage = facts.lineage.entries_in(log_start, reached)
     findings += _epoch_findings(lineage, facts, request)
-    if not parts:
+    if not parts and not facts.has_sources:
         findings.append(_nothing(newest, log_start, facts))
     timestamps = [part.metadata.max_timestamp_ms for part in parts if part.metadata.max_timestamp_ms >= 0]
     return PartitionPlan(

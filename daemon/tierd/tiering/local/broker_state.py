@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tierd.log import read_offset_checkpoint
 from tierd.model import TopicPartition
@@ -30,12 +31,20 @@ class BrokerOffsets:
     starts_written: object = field(default=None, compare=False)
 
 
+class _CheckpointPaths(NamedTuple):
+    """Paths as text: joining them for each of many reads took longer than the reads."""
+
+    high_watermarks: str
+    log_starts: str
+
+
 class BrokerCheckpoints:
     """Checkpoints of any number of log dirs. Reading them for two thousand partitions parses each file once."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, tuple[_Signature, Mapping[TopicPartition, int]]] = {}
-        self._reading: dict[Path, asyncio.Lock] = {}
+        self._paths: dict[Path, _CheckpointPaths] = {}
+        self._files: dict[str, tuple[_Signature, Mapping[TopicPartition, int]]] = {}
+        self._reading: dict[str, asyncio.Lock] = {}
 
     async def offsets(self, log_dir: Path, partition: TopicPartition) -> BrokerOffsets:
         """Return the offsets of ``partition`` in the broker's checkpoints.
@@ -43,9 +52,10 @@ class BrokerCheckpoints:
         Raises:
             CheckpointError: a checkpoint that cannot be understood; the broker rewrites it every few seconds.
         """
-        watermarks = await self._read(log_dir / HIGH_WATERMARK_CHECKPOINT)
-        starts = await self._read(log_dir / LOG_START_CHECKPOINT)
-        written = _written(self._files[log_dir / LOG_START_CHECKPOINT][0])
+        paths = self._paths_of(log_dir)
+        watermarks = await self._read(paths.high_watermarks)
+        starts = await self._read(paths.log_starts)
+        written = _written(self._files[paths.log_starts][0])
         return BrokerOffsets(watermarks.get(partition), starts.get(partition), written)
 
     async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
@@ -54,9 +64,15 @@ class BrokerCheckpoints:
         Raises:
             CheckpointError: the checkpoint cannot be understood; the broker rewrites it every few seconds.
         """
-        return await self._read(log_dir / HIGH_WATERMARK_CHECKPOINT)
+        return await self._read(self._paths_of(log_dir).high_watermarks)
 
-    async def _read(self, path: Path) -> Mapping[TopicPartition, int]:
+    def _paths_of(self, log_dir: Path) -> "_CheckpointPaths":
+        if (known := self._paths.get(log_dir)) is None:
+            high_watermarks, log_starts = log_dir / HIGH_WATERMARK_CHECKPOINT, log_dir / LOG_START_CHECKPOINT
+            known = self._paths[log_dir] = _CheckpointPaths(str(high_watermarks), str(log_starts))
+        return known
+
+    async def _read(self, path: str) -> Mapping[TopicPartition, int]:
         # One stat on a directory that is in the kernel's cache: cheaper than a thread.
         signature = _signature(path)
         known = self._files.get(path)
@@ -65,7 +81,7 @@ class BrokerCheckpoints:
         async with self._reading.setdefault(path, asyncio.Lock()):  # after a start all of them ask at once
             signature, known = _signature(path), self._files.get(path)
             if known is None or known[0] != signature:
-                known = (signature, await asyncio.to_thread(read_offset_checkpoint, path))
+                known = (signature, await asyncio.to_thread(read_offset_checkpoint, Path(path)))
                 self._files[path] = known
             return known[1]
 
@@ -74,7 +90,7 @@ def _written(signature: _Signature) -> object:
     return signature or "never"
 
 
-def _signature(path: Path) -> _Signature:
+def _signature(path: str) -> _Signature:
     try:
         status = os.stat(path)  # noqa: PTH116 - asked for every partition
     except OSError:

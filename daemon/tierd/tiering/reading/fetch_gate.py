@@ -47,6 +47,11 @@ class FetchGate:
         rate = self._quota.rate(self._clock.monotonic_s())
         return GateStatistics(self._running, len(self._pending), self._rejected, rate)
 
+    @property
+    def has_room(self) -> bool:
+        """Return True if less than half of the places are taken, so that a read in advance delays no other."""
+        return self._running < self._concurrency / 2
+
     def throttle_ms(self) -> int:
         """Return the time for which the quota delays remote reads, 0 for none; asked when a read is submitted."""
         return self._quota.throttle_ms(self._clock.monotonic_s())

@@ -25,6 +25,7 @@ class FetchResult:
         throttled_ms: nothing was read, for remote reads are held back so long by their quota.
         is_pending: nothing was read in time, and the read goes on.
         is_segment_read: the end of the segment ended the batches, not the bound of bytes.
+        goes_on: the next read is one of the tier, too.
     """
 
     tier: Tier
@@ -36,6 +37,7 @@ class FetchResult:
     throttled_ms: int = 0
     is_pending: bool = False
     is_segment_read: bool = False
+    goes_on: bool = False
 
     @classmethod
     def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0, is_pending: bool = False) -> "FetchResult":

@@ -24,6 +24,7 @@ from tierd.tiering.recorder import TieringRecorder
 
 _KEPT_READERS = 16  # each has at most a quarter of fetch.prefetch under way, and one range that is not used up
 _LATE_READS = 32
+_NEXT_KEPT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class FetchService:
         )
         self._kept = KeptReaders(capacity=_KEPT_READERS, clock=clock)
         self._late = LateReads(capacity=_LATE_READS, clock=clock)
+        self._next = LateReads(capacity=_LATE_READS, clock=clock, kept_s=_NEXT_KEPT_S)
         self._running: set[asyncio.Task[FetchResult]] = set()
 
     @property
@@ -115,12 +117,16 @@ class FetchService:
 
         A read that takes longer goes on, and a later call with the same arguments gets its result (KIP-1018). A
         cancellation of the caller ends the read; chunks that are being downloaded are kept.
+
+        The read behind a result begins at once, within ``fetch.prefetch`` for all readers together: while the caller
+        uses the result, the next one becomes ready.
         """
         place = LatePlace(task, offset, max_bytes, isolation, at_least_one)
-        reading = self._late.take(place) or self._begun(place)
+        reading = self._late.take(place) or self._begun_before(place) or self._begun(place)
         wait_s = self._settings.max_wait_s if max_wait_s is None else max_wait_s
         try:
-            done, _ = await asyncio.wait({reading}, timeout=wait_s)
+            if not reading.done():
+                await asyncio.wait({reading}, timeout=wait_s)
         except asyncio.CancelledError:
             reading.cancel()
             raise
@@ -130,10 +136,26 @@ class FetchService:
                 remedy="nothing to do: the process is ending",
                 code=TierErrorCode.READER_CLOSED,
             )
-        if done:
-            return reading.result()
-        self._late.keep(place, reading)
-        return FetchResult.nothing(Tier.REMOTE, offset, is_pending=True)
+        if not reading.done():
+            self._late.keep(place, reading)
+            return FetchResult.nothing(Tier.REMOTE, offset, is_pending=True)
+        result = reading.result()
+        if len(result.data) > max_bytes and not at_least_one:
+            return FetchResult.nothing(Tier.REMOTE, offset)
+        self._begin_next(place, result)
+        return result
+
+    def _begun_before(self, place: LatePlace) -> "asyncio.Task[FetchResult] | None":
+        """Return the read of that place that began when the result before it was returned, unless it has failed."""
+        reading = self._next.take(place._replace(at_least_one=True))
+        has_failed = reading is not None and reading.done() and (reading.cancelled() or reading.exception() is not None)
+        return None if has_failed else reading
+
+    def _begin_next(self, place: LatePlace, result: FetchResult) -> None:
+        free_bytes = self._settings.prefetch_bytes - self._next.max_bytes
+        if result.goes_on and place.max_bytes <= free_bytes and self._gate.has_room and not self._gate.throttle_ms():
+            following = place._replace(offset=result.next_offset, at_least_one=True)
+            self._next.keep(following, self._begun(following))
 
     def _begun(self, place: LatePlace) -> "asyncio.Task[FetchResult]":
         reading = asyncio.create_task(
@@ -174,6 +196,7 @@ class FetchService:
         if running:
             await asyncio.wait(running)
         await self._late.close()
+        await self._next.close()
         await self._kept.close()
 
     def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:

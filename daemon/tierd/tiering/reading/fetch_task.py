@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
@@ -108,6 +108,7 @@ class FetchTask:
             result = await self._admitted(session, offset, max_bytes, at_least_one=at_least_one)
             if (result.data or result.throttled_ms) and result.next_offset < session.end_offset:
                 goes_on_at = result.next_offset
+                result = replace(result, goes_on=session.tier_of(goes_on_at) is Tier.REMOTE)
             return result
         finally:
             if self._kept is None or goes_on_at is None or session.tier_of(goes_on_at) is Tier.LOCAL:

@@ -1,4 +1,7 @@
-"""LateReads: reads whose callers stopped waiting, kept for the next caller that asks for the same (KIP-1018)."""
+"""LateReads: reads without a caller, kept for the next caller that asks for the same.
+
+Their callers stopped waiting (KIP-1018), or have not come yet.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -47,13 +50,18 @@ class LateReads:
     def __len__(self) -> int:
         return len(self._late)
 
+    @property
+    def max_bytes(self) -> int:
+        """Return the bound on the bytes of all reads together, as their callers asked for them."""
+        return sum(place.max_bytes for place in self._late)
+
     def take(self, place: LatePlace) -> "asyncio.Task[FetchResult] | None":
         """Return the read of that place, running or done, or None. It is the caller's from now on."""
         late = self._late.pop(place, None)
         return None if late is None else late.reading
 
     def keep(self, place: LatePlace, reading: "asyncio.Task[FetchResult]") -> None:
-        """Keep a read that its caller does not wait for any more; the oldest one beyond the capacity is forgotten."""
+        """Keep a read that no caller waits for now; the oldest one beyond the capacity is forgotten."""
         self._late[place] = _Late(reading, self._clock.monotonic_s())
         self._late.move_to_end(place)
         if len(self._late) > self._capacity:

@@ -21,7 +21,7 @@ from tierd.log import iter_batches
 from tierd.model import IsolationLevel
 from tierd.serve.kafka.client_errors import fetch_code_in_version
 from tierd.serve.kafka.fetching.fetch_round import FetchLimits
-from tierd.serve.kafka.served.served_log import FileSlice, LogRead
+from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
 
 pytestmark = pytest.mark.service("kafka")
 
@@ -53,7 +53,14 @@ class SlicedLog(FakeServedLog):
     """A local log that cuts its reads at the limit, also within a batch, as a broker does."""
 
     async def read(
-        self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool, max_wait_s: float
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        at_least_one: bool,
+        max_wait_s: float,
+        bounds: LogBounds | None = None,
     ) -> LogRead:
         bounds = await self.bounds()
         wanted = [batch for batch in self.batches if batch.last_offset >= offset]

@@ -158,6 +158,7 @@ class FetchRound:
                 isolation=self._isolation,
                 at_least_one=read.at_least_one,
                 max_wait_s=wait_s,
+                bounds=part.bounds,
             )
         except OffsetOutOfRangeError as error:
             await self._out_of_range(part, error)

@@ -91,7 +91,14 @@ class ServedLog(Protocol):
         """
 
     async def read(
-        self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool, max_wait_s: float
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        at_least_one: bool,
+        max_wait_s: float,
+        bounds: LogBounds | None = None,
     ) -> LogRead:
         """Return records from ``offset`` on; none at the end of the log.
 
@@ -101,6 +108,7 @@ class ServedLog(Protocol):
             isolation: committed reads end at the last stable offset and name aborted transactions.
             at_least_one: return the first batch, whatever its size.
             max_wait_s: deadline of a read of the tier.
+            bounds: that the caller has just asked for: the read need not look at the log again.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is below the log start, above the end, or neither local nor in the tier.

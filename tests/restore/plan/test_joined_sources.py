@@ -1,0 +1,135 @@
+"""Joins of directories to the end of the tier, as the plan expects them."""
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierd.model import Lineage, TopicIdPartition
+from tierd.restore.plan import JoinSource, PartitionPlan, RestoreMode, join_sources
+from tierd.restore.plan.partition_plan import MissingRange
+
+TIER_END = 100
+EPOCHS = Lineage.of([(0, 0), (1, 50)])
+
+
+def plan(*, end: int = TIER_END, is_compacted: bool = False, has_parts: bool = True) -> PartitionPlan:
+    return PartitionPlan(
+        partition=TopicIdPartition(UUID(int=1), "orders", 0),
+        mode=RestoreMode.LAST_COPY,
+        log_start_offset=0,
+        end_offset=end if has_parts else 0,
+        target_offset=None,
+        parts=(None,) if has_parts else (),  # type: ignore[arg-type]
+        lineage=EPOCHS.entries_in(0, end) if has_parts else Lineage(),
+        is_compacted=is_compacted,
+        missing=(MissingRange(end, 200, "not copied"),),
+        newest_timestamp_ms=None,
+        findings=(),
+        fetch_bytes=1,
+        fetch_requests=1,
+    )
+
+
+def source(
+    name: str, start: int, end: int, *, cleaned: int = 0, lineage: Lineage = EPOCHS, log_start: int | None = None
+) -> JoinSource:
+    return JoinSource(
+        directory=Path(name),
+        is_existing=name == "disk",
+        log_start_offset=start if log_start is None else log_start,
+        first_offset=start,
+        end_offset=end,
+        cleaned_offset=cleaned,
+        lineage=lineage.entries_in(start, 1 << 62),
+    )
+
+
+def joined(plan: PartitionPlan, *sources: JoinSource) -> list[tuple[str, int, int]]:
+    return [(str(each.directory), each.start_offset, each.end_offset) for each in join_sources(plan, sources).joins]
+
+
+def test_directory_that_reaches_furthest_is_joined() -> None:
+    assert joined(plan(), source("disk", 0, 120), source("standby", 80, 150)) == [("standby", 100, 150)]
+
+
+def test_directories_with_a_gap_before_them_are_joined_behind_others() -> None:
+    assert joined(plan(), source("standby", 110, 150), source("disk", 0, 120)) == [
+        ("disk", 100, 120),
+        ("standby", 120, 150),
+    ]
+
+
+def test_first_of_two_that_reach_equally_far_is_joined() -> None:
+    assert joined(plan(), source("disk", 0, 120), source("standby", 0, 120)) == [("disk", 100, 120)]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        source("gap", 101, 150),
+        source("behind", 0, 100),
+        source("other branch", 0, 150, lineage=Lineage.of([(0, 0), (1, 60)])),
+        source("no epochs", 0, 150, lineage=Lineage()),
+    ],
+    ids=lambda each: str(each.directory),
+)
+def test_directory_that_does_not_go_on_at_the_end_is_not_joined(refused: JoinSource) -> None:
+    assert joined(plan(), refused) == []
+
+
+def test_missing_offsets_that_a_directory_has_are_missing_no_longer() -> None:
+    found = join_sources(plan(), [source("standby", 0, 150)])
+    assert found.missing == (MissingRange(150, 200, "not copied"),)
+    assert join_sources(plan(), [source("standby", 0, 200)]).missing == ()
+    assert (found.joined_end_offset, found.known_end_offset) == (150, 150)
+
+
+def test_log_of_a_directory_is_restored_where_the_tier_has_nothing() -> None:
+    begun = join_sources(plan(has_parts=False), [source("late", 40, 90), source("standby", 18, 90, log_start=20)])
+    assert (begun.log_start_offset, begun.end_offset) == (20, 18)
+    assert [tuple(each)[1:] for each in begun.joins] == [(18, 90)]
+    assert not begun.is_refused
+
+
+def test_existing_directory_alone_stays_as_it_is() -> None:
+    empty = plan(has_parts=False)
+    assert join_sources(empty, [source("disk", 0, 90)]) == empty
+
+
+def test_partition_without_records_anywhere_is_left_out() -> None:
+    assert join_sources(plan(has_parts=False), [source("empty", 5, 5)]).is_left_out
+
+
+def test_compacted_log_that_was_cleaned_beyond_the_tier_is_taken_whole_or_not_at_all() -> None:
+    compacted = plan(is_compacted=True)
+    whole = join_sources(compacted, [source("standby", 0, 150, cleaned=120)])
+    assert (whole.parts, whole.fetch_bytes, whole.end_offset) == ((), 0, 0)
+    assert [tuple(each)[1:] for each in whole.joins] == [(0, 150)]
+    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])
+    assert (late.parts, late.joins) == (compacted.parts, ())
+    assert joined(compacted, source("standby", 10, 150, cleaned=100)) == [("standby", 100, 150)]
+
+
+OFFSETS = st.integers(0, 200)
+
+
+@given(st.lists(st.tuples(OFFSETS, OFFSETS, OFFSETS), max_size=6), st.booleans(), st.booleans())
+def test_joins_follow_each_other_without_a_hole(
+    ranges: list[tuple[int, int, int]], is_compacted: bool, has_parts: bool
+) -> None:
+    sources = [
+        source(str(number), min(a, b), max(a, b), cleaned=cleaned) for number, (a, b, cleaned) in enumerate(ranges)
+    ]
+    before = replace(plan(is_compacted=is_compacted, has_parts=has_parts), missing=())
+    found = join_sources(before, sources)
+    at = found.end_offset
+    for join in found.joins:
+        assert join.start_offset == at < join.end_offset
+        at = join.end_offset
+    assert found.joined_end_offset == at
+    if not is_compacted:
+        assert at >= max((s.end_offset for s in sources if s.first_offset <= found.end_offset), default=0) or not at
