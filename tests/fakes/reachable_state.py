@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Iterable
+from threading import Thread
 from types import AsyncGeneratorType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 
 _NOT_STATE = (
@@ -14,6 +15,7 @@ _NOT_STATE = (
     FrameType,
     GeneratorType,
     ModuleType,
+    Thread,  # of a pool, which starts them as they are needed, up to its bound
     type,
 )
 
@@ -21,7 +23,7 @@ _NOT_STATE = (
 def reachable_state(roots: Iterable[object], *, beside: tuple[type, ...] = ()) -> Counter[str]:
     """Return the number of containers and instances that can be reached from ``roots``, by the name of their type.
 
-    Classes, modules, running tasks, and instances of ``beside`` are left out, with everything that only they reach.
+    Classes, modules, tasks, threads, and instances of ``beside`` are left out, with everything that only they reach.
     """
     left_out = (*_NOT_STATE, *beside)
     seen: dict[int, object] = {}
