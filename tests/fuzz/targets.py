@@ -1,12 +1,13 @@
 """Every fuzz target by its name."""
 
-from tests.fuzz import decoders, endpoint_logins, endpoint_requests, kernels, logs
+from tests.fuzz import decoders, endpoint_groups, endpoint_logins, endpoint_requests, kernels, logs
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         *decoders.TARGETS,
+        *endpoint_groups.TARGETS,
         *endpoint_logins.TARGETS,
         *endpoint_requests.TARGETS,
         *kernels.TARGETS,

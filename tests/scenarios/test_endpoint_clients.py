@@ -1,11 +1,13 @@
 """Every client reads golden topics through the endpoint, half of whose copied segments are in the tier alone."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.scenarios.endpoint_page import PRINTED_ADDRESS, block
 from tests.scenarios.golden_server import AGAINST_BROKER, GoldenServer, golden_broker, golden_server
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.kafka_clients import java_clients
@@ -64,6 +66,19 @@ def test_client_reads_golden_topics_in_both_isolations(
     for committed in (False, True):
         expected = server.expected(*TOPICS, committed=committed)
         clients.client(name).assert_reads(server.bootstrap, expected, committed=committed)
+
+
+@pytest.mark.parametrize("server", ["4.3.1"], indirect=True)
+def test_cell_of_the_page_counts_in_spark(clients: ReadingClients, server: GoldenServer) -> None:
+    """Run it in the session of this file; its topic has another name here."""
+    fetched_or_skip(clients.spark, "Spark's source for Kafka")
+    expected = server.expected("many-partitions", committed=False)
+    cell = block("Spark", "python").replace(PRINTED_ADDRESS, server.bootstrap).replace('"orders"', '"many-partitions"')
+
+    printed = clients.spark().run_cell(cell)
+
+    counts = {int(number): int(count) for number, count in re.findall(r"^\| +(\d+)\| +(\d+)\|", printed, re.MULTILINE)}
+    assert counts == {number: len(records) for (_, number), records in expected.items() if records}
 
 
 def test_perf_test_reads_every_record(tools: JavaTools, server: GoldenServer) -> None:

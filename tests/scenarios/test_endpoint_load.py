@@ -9,12 +9,14 @@ from typing import TypeVar
 from uuid import uuid4
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.bench.child_process import resident_bytes
+from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Daemon, Installation
-from tests.scenarios.load_client import ANSWER_DEADLINE_S, LoadConnection, fetch_frame
+from tests.scenarios.load_client import ANSWER_DEADLINE_S, LoadConnection, end_of_batches, fetch_frame
 from tests.scenarios.log_dirs import delete_copied_segments
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.ports import free_port
@@ -28,6 +30,7 @@ FETCH_BYTES = 1 << 20
 MAX_MEMORY_BYTES = 64 << 20
 SLACK_BYTES = 128 << 20  # caches of chunks and indexes, buffers of the connections, pages of a process that forked
 FILES_PER_CONSUMER = 2
+STEADY, SMALL_BYTES = 50, 32 << 10
 T = TypeVar("T")
 
 
@@ -95,6 +98,63 @@ def test_two_hundred_consumers_of_a_thousand_connections_read_everything_in_boun
         deadline_s=30,
         last_seen=endpoint.descriptors,
     )
+
+
+def test_daemon_that_is_stopped_under_load_cuts_no_answer_and_consumers_go_on_when_it_is_back(
+    endpoint: BusyEndpoint,
+) -> None:
+    steady = [SteadyConsumer(endpoint, n % PARTITIONS) for n in range(STEADY)]
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in steady:
+                group.create_task(each.run())
+            waiting = await LoadConnection.opened("127.0.0.1", endpoint.port)
+            async with waiting:
+                at_the_end = fetch_frame(TOPIC, 0, endpoint.records, max_bytes=1, max_wait_s=ANSWER_DEADLINE_S)
+                await waiting.send(at_the_end)
+                await eventually(lambda: all(each.offset for each in steady), what="all to read")
+                assert await asyncio.to_thread(endpoint.daemon.stop) == 0
+                assert await waiting.answer(), "a Fetch that waits is answered"
+            await asyncio.to_thread(endpoint.daemon.start)
+
+    with asyncio.Runner() as runner:
+        runner.run(story())
+    assert [each.offset for each in steady] == [endpoint.records] * STEADY
+    assert any(each.lost for each in steady), "some were reading when the daemon ended"
+    assert not any(each.cut for each in steady), "no answer was cut"
+
+
+@dataclass(slots=True)
+class SteadyConsumer:
+    """Reader of one partition in small answers, over a new connection where one ends."""
+
+    endpoint: BusyEndpoint
+    partition: int
+    offset: int = 0
+    lost: int = 0
+    cut: bytes = b""
+
+    async def run(self) -> None:
+        """Read to the end."""
+        async with asyncio.timeout(ANSWER_DEADLINE_S):
+            while self.offset < self.endpoint.records:
+                try:
+                    await self._read()
+                except asyncio.IncompleteReadError as error:
+                    self.lost += 1
+                    self.cut += error.partial
+                except ConnectionError:  # the connection ended, or the daemon is not back
+                    await asyncio.sleep(0.05)
+
+    async def _read(self) -> None:
+        async with await LoadConnection.opened("127.0.0.1", self.endpoint.port) as connection:
+            while self.offset < self.endpoint.records:
+                found = await connection.fetch(
+                    TOPIC, self.partition, self.offset, max_bytes=SMALL_BYTES, max_wait_s=1.0
+                )
+                assert found.error_code is ErrorCode.none, found.error_code
+                self.offset = end_of_batches(found.records or b"", self.offset)
 
 
 async def _consume_once(endpoint: BusyEndpoint) -> int:

@@ -128,10 +128,11 @@ def _assert_reading_agrees(reading: Records, traffic: ClusterTraffic, *, what: s
 @without_stock_broker
 @pytest.mark.service("kafka")
 @pytest.mark.service("s3")
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_reader_is_not_sent_past_segments_that_are_not_in_the_tier_yet(
-    make_broker: MakeBroker, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
+    version: str, make_broker: MakeBroker, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
-    broker = make_broker("4.3.1", properties=QUICK_RETENTION)
+    broker = make_broker(version, properties=QUICK_RETENTION)
     traffic = ClusterTraffic(broker, seed=16)
     with endpoint_server(broker, make_installation, remote=spoilable_s3.remote()) as server:
         assert server.daemon is not None

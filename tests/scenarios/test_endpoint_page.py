@@ -32,7 +32,6 @@ from tests.services.certificates import Authority
 from tests.services.kafka_clients.franz_go import EXAMPLE
 from tests.services.kafka_clients.java_tools import JavaTools
 from tests.services.kafka_clients.programs import installed_program
-from tests.services.kafka_clients.spark_source import SparkSource
 from tests.services.kafka_fixtures import fetched_or_skip
 from tests.services.kafka_node import kafka_environment
 from tests.services.kafka_streams import require_kafka_streams
@@ -148,16 +147,6 @@ def test_kcat_reads_and_lists(page: PageRun) -> None:
     assert len(some.splitlines()) == 5
     assert 0 < len(committed.splitlines()) < RECORDS
     assert 'topic "orders" with 2 partitions' in listed
-
-
-def test_cell_of_spark_counts(page: PageRun, tmp_path: Path) -> None:
-    sources: list[SparkSource] = []
-    fetched_or_skip(lambda: sources.append(SparkSource(tmp_path)), "Spark's source for Kafka")
-
-    with sources[0] as spark:
-        printed = spark.run_cell(page.here(block("Spark", "python")))
-
-    assert len(re.findall(rf"\| +[01]\| +{RECORDS}\|", printed)) == 2, printed
 
 
 def test_global_table_of_kafka_streams_is_filled(page: PageRun, tmp_path: Path) -> None:

@@ -17,12 +17,16 @@ def test_line_names_topics_connections_and_the_age_of_watermarks() -> None:
     assert endpoint_line(aged).endswith("2 at TLS, high watermarks of the checkpoint 4.3 s old")
 
 
-def test_problems_are_the_missing_watermarks_and_the_clients_that_are_held_back() -> None:
+def test_problems_are_missing_watermarks_unusable_certificates_and_clients_that_are_held_back() -> None:
     endpoint = EndpointSummary(
-        watermark_problem="not among the brokers", held_listeners=("RESTORED",), held_principals=("User:app-.*",)
+        watermark_problem="not among the brokers",
+        certificate_problem="key.pem is not the key of cert.pem",
+        held_listeners=("RESTORED",),
+        held_principals=("User:app-.*",),
     )
     assert endpoint_problems(endpoint) == [
         "read endpoint: no high watermarks from the broker: not among the brokers",
+        "read endpoint: the former certificate is in force: key.pem is not the key of cert.pem",
         "read endpoint: held back until tierd endpoint release: listener RESTORED, User:app-.*",
     ]
 

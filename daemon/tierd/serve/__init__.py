@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.endpoint_listener import ListenerPlan
     from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, RequestRecord
     from tierd.serve.kafka.fetching.fetch_handlers import fetch_handlers, fetch_sessions
+    from tierd.serve.kafka.fetching.fetch_session_cache import FetchSessionCache
     from tierd.serve.kafka.groups import ConsumerGroups, CoordinationLimits, GroupStatistics, Placement
     from tierd.serve.kafka.request_context import RequestContext
 
@@ -134,6 +135,7 @@ __all__ = [
     "ExpiredPartition",
     "ExpiredPartitions",
     "ExpiredSegment",
+    "FetchSessionCache",
     "FileErasureRequest",
     "FileSlice",
     "GroupStatistics",
@@ -194,6 +196,7 @@ _ON_DEMAND = {
     "EndpointAccess": "tierd.serve.kafka.access.endpoint_access",
     "EndpointLimits": "tierd.serve.kafka.endpoint_limits",
     "EndpointRecorder": "tierd.serve.kafka.endpoint_statistics",
+    "FetchSessionCache": "tierd.serve.kafka.fetching.fetch_session_cache",
     "GroupStatistics": "tierd.serve.kafka.groups",
     "KafkaEndpoint": "tierd.serve.kafka.endpoint",
     "ListenerPlan": "tierd.serve.kafka.endpoint_listener",

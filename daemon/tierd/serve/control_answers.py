@@ -165,11 +165,22 @@ class EndpointGroupSummary(ControlAnswer):
     is_lag_complete: bool = False
 
 
+class EndpointSessionsSummary(ControlAnswer):
+    """Fetch sessions (KIP-227) of the read endpoint, in the status: now, and evictions since the start."""
+
+    sessions: int = 0
+    partitions: int = 0
+    evictions: int = 0
+
+
 class EndpointSummary(ControlAnswer):
     """The read endpoint, in the status; without listeners where it is off.
 
     Attributes:
         not_ready: why clients cannot connect; empty when they can.
+        failed_logins, failed_certificates: logins, and changes of certificates, that failed since the start.
+        certificate_problem: why the certificates of the configuration cannot be used, so that the former ones are in
+            force; empty otherwise.
         held_listeners, held_principals: clients that the quarantine holds back.
         watermark_age_s: age of the high watermarks that are served; None where it is not known.
         watermark_source: ``broker``, or ``checkpoint`` where no connection to Kafka is configured.
@@ -182,6 +193,10 @@ class EndpointSummary(ControlAnswer):
     listeners: dict[str, EndpointListenerSummary] = Field(default_factory=dict)
     connections_refused: int = 0
     memory_bytes: int = 0
+    failed_logins: int = 0
+    failed_certificates: int = 0
+    certificate_problem: str = ""
+    fetch_sessions: EndpointSessionsSummary = Field(default_factory=EndpointSessionsSummary)
     topics: int = 0
     held_listeners: tuple[str, ...] = ()
     held_principals: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ def endpoint_problems(endpoint: EndpointSummary) -> list[str]:
     lines = []
     if endpoint.watermark_problem:
         lines.append(f"read endpoint: no high watermarks from the broker: {endpoint.watermark_problem}")
+    if endpoint.certificate_problem:
+        lines.append(f"read endpoint: the former certificate is in force: {endpoint.certificate_problem}")
     held = [*(f"listener {name}" for name in endpoint.held_listeners), *endpoint.held_principals]
     if held:
         lines.append(f"read endpoint: held back until tierd endpoint release: {', '.join(held)}")

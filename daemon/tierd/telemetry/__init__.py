@@ -2,7 +2,7 @@
 
 from tierd.telemetry.catalogue_metrics import CatalogueUse
 from tierd.telemetry.drill_metrics import DrillUse
-from tierd.telemetry.endpoint_metrics import EndpointListenerUse, EndpointUse
+from tierd.telemetry.endpoint_metrics import EndpointListenerUse, EndpointSessionUse, EndpointUse
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.logs import configure_logging
 from tierd.telemetry.metrics import Metrics, render_store_restore
@@ -19,6 +19,7 @@ __all__ = [
     "ChangelogRestoreUse",
     "DrillUse",
     "EndpointListenerUse",
+    "EndpointSessionUse",
     "EndpointUse",
     "EngineUse",
     "HoldUsage",

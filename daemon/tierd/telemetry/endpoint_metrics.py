@@ -39,6 +39,15 @@ class EndpointListenerUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSessionUse:
+    """Fetch sessions (KIP-227) of the read endpoint: ``evictions`` counts since the start."""
+
+    sessions: int = 0
+    partitions: int = 0
+    evictions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointUse:
     """State of the read endpoint.
 
@@ -48,6 +57,8 @@ class EndpointUse:
         memory_bytes: by kind, ``requests`` and ``answers``.
         waiting_answers: answers that wait for memory.
         failed_logins: since the start.
+        failed_certificates: changed certificates that could not be used, since the start.
+        fetch_sessions: of all clients.
         topics: that are served.
         groups: consumer groups that this endpoint coordinates.
         members: of these groups.
@@ -60,6 +71,8 @@ class EndpointUse:
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     waiting_answers: int = 0
     failed_logins: int = 0
+    failed_certificates: int = 0
+    fetch_sessions: EndpointSessionUse = EndpointSessionUse()
     topics: int = 0
     groups: int = 0
     members: int = 0
@@ -96,6 +109,18 @@ ENDPOINT_METRICS = (
     ),
     Declaration("tierd_endpoint_answers_waiting", Kind.GAUGE, "Answers that wait for memory."),
     Declaration("tierd_endpoint_failed_logins_total", Kind.COUNTER, "Logins of clients that failed."),
+    Declaration(
+        "tierd_endpoint_failed_certificates_total",
+        Kind.COUNTER,
+        "Changed certificates of the listeners that could not be used; the former ones stay in force.",
+    ),
+    Declaration("tierd_endpoint_fetch_sessions", Kind.GAUGE, "Fetch sessions of clients (KIP-227)."),
+    Declaration("tierd_endpoint_fetch_session_partitions", Kind.GAUGE, "Partitions of all fetch sessions."),
+    Declaration(
+        "tierd_endpoint_fetch_session_evictions_total",
+        Kind.COUNTER,
+        "Fetch sessions that made room for others; their clients name all partitions in each request.",
+    ),
     Declaration("tierd_endpoint_topics", Kind.GAUGE, "Topics that the read endpoint serves."),
     Declaration("tierd_endpoint_groups", Kind.GAUGE, "Consumer groups that this endpoint coordinates."),
     Declaration("tierd_endpoint_group_members", Kind.GAUGE, "Members of the groups that this endpoint coordinates."),
@@ -121,6 +146,10 @@ def endpoint_samples(use: EndpointUse) -> Iterator[Sample]:
         yield "tierd_endpoint_memory_bytes", (kind,), size_bytes
     yield "tierd_endpoint_answers_waiting", (), use.waiting_answers
     yield "tierd_endpoint_failed_logins_total", (), use.failed_logins
+    yield "tierd_endpoint_failed_certificates_total", (), use.failed_certificates
+    yield "tierd_endpoint_fetch_sessions", (), use.fetch_sessions.sessions
+    yield "tierd_endpoint_fetch_session_partitions", (), use.fetch_sessions.partitions
+    yield "tierd_endpoint_fetch_session_evictions_total", (), use.fetch_sessions.evictions
     yield "tierd_endpoint_topics", (), use.topics
     yield "tierd_endpoint_groups", (), use.groups
     yield "tierd_endpoint_group_members", (), use.members

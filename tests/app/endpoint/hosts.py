@@ -34,11 +34,12 @@ class EndpointHost:
         session: Session,
         fetches: FetchService,
         *,
+        clock: ManualClock,
         broker: BrokerWatermarks | None,
         is_away: bool,
     ) -> None:
         self.session = session
-        self.clock = ManualClock()
+        self.clock = clock
         self.has_replicas = not is_away
         self.watermarks = LogWatermarks(
             BrokerLogOffsets(),
@@ -77,6 +78,7 @@ async def endpoint_host(
     is_away: bool = False,
 ) -> AsyncIterator[EndpointHost]:
     """Open the reads of a host, or of one that is away: it neither leads a partition nor has replicas."""
+    clock = ManualClock()
     async with open_fetch_service(
         storage or session.storage,
         settings=FetchSettings(),
@@ -84,9 +86,9 @@ async def endpoint_host(
         index_directory=None,
         chunks=None,
         recorder=session.recorder,
-        clock=ManualClock(),
+        clock=clock,
     ) as fetches:
-        yield EndpointHost(session, fetches, broker=broker, is_away=is_away)
+        yield EndpointHost(session, fetches, clock=clock, broker=broker, is_away=is_away)
 
 
 def copied_log_dir(source: Path, target: Path, *partitions: str) -> Path:

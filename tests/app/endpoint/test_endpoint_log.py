@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -24,7 +24,7 @@ from tests.tiering.reading.test_fetch_service import HeldStorage
 from tests.tiering.setups import Session, Tier, delete_segment
 from tierd.control import BrokerWatermarks, Leadership, Role
 from tierd.control.watermark_session import key_of
-from tierd.errors import OffsetOutOfRangeError, RemoteStorageNotReadyError, SegmentChangedError
+from tierd.errors import OffsetOutOfRangeError, RemoteStorageNotReadyError, SegmentChangedError, TierError
 from tierd.log import LOG_START_OFFSET_CHECKPOINT, LogConfig, file_name, write_offset_checkpoint
 from tierd.log.files.disk import OsDisk
 from tierd.metadata import MemoryKeyValueStore
@@ -33,6 +33,16 @@ from tierd.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, T
 TOPIC_ID = UUID("12345678-9abc-def0-fedc-ba9876543210")
 PARTITION = TopicIdPartition(TOPIC_ID, "orders", 0)
 ROLLS = (8, 11, 17)
+LIES: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda _: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "noise": lambda content: bytes(byte ^ 0xA5 for byte in content),
+    "the middle of a batch": lambda content: content[20:] + content[:20],
+    "one byte less": lambda content: content[:-1],
+    "one flipped bit in a record": lambda content: content[:70] + bytes([content[70] ^ 1]) + content[71:],
+    "another offset": lambda content: bytes([content[0] ^ 1]) + content[1:],
+}
+"""Answers of a store that are not what was stored."""
 
 
 @dataclass
@@ -250,6 +260,20 @@ class TestReads:
             sample.storage.open.set()
             second = await log.read(2, max_bytes=1000, isolation=UNCOMMITTED, at_least_one=True, max_wait_s=10)
             assert content_of(second) == SAMPLE.content_from(2, 8)
+
+    @pytest.mark.parametrize("lie", LIES)
+    async def test_lie_of_the_store_is_an_error_of_that_moment_and_no_record(
+        self, lie: str, written: Path, tmp_path: Path
+    ) -> None:
+        async with opened(written, tmp_path, mix="remote") as sample:
+            log = sample.host.log(PARTITION)
+            await log.bounds()
+            sample.storage.distort = LIES[lie]
+            with pytest.raises(TierError) as failure:
+                await read(log, 2)
+            assert not isinstance(failure.value, OffsetOutOfRangeError), "a client would reset its position"
+            sample.storage.distort = None
+            assert content_of(await read(log, 2)) == SAMPLE.content_from(2, 8)
 
     async def test_preallocated_room_behind_the_records_is_not_served(self, both: SampleHost) -> None:
         with (both.path / file_name(ROLLS[-1], ".log")).open("ab") as active:

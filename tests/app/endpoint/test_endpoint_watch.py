@@ -14,6 +14,7 @@ from tierd.app.endpoint.read_endpoint import ReadEndpoint
 from tierd.serve import GroupStatistics, RequestRecord
 from tierd.serve.control_answers import EndpointSummary
 from tierd.serve.kafka.endpoint_statistics import RequestOutcome
+from tierd.serve.kafka.fetching.fetch_session_cache import FetchSessionStatistics
 from tierd.serve.kafka.groups.coordination.group_statistics import GroupsStatistics
 from tierd.serve.kafka.groups.storage.group_offset import GroupOffset, OffsetKey
 from tierd.telemetry import Metrics
@@ -60,6 +61,18 @@ async def test_lag_is_the_distance_from_the_commits_to_the_ends_that_are_known(
     found = EndpointSummary.model_validate(await watch.facts_with_lag()).groups
     shown = {name: (group.partitions, group.lag, group.is_lag_complete) for name, group in found.items()}
     assert shown == {"readers": (3, 7, False), "lost": (1, None, False), "idle": (1, None, True)}
+
+
+async def test_fetch_sessions_and_unusable_certificates_are_shown(
+    endpoint: ReadEndpoint, watch: EndpointWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = replace(endpoint.parts.access.statistics(), failed_certificates=2, certificate_problem="no such file")
+    monkeypatch.setattr(endpoint.parts.access, "statistics", lambda: access)
+    monkeypatch.setattr(endpoint.parts.sessions, "statistics", lambda: FetchSessionStatistics(3, 40, 5))
+    shown = EndpointSummary.model_validate(watch.facts())
+    assert (shown.failed_certificates, shown.certificate_problem) == (2, "no such file")
+    assert shown.fetch_sessions.model_dump() == {"sessions": 3, "partitions": 40, "evictions": 5}
+    assert watch.use().failed_certificates == 2
 
 
 def test_principals_beyond_fifty_share_a_series() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.manual_clock import ManualClock
 from tierd.serve.kafka.memory_budget import AnswerMemory, MemoryBudget
 
 
@@ -192,3 +193,91 @@ def test_budget_is_never_exceeded_and_ends_empty(steps: list[tuple[int, str, int
         assert (budget.used_bytes, budget.waiting) == (0, 0)
 
     asyncio.run(play())
+
+
+async def _seconds(clock: ManualClock, count: int) -> None:
+    for _ in range(count):
+        await settled()
+        clock.advance(1.0)
+    await settled()
+
+
+async def test_client_that_does_nothing_is_cut_when_others_have_waited_for_its_memory() -> None:
+    budget, clock, cut = MemoryBudget(100, share_bytes=100), ManualClock(), list[str]()
+    watching = running(budget.watch(clock))
+    idle, busy = budget.share("a"), budget.share("b")
+    assert await idle.reserve(40) == 40
+    assert await busy.reserve(40) == 40
+    idle.await_client(clock.monotonic_s(), lambda: cut.append("idle"))
+    await _seconds(clock, 20)
+    assert cut == []  # nobody waits
+    waiting = running(budget.share("c").reserve(50))
+    for _ in range(4):
+        busy.await_client(clock.monotonic_s(), lambda: cut.append("busy"))
+        await _seconds(clock, 1)
+    assert cut == []
+    busy.await_client(clock.monotonic_s(), lambda: cut.append("busy"))
+    await _seconds(clock, 2)
+    assert set(cut) == {"idle"}
+    idle.settle(0)
+    assert await waiting == 50
+    await _seconds(clock, 2)
+    assert clock.sleeping == 0  # nobody waits, and nothing is watched
+    watching.cancel()
+
+
+async def test_client_that_has_done_its_part_is_not_cut() -> None:
+    budget, clock, cut = MemoryBudget(100, share_bytes=100), ManualClock(), list[str]()
+    watching = running(budget.watch(clock))
+    done = budget.share("a")
+    assert await done.reserve(90) == 90
+    done.await_client(clock.monotonic_s(), lambda: cut.append("done"))
+    done.client_came()
+    waiting = running(budget.share("b").reserve(50))
+    await _seconds(clock, 10)
+    assert cut == []
+    waiting.cancel()
+    watching.cancel()
+
+
+async def _stalled(budget: MemoryBudget, clock: ManualClock, cut: list[str], *clients: tuple[str, int]) -> None:
+    """Let clients of these owners hold memory and do nothing, each for a second longer than the next one."""
+    for owner, size_bytes in clients:
+        memory = budget.share(owner)
+        assert await memory.reserve(size_bytes) == size_bytes
+
+        def end(owner: str = owner, memory: AnswerMemory = memory) -> None:
+            cut.append(owner)
+            memory.settle(0)
+
+        memory.await_client(clock.monotonic_s(), end)
+        clock.advance(1.0)
+
+
+async def test_clients_that_do_nothing_are_cut_the_longest_idle_first_as_far_as_others_need() -> None:
+    budget, clock, cut = MemoryBudget(100, share_bytes=100), ManualClock(), list[str]()
+    watching = running(budget.watch(clock))
+    await _stalled(budget, clock, cut, ("a", 30), ("b", 30), ("c", 30))
+    clock.advance(60.0)
+    waiting = running(budget.share("d").reserve(50))
+    await _seconds(clock, 4)
+    assert cut == []
+    await _seconds(clock, 1)
+    assert cut == ["a", "b"]
+    assert await waiting == 50
+    await _seconds(clock, 10)
+    assert cut == ["a", "b"]
+    watching.cancel()
+
+
+async def test_client_that_does_nothing_is_not_cut_for_an_owner_that_has_its_half() -> None:
+    budget, clock, cut = MemoryBudget(100, share_bytes=100), ManualClock(), list[str]()
+    watching = running(budget.watch(clock))
+    await _stalled(budget, clock, cut, ("a", 20), ("greedy", 40))
+    busy = budget.share("greedy")
+    assert await busy.reserve(10) == 10
+    waiting = running(budget.share("greedy").reserve(20))
+    await _seconds(clock, 10)
+    assert cut == ["greedy"]
+    assert await waiting == 20
+    watching.cancel()

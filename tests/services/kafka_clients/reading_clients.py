@@ -87,7 +87,7 @@ class ReadingClients:
                 installed_program("kcat")
                 return ReadingClient(name, kcat.read, kcat.shown)
             case "spark":
-                return ReadingClient(name, self._spark_source().read, _without_epoch)
+                return ReadingClient(name, self.spark().read, _without_epoch)
             case _:
                 return ReadingClient(name, partial(console_consumer, self.tools(JAVA_CONSOLES[name])), _without_epoch)
 
@@ -99,7 +99,8 @@ class ReadingClients:
             self._tools[version] = self._running.enter_context(tools)
         return self._tools[version]
 
-    def _spark_source(self) -> SparkSource:
+    def spark(self) -> SparkSource:
+        """Return Spark's own source for Kafka, in a warm session."""
         if self._spark is None:
             self._spark = self._running.enter_context(SparkSource(self._scratch))
         return self._spark

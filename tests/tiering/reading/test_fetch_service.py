@@ -40,13 +40,15 @@ class HeldStorage(SegmentStorage):
         self.open = asyncio.Event()
         self.open.set()
         self.error: RemoteStorageError | None = None
+        self.distort: Callable[[bytes], bytes] | None = None
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         self.calls += 1
         await self.open.wait()
         if self.error is not None:
             raise self.error
-        return await super().fetch_log_segment(metadata, byte_range)
+        found = await super().fetch_log_segment(metadata, byte_range)
+        return found if self.distort is None else self.distort(found)
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         self.calls += 1

@@ -80,9 +80,10 @@ async def build_endpoint(
         clock=clock,
     )
     authorizer: Authorizer = access.authorizer
+    sessions = fetch_sessions()
     handlers = {
         **answer_handlers(partitions, authorizer, clock=clock),
-        **fetch_handlers(partitions, authorizer, access.quotas, fetch_sessions(), clock=clock),
+        **fetch_handlers(partitions, authorizer, access.quotas, sessions, clock=clock),
         **groups.handlers(partitions, NoGroups(authorizer) if context.are_groups_refused else authorizer),
     }
     server = KafkaEndpoint(
@@ -94,7 +95,9 @@ async def build_endpoint(
         clock=clock,
         is_short=context.is_short,
     )
-    parts = EndpointParts(access=access, partitions=partitions, server=server, groups=groups, watermarks=watermarks)
+    parts = EndpointParts(
+        access=access, partitions=partitions, server=server, groups=groups, sessions=sessions, watermarks=watermarks
+    )
     return ReadEndpoint(settings.listeners, parts)
 
 

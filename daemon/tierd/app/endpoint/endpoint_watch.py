@@ -13,7 +13,7 @@ from tierd.app.endpoint.read_endpoint import ReadEndpoint
 from tierd.errors import TierError
 from tierd.model import TopicIdPartition
 from tierd.serve import GroupStatistics, RequestRecord
-from tierd.telemetry import EndpointListenerUse, EndpointUse, Metrics
+from tierd.telemetry import EndpointListenerUse, EndpointSessionUse, EndpointUse, Metrics
 
 _MOST_PRINCIPALS: Final = 50
 _OTHER: Final = "other"
@@ -60,6 +60,7 @@ class EndpointWatch:
         """Return the state for the metrics."""
         parts = self._endpoint.parts
         server, groups = parts.server.statistics(), parts.groups.statistics()
+        access, sessions = parts.access.statistics(), parts.sessions.statistics()
         return EndpointUse(
             listeners={
                 each.name: EndpointListenerUse(
@@ -74,7 +75,11 @@ class EndpointWatch:
             refused=server.refused,
             memory_bytes={"requests": server.request_bytes, "answers": server.answer_bytes},
             waiting_answers=server.waiting_answers,
-            failed_logins=parts.access.statistics().failed_logins,
+            failed_logins=access.failed_logins,
+            failed_certificates=access.failed_certificates,
+            fetch_sessions=EndpointSessionUse(
+                sessions=sessions.sessions, partitions=sessions.partitions, evictions=sessions.evictions
+            ),
             topics=len(parts.partitions.topics),
             groups=len(groups.groups),
             members=sum(len(group.members) for group in groups.groups),
@@ -85,15 +90,19 @@ class EndpointWatch:
     def facts(self) -> dict[str, JsonValue]:
         """Return the section ``endpoint`` of the status, without the lag of consumers."""
         parts, use = self._endpoint.parts, self.use()
-        held = parts.access.quarantine.held
+        access = parts.access.statistics()
         return {
             "not_ready": self._endpoint.not_ready,
             "listeners": {name: asdict(each) for name, each in use.listeners.items()},
             "connections_refused": use.refused,
             "memory_bytes": sum(use.memory_bytes.values()),
+            "failed_logins": use.failed_logins,
+            "failed_certificates": use.failed_certificates,
+            "certificate_problem": access.certificate_problem,
+            "fetch_sessions": asdict(use.fetch_sessions),
             "topics": use.topics,
-            "held_listeners": list(held.listeners),
-            "held_principals": list(held.principals),
+            "held_listeners": list(access.held.listeners),
+            "held_principals": list(access.held.principals),
             "watermark_age_s": use.watermark_age_s,
             "watermark_source": "broker" if parts.watermarks is not None else "checkpoint",
             "watermark_problem": self._watermarks.problem(),

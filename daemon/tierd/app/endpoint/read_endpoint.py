@@ -14,7 +14,7 @@ import structlog
 
 from tierd.app.endpoint.endpoint_partitions import EndpointPartitions
 from tierd.config import EndpointListenerSettings, KafkaEndpointSettings
-from tierd.serve import ConsumerGroups, EndpointAccess, KafkaEndpoint
+from tierd.serve import ConsumerGroups, EndpointAccess, FetchSessionCache, KafkaEndpoint
 
 if TYPE_CHECKING:  # at run time only where a connection to Kafka is configured
     from tierd.control import BrokerWatermarks
@@ -31,6 +31,7 @@ class EndpointParts:
         partitions: everything that is served.
         server: the listeners.
         groups: of the consumers.
+        sessions: of their fetches.
         watermarks: of the broker beside it; None where no connection to Kafka is configured.
     """
 
@@ -38,6 +39,7 @@ class EndpointParts:
     partitions: EndpointPartitions
     server: KafkaEndpoint
     groups: ConsumerGroups
+    sessions: FetchSessionCache
     watermarks: "BrokerWatermarks | None"
 
 

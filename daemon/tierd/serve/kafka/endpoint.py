@@ -88,6 +88,8 @@ class KafkaEndpoint:
         watching = [
             group.create_task(self._services.gate.watch(), name="kafka deadlines"),
             group.create_task(self._services.slices.watch(), name="kafka open files"),
+            group.create_task(self._services.requests.watch(self._services.clock), name="kafka memory of requests"),
+            group.create_task(self._services.answers.watch(self._services.clock), name="kafka memory of answers"),
         ]
         try:
             addresses = {name: await listener.bind() for name, listener in self._listeners.items()}

@@ -11,13 +11,25 @@ not hold up those of other hosts.
 
 import asyncio
 from collections import Counter, deque
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from tierd.clock import Clock
+
+PATIENCE_S: Final = 5.0
+"""Time for which others wait for the memory of a client that does nothing."""
+_LOOK_INTERVAL_S: Final = 1.0
 
 
 class _MemoryWait(NamedTuple):
     size_bytes: int
     owner: str
     granted: "asyncio.Future[None]"
+
+
+class _IdleClient(NamedTuple):
+    since_s: float
+    cut: Callable[[], None]
 
 
 class MemoryBudget:
@@ -32,6 +44,8 @@ class MemoryBudget:
         """Bytes in use; more than the total only while a first batch is larger than what was granted for it."""
         self._used_by: Counter[str] = Counter()
         self._waiting: deque[_MemoryWait] = deque()
+        self._is_short = asyncio.Event()
+        self._idle: dict[AnswerMemory, _IdleClient] = {}
 
     @property
     def waiting(self) -> int:
@@ -53,6 +67,7 @@ class MemoryBudget:
             return
         entry = _MemoryWait(size_bytes, owner, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
+        self._is_short.set()
         self._grant()
         try:
             await entry.granted
@@ -63,6 +78,30 @@ class MemoryBudget:
                 self._waiting.remove(entry)
                 self._grant()
             raise
+
+    async def watch(self, clock: Clock) -> None:
+        """Cut clients that hold memory and make others wait for it, until cancelled.
+
+        These are the clients that neither send the rest of a request nor take a part of an answer for ``PATIENCE_S``.
+        They are cut, the longest idle first, as far as others need who have waited for as long.
+        """
+        while True:
+            await self._is_short.wait()
+            since_s: dict[asyncio.Future[None], float] = {}
+            while self._waiting:
+                now_s = clock.monotonic_s()
+                since_s = {each.granted: since_s.get(each.granted, now_s) for each in self._waiting}
+                before_s = now_s - PATIENCE_S
+                self._cut_idle([each for each in self._waiting if since_s[each.granted] <= before_s], before_s)
+                await clock.sleep(_LOOK_INTERVAL_S)
+            self._is_short.clear()
+
+    def expect(self, memory: "AnswerMemory", idle: "_IdleClient | None") -> None:
+        """Take note that the client has to act before its memory is given back; None: it has acted."""
+        if idle is None:
+            self._idle.pop(memory, None)
+        else:
+            self._idle[memory] = idle
 
     async def wait_free(self, owner: str = "") -> None:
         """Wait, in turn, while more is in use than the total."""
@@ -91,6 +130,22 @@ class MemoryBudget:
             del self._used_by[owner]
         self._grant()
 
+    def _cut_idle(self, waits: Iterable[_MemoryWait], before_s: float) -> None:
+        idle = [(memory, client) for memory, client in self._idle.items() if client.since_s <= before_s]
+        idle.sort(key=lambda each: each[1].since_s, reverse=True)
+        for wait in waits:
+            # Memory of others does not help an owner that has its half.
+            owners = None if self._may_have(wait.owner, wait.size_bytes) else {wait.owner}
+            missing_bytes, spared = wait.size_bytes, []
+            while idle and missing_bytes > 0:
+                memory, client = idle.pop()
+                if owners is not None and memory.owner not in owners:
+                    spared.append((memory, client))
+                else:
+                    missing_bytes -= memory.size_bytes
+                    client.cut()
+            idle += reversed(spared)
+
     def _has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.total_bytes or not self.used_bytes
 
@@ -117,11 +172,11 @@ class MemoryBudget:
 class AnswerMemory:
     """Memory of one answer. Its connection gives everything back when the answer is sent, or will not be."""
 
-    __slots__ = ("_budget", "_owner", "size_bytes")
+    __slots__ = ("_budget", "owner", "size_bytes")
 
     def __init__(self, budget: MemoryBudget, owner: str) -> None:
         self._budget = budget
-        self._owner = owner
+        self.owner = owner
         self.size_bytes = 0
         """Bytes that the answer has now."""
 
@@ -135,21 +190,32 @@ class AnswerMemory:
         if wanted <= 0:
             return 0
         if self.size_bytes:
-            granted = self._budget.take_free(wanted, self._owner)
+            granted = self._budget.take_free(wanted, self.owner)
         else:
-            await self._budget.take(wanted, self._owner)
+            await self._budget.take(wanted, self.owner)
             granted = wanted
         self.size_bytes += granted
         return granted
+
+    def await_client(self, now_s: float, cut: Callable[[], None]) -> None:
+        """Note that the memory is held for a client that has to send or take bytes from now on; see ``watch``."""
+        if self.size_bytes:
+            self._budget.expect(self, _IdleClient(now_s, cut))
+
+    def client_came(self) -> None:
+        """Note that the client has sent or taken everything."""
+        self._budget.expect(self, None)
 
     def settle(self, size_bytes: int) -> None:
         """Set the bytes that the answer holds after its reads: what was reserved beyond them is free at once.
 
         It may be more than was granted, since a first batch is answered whatever its size. 0 before a wait.
         """
+        if not size_bytes:
+            self.client_came()
         change = size_bytes - self.size_bytes
         self.size_bytes = size_bytes
         if change > 0:
-            self._budget.take_beyond(change, self._owner)
+            self._budget.take_beyond(change, self.owner)
         elif change < 0:
-            self._budget.give(-change, self._owner)
+            self._budget.give(-change, self.owner)

@@ -1,5 +1,6 @@
 """RareLines: log lines about what clients cause again and again, as often as a person wants to read them."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
@@ -27,3 +28,26 @@ class RareLines:
             return False
         self._written_s[kind] = now_s
         return True
+
+
+class LinesPerSecond:
+    """Permission to write a number of lines in each second; a line tells how many were left out before it."""
+
+    def __init__(self, clock: Clock, *, most: int) -> None:
+        self._clock = clock
+        self._most = most
+        self._since_s = -math.inf
+        self._written = 0
+        self._silent = 0
+
+    def take(self) -> int | None:
+        """Return the number of lines that were left out since the last one; None if this one is left out, too."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._since_s >= 1.0:
+            self._since_s, self._written = now_s, 0
+        if self._written >= self._most:
+            self._silent += 1
+            return None
+        self._written += 1
+        silent, self._silent = self._silent, 0
+        return silent

@@ -46,6 +46,7 @@ class RemoteSegmentReader:
         self._first_position = position
         self._position = position  # of the first byte of the carried tail
         self._tail = b""
+        self._next_offset = metadata.start_offset
         self._begun = position  # exclusive end of what was asked for
         self._under_way: deque[asyncio.Task[bytes]] = deque()  # invariant: consecutive ranges, up to _begun
         self._fetched_bytes = 0
@@ -82,19 +83,22 @@ class RemoteSegmentReader:
         return self._begin(start, end)
 
     async def next_batches(self) -> Sequence[RecordBatch]:
-        """Return the next whole batches, at least one; none at the end of the segment. Their CRC is checked.
+        """Return the next whole batches, at least one; none at the end of the segment.
+
+        Their CRC is checked, and their offsets, which no CRC covers, ascend within those of the segment.
 
         Raises:
             RemoteResourceNotFoundError: the object is not there.
-            RemoteIntegrityError: the object ends before its metadata says, or a batch in it is damaged.
+            RemoteIntegrityError: the store returned fewer or more bytes than were asked for, or a batch is damaged.
         """
         while self._position + len(self._tail) < self._metadata.size_bytes:
             data = await self._fetch()
             # Parsing 4 MiB takes as long as other tasks should not wait.
-            parsed = await asyncio.to_thread(_parse, self._tail, data, self._name, self._position)
+            parsed = await asyncio.to_thread(self._parsed, data)
             self._position += len(self._tail) + len(data) - len(parsed.tail)
             self._tail = parsed.tail
             if parsed.batches:
+                self._next_offset = parsed.batches[-1].last_offset + 1
                 return parsed.batches
             if not self._under_way and (size := _size_of_first(self._tail)) is not None:
                 self._begin(self._begun, self._begun + max(size - len(self._tail), SMALLEST_WINDOW_BYTES))
@@ -130,17 +134,11 @@ class RemoteSegmentReader:
     async def _fetch(self) -> bytes:
         if not self._under_way:
             self.begin()
-        start = self._position + len(self._tail)
         oldest = self._under_way[0]
         if not oldest.done():
             self._on_wait()
         data = await self._result(oldest)
         self._under_way.popleft()
-        if not data:
-            raise RemoteIntegrityError(
-                f"{self._name}: the object ends at byte {start}, its metadata says {self._metadata.size_bytes}",
-                remedy=f"run tierd verify {self._metadata.segment.topic_id_partition}",
-            )
         self._fetched_bytes += len(data)
         self._on_bytes(len(data))
         return data
@@ -157,10 +155,32 @@ class RemoteSegmentReader:
         end = min(end, self._metadata.size_bytes)
         if start >= end:
             return False
-        fetch = self._remote.fetch_log_segment(self._metadata, ByteRange(start, end - 1))
-        self._under_way.append(asyncio.ensure_future(fetch))
+        self._under_way.append(asyncio.ensure_future(self._range(start, end)))
         self._begun = end
         return True
+
+    async def _range(self, start: int, end: int) -> bytes:
+        data = await self._remote.fetch_log_segment(self._metadata, ByteRange(start, end - 1))
+        if len(data) == end - start:
+            return data
+        found = f"ends at byte {start + len(data)}" if len(data) < end - start else f"has {len(data)} bytes at {start}"
+        raise RemoteIntegrityError(
+            f"{self._name}: the object {found}, its metadata says {self._metadata.size_bytes}",
+            remedy=f"run tierd verify {self._metadata.segment.topic_id_partition}",
+        )
+
+    def _parsed(self, data: bytes) -> "_Parsed":
+        parsed = _parse(self._tail, data, self._name, self._position)
+        next_offset = self._next_offset
+        for batch in parsed.batches:
+            if batch.base_offset < next_offset or batch.last_offset > self._metadata.end_offset:
+                raise RemoteIntegrityError(
+                    f"{self._name}: the batch at byte {batch.position} has offset {batch.base_offset}, which is not in "
+                    f"its place between {next_offset} and {self._metadata.end_offset}",
+                    remedy=f"run tierd verify --deep {self._metadata.segment.topic_id_partition}",
+                )
+            next_offset = batch.last_offset + 1
+        return parsed
 
 
 class _Parsed(NamedTuple):

@@ -188,10 +188,12 @@ class TestChanges:
         clock.advance(1.0)
         assert await served_serial(certificates, client) == before
         assert certificates.failed_reloads == 1
+        assert certificates.problem
 
         server.key_file.write_bytes(new.key_file.read_bytes())
         clock.advance(1.0)
         assert await served_serial(certificates, client) != before
+        assert certificates.problem == ""
 
     async def test_file_that_disappears_leaves_the_former_certificate_in_force(
         self, authority: Authority, server: Certificate

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -231,6 +231,48 @@ class TestLimits:
             await eventually(lambda: len(open_targets()) <= before, what="the descriptors")
             assert await (await running.connect()).ask(GROUPS, ListGroupsResponse) == LISTED
             assert len([task for task in asyncio.all_tasks() if "kafka connection" in task.get_name()]) == 1
+
+    async def test_clients_that_read_or_send_nothing_are_cut_before_others_of_their_address_give_up(self) -> None:
+        limits = replace(LIMITS, memory_bytes=64 << 20, answer_memory_bytes=8 << 20, request_bytes=8 << 20)
+
+        async def fetch(request: RequestPayload, context: RequestContext) -> FetchAnswer:
+            granted = await context.memory.reserve(50 << 20)
+            return FetchAnswer(unthrottled(FetchResponse), {(0, 0): (bytes(granted),)})
+
+        asking, sending = sized(frame(sample(FetchRequest))), (8 << 20).to_bytes(4, "big")
+        large = replace(sample(FetchRequest), rack_id="r" * (1 << 20))
+        async with running_endpoint({FETCH: fetch}, limits=limits) as running:
+            with ExitStack() as stack:  # closed before the stop, which waits for slow readers
+                for beginning in (asking, asking, asking, sending, sending):
+                    stack.enter_context(running.socket()).sendall(beginning)
+                statistics = running.endpoint.statistics
+                await eventually(lambda: statistics().waiting_answers == 1, what="a slow reader that waits for others")
+                await eventually(lambda: statistics().request_bytes == 8 << 20, what="a slow sender")
+                quick = await running.connect()
+                await quick.send(large)
+                receiving, passed_s = asyncio.create_task(quick.receive()), 0
+                while not receiving.done():
+                    await ticked(running, 1)
+                    passed_s += 1
+                assert len(await receiving) > 8 << 20
+                assert passed_s < 30  # Kafka: request.timeout.ms
+
+    async def test_client_that_takes_no_answer_holds_no_memory_of_requests_while_others_wait_for_it(self) -> None:
+        limits = replace(LIMITS, memory_bytes=64 << 20, request_bytes=8 << 20)
+        large = sized(frame(replace(sample(FetchRequest), rack_id="r" * (7 << 20))))
+        async with running_endpoint({FETCH: large_fetch}, limits=limits) as running:
+            with ExitStack() as stack:
+                slow = stack.enter_context(running.socket())
+                await asyncio.to_thread(slow.sendall, large)
+                await eventually(lambda: running.statistics().sent_bytes > 0, what="the answer that is not taken")
+                quick = await running.connect()
+                await quick.send_bytes(large[:100])
+                await eventually(lambda: running.endpoint._services.requests.waiting == 1, what="the next request")
+                for _ in range(7):
+                    await ticked(running, 1)
+                await eventually(lambda: running.statistics().connections == 1, what="the end of the slow client")
+                await quick.send_bytes(large[100:])
+                assert len(await quick.receive()) > 8 * len(LARGE)
 
     async def test_many_clients_that_read_nothing_hold_no_more_memory_than_there_is(self) -> None:
         limits = replace(LIMITS, memory_bytes=64 << 20, answer_memory_bytes=4 << 20)

@@ -52,7 +52,7 @@ class TwoTokens:
 
 @dataclass
 class Methods:
-    """Logins of a listener, by the mechanism ``TWO``."""
+    """Logins of a listener, by two mechanisms that are the same."""
 
     lifetime_ms: int = 0
     begun: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Methods:
     def begin(self, mechanism: str, *, peer: str) -> Login | None:
         """Begin a login."""
         self.begun.append(peer)
-        return TwoTokens(self.lifetime_ms) if mechanism == "TWO" else None
+        return TwoTokens(self.lifetime_ms) if mechanism in self.mechanisms else None
 
 
 def listener(lifetime_ms: int = 0) -> Any:  # noqa: ANN401
@@ -93,9 +93,11 @@ async def principal(client: FrameClient) -> str:
     return answer.groups[0].group_id
 
 
-async def logged_in(running: RunningEndpoint, name: bytes = b"alice", *, version: int = 2) -> FrameClient:
+async def logged_in(
+    running: RunningEndpoint, name: bytes = b"alice", *, version: int = 2, mechanism: str = "TWO"
+) -> FrameClient:
     client = await running.connect()
-    await handshake(client)
+    await handshake(client, mechanism)
     await authenticate(client, b"hello", version=version)
     assert (await authenticate(client, name, version=version)).error_code is ErrorCode.none
     return client
@@ -273,6 +275,23 @@ async def test_connection_cannot_become_one_of_another_principal() -> None:
         answer = await authenticate(client, b"bob")
 
         assert answer.error_code is ErrorCode.sasl_authentication_failed
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize("first", ["TWO", "OTHER"])
+async def test_login_is_renewed_by_its_own_mechanism_only(first: str) -> None:
+    async with running_endpoint(HANDLERS, listener()) as running:
+        client = await logged_in(running, mechanism=first)
+        await handshake(client, first)
+        await authenticate(client, b"hello")
+        await authenticate(client, b"alice")
+        second = "OTHER" if first == "TWO" else "TWO"
+        assert (await handshake(client, second)).error_code is ErrorCode.none
+
+        answer = await authenticate(client, b"hello")
+
+        assert answer.error_code is ErrorCode.sasl_authentication_failed
+        assert answer.error_message == f"a login by {first} cannot be renewed by {second}"
         assert await client.is_closed()
 
 

@@ -254,6 +254,20 @@ async def test_flood_of_faults_writes_a_line_a_second() -> None:
     assert [entry["silent"] for entry in logs] == [0, 4]
 
 
+async def test_flood_of_slow_requests_writes_few_lines() -> None:
+    with capture_logs() as logs:
+        handlers: dict[int, Handler] = {}
+        async with running_endpoint(handlers, limits=EndpointLimits(slow_request_s=0.0)) as running:
+            handlers[LIST_GROUPS] = answering(LISTED)
+            client = await running.connect()
+            for _ in range(100):
+                await client.ask(GROUPS, ListGroupsResponse)
+            running.clock.advance(1)
+            await client.ask(GROUPS, ListGroupsResponse)
+
+    assert [entry["silent"] for entry in logs if entry["event"] == "slow_request"] == [0] * 10 + [90]
+
+
 async def test_largest_request_is_answered_and_its_memory_given_back() -> None:
     topics = tuple(MetadataRequestTopic(name=f"topic-{number}") for number in range(8_000))  # type: ignore[arg-type]
     content = frame(MetadataRequest(topics=topics))

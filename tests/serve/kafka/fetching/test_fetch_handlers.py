@@ -426,3 +426,21 @@ async def test_partition_that_is_named_twice_is_answered_once_from_its_last_plac
     second = log.append()
     answers = await endpoint.fetch(Want(TOPIC_ID, offset=0), Want(TOPIC_ID, offset=1))
     assert [each.records for each in answers.values()] == [bytes(second.data)]
+
+
+async def test_client_that_connects_again_goes_on_in_its_session_or_begins_a_new_one_in_its_place(
+    endpoint: FetchEndpoint,
+) -> None:
+    async def asked(session: tuple[int, int], *wants: Want, **circumstances: Kio) -> tuple[str, int]:
+        response: Kio = (await endpoint.ask(fetch_request(wants, session=session), **circumstances)).response
+        return response.error_code.name, response.session_id
+
+    [log] = endpoint.served.add_topic("orders")
+    log.append()
+    _, session_id = await asked((0, 0), Want(TOPIC_ID))
+    assert await asked((session_id, 1), connection_id=2) == ("none", session_id)
+    other = await asked((session_id, 2), connection_id=3, principal="User:mallory")
+    assert other == ("fetch_session_id_not_found", 0)
+    _, renewed_id = await asked((session_id, 0), Want(TOPIC_ID), connection_id=4)
+    assert renewed_id not in (0, session_id)
+    assert endpoint.sessions.statistics().sessions == 1

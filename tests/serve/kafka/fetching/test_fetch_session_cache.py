@@ -277,6 +277,17 @@ def test_full_cache_evicts_the_longest_unused_session_after_its_time() -> None:
     assert cache.statistics().evictions == 1
 
 
+def test_session_whose_client_has_gone_away_expires() -> None:
+    cache = new_cache()
+    first, second = (open_session(cache, KEYS[:1], owner=owner_of(at), now_s=at) for at in (1, 2))
+    expiry_s = FetchSessionLimits().expiry_s
+    cache.open(demand((), session=(first, 1)), owner_of(1), expiry_s)
+    assert cache.statistics().sessions == 2
+    found = cache.open(demand((), session=(second, 1)), owner_of(2), 2 + expiry_s)
+    assert found == SessionRefusal(ErrorCode.fetch_session_id_not_found)
+    assert (cache.statistics().sessions, cache.statistics().evictions) == (1, 0)
+
+
 def test_larger_session_evicts_a_smaller_one_that_is_not_new() -> None:
     cache = new_cache()
     for at in (1, 2, 3):

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_from_request
@@ -177,6 +177,15 @@ class AskedGroups:
         return {each.partition_index: each.committed_offset for each in answer.topics[0].partitions}
 
 
+class AskedEndpoint(Protocol):
+    """An endpoint that consumers ask: ``AskedGroups``, or a connection."""
+
+    async def answer(
+        self, request: RequestPayload, response: type[R], *, version: int | None = None, client_id: str = "client"
+    ) -> R:
+        """Return the answer to a request, as a ``response``."""
+
+
 class GroupAnswerError(Exception):
     """An answer with an error code."""
 
@@ -195,7 +204,7 @@ class FakeConsumer:
     """
 
     def __init__(
-        self, endpoint: AskedGroups, name: str = "alice", *, group: str = GROUP, instance_id: str | None = None
+        self, endpoint: AskedEndpoint, name: str = "alice", *, group: str = GROUP, instance_id: str | None = None
     ) -> None:
         self.endpoint = endpoint
         self.name = name

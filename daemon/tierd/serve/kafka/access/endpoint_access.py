@@ -27,13 +27,15 @@ class AccessStatistics:
 
     Attributes:
         held: clients that are held back.
-        failed_certificates: changed certificates that could not be used; the former ones are in force.
+        failed_certificates: changed certificates that could not be used.
+        certificate_problem: why the former files are in force and the present ones cannot be used; empty otherwise.
     """
 
     logins: int
     failed_logins: int
     held: HeldClients
     failed_certificates: int
+    certificate_problem: str
 
 
 class EndpointAccess:
@@ -98,6 +100,7 @@ class EndpointAccess:
             failed_logins=self.logins.failures.total,
             held=self.quarantine.held,
             failed_certificates=self.certificates.failed_reloads if self.certificates else 0,
+            certificate_problem=self.certificates.problem if self.certificates else "",
         )
 
     def _lifetime_ms(self) -> int:

@@ -97,6 +97,8 @@ class ListenerCertificates:
         self._turn = asyncio.Lock()
         self.failed_reloads = 0
         """Changes of the files that could not be used, since the start."""
+        self.problem = ""
+        """Why the present files cannot be used; empty while they are in force."""
 
     async def load(self) -> None:
         """Read the files for the first time.
@@ -132,9 +134,10 @@ class ListenerCertificates:
         except ListenError as error:
             self._loaded = _Loaded(settings, marks, None)  # the same files are not tried again
             self.failed_reloads += 1
+            self.problem = str(error)
             log.warning("endpoint_certificate_unusable", problem=str(error), remedy=error.remedy)
         else:
-            self._context = self._loaded.context
+            self._context, self.problem = self._loaded.context, ""
             log.info("endpoint_certificate_loaded", certificate_file=str(settings.certificate_file))
 
 

@@ -63,7 +63,7 @@ class ClientConnection:
             self._scope.faults.record(self._address.peer, str(error))
         except (TierError, OSError) as error:
             self._channel.abort()
-            log.warning("request_failed", listener=self._scope.listener, peer=self._address.peer, problem=str(error))
+            self._scope.faults.failed(self._address.peer, str(error))
         except Exception:  # a bug that one request meets must not end the connections of all others
             self._channel.abort()
             log.exception("request_failed", listener=self._scope.listener, peer=self._address.peer)
@@ -123,8 +123,14 @@ class ClientConnection:
         if size_bytes > _UNCOUNTED_FRAME_BYTES:
             with cancelled_when_gone(intake):
                 await memory.reserve(size_bytes)
+            memory.await_client(self._services.clock.monotonic_s(), self._cut_slow)
         await intake.fill(_SIZE_BYTES + size_bytes)
+        memory.client_came()
         return intake.take(size_bytes, skip_bytes=_SIZE_BYTES)
+
+    def _cut_slow(self) -> None:
+        self._scope.faults.record(self._address.peer, "the client sent a request slowly while others waited for memory")
+        self._channel.abort()
 
     def _wait(self, login: ConnectionLogin, timeout_s: float) -> None:
         if login.principal is None:

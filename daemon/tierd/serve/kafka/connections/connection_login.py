@@ -8,7 +8,7 @@
                                        after version 0 of SaslHandshake
 
 While the principal is unknown, a client may ask for ApiVersions only. A failed step is answered and ends the
-connection.
+connection. A connection that is known can only be renewed: by the same mechanism, and as the same principal.
 """
 
 from dataclasses import dataclass
@@ -44,6 +44,8 @@ class ConnectionLogin:
         self._peer = peer
         self._clock = clock
         self._login: Login | None = None
+        self._mechanism = ""  # of that login
+        self._known_by = ""  # mechanism of the login that made the principal known
         self._expires_at_s = float("inf")
         self.principal: str | None = principal if methods is None else None
         """The client; None while unknown."""
@@ -86,6 +88,7 @@ class ConnectionLogin:
             return LoginReply(
                 response(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=offered), is_last=True
             )
+        self._mechanism = request.mechanism
         self.takes_raw_tokens = head.version < _FIRST_FRAMED_HANDSHAKE
         return LoginReply(response(error_code=ErrorCode.none, mechanisms=offered))
 
@@ -109,12 +112,14 @@ class ConnectionLogin:
 
     async def _step(self, login: Login, token: bytes) -> tuple[bytes, int]:
         """Take a token, and return the server's with the lifetime of the login in ms."""
+        if self._known_by not in ("", self._mechanism):  # Kafka: SaslServerAuthenticator, REAUTH_BAD_MECHANISM
+            raise LoginRefusedError(f"a login by {self._known_by} cannot be renewed by {self._mechanism}")
         step = await login.step(token)
         if step.principal is None:
             return step.token, 0
         if self.principal not in (None, step.principal):
             raise LoginRefusedError(f"a connection of {self.principal} cannot become one of {step.principal}")
-        self.principal = step.principal
+        self.principal, self._known_by = step.principal, self._mechanism
         self._login = None
         self.takes_raw_tokens = False
         has_end = step.lifetime_ms > 0

@@ -15,11 +15,12 @@ from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, ListenerCoun
 from tierd.serve.kafka.login import LoginMethods
 from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
+from tierd.serve.kafka.rare_lines import LinesPerSecond
 from tierd.serve.kafka.request_context import Handler
-from tierd.serve.kafka.wire.api_table import API_TABLE
+from tierd.serve.kafka.wire.api_table import API_TABLE, SASL_AUTHENTICATE
 
-_FAULT_LOG_INTERVAL_S = 1.0
-_WAITING_APIS = frozenset({API_TABLE[11].name, API_TABLE[14].name})  # JoinGroup and SyncGroup wait for other members
+# JoinGroup and SyncGroup wait for other members; a login that fails is answered after a while.
+_WAITING_APIS = frozenset(API_TABLE[key].name for key in (11, 14, SASL_AUTHENTICATE))
 
 log = structlog.get_logger()
 
@@ -51,22 +52,42 @@ class EndpointServices:
 
 
 class FaultLog:
-    """Log of connections that were closed for a fault of the client: a line a second at most."""
+    """Log of the connections of one listener: what clients cause fills no disk."""
 
     def __init__(self, listener: str, clock: Clock) -> None:
         self._listener = listener
-        self._clock = clock
-        self._next_s = 0.0
-        self._silent = 0
+        self._refused = LinesPerSecond(clock, most=1)
+        self._failed = LinesPerSecond(clock, most=10)
+        self._slow = LinesPerSecond(clock, most=10)
 
     def record(self, peer: str, problem: str) -> None:
-        """Log one fault, or count it for the next line."""
-        now_s = self._clock.monotonic_s()
-        if now_s < self._next_s:
-            self._silent += 1
-            return
-        log.warning("client_refused", listener=self._listener, peer=peer, problem=problem, silent=self._silent)
-        self._next_s, self._silent = now_s + _FAULT_LOG_INTERVAL_S, 0
+        """Log a connection that was closed for a fault of the client, or count it for the next line."""
+        if (silent := self._refused.take()) is not None:
+            log.warning("client_refused", listener=self._listener, peer=peer, problem=problem, silent=silent)
+
+    def failed(self, peer: str, problem: str) -> None:
+        """Log a connection that was closed for a fault on this side, or count it for the next line."""
+        if (silent := self._failed.take()) is not None:
+            log.warning("request_failed", listener=self._listener, peer=peer, problem=problem, silent=silent)
+
+    def slow(self, request: RequestRecord) -> None:
+        """Log a slow request, or count it for the next line."""
+        if (silent := self._slow.take()) is not None:
+            log.warning(
+                "slow_request",
+                listener=request.listener,
+                api=request.api,
+                version=request.version,
+                principal=request.principal,
+                client_id=request.client_id,
+                peer=request.peer,
+                outcome=request.outcome.value,
+                answer_bytes=request.answer_bytes,
+                handled_s=round(request.handled_s, 3),
+                waited_s=round(request.waited_s, 3),
+                sent_s=round(request.sent_s, 3),
+                silent=silent,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +109,4 @@ class ConnectionScope:
         self.counters.record(request)
         self.services.recorder.record(request)
         if request.busy_s >= self.services.limits.slow_request_s and request.api not in _WAITING_APIS:
-            log.warning(
-                "slow_request",
-                listener=request.listener,
-                api=request.api,
-                version=request.version,
-                principal=request.principal,
-                client_id=request.client_id,
-                peer=request.peer,
-                outcome=request.outcome.value,
-                answer_bytes=request.answer_bytes,
-                handled_s=round(request.handled_s, 3),
-                waited_s=round(request.waited_s, 3),
-                sent_s=round(request.sent_s, 3),
-            )
+            self.faults.slow(request)

@@ -136,7 +136,7 @@ class RequestExchange:
         request = await self._turns.aside(checked.items, checked.decoded)
         if head.asks_for_versions:
             self._note_software(request)
-        return await self._exchange(checked, request, len(frame))
+        return await self._exchange(checked, request, len(frame), memory)
 
     async def _answer_token(self, token: bytes) -> ExchangeEnd:
         self._begin_answer(math.inf, may_yield=True)
@@ -159,7 +159,9 @@ class RequestExchange:
             with cancelled_when_gone(self._channel.intake):
                 await memory.reserve(size_bytes)
 
-    async def _exchange(self, checked: CheckedRequest, request: RequestPayload, request_bytes: int) -> ExchangeEnd:
+    async def _exchange(
+        self, checked: CheckedRequest, request: RequestPayload, request_bytes: int, asked: AnswerMemory
+    ) -> ExchangeEnd:
         head, clock = checked.head, self._services.clock
         memory = self._services.answers.share(self._place.peer)
         outcome, reply, answer_bytes = RequestOutcome.FAILED, None, 0
@@ -172,7 +174,7 @@ class RequestExchange:
             reply, frame, mute_s = await self._framed(head, reply)
             answer_bytes = frame.size_bytes
             memory.settle(frame.memory_bytes)
-            await self._send(frame)
+            await self._send(frame, asked, memory)
             outcome = _outcome_of(reply)
         except PeerGoneError:
             outcome = RequestOutcome.ABANDONED
@@ -244,17 +246,25 @@ class RequestExchange:
         if self._login.principal is not None:
             self._services.gate.begin_answer(self._place, timeout_s=timeout_s, may_yield=may_yield)
 
-    async def _send(self, frame: AnswerFrame) -> None:
-        self._part_bytes = 0
-        self._begin_answer(self._services.limits.send_timeout_s)
-        await self._channel.send(frame.pieces, self._note_sent)
-
-    def _note_sent(self, size_bytes: int) -> None:
-        self._scope.counters.sent_bytes += size_bytes
-        self._part_bytes += size_bytes
-        if self._part_bytes >= PART_BYTES:
+    async def _send(self, frame: AnswerFrame, *memories: AnswerMemory) -> None:
+        def begin_part() -> None:
             self._part_bytes = 0
             self._begin_answer(self._services.limits.send_timeout_s)
+            for memory in memories:
+                memory.await_client(self._services.clock.monotonic_s(), self._cut_slow)
+
+        def note_sent(size_bytes: int) -> None:
+            self._scope.counters.sent_bytes += size_bytes
+            self._part_bytes += size_bytes
+            if self._part_bytes >= PART_BYTES:
+                begin_part()
+
+        begin_part()
+        await self._channel.send(frame.pieces, note_sent)
+
+    def _cut_slow(self) -> None:
+        self._scope.faults.record(self._address.peer, "the client took an answer slowly while others waited for memory")
+        self._channel.abort()
 
     def _note_software(self, request: Any) -> None:  # noqa: ANN401 - of any version
         if name := getattr(request, "client_software_name", ""):

@@ -24,7 +24,8 @@ class FailureLog:
         """Write lines at times of ``clock``."""
         self._clock = clock
         self._lines = RareLines(clock)
-        self._beyond_s: dict[tuple[object, int], tuple[float, float]] = {}  # when it was seen first and last
+        self._beyond_s: dict[tuple[object, int], tuple[float, float]] = {}
+        """Times at which a place was seen first and last; the place that was not seen for longest is the first one."""
 
     def failed(self, part: FetchPart, error: TierError) -> None:
         """Write that a read failed; the client is answered an error and asks again."""
@@ -37,8 +38,9 @@ class FailureLog:
     def beyond_end(self, part: FetchPart, bounds: LogBounds) -> None:
         """Take note that a client waits behind the end of a log, and write it if the client has waited for long."""
         now_s, place = self._clock.monotonic_s(), (part.key, part.wanted.offset)
-        first_s, last_s = self._beyond_s.pop(place, (now_s, now_s))
-        first_s = first_s if now_s - last_s < REPEAT_AFTER_S else now_s
+        while self._beyond_s and now_s - next(iter(self._beyond_s.values()))[1] >= REPEAT_AFTER_S:
+            del self._beyond_s[next(iter(self._beyond_s))]
+        first_s, _ = self._beyond_s.pop(place, (now_s, now_s))
         self._beyond_s[place] = first_s, now_s
         if len(self._beyond_s) > _MAX_REMEMBERED:
             del self._beyond_s[next(iter(self._beyond_s))]

@@ -39,11 +39,13 @@ class FetchSessionLimits:
         max_partitions: partitions of all sessions at a time.
         eviction_s: an unused session may go after this time. A session that is used is safe from larger ones for as
             long after it was made (Kafka: ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``).
+        expiry_s: an unused session goes after this time also where there is room: its client has gone away.
     """
 
     max_sessions: int = 1000
     max_partitions: int = 200_000
     eviction_s: float = 120.0
+    expiry_s: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class FetchSessionCache:
         self, demand: FetchDemand, owner: SessionOwner, now_s: float
     ) -> FullFetch | IncrementalFetch | SessionRefusal:
         """Begin a request: find its session, or close the one that it names and wants no more."""
+        self._expire(now_s)
         session = self._sessions.get(demand.session_id)
         if session is not None and not owner.may_use(session):
             session = None
@@ -164,6 +167,13 @@ class FetchSessionCache:
         self._of_connection[owner.connection_id] = session.session_id
         self._count(session)
         return session.session_id
+
+    def _expire(self, now_s: float) -> None:
+        while self._sessions:
+            longest_unused = next(iter(self._sessions.values()))
+            if now_s - longest_unused.used_s < self._limits.expiry_s:
+                return
+            self._remove(longest_unused)
 
     def _go_on(
         self, session: FetchSession, demand: FetchDemand, owner: SessionOwner, now_s: float

@@ -206,3 +206,40 @@ async def test_requests_for_a_group_that_is_being_loaded_share_one_load(
     assert await beat is UNKNOWN
     assert endpoint.groups.statistics().counters.claims == 1
     assert await endpoint.committed() == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
+async def test_positions_are_not_reset_under_members_and_are_when_they_have_left(endpoint: AskedGroups) -> None:
+    alice, tool = FakeConsumer(endpoint, "alice"), FakeConsumer(endpoint, "tool")
+    await become_stable(alice, endpoint=endpoint)
+    assert await alice.commit(10) is OK
+    assert await tool.commit(0) is UNKNOWN
+    assert await endpoint.committed(0) == {0: 10}
+    assert await alice.leave() is OK
+    assert await tool.commit(3) is OK
+    late = FakeConsumer(endpoint, "alice")
+    await become_stable(late, endpoint=endpoint)
+    assert await endpoint.committed(0) == {0: 3}
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+async def test_members_and_their_commits_outlast_a_step_of_the_wall_clock(endpoint: AskedGroups, days: int) -> None:
+    alice = FakeConsumer(endpoint)
+    await become_stable(alice, endpoint=endpoint)
+    assert await alice.commit(10) is OK
+    endpoint.clock.step_wall_clock(days * 86_400_000)
+    for _ in range(150):  # longer than the time between two rounds of expiry
+        await endpoint.pass_time(9.0, step_s=9.0)
+        assert await alice.beat() is OK
+    assert await alice.commit(11, partition=1) is OK
+    assert await endpoint.committed(0, 1) == {0: 10, 1: 11}
+
+
+@pytest.mark.parametrize("days", [-400, -1])
+async def test_commits_of_an_idle_group_outlast_a_wall_clock_that_steps_back(endpoint: AskedGroups, days: int) -> None:
+    alice = FakeConsumer(endpoint)
+    await become_stable(alice, endpoint=endpoint)
+    assert await alice.commit(10) is OK
+    assert await alice.leave() is OK
+    endpoint.clock.step_wall_clock(days * 86_400_000)
+    await endpoint.pass_time(2000.0, step_s=50.0)
+    assert await endpoint.committed(0) == {0: 10}

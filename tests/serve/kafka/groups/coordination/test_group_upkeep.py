@@ -34,9 +34,9 @@ async def rows(store: FaultyKeyValueStore) -> int:
     return len(await store.scan(KEYS.all_prefix))
 
 
-async def keep_alive(*consumers: FakeConsumer, duration_s: float) -> None:
+async def keep_alive(endpoint: AskedGroups, *consumers: FakeConsumer, duration_s: float) -> None:
     for _ in range(round(duration_s / 9.0)):
-        await consumers[0].endpoint.pass_time(9.0, step_s=9.0)
+        await endpoint.pass_time(9.0, step_s=9.0)
         for consumer in consumers:
             assert await consumer.beat() is OK
 
@@ -61,7 +61,7 @@ async def test_members_keep_the_commits_of_their_topics_however_old(endpoint: As
     alice = FakeConsumer(endpoint)
     await become_stable(alice, endpoint=endpoint)
     assert (await alice.commit(10), await alice.commit(5, topic="former")) == (OK, OK)
-    await keep_alive(alice, duration_s=720.0)
+    await keep_alive(endpoint, alice, duration_s=720.0)
     assert (await endpoint.committed())[0] == 10
     assert await endpoint.committed(0, topic="former") == {0: -1}
 
@@ -117,7 +117,7 @@ async def test_statistics_have_members_and_commits_of_groups_in_use_and_of_other
     await become_stable(alice, bob, endpoint=endpoint)
     assert await alice.commit(10) is OK
     assert await FakeConsumer(endpoint, group="another").commit(7, partition=2) is OK
-    await keep_alive(alice, bob, duration_s=180.0)
+    await keep_alive(endpoint, alice, bob, duration_s=180.0)
     another, readers = endpoint.groups.statistics().groups
     assert (another.group, another.members) == ("another", ())
     assert {key: each.offset for key, each in another.offsets.items()} == {OffsetKey(UUID(int=1), 2): 7}

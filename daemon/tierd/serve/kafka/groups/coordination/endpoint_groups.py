@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import structlog
@@ -18,8 +18,11 @@ from tierd.serve.kafka.groups.coordination.placement import Placement
 from tierd.serve.kafka.groups.protocol.group_events import GroupGone, TimePassed
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
+from tierd.serve.kafka.rare_lines import LinesPerSecond
 
 _log = structlog.get_logger(__name__)
+
+_MOST_LINES: Final = 50  # a second, about groups that come and go
 
 _Loading: TypeAlias = "asyncio.Task[HostedGroup | ErrorCode]"
 
@@ -70,6 +73,7 @@ class EndpointGroups:
             alarms=self._alarms,
             counters=self.counters,
             limits=limits.membership,
+            lines=LinesPerSecond(clock, most=_MOST_LINES),
             spawn=self._spawn,
             on_gone=self._forget,
             on_sized=self._count_members,

@@ -22,6 +22,7 @@ from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
 from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
 from tierd.serve.kafka.groups.storage.group_offset import RetentionCircumstances
+from tierd.serve.kafka.rare_lines import LinesPerSecond
 
 _log = structlog.get_logger(__name__)
 _A = TypeVar("_A", bound=GroupAnswer)
@@ -32,6 +33,7 @@ class GroupHost:
     """Everything that hosted groups share.
 
     Attributes:
+        lines: of the log about groups, which clients cause.
         spawn: begins a task.
         on_gone: called with a group that is not here any more.
         on_sized: called with the change of the memory that the members of a group take.
@@ -41,6 +43,7 @@ class GroupHost:
     alarms: Alarms
     counters: GroupCounters
     limits: MembershipLimits
+    lines: LinesPerSecond
     spawn: Spawn
     on_gone: Callable[["HostedGroup"], None]
     on_sized: Callable[[int], None]
@@ -151,10 +154,12 @@ class HostedGroup:
     def _record(self, note: GroupNote) -> None:
         self._host.counters.generations += note.event == "generation_begun"
         self._host.counters.members_lost += note.event == "member_removed"
-        _log.info(
-            f"group_{note.event}",
-            group=self.name,
-            generation=note.generation,
-            member_id=note.member_id,
-            reason=note.reason,
-        )
+        if (silent := self._host.lines.take()) is not None:
+            _log.info(
+                f"group_{note.event}",
+                group=self.name,
+                generation=note.generation,
+                member_id=note.member_id,
+                reason=note.reason,
+                silent=silent,
+            )

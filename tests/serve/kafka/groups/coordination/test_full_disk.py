@@ -1,0 +1,48 @@
+"""Groups over a SQLite file in a full state dir: members stay, nothing is answered that is not stored."""
+
+import asyncio
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+
+from tests.serve.kafka.groups.asked_groups import AskedGroups, FakeConsumer, become_stable, settle
+from tierd.metadata.kv import SqliteKeyValueStore
+
+LARGE = "m" * 4000
+
+
+async def _limit(store: SqliteKeyValueStore, pages: int) -> None:
+    """Bound the size of the file: beyond it, writes fail as on a full disk (SQLITE_FULL)."""
+    connection = store._file._connection
+    await asyncio.wrap_future(store._worker.submit(connection.execute, f"PRAGMA max_page_count={pages}"))
+
+
+async def test_commits_in_a_full_state_dir_are_refused_until_there_is_room_and_members_stay(tmp_path: Path) -> None:
+    store = await SqliteKeyValueStore.open(tmp_path / "metadata.db")
+    async with AskedGroups(store).running() as endpoint:
+        alice = FakeConsumer(endpoint)
+        await become_stable(alice, endpoint=endpoint)
+        assert await alice.commit(10) is ErrorCode.none
+        await _limit(store, 1)  # no less than the file has
+        answers = set()
+        for number in range(4):
+            answers.add(await _commit(endpoint, alice, 100 + number, partition=number))
+            assert await alice.beat() is ErrorCode.none
+        assert ErrorCode.coordinator_not_available in answers
+        assert answers <= {ErrorCode.none, ErrorCode.coordinator_not_available}
+        await _limit(store, 100_000)
+        assert await _commit(endpoint, alice, 200) is ErrorCode.none
+        assert (await endpoint.committed(0)) == {0: 200}
+    async with AskedGroups(store).running() as restarted:
+        assert (await restarted.committed(0)) == {0: 200}
+    await store.close()
+
+
+async def _commit(endpoint: AskedGroups, consumer: FakeConsumer, offset: int, *, partition: int = 0) -> ErrorCode:
+    """Commit, with time for the attempts of the coordinator."""
+    committing = asyncio.create_task(consumer.commit(offset, partition=partition, metadata=LARGE))
+    while not committing.done():
+        await asyncio.sleep(0.001)
+        await settle()
+        endpoint.clock.advance(0.1)
+    return await committing
