@@ -59,7 +59,7 @@ from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, scan_partition
-from tierd.log.files.source import Source, open_source
+from tierd.log.files.source import Source, broker_file, open_source
 from tierd.log.indexes.index_build import IndexBuilder, build_indexes
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
@@ -97,6 +97,7 @@ from tierd.log.records.batch_header import (
     MAX_SEQUENCE,
     OVERHEAD_BYTES,
     BatchHeader,
+    crc_matches,
     increment_sequence,
     iter_headers,
     parse_header,
@@ -134,6 +135,8 @@ from tierd.log.repair import (
 )
 from tierd.log.segments.committed_batches import committed_batches, data_batches
 from tierd.log.segments.log_snapshot import first_in_batch
+from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_reading import indexed_position
 
 __all__ = [
     "CLEANER_OFFSET_CHECKPOINT",
@@ -234,6 +237,7 @@ __all__ = [
     "WriteAnew",
     "as_json_line",
     "batch_at",
+    "broker_file",
     "broker_identity",
     "build_indexes",
     "check_index",
@@ -243,6 +247,7 @@ __all__ = [
     "committed_batches",
     "compare_with_local",
     "compress_batch",
+    "crc_matches",
     "data_batches",
     "data_bytes",
     "decompress_batch",
@@ -261,9 +266,11 @@ __all__ = [
     "find_slice",
     "first_in_batch",
     "first_since",
+    "floor_index",
     "forget_producer",
     "identify_directory",
     "increment_sequence",
+    "indexed_position",
     "inspect_path",
     "iter_batches",
     "iter_headers",
