@@ -98,13 +98,13 @@ class PusherSlots:
         self.look_at(lane, now_s)
 
     def look_at(self, lane: PeerLane, now_s: float) -> None:
-        """Mark the lane if it can act at once."""
-        if (
-            lane.may_send(self.shared.settings, now_s)
-            or lane.may_load(now_s)
-            or (lane.may_connect(now_s) and not self.is_shutting_down)
-        ):
+        """Mark the lane if it can act at once; otherwise set its timer."""
+        settings = self.shared.settings
+        may_connect = lane.may_connect(now_s) and not self.is_shutting_down
+        if may_connect or lane.may_send(settings, now_s) or lane.may_load(now_s):
             self.dirty[lane] = None
+        else:
+            self.lane_timers.schedule(lane, lane.wake_at_s(settings))
 
     def wait(self, slot: SessionSlot, now_s: float, *, throttle_ms: int = 0) -> None:
         """Send nothing for the slot until its backoff is over."""
