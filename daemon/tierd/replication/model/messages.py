@@ -260,6 +260,13 @@ class AssignedPartition:
     """Settings of the topic that the standby's log follows, under Kafka's names."""
 
 
+class DeletedPartition(NamedTuple):
+    """Partition of a topic incarnation that was deleted."""
+
+    topic_id: UUID
+    partition: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentsResponse:
     """All partitions that the leader sends to the standby; None: unchanged since ``known_version``."""
@@ -267,3 +274,6 @@ class AssignmentsResponse:
     error_code: int = 0
     version: int = -1
     partitions: tuple[AssignedPartition, ...] | None = None
+    deleted: tuple[DeletedPartition, ...] = ()
+    """Partitions that the leader knows to be deleted, also in later answers. Only these lose their copies on the
+    standby: a partition that is merely missing from ``partitions`` keeps its copy."""
