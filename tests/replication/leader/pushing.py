@@ -90,7 +90,9 @@ def session(
 class HeldRange:
     """File range whose bytes are in memory, or can be made; it counts its reads."""
 
-    def __init__(self, first_offset: int, next_offset: int, data: bytes = b"", *, size_bytes: int | None = None) -> None:
+    def __init__(
+        self, first_offset: int, next_offset: int, data: bytes = b"", *, size_bytes: int | None = None
+    ) -> None:
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.size_bytes = len(data) if size_bytes is None else size_bytes
@@ -288,11 +290,11 @@ class PushStory:
         """Return, for each partition of a request, the base offsets of its batches."""
         return [base_offsets(part) for part in self.sent[request].partitions]
 
-    def _result(
-        self, action: SendAppend, part: PartitionAppend, code: int, leo: int | None
-    ) -> PartitionAppendResult:
+    def _result(self, action: SendAppend, part: PartitionAppend, code: int, leo: int | None) -> PartitionAppendResult:
         node_id = next(
-            node for node, lane in self.router.pushers[action.pusher].slots.lanes.items() if lane.link_id == action.link_id
+            node
+            for node, lane in self.router.pushers[action.pusher].slots.lanes.items()
+            if lane.link_id == action.link_id
         )
         key = (node_id, part.partition)
         if leo is None:
@@ -316,9 +318,7 @@ class PushStory:
             case CloseLink():
                 self.closed_links.append(action.link_id)
                 self.outstanding = [
-                    each
-                    for each in self.outstanding
-                    if (each.pusher, each.link_id) != (action.pusher, action.link_id)
+                    each for each in self.outstanding if (each.pusher, each.link_id) != (action.pusher, action.link_id)
                 ]
                 if self.closes_at_once:
                     self.router.on_link_closed(action.pusher, action.link_id, self.now_s)
@@ -347,9 +347,7 @@ class PushStory:
     @staticmethod
     def _acknowledge(action: RecordsAcknowledged) -> None:
         acked = action.session
-        if acked.on_append_records_response(
-            action.log_end_offset, action.log_start_offset, sent_at_s=action.sent_at_s
-        ):
+        if acked.on_append_records_response(action.log_end_offset, action.log_start_offset, sent_at_s=action.sent_at_s):
             acked.try_complete_delayed_requests()
 
 
