@@ -54,11 +54,10 @@ def append(pushing: PushManager, base_offset: int, *, partition: int = 0, size: 
 @pytest.mark.spec("push-replication 1")
 async def test_new_manager_becomes_active() -> None:
     pushing = manager(FakePeers())
-    assert not pushing.is_active
-    assert pushing.startup()
-    assert pushing.is_active
+    states = [pushing.is_active, pushing.startup(), pushing.is_active]
     pushing.shutdown()
     await pushing.wait_closed()
+    assert states == [False, True, True]
 
 
 @pytest.mark.spec("push-replication 2")

@@ -1,5 +1,7 @@
 """Memory of push replication: charges, caps, overflow (push-replication 2.5, 7)."""
 
+import inspect
+
 import pytest
 
 from tests.replication.leader.pushing import HeldRange, PushStory, batch, session, topic_partition
@@ -69,11 +71,10 @@ def test_append_larger_than_the_total_ends_the_named_sessions_and_returns() -> N
     named, other = [session(replica=1), session(replica=2)], session(replica=3)
     story.start(*named, other)
     story.append(0, replicas=(3,))
-    returned = story.router.on_leader_append(
-        topic_partition(), (1, 2), 0, MemoryRecords(batch(0, size=1001), 1), now_s=story.now_s
-    )
+    append = story.router.on_leader_append
+    append(topic_partition(), (1, 2), 0, MemoryRecords(batch(0, size=1001), 1), now_s=story.now_s)
     story.step()
-    assert returned is None  # a plain call: no coroutine that the caller would have to wait for
+    assert not inspect.iscoroutinefunction(append)
     assert [each.ends for each in named] == [[REASON.BUFFER_OVERFLOW]] * 2
     assert other.ends == []
 

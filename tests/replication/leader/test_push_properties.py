@@ -1,10 +1,9 @@
 """Properties of a router in any story: bytes in order or the end, memory within its cap, callbacks once (40, F29)."""
 
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from hypothesis.strategies import booleans, integers, lists, sampled_from, sets
-
 import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.strategies import booleans, integers, lists, sampled_from, sets
 
 from tests.replication.leader.pushing import HeldRange, PushStory, RecordingSession, batch, data_of, session
 from tierd.replication.leader.push_actions import SendAppend
@@ -24,7 +23,15 @@ class PushedLogs(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self._begin(window=1)
+
+    @initialize(window=integers(1, 3))
+    def begin(self, window: int) -> None:
+        self._begin(window)
+
+    def _begin(self, window: int) -> None:
         self.story = PushStory(
+            in_flight_per_peer=window,
             request_max_bytes=700,
             partition_max_bytes=500,
             file_chunk_bytes=300,
@@ -37,7 +44,6 @@ class PushedLogs(RuleBasedStateMachine):
         self.copies: dict[Key, bytes] = {(partition, replica): b"" for partition in PARTITIONS for replica in REPLICAS}
         self.sessions: list[RecordingSession] = []
         self.session_ids: dict[Key, int] = {}
-        self.handled = 0
 
     @rule(partition=sampled_from(PARTITIONS), sizes=lists(integers(61, 400), min_size=1, max_size=3))
     def append(self, partition: int, sizes: list[int]) -> None:
@@ -78,6 +84,8 @@ class PushedLogs(RuleBasedStateMachine):
         action = self.story.outstanding.pop(place % len(self.story.outstanding))
         results = tuple(self._take(action, part) for part in action.request.partitions)
         if is_lost:
+            link = (action.pusher, action.link_id)
+            self.story.outstanding = [each for each in self.story.outstanding if (each.pusher, each.link_id) != link]
             self.story.router.on_link_closed(action.pusher, action.link_id, self.story.now_s)
             self.story.step()
         else:
@@ -139,7 +147,9 @@ class PushedLogs(RuleBasedStateMachine):
     def slots_are_in_at_most_one_request(self) -> None:
         for pusher in self.story.router.pushers:
             for lane in pusher.slots.lanes.values():
-                parts = [part.slot for sent in lane.in_flight.values() for part in sent.parts.values()]
+                parts = [
+                    part.slot for sent in lane.in_flight.values() for part in sent.parts.values() if part.slot.is_live
+                ]
                 assert len(parts) == len(set(parts))
                 assert len(lane.in_flight) <= self.story.settings.in_flight_per_peer
 
