@@ -39,6 +39,7 @@ from tierd.log.files.checkpoints import (
     encode_offset_checkpoint,
     encode_topic_id,
     parse_lineage,
+    parse_offset_checkpoint,
     read_lineage,
     read_offset_checkpoint,
     write_offset_checkpoint,
@@ -69,8 +70,8 @@ from tierd.log.inspection.index_content import check_index, check_indexes_of_log
 from tierd.log.loading.artefact_checks import EpochCheck, TransactionIndexCheck
 from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.log_loader import LoadRequest, load_log
-from tierd.log.log_errors import InvalidTransactionStateError
-from tierd.log.log_service import LogService, ServiceSettings
+from tierd.log.log_errors import InvalidTransactionStateError, LogBusyError, LogTimeoutError
+from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.producer_state import (
     ProducerStateEntry,
@@ -184,6 +185,7 @@ __all__ = [
     "KnownPositions",
     "LoadRequest",
     "LocalLog",
+    "LogBusyError",
     "LogConfig",
     "LogDirChanged",
     "LogDirListing",
@@ -193,6 +195,7 @@ __all__ = [
     "LogManagerSettings",
     "LogRepairResult",
     "LogService",
+    "LogTimeoutError",
     "LowerCheckpoint",
     "MetaProperties",
     "MetadataSnapshot",
@@ -208,6 +211,7 @@ __all__ = [
     "PartitionChanged",
     "PartitionDirectory",
     "PartitionScan",
+    "PartitionWriter",
     "PieceBatches",
     "Producer",
     "ProducerStateEntry",
@@ -285,6 +289,7 @@ __all__ = [
     "parse_directory_name",
     "parse_header",
     "parse_lineage",
+    "parse_offset_checkpoint",
     "parse_producer_snapshot",
     "read_batch",
     "read_batch_header",

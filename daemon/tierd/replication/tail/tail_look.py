@@ -10,7 +10,6 @@
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -50,31 +49,19 @@ class LookRequest:
     wants_descriptor: bool = False
 
 
-def look_at_all(requests: Sequence[LookRequest], *, max_bytes: int) -> list[TailLook | None]:
-    """Look at each partition in turn; None for those that have to wait, once ``max_bytes`` were taken.
-
-    An error of one partition is in its result.
-    """
-    looks: list[TailLook | None] = []
-    left = max_bytes
-    for request in requests:
-        if left <= 0:
-            looks.append(None)
-            continue
-        done = look(replace(request, max_bytes=min(request.max_bytes, left)))
-        left -= sum(len(append.records) for append in done.appends)
-        looks.append(done)
-    return looks
-
-
 def look(request: LookRequest) -> TailLook:
     """Take the batches that came since the last look. An error of the log is in the result."""
     walk = _LookWalk(request)
     try:
         return walk.run()
     except SegmentChangedError as error:
-        position = replace(walk.place, directory_mtime_ns=ANYTHING_CHANGED)
-        return TailLook(position=position, appends=tuple(walk.appends), is_settled=False, problem=error)
+        return TailLook(
+            position=replace(walk.place, directory_mtime_ns=ANYTHING_CHANGED),
+            appends=tuple(walk.appends),
+            is_settled=False,
+            is_gone=walk.is_gone,
+            problem=error,
+        )
     except TierError as error:
         return TailLook(position=walk.place, appends=tuple(walk.appends), problem=error)
 
@@ -89,6 +76,7 @@ class _LookWalk:
     def __init__(self, request: LookRequest) -> None:
         self.place = request.position
         self.appends: list[TailAppend] = []
+        self.is_gone = False
         self._request = request
         self._left = request.max_bytes
         self._scan: PartitionScan | None = None
@@ -125,10 +113,12 @@ class _LookWalk:
         """List the directory if it changed; return True if neither the directory nor the active file did."""
         place = self.place
         path = place.directory.path
+        self.is_gone = True
         with broker_file(path):
             status = path.stat()
         if status.st_ino != place.directory.inode:
             raise SegmentChangedError(f"{path}: another directory has taken its name")
+        self.is_gone = False
         if status.st_mtime_ns != place.directory_mtime_ns:
             self._list()
             return False
