@@ -2,6 +2,7 @@
 
 from tierd.config.config_warnings import config_warnings
 from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
+from tierd.config.control_settings import MqttSettings, MqttTlsSettings
 from tierd.config.drill_settings import DrillSettings
 from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
 from tierd.config.endpoint_login_settings import (
@@ -83,6 +84,8 @@ __all__ = [
     "LogCleanerSettings",
     "LogDirSettings",
     "MetadataSettings",
+    "MqttSettings",
+    "MqttTlsSettings",
     "OwnPath",
     "PipelineSettings",
     "PlacedFaultsError",

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tierd.config.control_settings import ControlSettings
 from tierd.config.drill_settings import DrillSettings
 from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
 from tierd.config.leadership_settings import LeadershipSettings
@@ -256,6 +257,10 @@ class TierdConfig(Settings):
         default_factory=PushReplicationSettings,
         description="push replication: records that are not in the tier yet are on another host; off without listen",
     )
+    control: ControlSettings = Field(
+        default_factory=ControlSettings,
+        description="the control plane: daemons tell each other of their presence and of leaders over MQTT",
+    )
     shutdown_timeout_s: Duration = Field(
         30.0, alias="shutdown_timeout", ge=0, description="time that running copies have to end after SIGTERM"
     )
@@ -302,6 +307,13 @@ class TierdConfig(Settings):
             raise PlacedFaultsError(
                 [(("topics", *location), f"{message}, or write what the tier keeps") for location in left]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _announcements_can_be_heard(self) -> "TierdConfig":
+        if self.leadership.source == "mqtt" and not self.control.mqtt.is_enabled:
+            message = "source mqtt needs the section control.mqtt, with address at least"
+            raise PlacedFaultsError([(("leadership", "source"), message)])
         return self
 
     @model_validator(mode="after")
