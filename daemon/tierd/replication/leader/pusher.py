@@ -94,16 +94,18 @@ class Pusher:
 
     def arrange(self) -> None:
         """Call the core when it has something to do next."""
-        if self._tasks is None or self._finished is None or self._finished.done():
+        if self._soon is not None or self._tasks is None or self._finished is None or self._finished.done():
             return
         if self._is_stopping and self._core.is_idle:
             self._finished.set_result(None)
             return
-        at_s, now_s = self._core.deadline_s, self._now_s()
-        loop = asyncio.get_running_loop()
+        at_s = self._core.deadline_s
+        if at_s == float("inf"):
+            return
+        now_s, loop = self._now_s(), asyncio.get_running_loop()
         if at_s <= now_s:
-            self._soon = self._soon or loop.call_soon(self._turn)
-        elif at_s != float("inf"):
+            self._soon = loop.call_soon(self._turn)
+        else:
             when = loop.time() + at_s - now_s
             if self._timer is None or when < self._timer.when() or self._timer.cancelled():
                 self._cancel_timer()
@@ -184,7 +186,9 @@ class Pusher:
 
     def _turn(self) -> None:
         loop = asyncio.get_running_loop()
-        self._soon = None
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         started_s = loop.time()
         try:
             self._core.advance(self._now_s())
