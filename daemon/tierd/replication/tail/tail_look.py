@@ -16,8 +16,7 @@ from typing import Final
 from tierd.errors import CorruptRecordError, SegmentChangedError, TierError
 from tierd.log import OVERHEAD_BYTES, PartitionScan, Source, broker_file, crc_matches, open_source, parse_header
 from tierd.log import scan_partition as list_segments
-from tierd.model import Lineage
-from tierd.replication.tail.tail_start import begin_tail, has_same_epochs, lineage_up_to, newest_epoch, rejoin_tail
+from tierd.replication.tail.tail_start import begin_tail, has_same_epochs, rejoin_tail
 from tierd.replication.tail.tail_values import (
     ANYTHING_CHANGED,
     FileStamp,
@@ -142,7 +141,8 @@ class _LookWalk:
             raise SegmentChangedError(f"{scan.directory.path}: no segment yet")
         place, first_base = self.place, scan.segments[0].base_offset
         start = max(first_base, place.first_base)
-        if not has_same_epochs(place.lineage, scan.lineage, start=start, end=place.next_offset):
+        is_known = scan.lineage_problem is None
+        if is_known and not has_same_epochs(place.lineage, scan.lineage, start=start, end=place.next_offset):
             raise _LogChangedError
         bases = {segment.base_offset: segment.next_base_offset for segment in scan.segments}
         if is_replaced or place.segment_base not in bases or not _is_last_there(place):
@@ -150,14 +150,12 @@ class _LookWalk:
             if found is None:
                 raise _LogChangedError
             place = found
-        known: Lineage = lineage_up_to(scan.lineage, place.next_offset) if scan.lineage else place.lineage
         self.place = replace(
             place,
             directory_mtime_ns=scan.mtime_ns,
             first_base=first_base,
             next_base=bases[place.segment_base],
-            lineage=known,
-            newest_epoch=newest_epoch(scan.lineage),
+            lineage=scan.lineage if is_known else place.lineage,
         )
 
     # ---------------------------------------------------------------- the segments
@@ -252,8 +250,17 @@ class _LookWalk:
         place, size = self.place, found.size_bytes
         lineage = place.lineage
         for epoch, start_offset in found.epochs:
-            if epoch >= 0:
+            if epoch >= 0 and lineage.epoch_for(start_offset) != epoch:
                 lineage = lineage.assign(epoch=epoch, start_offset=start_offset)
+        header = data[found.last_at : min(found.last_at + OVERHEAD_BYTES, size)]
+        self.place = replace(
+            place,
+            position=place.position + size,
+            next_offset=found.next_offset,
+            last=LastBatch(place.segment_base, place.position + found.last_at, header),
+            lineage=lineage,
+            drained=None,
+        )
         self.appends.append(
             TailAppend(
                 place.segment_base,
@@ -263,18 +270,8 @@ class _LookWalk:
                 data if size == len(data) else data[:size],
                 found.offsets,
                 [place.position + at for at in found.places],
-                lineage,
+                self.place.known_lineage,
             )
-        )
-        header = data[found.last_at : min(found.last_at + OVERHEAD_BYTES, size)]
-        self.place = replace(
-            place,
-            position=place.position + size,
-            next_offset=found.next_offset,
-            last=LastBatch(place.segment_base, place.position + found.last_at, header),
-            lineage=lineage,
-            newest_epoch=max(place.newest_epoch, newest_epoch(lineage)),
-            drained=None,
         )
         self._left -= size
 

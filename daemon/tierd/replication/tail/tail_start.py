@@ -53,8 +53,7 @@ def begin_tail(directory: PartitionDirectory, *, limit_offset: int | None) -> Ta
         position=end.position,
         next_offset=end.next_offset,
         last=end.last,
-        lineage=lineage_up_to(scan.lineage, end.next_offset),
-        newest_epoch=newest_epoch(scan.lineage),
+        lineage=scan.lineage,
     )
 
 
@@ -149,19 +148,9 @@ def _neighbours(
     return before, None
 
 
-def lineage_up_to(lineage: Lineage, next_offset: int) -> Lineage:
-    """Return the epochs that begin up to ``next_offset``."""
-    return lineage.truncated_from_end(next_offset + 1)
-
-
-def newest_epoch(lineage: Lineage) -> int:
-    """Return the epoch that is being written; -1 without one."""
-    return lineage.latest.epoch if lineage.latest is not None else -1
-
-
 def has_same_epochs(own: Lineage, other: Lineage, *, start: int, end: int) -> bool:
     """Return True if both lineages have the same epochs for the offsets of ``[start, end)``."""
-    if start >= end or not own or not other:
+    if start >= end or not own:  # no epochs: the oldest formats have none
         return True
     mine, theirs = ([entry for entry in each.entries if start < entry.start_offset < end] for each in (own, other))
     return mine == theirs and own.epoch_for(end - 1) == other.epoch_for(end - 1)

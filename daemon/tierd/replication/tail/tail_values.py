@@ -79,8 +79,7 @@ class TailPosition:
         position: of the next batch in that file.
         next_offset: behind the last offset that was taken.
         last: None before the first batch.
-        lineage: leader epochs that begin up to ``next_offset``.
-        newest_epoch: of the lineage in the broker's file; -1 without one. It may begin above ``next_offset``.
+        lineage: leader epochs of the broker's file and of the batches; some may begin above ``next_offset``.
         drained: None when the file may have more.
     """
 
@@ -94,8 +93,12 @@ class TailPosition:
     next_offset: int
     last: LastBatch | None
     lineage: Lineage
-    newest_epoch: int
     drained: FileStamp | None = None
+
+    @property
+    def known_lineage(self) -> Lineage:
+        """The leader epochs that begin up to ``next_offset``."""
+        return self.lineage.truncated_from_end(self.next_offset + 1)
 
     @property
     def log(self) -> Path:

@@ -48,7 +48,7 @@ class TailedLog:
         self.position = position
         self._announced_epoch = -1
         self._log_end_offset = position.next_offset
-        self._lineage = position.lineage
+        self._lineage = position.known_lineage
         self._known_watermark = self._known_start = -1
         self._log_start_offset = min(position.first_base, position.next_offset)
         self._high_watermark = self._log_start_offset
@@ -61,7 +61,8 @@ class TailedLog:
     @property
     def leader_epoch(self) -> int:
         """The newest epoch that the broker has written, or that was announced; 0 before either."""
-        return max(self.position.newest_epoch, self._announced_epoch, 0)
+        written = self.position.lineage.latest
+        return max(written.epoch if written is not None else 0, self._announced_epoch)
 
     @property
     def log_start_offset(self) -> int:
@@ -148,7 +149,7 @@ class TailedLog:
         self.position = look.position
         if look.is_restarted:
             self._restart()
-        self._lineage = look.position.lineage
+        self._lineage = look.position.known_lineage
         self._offer_bounds()
 
     def move(self, directory: PartitionDirectory) -> None:
@@ -177,7 +178,7 @@ class TailedLog:
     def _restart(self) -> None:
         self._open_tails.drop(self._partition)
         self._log_end_offset = end = self.position.next_offset
-        self._lineage = self.position.lineage
+        self._lineage = self.position.known_lineage
         # An unclean election may have cut committed records off. The watermark of before counts no more above the end.
         self._known_watermark = min(self._known_watermark, end)
         self._high_watermark = min(self._high_watermark, end)
