@@ -1,4 +1,4 @@
-"""Settings of the Mosquitto of tests: those of ``config/``, with other paths, and a listener without TLS on loopback."""
+"""Settings of the Mosquitto of tests: those of ``config/`` with other paths, and a loopback listener without TLS."""
 
 from pathlib import Path
 

@@ -107,11 +107,10 @@ async def test_frozen_broker_is_noticed_and_the_daemon_comes_back(mqtt_service: 
 async def test_daemon_whose_client_id_connects_elsewhere_ends_with_an_error(mqtt_service: MqttService) -> None:
     cluster = new_cluster()
     first, second = (new_control(cluster, 1, mqtt_service.address) for _ in range(2))
-    async with running(first) as task:
-        async with running(second) as taker:
-            await asyncio.wait({task}, timeout=10)
-            assert isinstance(task.exception(), IdentityTakenError)
-            assert not taker.done()
+    async with running(first) as task, running(second) as taker:
+        await asyncio.wait({task}, timeout=10)
+        assert isinstance(task.exception(), IdentityTakenError)
+        assert not taker.done()
 
 
 @pytest.mark.spec("push-replication 96")

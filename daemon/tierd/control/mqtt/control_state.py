@@ -197,7 +197,7 @@ class ControlState:
 
     def announce_topic(self, topic_id: UUID, *, name: str, configs_digest: str = "", deleted: bool = False) -> bool:
         """Announce the name of a topic, unless it is known already. Returns False if it was refused."""
-        if self.view.topic_name(topic_id) == name and not deleted:
+        if self.view.topic_name(topic_id) == name and self.view.is_deleted(topic_id) == deleted:
             return True
         message = TopicAnnouncement(**self._envelope(), name=name, configs_digest=configs_digest, deleted=deleted)
         topic = self.topics.name(TopicMetaTopic(topic_id))

@@ -133,6 +133,11 @@ class ControlView:
         known = self._topics.get(topic_id)
         return known.name if known is not None else None
 
+    def is_deleted(self, topic_id: UUID) -> bool:
+        """Return True if the topic was announced as deleted."""
+        known = self._topics.get(topic_id)
+        return known is not None and known.deleted
+
     def counts(self) -> ControlViewCounts:
         """Return the sizes of the view, and what it dropped."""
         return ControlViewCounts(

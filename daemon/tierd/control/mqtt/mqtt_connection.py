@@ -157,6 +157,17 @@ async def _connect(client: "_Client", address: str) -> None:
         raise
 
 
+class _TlsContext(ssl.SSLContext):
+    """Context that remembers its socket, which paho forgets where the handshake fails."""
+
+    wrapped: ssl.SSLSocket | None = None
+
+    def wrap_socket(self, *args: Any, **named: Any) -> ssl.SSLSocket:  # noqa: ANN401 - those of ssl
+        """Wrap a socket as ssl does."""
+        self.wrapped = super().wrap_socket(*args, **named)
+        return self.wrapped
+
+
 class _CountingQueue(asyncio.Queue[aiomqtt.Message]):
     """Queue that counts what it has no room for, instead of a line in the log for each message of a flood."""
 
@@ -174,8 +185,9 @@ class _Client(aiomqtt.Client):
 
     received: _CountingQueue
 
-    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - those of aiomqtt
-        super().__init__(*args, queue_type=_CountingQueue, **named)
+    def __init__(self, *args: Any, tls_context: _TlsContext | None, **named: Any) -> None:  # noqa: ANN401 - aiomqtt's
+        super().__init__(*args, tls_context=tls_context, queue_type=_CountingQueue, **named)
+        self._context = tls_context
         assert isinstance(self._queue, _CountingQueue)
         self.received = self._queue
         self.denied = 0
@@ -190,6 +202,8 @@ class _Client(aiomqtt.Client):
     async def abandon(self) -> None:
         """Close the socket, and wait until the tasks of the connection have ended."""
         channel = self._client.socket()
+        if self._context is not None and self._context.wrapped is not None and not self._is_open:
+            self._context.wrapped.close()
         if channel is not None and self._is_open:
             with contextlib.suppress(OSError):
                 assert isinstance(channel, socket.socket)
@@ -217,9 +231,7 @@ class _Client(aiomqtt.Client):
         self._loop.call_soon_threadsafe(self._closed.set)
 
 
-def _new_client(
-    settings: MqttSettings, client_id: str, will: OutgoingMessage, context: ssl.SSLContext | None
-) -> _Client:
+def _new_client(settings: MqttSettings, client_id: str, will: OutgoingMessage, context: _TlsContext | None) -> _Client:
     host, _, port = (settings.address or "").rpartition(":")
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho
     properties.SessionExpiryInterval = round(settings.session_expiry_s)  # without it the session ends at once
@@ -245,7 +257,7 @@ def _new_client(
     )
 
 
-def _tls_context(settings: MqttTlsSettings) -> ssl.SSLContext | None:
+def _tls_context(settings: MqttTlsSettings) -> _TlsContext | None:
     """Read the certificates; None where the connection is not encrypted. Blocking.
 
     Raises:
@@ -253,7 +265,7 @@ def _tls_context(settings: MqttTlsSettings) -> ssl.SSLContext | None:
     """
     if settings.ca_file is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Without a password of ours OpenSSL would ask for one on the terminal.
     secret = settings.key_password.get_secret_value() if settings.key_password is not None else ""

@@ -58,8 +58,8 @@ class MqttStatistics:
         problem, remedy: why there is no connection; empty while there is one.
         connects: connections since start; each after the first one is a reconnect.
         damaged: messages that could not be used.
-        overflowed: messages that came faster than they were read, of this connection.
-        denied: messages that the broker did not take for lack of a right, of this connection.
+        overflowed: messages that came faster than they were read.
+        denied: messages that the broker did not take for lack of a right.
     """
 
     address: str
@@ -113,6 +113,7 @@ class MqttControl:
         self._connects = 0
         self._failures = 0
         self._refused_requests = 0
+        self._overflowed = self._denied = 0  # of connections that have ended
 
     @property
     def is_connected(self) -> bool:
@@ -205,8 +206,8 @@ class MqttControl:
             remedy=problem.remedy if problem is not None else "",
             connects=self._connects,
             damaged=self.state.damaged,
-            overflowed=connection.dropped if connection is not None else 0,
-            denied=connection.denied if connection is not None else 0,
+            overflowed=self._overflowed + (connection.dropped if connection is not None else 0),
+            denied=self._denied + (connection.denied if connection is not None else 0),
             dropped_replies=self._pending.dropped_replies,
             refused_requests=self._refused_requests,
             view=self.state.view.counts(),
@@ -231,6 +232,8 @@ class MqttControl:
                 await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._connection = None
+                self._overflowed += connection.dropped
+                self._denied += connection.denied
                 await _end(work)
                 if _failure_of(work) is None:
                     await self._say_farewell(connection)

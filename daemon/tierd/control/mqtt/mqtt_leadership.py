@@ -13,6 +13,7 @@ from uuid import UUID
 from tierd.control.leadership import Leadership, Role
 from tierd.control.mqtt.control_messages import LeaderAnnouncement
 from tierd.control.mqtt.mqtt_control import MqttControl
+from tierd.errors import ControlPlaneError, ControlPlaneUnreachableError
 from tierd.model import TopicIdPartition
 
 
@@ -94,6 +95,21 @@ class MqttLeadership:
             if problem
             else ("announcements of leaders were not heard yet")
         )
+
+    @property
+    def never_heard(self) -> ControlPlaneError | None:
+        """Return the error for announcements that were never heard; None once they were."""
+        if self._control.has_heard:
+            return None
+        statistics = self._control.statistics()
+        return ControlPlaneUnreachableError(
+            statistics.problem or "announcements of leaders were not heard yet", remedy=statistics.remedy
+        )
+
+    def close(self) -> None:
+        """Forget the partitions; the connection is the control plane's."""
+        self._observed.clear()
+        self._due.clear()
 
     def statistics(self) -> MqttLeadershipStatistics:
         """Return the present state."""
