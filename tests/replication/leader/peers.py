@@ -19,13 +19,16 @@ class FakePeers:
     Attributes:
         requests: all requests that reached a peer.
         open_channels: number of channels that are not closed.
+        error_codes: answers by partition; 0 by default.
         is_silent: True answers nothing.
+        is_hanging: True lets connections wait for ever.
         is_refusing: True lets connections fail.
     """
 
     def __init__(self) -> None:
         self.requests: list[AppendRecordsRequest] = []
         self.log_end_offsets: dict[int, int] = {}
+        self.error_codes: dict[int, int] = {}
         self.open_channels = 0
         self.opened = 0
         self.is_silent = False
@@ -56,7 +59,11 @@ class FakePeers:
         known = self.log_end_offsets.get(part.partition, max(part.append_offset, 0))
         self.log_end_offsets[part.partition] = end = end_of(part) if part.records else known
         return PartitionAppendResult(
-            topic_id=part.topic_id, partition=part.partition, error_code=0, log_end_offset=end, log_start_offset=0
+            topic_id=part.topic_id,
+            partition=part.partition,
+            error_code=self.error_codes.get(part.partition, 0),
+            log_end_offset=end,
+            log_start_offset=0,
         )
 
 

@@ -23,6 +23,7 @@ from tierd.model import TopicIdPartition
 from tierd.replication.leader.push_manager import PushManager, PushManagerStoppedError
 from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.record_memory import MemoryRecords
+from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PushSessionEndReason
 
 REASON = PushSessionEndReason
@@ -332,3 +333,29 @@ async def test_ends_of_many_sessions_at_once_write_a_bounded_number_of_lines() -
             begin(pushing, *mine)
     assert len([line for line in lines if line["event"] == "push_session_ended"]) == 20
     assert all(each.ends == [REASON.BROKER_SHUTDOWN] for each in mine)
+
+
+async def test_check_of_the_leadership_that_raises_stops_nothing() -> None:
+    def doubt(partition: TopicIdPartition, leader_epoch: int) -> None:
+        raise KeyError(partition, leader_epoch)
+
+    peers, fenced, other = FakePeers(), session(0), session(1)
+    pushing = PushManager(PushSettings(), LEADER, peers.open, on_leadership_doubted=doubt)
+    async with pushing:
+        begin(pushing, fenced, other)
+        await eventually(lambda: bool(fenced.acks and other.acks), what="the opening answers")
+        peers.error_codes[0] = PushErrorCode.FENCED_LEADER_EPOCH
+        append(pushing, 0, partition=0)
+        append(pushing, 0, partition=1)
+        await eventually(lambda: other.acks[-1] == (1, 0), what="the other session's answer")
+        assert fenced.ends == [REASON.NEW_LEADER_EPOCH]
+        assert pushing.statistics().failed_callbacks == 1
+
+
+async def test_leadership_is_doubted_after_a_fenced_epoch() -> None:
+    peers, mine = FakePeers(), session()
+    doubts: list[TopicIdPartition] = []
+    async with manager(peers, doubts=doubts) as pushing:
+        peers.error_codes[0] = PushErrorCode.FENCED_LEADER_EPOCH
+        begin(pushing, mine)
+        await eventually(lambda: doubts == [topic_partition()], what="the doubt")

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from tests.replication.leader.pushing import HeldRange, PushStory, batch, session, topic_partition
-from tierd.replication.leader.record_memory import MemoryBudget, MemoryRecords, RecordsRef
+from tierd.replication.leader.record_memory import MemoryRecords, PushMemoryBudget, RecordsRef
 from tierd.replication.model.push_session import PushSessionEndReason
 
 REASON = PushSessionEndReason
@@ -161,7 +161,7 @@ def test_batch_above_the_size_of_a_chunk_is_charged_as_it_is() -> None:
 
 @pytest.mark.spec("push-replication 40")
 def test_release_of_records_that_are_not_held_is_counted_and_changes_nothing() -> None:
-    budget = MemoryBudget(1000, 600)
+    budget = PushMemoryBudget(1000, 600)
     ref = RecordsRef(budget, bytes(100))
     ref.retain(0)
     ref.release(0)
@@ -170,13 +170,13 @@ def test_release_of_records_that_are_not_held_is_counted_and_changes_nothing() -
 
 
 def test_release_of_records_that_are_not_held_raises_in_tests() -> None:
-    ref = RecordsRef(MemoryBudget(1000, 600, is_strict=True), bytes(100))
+    ref = RecordsRef(PushMemoryBudget(1000, 600, is_strict=True), bytes(100))
     with pytest.raises(AssertionError, match="not held"):
         ref.release(0)
 
 
 def test_budget_counts_the_times_that_it_passes_the_soft_mark() -> None:
-    budget = MemoryBudget(1000, 1000)
+    budget = PushMemoryBudget(1000, 1000)
     ref = RecordsRef(budget, bytes(800))
     for _ in range(2):
         ref.retain(0)

@@ -7,6 +7,7 @@ import pytest
 from tests.replication.leader.pushing import HeldRange, PushStory, batch, data_of, session
 from tierd.replication.leader.push_router import pusher_of
 from tierd.replication.leader.push_settings import PushSettings
+from tierd.replication.leader.session_slot import SessionSlot
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PushSessionEndReason
 
@@ -301,3 +302,33 @@ def test_request_has_a_bounded_number_of_partitions() -> None:
         story.answer()
     assert max(len(request.partitions) for request in story.sent) == 512
     assert sum(len(request.partitions) for request in story.sent[-3:]) == 1100
+
+
+@pytest.mark.parametrize("others", [10, 1000])
+def test_event_costs_work_for_its_own_session_only(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = PushStory()
+    story.start(*(session(partition) for partition in range(others)))
+    looks = []
+    due_at_s = SessionSlot.due_at_s
+
+    def counted(slot: SessionSlot, settings: PushSettings) -> float:
+        looks.append(slot)
+        return due_at_s(slot, settings)
+
+    monkeypatch.setattr(SessionSlot, "due_at_s", counted)
+    story.append(0, partition=7)
+    story.high_watermark(0, partition=7)
+    story.answer()
+    assert {slot.session.identity.partition.partition for slot in looks} == {7}
+    assert len(looks) <= 5
+
+
+def test_turn_looks_at_a_bounded_number_of_sessions() -> None:
+    story = PushStory()
+    story.start(*(session(partition) for partition in range(1100)))
+    story.now_s += 100
+    story.router.advance(story.now_s)
+    assert story.router.pushers[1].queue_depth < 1000
+    assert story.router.deadline_s <= story.now_s
+    story.answer_all()
+    assert not story.outstanding

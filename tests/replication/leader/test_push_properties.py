@@ -222,4 +222,4 @@ class PushedLogs(RuleBasedStateMachine):
 
 
 TestPushedLogs = pytest.mark.spec("push-replication 40")(PushedLogs.TestCase)
-TestPushedLogs.settings = settings(max_examples=150, stateful_step_count=40)
+TestPushedLogs.settings = settings(max_examples=80, stateful_step_count=40)

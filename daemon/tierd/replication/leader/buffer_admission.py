@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 
 from tierd.replication.leader.push_settings import PushSettings
-from tierd.replication.leader.record_memory import MemoryBudget
+from tierd.replication.leader.record_memory import PushMemoryBudget
 from tierd.replication.leader.session_slot import SessionSlot
 from tierd.replication.model.push_session import PushSessionEndReason
 
@@ -21,7 +21,7 @@ class BufferAdmission:
     def __init__(
         self,
         settings: PushSettings,
-        budget: MemoryBudget,
+        budget: PushMemoryBudget,
         waiting: Sequence[Iterable[SessionSlot]],
         end_slot: EndSlot,
     ) -> None:

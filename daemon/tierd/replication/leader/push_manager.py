@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -44,7 +45,7 @@ log = structlog.get_logger()
 _SOFT_MARK_LINE_S: Final = 60.0
 
 OnLeadershipDoubted = Callable[[TopicIdPartition, int], None]
-"""Called with the leader epoch that a follower refused as too old: the leader checks if it still leads."""
+"""Takes a partition and the leader epoch that was refused: the leader has to check if it still leads."""
 
 
 class PushManagerStoppedError(RuntimeError):
@@ -79,7 +80,7 @@ class PushManager:
             settings: of push replication.
             leader: this process, as its requests name it.
             open_channel: connects to a peer.
-            on_leadership_doubted: must not raise.
+            on_leadership_doubted: called when a follower refused a leader epoch as too old.
             now_s: monotonic time.
             jitter: number in [0, 1) for waits.
         """
@@ -300,9 +301,9 @@ class PushManager:
             case ReadChunk():
                 self._pushers[action.pusher].read_chunk(action)
             case ReleaseFile():
-                action.file.close()
+                self._callbacks.guard(action.file.close)
             case LeadershipDoubted():
-                self._on_leadership_doubted(action.partition, action.leader_epoch)
+                self._callbacks.guard(partial(self._on_leadership_doubted, action.partition, action.leader_epoch))
 
     def _warn_of_memory(self) -> None:
         budget = self._router.budget

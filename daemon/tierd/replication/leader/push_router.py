@@ -22,7 +22,7 @@ from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.pusher_core import PusherCore
 from tierd.replication.leader.pusher_slots import PushShared
 from tierd.replication.leader.queued_records import QueuedRecords, RecordsSpan
-from tierd.replication.leader.record_memory import MemoryBudget, MemoryRecords, RecordsRef
+from tierd.replication.leader.record_memory import MemoryRecords, PushMemoryBudget, RecordsRef
 from tierd.replication.leader.session_slot import SessionSlot
 from tierd.replication.model.messages import AppendRecordsResponse
 from tierd.replication.model.push_session import PushSession, PushSessionEndReason
@@ -63,7 +63,7 @@ class PushRouter:
             is_strict: a faulty release of records raises ``AssertionError``: for tests.
         """
         self.settings = settings
-        self.budget = MemoryBudget(settings.buffer_max_bytes, settings.pusher_buffer_max_bytes, is_strict=is_strict)
+        self.budget = PushMemoryBudget(settings.buffer_max_bytes, settings.pusher_buffer_max_bytes, is_strict=is_strict)
         self.counters = PushCounters()
         self._table: dict[TopicIdPartition, dict[int, SessionSlot]] = {}
         self._peer_epochs: dict[int, int] = {}

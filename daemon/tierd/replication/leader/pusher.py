@@ -66,6 +66,7 @@ class Pusher:
         self._changed = changed
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._channels: dict[int, AppendChannel] = {}
+        self._unreachable: set[int] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -140,13 +141,16 @@ class Pusher:
             async with asyncio.timeout(self._router.settings.request_timeout_s):
                 channel = await self._open_channel(action.node)
         except (TierError, OSError) as error:
-            log.info("push_connection_failed", peer=action.node.node_id, error=str(error))
+            if action.node.node_id not in self._unreachable:  # one line for an outage
+                self._unreachable.add(action.node.node_id)
+                log.info("push_connection_failed", peer=action.node.node_id, error=str(error))
         finally:
             del self._connecting[action.link_id]
             if channel is None:
                 self._router.on_link_closed(self._index, action.link_id, self._now_s())
                 self._changed()
         if channel is not None:
+            self._unreachable.discard(action.node.node_id)
             self._channels[action.link_id] = channel
             self._router.on_link_opened(self._index, action.link_id, channel.peer_process_epoch, self._now_s())
             self._turn()
@@ -155,7 +159,7 @@ class Pusher:
         try:
             response = await channel.ask(action.request, action.timeout_s)
         except (TierError, OSError) as error:
-            log.info("push_request_failed", leader=action.request.leader_id, error=str(error))
+            log.info("push_request_failed", pusher=self._index, link=action.link_id, error=str(error))
             await self._close(action.link_id)
             return
         self._router.on_response(self._index, action.link_id, action.request_id, response, self._now_s())

@@ -1,19 +1,22 @@
 """``PusherSlots``: the slots of one pusher, their timers and their ends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from heapq import heappop, heappush
+from itertools import count, islice
+from typing import Final, Generic, Protocol, TypeVar
 
 from tierd.replication.leader.peer_lane import LinkState, PeerLane, push_backoff_s
 from tierd.replication.leader.push_actions import PushAction, PushLeader, PushSessionEnded, ReleaseFile
 from tierd.replication.leader.push_counters import PushCounters
 from tierd.replication.leader.push_settings import PushSettings
-from tierd.replication.leader.push_timers import PushTimers
-from tierd.replication.leader.record_memory import MemoryBudget
+from tierd.replication.leader.record_memory import PushMemoryBudget
 from tierd.replication.leader.session_slot import SessionSlot, SlotState
 from tierd.replication.model.push_session import PushSession, PushSessionEndReason
 
 MAX_THROTTLE_S: Final = 60.0
+MAX_TIMERS: Final = 512
+"""Slots that one turn looks at for their timers: it never holds the event loop for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,64 @@ class PushShared:
 
     settings: PushSettings
     leader: PushLeader
-    budget: MemoryBudget
+    budget: PushMemoryBudget
     counters: PushCounters
     actions: list[PushAction]
     random: Callable[[], float]
     admit: Callable[[Sequence[SessionSlot], int, float], list[SessionSlot]]
     end_peer: Callable[[int, PushSessionEndReason, float], None]
     forget: Callable[[SessionSlot], None]
+
+
+class Timed(Protocol):
+    """Owner of a timer.
+
+    Attributes:
+        timer_at_s: time of the timer; infinite without one. Only ``PushTimers`` sets it.
+    """
+
+    timer_at_s: float
+
+
+TimedOwner = TypeVar("TimedOwner", bound=Timed)
+
+
+class PushTimers(Generic[TimedOwner]):
+    """Timers of slots or lanes, one for each.
+
+    A timer only moves forward in time when it fires: its owner then says when to look again. An event that makes a
+    timer needless leaves it alone, so an event costs nothing here as long as an earlier timer is set.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a timer."""
+        self._heap: list[tuple[float, int, TimedOwner]] = []
+        self._numbers = count()
+
+    def schedule(self, owner: TimedOwner, at_s: float) -> None:
+        """Fire at ``at_s``, unless the timer of ``owner`` fires before."""
+        if at_s < owner.timer_at_s:
+            owner.timer_at_s = at_s
+            heappush(self._heap, (at_s, next(self._numbers), owner))
+
+    def cancel(self, owner: TimedOwner) -> None:
+        """Forget the timer of ``owner``."""
+        owner.timer_at_s = float("inf")
+
+    def due(self, now_s: float) -> Iterator[TimedOwner]:
+        """Yield the owners of the timers that fire, in order; each may schedule the next one."""
+        while self.next_s <= now_s:
+            _, _, owner = heappop(self._heap)
+            owner.timer_at_s = float("inf")
+            yield owner
+
+    @property
+    def next_s(self) -> float:
+        """Return the time of the next timer; infinite for none."""
+        heap = self._heap
+        while heap and heap[0][0] != heap[0][2].timer_at_s:
+            heappop(heap)
+        return heap[0][0] if heap else float("inf")
 
 
 class PusherSlots:
@@ -155,8 +209,8 @@ class PusherSlots:
                 self.drop(slot, now_s)
 
     def expire(self, now_s: float) -> None:
-        """Look at the slots whose timers fire."""
-        for slot in self.slot_timers.due(now_s):
+        """Look at slots whose timers fire, a bounded number of them; the others are due still."""
+        for slot in islice(self.slot_timers.due(now_s), MAX_TIMERS):
             if slot.deadline_s(self.shared.settings) > now_s:
                 self.touch(slot, now_s)
             elif slot.is_live:

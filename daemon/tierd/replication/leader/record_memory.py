@@ -67,7 +67,7 @@ def has_intact_checksums(data: bytes) -> bool:
     return True
 
 
-class MemoryBudget:
+class PushMemoryBudget:
     """Bytes that push replication holds, in total and per pusher.
 
     Attributes:
@@ -140,7 +140,7 @@ class RecordsRef:
 
     __slots__ = ("_budget", "_holders", "data", "size_bytes")
 
-    def __init__(self, budget: MemoryBudget, data: bytes, size_bytes: int | None = None) -> None:
+    def __init__(self, budget: PushMemoryBudget, data: bytes, size_bytes: int | None = None) -> None:
         """Describe the bytes; nothing is charged before the first ``retain``. ``size_bytes`` reserves without bytes."""
         self.data = data
         self.size_bytes = len(data) if size_bytes is None else size_bytes

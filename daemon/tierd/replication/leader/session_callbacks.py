@@ -54,6 +54,14 @@ class SessionCallbacks:
         except Exception as error:  # noqa: BLE001  # as above
             self._note_failure(action.session, error)
 
+    def guard(self, call: Callable[[], None]) -> None:
+        """Make a call that must not keep the rest from being done."""
+        try:
+            call()
+        except Exception:  # a bug; the actions behind this one belong to other sessions
+            self._router.counters.failed_callbacks += 1
+            log.exception("push_callback_failed")
+
     def _may_write_line(self) -> bool:
         """Return True for the first ends of each minute: a peer that is lost ends thousands of sessions at once."""
         now_s = self._now_s()
