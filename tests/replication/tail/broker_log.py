@@ -34,7 +34,7 @@ class WrittenSegment:
 
 
 class BrokerLog:
-    """The broker's side of a log. ``history`` has every batch that was not cut off, those that were cleaned included."""
+    """The broker's side of a log. ``history`` has every batch that was not cut off, also those that were cleaned."""
 
     def __init__(
         self, log_dir: Path, *, name: str = "orders-0", topic_id: UUID = TOPIC_ID, room_bytes: int = 0, start: int = 0

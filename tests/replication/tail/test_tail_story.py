@@ -120,4 +120,4 @@ class TailStory(RuleBasedStateMachine):
 
 
 TestTailStory = TailStory.TestCase
-TestTailStory.settings = settings(max_examples=60, stateful_step_count=25)
+TestTailStory.settings = settings(max_examples=50, stateful_step_count=20)

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tierd.errors import CorruptRecordError, SegmentChangedError, TierError
-from tierd.log import OVERHEAD_BYTES, PartitionScan, Source, broker_file, crc_matches, open_source, parse_header
+from tierd.log import (
+    OVERHEAD_BYTES,
+    PartitionScan,
+    Source,
+    broker_file,
+    crc_matches,
+    identify_directory,
+    open_source,
+    parse_header,
+)
 from tierd.log import scan_partition as list_segments
 from tierd.replication.tail.tail_start import begin_tail, has_same_epochs, rejoin_tail
 from tierd.replication.tail.tail_values import (
@@ -115,10 +124,12 @@ class _LookWalk:
         self.is_gone = True
         with broker_file(path):
             status = path.stat()
-        if status.st_ino != place.directory.inode:
+        is_listed = status.st_mtime_ns == place.directory_mtime_ns
+        # A topic that was created again may have got the inode of the former directory, too.
+        if status.st_ino != place.directory.inode or not (is_listed or identify_directory(path) == place.directory):
             raise SegmentChangedError(f"{path}: another directory has taken its name")
         self.is_gone = False
-        if status.st_mtime_ns != place.directory_mtime_ns:
+        if not is_listed:
             self._list()
             return False
         if place.drained is None:

@@ -14,6 +14,7 @@ from tierd.log import (
     PartitionScan,
     broker_file,
     find_slice,
+    identify_directory,
     open_source,
     scan_partition,
 )
@@ -106,6 +107,8 @@ class TailScans:
                 status = directory.path.stat()
             if (status.st_ino, status.st_mtime_ns) == (directory.inode, found.scan.mtime_ns):
                 return found
+        if identify_directory(directory.path) != directory:
+            raise SegmentChangedError(f"{directory.path}: another directory has taken its name")
         scan = scan_partition(directory)
         scanned = _ScannedDirectory(scan, found.known if found is not None else KnownPositions())
         with self._lock:
