@@ -80,7 +80,9 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
         raise _unexpected_offset(state, seen)
     _assign_epochs(state, seen.batches)
     size_bytes = len(seen.records)
-    if size_bytes > state.config.segment_bytes:
+    is_single_replica = request.origin is AppendOrigin.REPLICATION and len(seen.batches) == 1
+    # A batch that the leader has is taken even if segment.bytes was lowered since: it gets a segment of its own.
+    if size_bytes > state.config.segment_bytes and not is_single_replica:
         raise AppendError(
             f"{state.name}: a set of {size_bytes} bytes is above segment.bytes, {state.config.segment_bytes}",
             remedy="append smaller sets, or raise segment.bytes of the topic",
