@@ -1,6 +1,6 @@
 """Every fuzz target by its name."""
 
-from tests.fuzz import decoders, endpoint_logins, endpoint_requests, kernels, logs
+from tests.fuzz import decoders, endpoint_logins, endpoint_requests, kernels, logs, push_frames
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
@@ -11,5 +11,6 @@ TARGETS: dict[str, Target] = {
         *endpoint_requests.TARGETS,
         *kernels.TARGETS,
         *logs.TARGETS,
+        *push_frames.TARGETS,
     )
 }
