@@ -97,7 +97,7 @@ class MqttSettings(Settings):
         10.0, alias="connect_timeout", gt=0, description="longest wait for an answer of the MQTT broker"
     )
     request_timeout_s: Duration = Field(
-        5.0, alias="request_timeout", gt=0, le=30, description="longest wait for the answer of another daemon"
+        5.0, alias="request_timeout", gt=0, le=20, description="longest wait for the answer of another daemon"
     )
     publish_rate: WholeNumber = Field(
         200, ge=2, le=1000, description="number of messages a second that are sent to the MQTT broker at most"

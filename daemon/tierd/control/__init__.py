@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
     from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
     from tierd.control.mqtt.control_state import ControlIdentity
-    from tierd.control.mqtt.mqtt_control import MqttControl, MqttStatistics, PeerHandler
+    from tierd.control.mqtt.mqtt_control import MqttControl, PeerHandler
     from tierd.control.mqtt.mqtt_leadership import MqttLeadership
     from tierd.control.record_messages import (
         FetchedRecords,
@@ -71,7 +71,6 @@ __all__ = [
     "LogBound",
     "MqttControl",
     "MqttLeadership",
-    "MqttStatistics",
     "NewPosition",
     "NewTopic",
     "NodeState",
@@ -114,7 +113,6 @@ _ON_DEMAND = {
     "ControlIdentity": "tierd.control.mqtt.control_state",
     "MqttControl": "tierd.control.mqtt.mqtt_control",
     "MqttLeadership": "tierd.control.mqtt.mqtt_leadership",
-    "MqttStatistics": "tierd.control.mqtt.mqtt_control",
     "NodeState": "tierd.control.mqtt.control_messages",
     "PeerEndpoint": "tierd.control.mqtt.control_messages",
     "PeerHandler": "tierd.control.mqtt.mqtt_control",

@@ -6,10 +6,11 @@ The servers decide nothing: the daemon hands them functions that return snapshot
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
+from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.serve.control_answers import (
     CatalogueSummary,
     CompactionPlan,
+    ControlSummary,
     DeletedPartition,
     DescriptorsSummary,
     ErasureCaches,
@@ -25,6 +26,9 @@ from tierd.serve.control_answers import (
     OwnLogsSummary,
     PartitionNames,
     PartitionSummary,
+    PeerAnswer,
+    PeersAnswer,
+    PeerSummary,
     PipelineSummary,
     PlannedWork,
     QuarantineAnswer,
@@ -35,8 +39,9 @@ from tierd.serve.control_answers import (
     UndeletedSegment,
     UndeletedSegments,
 )
-from tierd.serve.control_protocol import ControlVerb, VerbHandler
+from tierd.serve.control_protocol import ControlRequestLine, ControlVerb, VerbHandler
 from tierd.serve.control_requests import (
+    ASK_PEER,
     ATTEST_ERASURE,
     CANCEL_ERASURE,
     COMPACT,
@@ -45,12 +50,14 @@ from tierd.serve.control_requests import (
     FILE_ERASURE,
     HOLD_ENDPOINT,
     PAUSE,
+    PEERS,
     RELEASE_ENDPOINT,
     RESUME,
     STATUS,
     STEP_ERASURES,
     SYNC,
     UNDELETE,
+    AskPeerRequest,
     AttestErasureRequest,
     CancelErasureRequest,
     CompactRequest,
@@ -58,6 +65,7 @@ from tierd.serve.control_requests import (
     ExpireRequest,
     FileErasureRequest,
     PartitionsRequest,
+    PeersRequest,
     QuarantineRequest,
     StatusRequest,
     StepErasuresRequest,
@@ -89,6 +97,7 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.request_context import RequestContext
 
 __all__ = [
+    "ASK_PEER",
     "ATTEST_ERASURE",
     "CANCEL_ERASURE",
     "COMPACT",
@@ -97,6 +106,7 @@ __all__ = [
     "FILE_ERASURE",
     "HOLD_ENDPOINT",
     "PAUSE",
+    "PEERS",
     "RELEASE_ENDPOINT",
     "RESUME",
     "SOCKET_NAME",
@@ -104,6 +114,7 @@ __all__ = [
     "STEP_ERASURES",
     "SYNC",
     "UNDELETE",
+    "AskPeerRequest",
     "AttestErasureRequest",
     "Authorizer",
     "CancelErasureRequest",
@@ -113,7 +124,9 @@ __all__ = [
     "ConnectionGate",
     "ConnectionLimits",
     "ConsumerGroups",
+    "ControlRequestLine",
     "ControlServer",
+    "ControlSummary",
     "ControlVerb",
     "CoordinationLimits",
     "DeletePartitionRequest",
@@ -147,6 +160,10 @@ __all__ = [
     "PartitionNames",
     "PartitionSummary",
     "PartitionsRequest",
+    "PeerAnswer",
+    "PeerSummary",
+    "PeersAnswer",
+    "PeersRequest",
     "PipelineSummary",
     "Placement",
     "PlannedWork",

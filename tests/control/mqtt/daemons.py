@@ -12,7 +12,7 @@ from tests.fakes.eventually import eventually
 from tierd.backoff import Backoff
 from tierd.clock import SystemClock
 from tierd.config import MqttSettings
-from tierd.control.mqtt.control_state import ControlIdentity, LedPartition
+from tierd.control.mqtt.control_state import ControlIdentity, LeaderFacts
 from tierd.control.mqtt.mqtt_control import MqttControl, PeerHandler
 
 FAST = Backoff(base_s=0.02, cap_s=0.1)
@@ -24,8 +24,8 @@ def new_cluster() -> str:
     return f"cluster-{uuid4().hex[:12]}"
 
 
-def led(topic_id: UUID, leader: int, epoch: int, *, partition: int = 0, partition_epoch: int = 0) -> LedPartition:
-    return LedPartition(
+def led(topic_id: UUID, leader: int, epoch: int, *, partition: int = 0, partition_epoch: int = 0) -> LeaderFacts:
+    return LeaderFacts(
         topic_id=topic_id,
         partition=partition,
         leader=leader,

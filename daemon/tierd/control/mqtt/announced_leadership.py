@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from tierd.control.leadership import Leadership, LeadershipSource, Role
-from tierd.control.mqtt.control_state import LedPartition
+from tierd.control.mqtt.control_state import LeaderFacts
 from tierd.control.mqtt.mqtt_control import MqttControl
 from tierd.model import TopicIdPartition
 
@@ -51,12 +51,12 @@ class AnnouncedLeadership:
                 state.announce_topic(partition.topic_id, name=partition.topic, deleted=True)
         self._control.wake()
 
-    def _led(self, event: Leadership) -> LedPartition:
+    def _led(self, event: Leadership) -> LeaderFacts:
         """Return the announcement; an equal one that is known already, such as an operator's, keeps its details."""
         topic_id, partition = event.partition.topic_id, event.partition.partition
         known = self._control.state.view.leader_of(topic_id, partition)
         is_known = known is not None and (known.leader, known.leader_epoch) == (self._node_id, event.leader_epoch)
-        return LedPartition(
+        return LeaderFacts(
             topic_id=topic_id,
             partition=partition,
             leader=self._node_id,

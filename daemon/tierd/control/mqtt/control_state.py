@@ -71,7 +71,7 @@ class ControlIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedPartition:
+class LeaderFacts:
     """A partition and its leader, as this daemon announces them."""
 
     topic_id: UUID
@@ -116,7 +116,7 @@ class _Led:
     """Announcement of this daemon."""
 
     epochs: tuple[int, int]
-    facts: LedPartition = field(repr=False)
+    facts: LeaderFacts = field(repr=False)
 
 
 class ControlState:
@@ -162,7 +162,7 @@ class ControlState:
         """Return the presence to publish before the daemon disconnects."""
         return self._state_message(online=False)
 
-    def announce_leader(self, led: LedPartition) -> bool:
+    def announce_leader(self, led: LeaderFacts) -> bool:
         """Announce a leader; an unchanged one is not sent again. Returns False if a higher epoch is known already."""
         key, epochs = (led.topic_id, led.partition), (led.leader_epoch, led.partition_epoch)
         known = self._led.get(key)

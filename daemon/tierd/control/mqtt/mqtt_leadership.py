@@ -32,7 +32,7 @@ class MqttLeadershipStatistics:
 
 
 @dataclass(slots=True)
-class _Observed:
+class _ObservedReplica:
     """One local replica."""
 
     partition: TopicIdPartition
@@ -48,7 +48,7 @@ class MqttLeadership:
         self._control = control
         self._view = control.state.view
         self._node_id = node_id
-        self._observed: dict[tuple[UUID, int], _Observed] = {}
+        self._observed: dict[tuple[UUID, int], _ObservedReplica] = {}
         self._due: dict[tuple[UUID, int], None] = {}  # bounded by the observed partitions
         self._changed = asyncio.Event()
         control.state.on_leader(self._heard)
@@ -58,7 +58,7 @@ class MqttLeadership:
         key = (partition.topic_id, partition.partition)
         observed = self._observed.get(key)
         if observed is None:
-            observed = self._observed[key] = _Observed(partition, leader_epoch)
+            observed = self._observed[key] = _ObservedReplica(partition, leader_epoch)
         elif leader_epoch is not None:
             observed.local_epoch = max(leader_epoch, -1 if observed.local_epoch is None else observed.local_epoch)
         self._mark(key)
@@ -149,7 +149,7 @@ class MqttLeadership:
         observed.reported = event
         return event
 
-    def _is_outdated(self, observed: _Observed) -> bool:
+    def _is_outdated(self, observed: _ObservedReplica) -> bool:
         """Return True if the local log has records of a later leader than the announced one."""
         partition = observed.partition
         announced = self._view.leader_of(partition.topic_id, partition.partition)
