@@ -5,7 +5,6 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
 from uuid import UUID, uuid4
 
 from tests.fakes.eventually import eventually
@@ -36,7 +35,7 @@ def led(topic_id: UUID, leader: int, epoch: int, *, partition: int = 0, partitio
     )
 
 
-def new_control(cluster: str, node_id: int, address: str, **settings: Any) -> MqttControl:
+def new_control(cluster: str, node_id: int, address: str, **settings: object) -> MqttControl:
     """Return the control plane of a new process of that node, not running yet."""
     identity = ControlIdentity(
         cluster_id=cluster,

@@ -1,6 +1,5 @@
 """The control plane with TLS, client certificates and the shipped access list of Mosquitto."""
 
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,7 +15,7 @@ from tierd.control.mqtt.mqtt_control import MqttControl
 pytestmark = pytest.mark.service("mqtt")
 
 
-def _secured(service: MqttService, cluster: str, node_id: int, name: str = "", **settings: Any) -> MqttControl:
+def _secured(service: MqttService, cluster: str, node_id: int, name: str = "", **settings: object) -> MqttControl:
     tls = tls_of(service.certificates, name or str(node_id))
     return new_control(cluster, node_id, f"localhost:{service.tls_port}", tls=tls, **settings)
 
