@@ -241,7 +241,12 @@ class _LookWalk:
         while self._left > 0:
             rest = source.size_bytes - self.place.position
             data = source.read(self.place.position, min(step, rest))
-            found = whole_batches(data, next_offset=self.place.next_offset, limit_offset=self._request.limit_offset)
+            found = whole_batches(
+                data,
+                next_offset=self.place.next_offset,
+                end_offset=self.place.end_offset,
+                limit_offset=self._request.limit_offset,
+            )
             if found.size_bytes:
                 self._append(source, data, found)
             if len(data) < min(step, rest):  # the file became shorter, as the next look will see

@@ -18,7 +18,7 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import Lineage
-from tierd.replication.tail.tail_values import LastBatch, TailPosition
+from tierd.replication.tail.tail_values import LastBatch, TailPosition, segment_end_offset
 from tierd.replication.tail.whole_batches import TailStop, whole_batches
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -68,8 +68,9 @@ class _BatchesEnd:
 
 def _batches_end(source: Source, segment: SegmentFiles, position: int, limit: int) -> _BatchesEnd:
     end, step = _BatchesEnd(position, segment.base_offset), _CHUNK_BYTES
+    end_offset = segment_end_offset(segment.base_offset, segment.next_base_offset)
     while data := source.read(end.position, step):
-        found = whole_batches(data, next_offset=end.next_offset, limit_offset=limit)
+        found = whole_batches(data, next_offset=end.next_offset, end_offset=end_offset, limit_offset=limit)
         if found.last_at >= 0:
             header = data[found.last_at : min(found.last_at + OVERHEAD_BYTES, found.size_bytes)]
             end.last = LastBatch(segment.base_offset, end.position + found.last_at, header)

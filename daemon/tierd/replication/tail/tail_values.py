@@ -14,6 +14,14 @@ ANYTHING_CHANGED: Final = -1
 """In the place of a modification time: the file counts as changed."""
 
 
+def segment_end_offset(base_offset: int, next_base_offset: int | None) -> int:
+    """Return the exclusive end of the offsets that a segment may have; None for the base offset behind the active one.
+
+    An index entry has 31 bits for the distance to the base offset.
+    """
+    return base_offset + (1 << 31) if next_base_offset is None else next_base_offset
+
+
 class TailLimit(Enum):
     """The end of what tail mode takes from a broker's log."""
 
@@ -99,6 +107,11 @@ class TailPosition:
     def known_lineage(self) -> Lineage:
         """The leader epochs that begin up to ``next_offset``."""
         return self.lineage.truncated_from_end(self.next_offset + 1)
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive end of the offsets that the segment may have."""
+        return segment_end_offset(self.segment_base, self.next_base)
 
     @property
     def log(self) -> Path:

@@ -59,12 +59,16 @@ class WholeBatches:
     epochs: list[EpochEntry] = field(default_factory=list)
 
 
-def whole_batches(data: bytes, *, next_offset: int, limit_offset: int | None = None) -> WholeBatches:
+def whole_batches(
+    data: bytes, *, next_offset: int, end_offset: int = _MAX_OFFSET, limit_offset: int | None = None
+) -> WholeBatches:
     """Walk over the batches of ``data`` up to the first one that is not whole, not sound, or beyond the limit.
 
     Args:
         data: begins with a batch.
         next_offset: smallest base offset of the first batch.
+        end_offset: exclusive end of the offsets that the segment may have; the checksum of a batch does not cover its
+            offset.
         limit_offset: no batch that reaches this offset is taken; None without a limit.
     """
     found = WholeBatches(next_offset)
@@ -74,11 +78,11 @@ def whole_batches(data: bytes, *, next_offset: int, limit_offset: int | None = N
         if end - at >= OVERHEAD_BYTES and data[at + _MAGIC_AT] == 2:
             base, length, batch_epoch, _, crc, _, delta = _V2_FRONT.unpack_from(data, at)
             size, last, crc_start = length + _LENGTH_OVERHEAD, base + delta, _V2_CRC_START
-            if size < OVERHEAD_BYTES or delta < 0 or base < found.next_offset or last >= _MAX_OFFSET:
+            if size < OVERHEAD_BYTES or delta < 0 or base < found.next_offset or last >= end_offset:
                 found.stop = TailStop.BAD
                 break
         else:
-            header = _slow_header(found, data, at)
+            header = _slow_header(found, data, at, end_offset)
             if header is None:
                 break
             base, size, batch_epoch, crc = (
@@ -109,7 +113,7 @@ def whole_batches(data: bytes, *, next_offset: int, limit_offset: int | None = N
     return found
 
 
-def _slow_header(found: WholeBatches, data: bytes, at: int) -> BatchHeader | None:
+def _slow_header(found: WholeBatches, data: bytes, at: int, end_offset: int) -> BatchHeader | None:
     """Parse the header of an old format, or of an incomplete batch; None, with the reason in ``found``, without one."""
     try:
         header = parse_header(data, at, name="", position=at)
@@ -118,7 +122,7 @@ def _slow_header(found: WholeBatches, data: bytes, at: int) -> BatchHeader | Non
         return None
     if header is None:
         found.stop = TailStop.TORN
-    elif header.base_offset < found.next_offset:
+    elif header.base_offset < found.next_offset or header.last_offset >= end_offset:
         found.stop = TailStop.BAD
         return None
     return header
