@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from tierd.model import TopicIdPartition
 
@@ -15,6 +15,13 @@ class PeerNode:
     node_id: int
     host: str
     port: int
+
+
+class PeerIdentity(NamedTuple):
+    """The process at the other end of a connection, as its certificate and its Hello prove."""
+
+    node_id: int
+    process_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
