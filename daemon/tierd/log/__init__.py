@@ -72,6 +72,7 @@ from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.log_loader import LoadRequest, load_log
 from tierd.log.log_errors import InvalidTransactionStateError, LogBusyError, LogTimeoutError
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
+from tierd.log.partition.log_observer import AppendedRecords
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.producer_state import (
     ProducerStateEntry,
@@ -160,6 +161,7 @@ __all__ = [
     "REPLICATION_OFFSET_CHECKPOINT",
     "AbortedTransaction",
     "AppendOrigin",
+    "AppendedRecords",
     "BatchBuilder",
     "BatchHeader",
     "BatchRun",
