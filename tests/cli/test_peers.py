@@ -1,12 +1,14 @@
 """Answers of peers as lines, and the lines of the control plane in tierd status."""
 
+from pydantic import JsonValue
+
 from tierd.cli.commands.status import control_lines
 from tierd.cli.peer_requests import answer_lines
 from tierd.serve import ControlSummary
 
 
 def test_answer_of_a_peer_has_a_line_for_each_field() -> None:
-    answer = {"ready": True, "not_ready": [], "states": {"idle": 2, "copying": 1}, "pid": 7, "lag": None}
+    answer: JsonValue = {"ready": True, "not_ready": [], "states": {"idle": 2, "copying": 1}, "pid": 7, "lag": None}
     assert answer_lines(answer) == [
         "ready: yes",
         "not_ready: none",

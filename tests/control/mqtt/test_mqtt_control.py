@@ -1,9 +1,10 @@
 """MqttControl against a real Mosquitto."""
 
 import asyncio
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+import uvloop
 from pydantic import JsonValue
 
 from tests.control.mqtt.daemons import led, new_cluster, new_control, running
@@ -92,6 +93,22 @@ async def test_daemon_starts_without_a_broker_and_says_why_it_is_not_connected()
         assert not task.done()
 
 
+def test_broker_that_ends_in_order_is_noticed_at_once_on_the_loop_of_the_daemon(mqtt_service: MqttService) -> None:
+    cluster = new_cluster()
+
+    async def story() -> None:
+        one, two = (new_control(cluster, node_id, mqtt_service.address, keepalive_s=60.0) for node_id in (1, 2))
+        async with running(one), running(two):
+            mqtt_service.services.stop("mqtt")
+            try:
+                await eventually(lambda: not (one.is_connected or two.is_connected), what="the loss", deadline_s=10)
+            finally:
+                mqtt_service.services.start("mqtt")
+            await eventually(lambda: one.is_connected and two.is_connected, what="a connection")
+
+    uvloop.run(story())
+
+
 async def test_frozen_broker_is_noticed_and_the_daemon_comes_back(mqtt_service: MqttService) -> None:
     control = new_control(new_cluster(), 1, mqtt_service.address, connect_timeout_s=1.0)
     async with running(control):
@@ -126,10 +143,12 @@ async def test_stale_retained_leader_is_replaced_by_the_holder_of_the_higher_epo
             await eventually(lambda: old.state.announced() == [], what="the old leader to withdraw")
             assert old.state.view.leader_of(topic_id, 0) == new.state.view.leader_of(topic_id, 0)
         async with running(late):
-            await eventually(lambda: late.state.view.leader_of(topic_id, 0) is not None, what="a leader")
-            found = late.state.view.leader_of(topic_id, 0)
-            assert found is not None
-            assert found.leader == 2
+            await eventually(lambda: _leader_of(late, topic_id) == 2, what="the leader of epoch 5")
+
+
+def _leader_of(control: MqttControl, topic_id: UUID) -> int | None:
+    announced = control.state.view.leader_of(topic_id, 0)
+    return None if announced is None else announced.leader
 
 
 async def test_request_is_answered_by_the_peer(mqtt_service: MqttService) -> None:

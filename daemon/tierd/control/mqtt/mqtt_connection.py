@@ -8,13 +8,14 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import aiomqtt
 from aiomqtt.types import PahoSocket
 from paho.mqtt.client import Client as PahoClient
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -30,6 +31,7 @@ _MAX_PACKET_BYTES: Final = 8 * 1024  # the broker keeps larger messages from us
 _SESSION_TAKEN_OVER: Final = 142
 _REFUSED_LOGIN: Final = frozenset({133, 134, 135, 138, 140})
 _CLOSE_TIMEOUT_S: Final = 1.0
+_LOOK_INTERVAL_S: Final = 1.0
 _Value = TypeVar("_Value", str, bytes)
 
 
@@ -221,6 +223,33 @@ class _Client(aiomqtt.Client):
     ) -> None:
         self.denied += _value(reason_code) >= 128
         super()._on_publish(client, userdata, mid, reason_code, properties)
+
+    async def _misc_loop(self) -> None:
+        """Keep the connection alive, and read once a second although nothing says that there is something to read.
+
+        libuv takes a descriptor whose connection was reset out of its loop without a word to the reader; the reset
+        would be noticed after twice the keepalive only.
+        """
+        while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+            self._guarded(self._client.loop_read)
+
+    def _on_socket_register_write(self, client: PahoClient, userdata: object, sock: PahoSocket) -> None:
+        self._loop.call_soon_threadsafe(self._add_writer, sock.fileno(), client)
+
+    def _add_writer(self, descriptor: int, client: PahoClient) -> None:
+        """Write as soon as the socket takes something; one that was reset or closed meanwhile takes nothing."""
+        if descriptor >= 0:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                self._loop.add_writer(descriptor, self._guarded, client.loop_write)
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        """Read or write; a failure of it is the end of the connection."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - paho and ssl raise what they like, and all of it means the same
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
 
     def _on_socket_open(self, client: PahoClient, userdata: object, sock: PahoSocket) -> None:
         self._is_open = True
