@@ -36,9 +36,9 @@ def test_watched_partition_rests_until_it_is_marked_or_checked(queue: LookQueue[
     queue.add("a")
     look(queue, LookResult.IDLE, now_s=0.0)
     queue.wake(59.0)
-    assert not queue.waiting
+    assert queue.waiting == 0
     queue.mark("a")
-    assert queue.waiting
+    assert queue.waiting == 1
     look(queue, LookResult.GROWN, now_s=59.0)
     assert due_after(queue, 59.0) == pytest.approx(60.0)
 

@@ -279,6 +279,24 @@ async def test_read_returns_whole_batches_from_any_segment(log_dirs: list[Path])
             await log.read(log.log_end_offset + 1, 100)
 
 
+@pytest.mark.spec("push-replication 2.14")
+async def test_following_changes_nothing_in_the_log_dir(log_dirs: list[Path]) -> None:
+    broker = BrokerLog(log_dirs[0])
+    broker.append(2)
+    broker.roll()
+    async with following(log_dirs) as follower:
+        log = await follower.follow(PARTITION)
+        listened(log)
+        broker.append(2)
+        broker.roll()
+        broker.append(2)
+        before = state_below(log_dirs[0])
+        await reaches(log, 6)
+        assert await log.read(0, 1 << 20)
+        follower.unfollow(PARTITION)
+        assert state_below(log_dirs[0]) == before
+
+
 async def test_end_closes_every_file(log_dirs: list[Path]) -> None:
     broker = BrokerLog(log_dirs[0])
     async with following(log_dirs) as follower:
@@ -300,6 +318,11 @@ async def test_no_more_files_stay_open_than_allowed(log_dirs: list[Path]) -> Non
         for log in logs:
             await reaches(log, 2)
         assert follower.statistics().open_files == 2
+
+
+def state_below(log_dir: Path) -> dict[Path, tuple[int, ...]]:
+    status = {path: path.stat() for path in [log_dir, *log_dir.rglob("*")]}
+    return {path: (it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns, it.st_nlink) for path, it in status.items()}
 
 
 def write_checkpoint(path: Path, offsets: dict[TopicPartition, int]) -> None:

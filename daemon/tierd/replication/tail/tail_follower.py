@@ -32,7 +32,7 @@ from tierd.log import (
     WatchLimitReached,
 )
 from tierd.model import TopicIdPartition
-from tierd.replication.tail.broker_checkpoints import CheckpointedOffsets
+from tierd.replication.tail.checkpointed_offsets import CheckpointedOffsets
 from tierd.replication.tail.followed_tails import FollowedTails
 from tierd.replication.tail.growth_watch import GrowthWatch
 from tierd.replication.tail.tail_jobs import changed_directories

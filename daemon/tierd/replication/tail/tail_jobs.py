@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tierd.errors import LogError, TierError, UnknownPartitionError
 from tierd.log import PARTITION_METADATA, PartitionDirectory, broker_file, identify_directory
 from tierd.model import TopicIdPartition
-from tierd.replication.tail.broker_checkpoints import BrokerCheckpoints, CheckpointedOffsets
+from tierd.replication.tail.checkpointed_offsets import CheckpointedOffsets, OffsetCheckpoints
 from tierd.replication.tail.tail_look import LookRequest, look
 from tierd.replication.tail.tail_start import begin_tail
 from tierd.replication.tail.tail_values import TailLimit, TailLook, TailPosition
@@ -35,7 +35,7 @@ class BeginRequest:
     """First look at a log."""
 
     found: FoundDirectory
-    checkpoints: BrokerCheckpoints
+    checkpoints: OffsetCheckpoints
     limit: TailLimit
 
 

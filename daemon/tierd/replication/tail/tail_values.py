@@ -23,10 +23,10 @@ def segment_end_offset(base_offset: int, next_base_offset: int | None) -> int:
 
 
 class TailLimit(Enum):
-    """The end of what tail mode takes from a broker's log."""
+    """The end of what tail mode takes from a broker's log; the values are those of ``push.tail.limit``."""
 
-    HWM = "hwm"
-    LEO = "leo"
+    HWM = "high-watermark"
+    LEO = "log-end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class TailSettings:
     look_bytes: int = 1 << 20
     job_bytes: int = 4 << 20
     open_files: int = 256
-    check_interval_s: float = 60.0
+    check_interval_s: float = 300.0
     start_timeout_s: float = 30.0
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tierd.clock import Clock
 from tierd.model import TopicIdPartition
-from tierd.replication.tail.broker_checkpoints import BrokerCheckpoints
+from tierd.replication.tail.checkpointed_offsets import OffsetCheckpoints
 from tierd.replication.tail.look_queue import LookQueue
 from tierd.replication.tail.tail_jobs import JobResults, TailRequest, TailResult, run_job
 from tierd.replication.tail.tail_reads import LogDirThreads
@@ -39,7 +39,7 @@ class TailWorker:
             interval_s=settings.interval_s, check_interval_s=settings.check_interval_s, random=random
         )
         self.threads = LogDirThreads(str(log_dir or "the log dirs"), readers=settings.readers)
-        self.checkpoints = BrokerCheckpoints(log_dir or Path())
+        self.checkpoints = OffsetCheckpoints(log_dir or Path())
         self.has_hint = asyncio.Event()
         self.has_new_names = self.has_new_offsets = False
         self.problem = ""

@@ -1,4 +1,4 @@
-"""BrokerCheckpoints: high watermarks and log starts of a log dir, as its broker writes them every few seconds."""
+"""OffsetCheckpoints: high watermarks and log starts of a log dir, as its broker writes them every few seconds."""
 
 import threading
 from pathlib import Path
@@ -51,7 +51,7 @@ class _OffsetFile:
         return True
 
 
-class BrokerCheckpoints:
+class OffsetCheckpoints:
     """The checkpoints of one log dir. Blocking, for any thread."""
 
     def __init__(self, log_dir: Path) -> None:
