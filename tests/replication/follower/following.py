@@ -18,7 +18,9 @@ LEADER_ID = 1
 EPOCH = 7
 
 
-def batch(base_offset: int, count: int = 1, *, epoch: int = EPOCH, value: bytes = b"value", key: bytes = b"key") -> bytes:
+def batch(
+    base_offset: int, count: int = 1, *, epoch: int = EPOCH, value: bytes = b"value", key: bytes = b"key"
+) -> bytes:
     """Return one batch of ``count`` records."""
     return encode_batch([NewRecord(key, value, 1000)] * count, base_offset=base_offset, leader_epoch=epoch)
 

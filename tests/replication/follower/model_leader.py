@@ -43,9 +43,7 @@ class ModelLeader:
 
     def bounds(self) -> LeaderBounds:
         latest = self.log.lineage.latest
-        return LeaderBounds(
-            self.log.log_start_offset, self.log.log_end_offset, -1 if latest is None else latest.epoch
-        )
+        return LeaderBounds(self.log.log_start_offset, self.log.log_end_offset, -1 if latest is None else latest.epoch)
 
     def fetch(self, offset: int, last_epoch: int, *, partition: int = 0) -> PartitionFetchResult:
         """Answer a fetch, in Kafka's order of checks."""
@@ -109,9 +107,11 @@ def catch_up(
         if question is None:
             continue
         is_at_end = log.log_end_offset == leader.log.log_end_offset
-        if question.kind is QuestionKind.RECORDS and is_at_end and leader.fetch(
-            question.log_end_offset, question.epoch
-        ) == leader.fetch(leader.log.log_end_offset, -1):
+        if (
+            question.kind is QuestionKind.RECORDS
+            and is_at_end
+            and leader.fetch(question.log_end_offset, question.epoch) == leader.fetch(leader.log.log_end_offset, -1)
+        ):
             return True
         change = leader.answer(followed, question, log.facts, now_s=now_s)
         if change is None:

@@ -126,9 +126,13 @@ class StandbyRun:
             replica = self.replica(topic, partition)
             return replica is not None and replica.log_end_offset == end_offset
 
-        await eventually(has_reached, what=f"{topic}-{partition} to end at {end_offset}: {self.replica(topic, partition)}")
+        await eventually(
+            has_reached, what=f"{topic}-{partition} to end at {end_offset}: {self.replica(topic, partition)}"
+        )
 
-    async def push(self, *entries: PartitionAppend, leader_id: int = 1, replica_epoch: int = 100) -> AppendRecordsResponse:
+    async def push(
+        self, *entries: PartitionAppend, leader_id: int = 1, replica_epoch: int = 100
+    ) -> AppendRecordsResponse:
         """Send a request of a leader."""
         request = AppendRecordsRequest(
             cluster_id="cluster",

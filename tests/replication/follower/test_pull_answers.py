@@ -18,7 +18,9 @@ def asked(follower: Following) -> LeaderQuestion:
     return question
 
 
-def fetched(*batches: bytes, push_started: bool = False, end: int = -1, high_watermark: int = -1) -> PartitionFetchResult:
+def fetched(
+    *batches: bytes, push_started: bool = False, end: int = -1, high_watermark: int = -1
+) -> PartitionFetchResult:
     return PartitionFetchResult(
         topic_id=PARTITION.topic_id,
         partition=0,

@@ -188,9 +188,9 @@ async def test_answer_that_the_leader_has_changed_asks_the_other_leaders(
     async with StandbyRun(disk, leaders, tmp_path) as run:
         await run.reaches(5)
         leaders.nodes[2].is_away = False
-        leaders.nodes[2].announce("orders", OLD, epoch=8).append(*[
-            each.data for each in leaders.nodes[1].partitions[OLD, 0].log.batches
-        ])
+        leaders.nodes[2].announce("orders", OLD, epoch=8).append(
+            *[each.data for each in leaders.nodes[1].partitions[OLD, 0].log.batches]
+        )
         leaders.nodes[2].partitions[OLD, 0].append_new(1, epoch=8)
         leaders.nodes[1].refuses[OLD, 0] = PushErrorCode.NOT_LEADER_OR_FOLLOWER
         leaders.nodes[1].tell()

@@ -115,17 +115,19 @@ class FollowerAppender:
         is_quick = not size_bytes and not replica.lock.locked() and not _may_raise_start(replica, replica.log, entry)
         if is_quick:
             return self._finish(replica, replica.log, entry, self._judge(replica, replica.log, entry, sender_id))
-        return group.create_task(self._append(replica, replica.log, entry, sender_id))
+        task = group.create_task(self._append(replica, replica.log, entry, sender_id))
+        self._intake.take(size_bytes)  # before the next entry asks for room
+        task.add_done_callback(lambda _: self._intake.give_back(size_bytes))
+        return task
 
     async def _append(
         self, replica: StandbyReplica, log: FollowerLog, entry: PartitionAppend, sender_id: int
     ) -> PartitionAppendResult:
-        with self._intake.holding(size_of(entry.records)):
-            async with replica.lock:
-                if replica.is_gone:
-                    return self._answer(entry, self._replicas.missing_code(entry.topic_id))
-                verdict = self._judge(replica, log, entry, sender_id)
-                return await self._carry_out(replica, log, entry, verdict)
+        async with replica.lock:
+            if replica.is_gone:
+                return self._answer(entry, self._replicas.missing_code(entry.topic_id))
+            verdict = self._judge(replica, log, entry, sender_id)
+            return await self._carry_out(replica, log, entry, verdict)
 
     async def _carry_out(
         self, replica: StandbyReplica, log: FollowerLog, entry: PartitionAppend, verdict: AppendVerdict

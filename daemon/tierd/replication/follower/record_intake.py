@@ -47,11 +47,20 @@ class RecordIntake:
     @contextmanager
     def holding(self, size_bytes: int) -> Iterator[None]:
         """Count records as in use inside the block."""
-        self.used_bytes += size_bytes
+        self.take(size_bytes)
         try:
             yield
         finally:
-            self.used_bytes -= size_bytes
+            self.give_back(size_bytes)
+
+    def take(self, size_bytes: int) -> None:
+        """Count records as in use until they are given back."""
+        self.used_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Count records that were taken as no longer in use."""
+        self.used_bytes -= size_bytes
+        assert self.used_bytes >= 0
 
     async def look_at_disk(self) -> None:
         """Find out if the disk has room; a disk that does not say so counts as one that has."""
