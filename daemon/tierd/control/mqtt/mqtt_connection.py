@@ -6,6 +6,7 @@ aiomqtt connects in a thread, does not reconnect, and has no bound on what it re
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -32,6 +33,8 @@ _SESSION_TAKEN_OVER: Final = 142
 _REFUSED_LOGIN: Final = frozenset({133, 134, 135, 138, 140})
 _CLOSE_TIMEOUT_S: Final = 1.0
 _LOOK_INTERVAL_S: Final = 1.0
+_LOGGER: Final = logging.getLogger("tierd.mqtt")
+_LOGGER.setLevel(logging.CRITICAL)  # failures are raised, and what is dropped is counted
 _Value = TypeVar("_Value", str, bytes)
 
 
@@ -270,6 +273,7 @@ def _new_client(settings: MqttSettings, client_id: str, will: OutgoingMessage, c
     return _Client(
         hostname=host.strip("[]"),
         port=int(port),
+        logger=_LOGGER,
         identifier=client_id,
         username=settings.username,
         password=settings.password.get_secret_value() if settings.password is not None else None,
