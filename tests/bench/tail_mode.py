@@ -8,7 +8,9 @@ from statistics import quantiles
 
 from tests.bench.child_process import resident_bytes
 from tests.bench.report import Figure
+from tests.fakes.eventually import eventually
 from tests.log.batches import TOPIC_ID, plain
+from tests.replication.tail.tail_listening import RecordingListener
 from tierd.clock import SystemClock
 from tierd.log import encode_topic_id, file_name
 from tierd.model import TopicIdPartition
@@ -55,9 +57,13 @@ async def _bench(root: Path, *, partitions: int, idle_s: float, grown_bytes: int
 
 async def _idle_percent(follower: TailFollower, idle_s: float) -> float:
     """Return the CPU of the process while nothing grows, with the checks of all partitions at their usual rate."""
-    looks = -1
-    while looks != (looks := follower.statistics().looks):
-        await asyncio.sleep(SETTLE_S)
+    seen = [-1]
+
+    def is_settled() -> bool:
+        seen.append(follower.statistics().looks)
+        return seen[-1] == seen[-2]
+
+    await eventually(is_settled, what="the first looks", deadline_s=600, interval_s=SETTLE_S)
     begun_s, cpu_s = time.monotonic(), time.process_time()
     await asyncio.sleep(idle_s)
     return 100 * (time.process_time() - cpu_s) / (time.monotonic() - begun_s)
@@ -71,21 +77,21 @@ async def _growth_cpu_s(follower: TailFollower, log: TailedLog, path: Path, size
             file.write(batch)
             offset += 1
             await asyncio.sleep(0)
-    while log.log_end_offset < offset:
-        await asyncio.sleep(SETTLE_S / 100)
+    await eventually(lambda: log.log_end_offset == offset, what="the last batch", deadline_s=600)
     return follower.statistics().cpu_s - begun_s
 
 
 async def _delays_s(log: TailedLog, path: Path) -> list[float]:
-    delays_s = []
+    delays_s, listener = [], RecordingListener(log.log_end_offset)
+    log.listen(listener)
     with path.open("ab", buffering=0) as file:
         for _ in range(APPENDS):
             offset = log.log_end_offset
             file.write(plain(offset, 1))
             begun_s = time.perf_counter()
-            while log.log_end_offset == offset:
-                await asyncio.sleep(0)
+            await listener.has_append.wait()
             delays_s.append(time.perf_counter() - begun_s)
+            listener.has_append.clear()
             await asyncio.sleep(SETTLE_S / 100)
     return delays_s
 

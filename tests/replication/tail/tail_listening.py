@@ -1,5 +1,7 @@
 """RecordingListener: what a listener was told of a log. TailFollowing: a log that a test follows look by look."""
 
+import asyncio
+
 from tests.log.batches import TOPIC_ID
 from tests.replication.tail.broker_log import BrokerLog
 from tierd.log import parse_header
@@ -22,6 +24,7 @@ class RecordingListener:
         self.events: list[Event] = []
         self.told: dict[int, bytes] = {}
         self.start_offset = self.next_offset = log_end_offset
+        self.has_append = asyncio.Event()
 
     def on_append(self, append_offset: int, records: bytes, next_offset: int) -> None:
         assert append_offset == self.next_offset
@@ -36,6 +39,7 @@ class RecordingListener:
         assert last_offset + 1 == next_offset
         self.next_offset = next_offset
         self.events.append(("append", next_offset))
+        self.has_append.set()
 
     def on_high_watermark(self, high_watermark: int) -> None:
         assert high_watermark <= self.next_offset

@@ -75,6 +75,8 @@ async def test_read_of_records_that_are_cut_back_meanwhile_is_an_error(tmp_path:
     reading = asyncio.create_task(tail.log.read(0, 1 << 20))
     await asyncio.sleep(0)
     broker.truncate(2)
+    for _ in range(3):
+        broker.append(1)
     tail.look_to_the_end()
     with pytest.raises(SegmentChangedError):
         await reading

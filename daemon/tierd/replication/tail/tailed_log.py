@@ -47,6 +47,7 @@ class TailedLog:
         self._listener: LeaderLogListener | None = None
         self.position = position
         self._announced_epoch = -1
+        self._restarts = 0
         self._log_end_offset = position.next_offset
         self._lineage = position.known_lineage
         self._known_watermark = self._known_start = -1
@@ -130,11 +131,11 @@ class TailedLog:
             )
         if offset == self._log_end_offset:
             return b""
-        position, end_offset = self.position, self._log_end_offset
+        position, end_offset, restarts = self.position, self._log_end_offset, self._restarts
         data = await self._threads().run(
             lambda: self._scans.read(position.directory, offset, end_offset=end_offset, max_bytes=max_bytes)
         )
-        if self._log_end_offset < end_offset:
+        if self._restarts != restarts:
             raise SegmentChangedError(f"{self._partition}: cut back while it was read", remedy="read again")
         return data
 
@@ -176,6 +177,7 @@ class TailedLog:
             self._listener.on_append(append.append_offset, append.records, append.next_offset)
 
     def _restart(self) -> None:
+        self._restarts += 1
         self._open_tails.drop(self._partition)
         self._log_end_offset = end = self.position.next_offset
         self._lineage = self.position.known_lineage
