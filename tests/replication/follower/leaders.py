@@ -23,7 +23,6 @@ from tierd.replication.model.messages import (
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 
-
 HELD_S = 0.03
 """Real time for which a leader holds a fetch back that has no records."""
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
@@ -82,12 +82,21 @@ class StandbyRun:
     """A standby with its service on a ``StandbyDisk``; entered, it runs."""
 
     def __init__(
-        self, disk: StandbyDisk, leaders: FakeLeaders, state_dir: Path, *, process_epoch: int = 100, **settings: Any
+        self,
+        disk: StandbyDisk,
+        leaders: FakeLeaders,
+        state_dir: Path,
+        *,
+        process_epoch: int = 100,
+        max_memory_bytes: int = 1 << 20,
+        is_push_enabled: bool = True,
     ) -> None:
         self.disk = disk
         self.leaders = leaders
         self.identity = StandbyIdentity(cluster_id="cluster", node_id=9, process_epoch=process_epoch)
-        self.settings = StandbySettings(state_dir=state_dir, **settings)
+        self.settings = StandbySettings(
+            state_dir=state_dir, max_memory_bytes=max_memory_bytes, is_push_enabled=is_push_enabled
+        )
         memory = StandbyMemory.load(state_dir)
         topics = StandbyTopics(memory.topics, flush="never", flush_interval_s=1)
         self.service = disk.service(topics.config_for)

@@ -20,12 +20,11 @@ def test_log_at_the_leaders_end_is_in_sync() -> None:
 def test_lagging_log_is_in_sync_as_of_the_time_at_which_the_leader_had_its_end() -> None:
     tracker = SyncTracker()
     tracker.on_leader_end(10, log_end=0, now_s=50)
-    tracker.on_leader_end(20, log_end=9, now_s=60)
-    assert tracker.synced_at_s is None
-    tracker.on_leader_end(30, log_end=10, now_s=70)
-    assert tracker.synced_at_s == 50
-    tracker.on_leader_end(40, log_end=30, now_s=80)
-    assert tracker.synced_at_s == 70
+    times = []
+    for leader_end, log_end, now_s in [(20, 9, 60), (30, 10, 70), (40, 30, 80)]:
+        tracker.on_leader_end(leader_end, log_end=log_end, now_s=now_s)
+        times.append(tracker.synced_at_s)
+    assert times == [None, 50, 70]
 
 
 def test_unknown_time_counts_as_an_absence_without_end() -> None:
