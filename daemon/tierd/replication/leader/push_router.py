@@ -108,9 +108,11 @@ class PushRouter:
         identity = session.identity
         known = self._table.get(identity.partition, {}).get(identity.replica_id)
         if known is not None:
-            if known.session == session:
+            is_same = known.session == session
+            if is_same and known.is_live:
                 return
-            if not identity.is_newer_than(known.session.identity):
+            # The same again after its end: the follower never heard of that session, and the end signal is needless.
+            if not is_same and not identity.is_newer_than(known.session.identity):
                 self.counters.ignored_sessions += 1
                 return
             self._end(known, PushSessionEndReason.SUPERSEDED, now_s)
