@@ -64,7 +64,7 @@ class MqttSettings(Settings):
     """Connection to an MQTT broker, version 5 of the protocol. Off without an address."""
 
     address: BrokerAddress | None = Field(
-        None, description="address of the MQTT broker as host:port; off without", examples=["mqtt.example.com:8883"]
+        None, description="address of the MQTT broker as host:port; off without", examples=["127.0.0.1:1883"]
     )
     tls: MqttTlsSettings = Field(default_factory=MqttTlsSettings, description="TLS towards the MQTT broker")
     allow_plaintext: Switch = Field(

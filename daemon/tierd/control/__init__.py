@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
     from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
     from tierd.control.mqtt.control_state import ControlIdentity
-    from tierd.control.mqtt.mqtt_control import MqttControl, PeerHandler
+    from tierd.control.mqtt.mqtt_control import MqttControl
     from tierd.control.mqtt.mqtt_leadership import MqttLeadership
     from tierd.control.record_messages import (
         FetchedRecords,
@@ -75,7 +75,6 @@ __all__ = [
     "NewTopic",
     "NodeState",
     "PeerEndpoint",
-    "PeerHandler",
     "PeerRequest",
     "ProduceAnswer",
     "ProduceOutcome",
@@ -115,7 +114,6 @@ _ON_DEMAND = {
     "MqttLeadership": "tierd.control.mqtt.mqtt_leadership",
     "NodeState": "tierd.control.mqtt.control_messages",
     "PeerEndpoint": "tierd.control.mqtt.control_messages",
-    "PeerHandler": "tierd.control.mqtt.mqtt_control",
     "PeerRequest": "tierd.control.mqtt.control_messages",
     "LogBound": "tierd.control.record_messages",
     "CreatedTopic": "tierd.control.admin_messages",

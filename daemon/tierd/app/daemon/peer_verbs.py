@@ -28,7 +28,9 @@ from tierd.serve import (
 from tierd.tiering import PartitionStatus, RemoteLogManager
 
 if TYPE_CHECKING:  # at run time only where it is configured
-    from tierd.control import MqttControl, NodeState, PeerHandler, PeerRequest
+    from tierd.control import MqttControl, NodeState, PeerRequest
+
+    PeerHandler = Callable[[PeerRequest], Awaitable[JsonValue]]
 
 _PASSED_ON: Final = ("pause", "resume", "sync")
 _NAMES_BYTES: Final = 2_000
