@@ -46,7 +46,8 @@ class FetcherSetup:
             followed.follow(LeaderClaim(1, 7), now_s=0.0)
             followed.stage = FetchStage.FETCHING
             self.replicas.add(StandbyReplica(followed, MemoryFollowerLog()))
-        self.changes = PullChanges(self.intake, clock=self.clock)
+        self.lost: list[StandbyReplica] = []
+        self.changes = PullChanges(self.intake, clock=self.clock, keep_lost_copy=self.keep_lost_copy)
         self.fetcher = PullFetcher(
             1,
             LeaderConnection(1, self.leaders.open_channel),
@@ -57,6 +58,9 @@ class FetcherSetup:
             settings=settings,
             on_stale_view=self.stale_views.append,
         )
+
+    async def keep_lost_copy(self, replica: StandbyReplica) -> None:
+        self.lost.append(replica)
 
     def replica(self, partition: int = 0) -> StandbyReplica:
         found = self.replicas.get(TOPIC_ID, partition)

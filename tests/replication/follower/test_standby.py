@@ -310,3 +310,21 @@ async def test_standby_with_push_switched_off_fetches_and_refuses_pushes(
         refused = await run.push(entry(topic_id=OLD, append_offset=5, last_epoch=7, records=batch(5)))
         assert refused.partitions[0].error_code == PushErrorCode.STALE_REPLICATION_SESSION
         assert await run.content() == leader.log.content
+
+
+async def test_copy_is_set_aside_when_its_leader_has_lost_every_record(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7)
+    leader.append_new(5, epoch=7)
+    leader.log.high_watermark = 5
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(5)
+        await eventually(lambda: run.service.log(ORDERS).high_watermark == 5, what="the high watermark")
+        leader.log._restart(0)
+        leader.append_new(2, epoch=8, value=b"after the loss of the disk")
+        leaders.nodes[1].announce("orders", OLD, epoch=8)
+        await run.reaches(2)
+        assert await run.content() == leader.log.content
+        (stray,) = disk.manager.stray_logs()
+        assert stray.log_end_offset == 5

@@ -8,7 +8,12 @@ from tests.replication.follower.model_leader import ModelLeader, catch_up
 from tierd.model import EpochEndOffset, Lineage
 from tierd.replication.follower.followed_partition import FetchStage, QuestionKind
 from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange
-from tierd.replication.follower.pull_answers import rebuild_if_cleaned, take_epoch_end, take_fetched
+from tierd.replication.follower.pull_answers import (
+    loses_every_record,
+    rebuild_if_cleaned,
+    take_epoch_end,
+    take_fetched,
+)
 from tierd.replication.follower.truncation_rules import (
     KeepLog,
     LeaderBounds,
@@ -109,6 +114,34 @@ def test_log_below_the_leaders_start_begins_again_at_the_leaders_start() -> None
 
 def test_log_above_the_leaders_end_is_truncated_to_the_leaders_end() -> None:
     assert resolve_out_of_range(LeaderBounds(0, 40, 3), log_of((3, 0), end=45)) == Truncation(40, is_done=True)
+
+
+def test_log_that_ends_where_an_emptied_leader_without_epochs_begins_drops_what_the_leader_deleted() -> None:
+    assert resolve_out_of_range(LeaderBounds(45, 45, -1), log_of((3, 0), end=45)) == RestartAt(45)
+    assert resolve_out_of_range(LeaderBounds(45, 45, -1), log_of(end=45, start=45)) == KeepLog()
+
+
+@pytest.mark.parametrize(
+    ("change", "leader_end", "is_lost"),
+    [
+        pytest.param(LogChange(expected_end=40, end_offset=0, truncate_to=0), 0, True, id="blank leader"),
+        pytest.param(LogChange(expected_end=40, end_offset=5, truncate_to=5), 9, True, id="to the log start"),
+        pytest.param(LogChange(expected_end=40, end_offset=6, truncate_to=6), 9, False, id="in part"),
+        pytest.param(
+            LogChange(expected_end=40, end_offset=0, restart_at=0), 3, True, id="built again from a blank one"
+        ),
+        pytest.param(LogChange(expected_end=40, end_offset=0, restart_at=0), 40, False, id="built again"),
+        pytest.param(LogChange(expected_end=40, end_offset=60, restart_at=60), 90, False, id="deleted by the leader"),
+    ],
+)
+def test_change_that_loses_every_replicated_record_is_recognized(
+    change: LogChange, leader_end: int, *, is_lost: bool
+) -> None:
+    follower = Following()
+    follower.followed.leader_end_offset = leader_end
+    log = log_of((3, 5), end=40, start=5, high_watermark=20)
+    assert loses_every_record(follower.followed, change, log) is is_lost
+    assert not loses_every_record(follower.followed, change, log_of((3, 5), end=40, start=5, high_watermark=5))
 
 
 def test_log_inside_the_leaders_log_is_kept() -> None:

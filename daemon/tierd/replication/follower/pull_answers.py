@@ -80,6 +80,20 @@ def take_change_failure(followed: FollowedPartition, *, now_s: float) -> None:
         followed.pause(now_s=now_s)
 
 
+def loses_every_record(followed: FollowedPartition, change: LogChange, log: FollowerLogFacts) -> bool:
+    """Return True if a leader without the records of this log would have all of them dropped, replicated ones too.
+
+    That is a leader that lost its disk, or an election of an empty replica: the copy may be the last one there is. A
+    leader that deleted the records by its log start loses nothing.
+    """
+    if log.high_watermark <= log.log_start_offset:
+        return False
+    if change.truncate_to is not None:
+        return change.truncate_to <= log.log_start_offset
+    is_begun_again = change.restart_at is not None and not change.records
+    return is_begun_again and followed.leader_end_offset < log.high_watermark
+
+
 def rebuild_if_cleaned(
     followed: FollowedPartition, change: LogChange, log: FollowerLogFacts, *, cleaned_to: int
 ) -> bool:

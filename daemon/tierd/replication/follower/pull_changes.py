@@ -1,6 +1,6 @@
 """PullChanges: carries out what the answers of leaders ask for, one partition at a time."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -8,7 +8,12 @@ from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.replication.follower.followed_partition import LeaderQuestion
 from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange
-from tierd.replication.follower.pull_answers import rebuild_if_cleaned, take_change_failure, take_failure
+from tierd.replication.follower.pull_answers import (
+    loses_every_record,
+    rebuild_if_cleaned,
+    take_change_failure,
+    take_failure,
+)
 from tierd.replication.follower.record_intake import RecordIntake
 from tierd.replication.follower.record_runs import BadRecordsError
 from tierd.replication.follower.standby_replicas import StandbyReplica
@@ -17,6 +22,10 @@ _LOG = structlog.get_logger(__name__)
 
 Decision = Callable[[FollowerLogFacts], LogChange | None]
 """Rule of ``pull_answers`` with an answer; called with the log as it is when nothing else changes it."""
+
+
+KeepLostCopy = Callable[[StandbyReplica], Awaitable[None]]
+"""Sets the log of a replica aside and begins another one; called without the lock of the replica."""
 
 
 class PullStatistics:
@@ -35,29 +44,41 @@ class PullStatistics:
 class PullChanges:
     """The one place where answers of leaders change logs. For one event loop."""
 
-    def __init__(self, intake: RecordIntake, *, clock: Clock) -> None:
-        """Prepare."""
+    def __init__(self, intake: RecordIntake, *, clock: Clock, keep_lost_copy: KeepLostCopy) -> None:
+        """Prepare; ``keep_lost_copy`` is called where a leader without any record would empty a log."""
         self.intake = intake
         self.statistics = PullStatistics()
         self._clock = clock
+        self._keep_lost_copy = keep_lost_copy
 
     async def take(self, replica: StandbyReplica, question: LeaderQuestion, decide: Decision) -> None:
         """Carry out an answer to ``question``, unless the answer does not count any more."""
         async with replica.lock:
-            log = replica.usable_log
-            if log is None or not replica.followed.is_current(question, log.facts):
-                self.statistics.discarded_answers += 1
-                return
-            try:
-                change = decide(log.facts)
-            except BadRecordsError as error:
-                replica.note(str(error))
-                take_failure(replica.followed, error.code, now_s=self._clock.monotonic_s())
-                return
-            if change is not None:
-                await self._carry_out(replica, log, change)
-            else:
-                replica.last_error = ""
+            is_lost = await self._decide(replica, question, decide)
+        if is_lost:
+            _LOG.error("leader_lost_every_record", partition=str(replica.partition), leader=question.leader.node_id)
+            await self._keep_lost_copy(replica)
+
+    async def _decide(self, replica: StandbyReplica, question: LeaderQuestion, decide: Decision) -> bool:
+        """Decide and carry out; return True if every record would be lost, so that nothing was done."""
+        log = replica.usable_log
+        if log is None or not replica.followed.is_current(question, log.facts):
+            self.statistics.discarded_answers += 1
+            return False
+        try:
+            change = decide(log.facts)
+        except BadRecordsError as error:
+            replica.note(str(error))
+            take_failure(replica.followed, error.code, now_s=self._clock.monotonic_s())
+            return False
+        if change is None:
+            replica.last_error = ""
+            return False
+        if loses_every_record(replica.followed, change, log.facts):
+            take_change_failure(replica.followed, now_s=self._clock.monotonic_s())
+            return True
+        await self._carry_out(replica, log, change)
+        return False
 
     async def _carry_out(self, replica: StandbyReplica, log: FollowerLog, change: LogChange) -> None:
         before = log.facts

@@ -80,6 +80,16 @@ class ReplicaKeeper:
             for step in steps:
                 await self._try(step)
 
+    async def keep_lost_copy(self, replica: StandbyReplica) -> None:
+        """Set the log of a replica aside, whose leader has none of its records any more, and begin another log."""
+        async with self._changing:
+            if replica.is_gone:
+                return
+            await self._try(SetReplicaAside(replica.partition))
+            for kept in self.book.kept:
+                if kept.partition == replica.partition:
+                    await self._try(KeepReplica(kept))
+
     async def retry(self) -> None:
         """Try the steps again that failed."""
         async with self._changing:

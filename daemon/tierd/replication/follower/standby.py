@@ -78,8 +78,8 @@ class Standby:
             reserve_bytes=settings.disk_reserve_bytes,
             free_bytes=self._free_bytes if settings.log_dirs else None,
         )
-        self._changes = PullChanges(self._intake, clock=clock)
         self._keeper = ReplicaKeeper(service, self._replicas, topics, memory, clock=clock, settings=settings)
+        self._changes = PullChanges(self._intake, clock=clock, keep_lost_copy=self._keeper.keep_lost_copy)
         self._appender = FollowerAppender(
             identity, self._replicas, self._intake, clock=clock, on_unknown_epoch=self._hurry
         )

@@ -71,6 +71,8 @@ def resolve_out_of_range(leader: LeaderBounds, log: FollowerLogFacts) -> Truncat
         return Truncation(leader.log_end_offset, is_done=True)
     if leader.log_start_offset > end:
         return RestartAt(leader.log_start_offset)
+    if leader.log_start_offset == end and leader.end_epoch < 0 and not log.is_empty:
+        return RestartAt(end)  # the leader deleted all of it, and knows no epoch that a fetch could be compared with
     latest = log.lineage.latest
     if leader.end_epoch >= 0 and not log.is_empty and latest is not None and latest.epoch > leader.end_epoch:
         # The leader has no record of the last epoch of this log, so that it cannot tell where that epoch ends.
