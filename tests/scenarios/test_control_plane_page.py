@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.command import TIERD
+from tests.services.mqtt import MqttService
 from tests.services.ports import free_port
 
 _PAGE = Path(__file__).parents[2] / "docs" / "control-plane.md"
@@ -54,3 +55,36 @@ def test_commands_of_the_page_make_certificates_that_the_authority_has_signed(tm
     names = " ".join(f"{name}.pem" for name in ("1", "2", "mqtt.example.com"))
     output = _run(f"{script}\ncd {folder} && openssl verify -CAfile ca.pem {names}")
     assert output.count(": OK") == 3
+
+
+_TWIN = """
+cluster_id: twins
+node_id: 1
+state_dir: ./{name}/state
+log_dirs: [{{path: ./{name}/logs, owner: tierd}}]
+remote: {{backend: filesystem, filesystem: {{path: ./{name}/tier}}}}
+http: {{listen: "127.0.0.1:0"}}
+control: {{mqtt: {{address: "{address}"}}}}
+"""
+
+
+@pytest.mark.service("mqtt")
+@pytest.mark.spec("push-replication 100")
+def test_daemon_whose_identity_a_second_one_takes_ends_with_exit_code_4(
+    tmp_path: Path, mqtt_service: MqttService
+) -> None:
+    script = f"cd {tmp_path}\n"
+    for name in ("first", "second"):
+        (tmp_path / name / "logs").mkdir(parents=True)
+        (tmp_path / name / "tier").mkdir()
+        (tmp_path / f"{name}.yaml").write_text(_TWIN.format(name=name, address=mqtt_service.address))
+    script += """
+    tierd run --config first.yaml 2> first.log & first=$!
+    until grep -q control_plane_connected first.log; do sleep 0.2; done
+    tierd run --config second.yaml 2> second.log & second=$!
+    code=0; wait $first || code=$?
+    kill $second; wait $second
+    echo "exit code $code"
+    """
+    assert _run(script).endswith("exit code 4\n")
+    assert "with the identity of this daemon" in (tmp_path / "first.log").read_text()
