@@ -140,7 +140,7 @@ class PartitionReplicator:
         self._check_epoch(self.log.log_end_offset)
 
     def doubt_leadership(self, refused_epoch: int) -> None:
-        """Take note that a standby knows a newer epoch than ``refused_epoch``: lead no further until that is settled."""
+        """Take note that a standby refused an epoch as too old: if it is the present one, lead nothing for now."""
         if refused_epoch >= self._leadership.epoch:
             self._leadership.is_doubted = True
             self.end_sessions(PushSessionEndReason.NEW_LEADER_EPOCH)
@@ -207,7 +207,7 @@ class PartitionReplicator:
     # ---------------------------------------------------------------- callbacks of sessions
 
     def on_session_ack(
-        self, session: PushSession, log_end_offset: int, log_start_offset: int, sent_at_s: float
+        self, session: PushSession, *, log_end_offset: int, log_start_offset: int, sent_at_s: float
     ) -> bool:
         """Take note of an acknowledgement; return True if the high watermark rose."""
         progress = self._replicas.get(session.identity.replica_id)

@@ -61,7 +61,7 @@ class SessionOwner(Protocol):
     """Owner of sessions: a ``PartitionReplicator``."""
 
     def on_session_ack(
-        self, session: PushSession, log_end_offset: int, log_start_offset: int, sent_at_s: float
+        self, session: PushSession, *, log_end_offset: int, log_start_offset: int, sent_at_s: float
     ) -> bool:
         """Take note of an acknowledgement; return True if the high watermark rose."""
 
@@ -82,7 +82,9 @@ class ReplicaSession(PushSession):
 
     def on_append_records_response(self, log_end_offset: int, log_start_offset: int, *, sent_at_s: float) -> bool:
         """Report an acknowledgement to the replicator."""
-        return self._owner.on_session_ack(self, log_end_offset, log_start_offset, sent_at_s)
+        return self._owner.on_session_ack(
+            self, log_end_offset=log_end_offset, log_start_offset=log_start_offset, sent_at_s=sent_at_s
+        )
 
     def try_complete_delayed_requests(self) -> None:
         """Wake the fetches that wait for a higher watermark."""

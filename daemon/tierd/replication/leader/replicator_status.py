@@ -88,7 +88,7 @@ class LedLogProgress:
         if progress.obstacle is TransitionObstacle.COOLDOWN:
             return f"{_ended(progress)}; next session in {max(progress.cooldown.until_s - now_s, 0.0):.0f} s at least"
         if progress.obstacle is not None:
-            return progress.obstacle.value
+            return str(progress.obstacle.value)
         return _ended(progress) if progress.end_reason is not None else "the log of the standby is compared"
 
 

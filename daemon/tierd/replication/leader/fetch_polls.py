@@ -1,0 +1,232 @@
+"""FetchPolls: long polls of standbys for records (FetchRecords of push-replication 2.12 and 3.4).
+
+::
+
+    take note of every partition of the request ──► an answer without records for some: answer at once
+        ▼ none
+    records, or a higher watermark? ──no──► wait: an append of one of the partitions wakes the poll ──► ask again
+        ▼ yes, or the time is over
+    reserve memory ──► read partition after partition, up to the limits ──► answer
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import CorruptRecordError, LogError, OffsetOutOfRangeError
+from tierd.replication.leader.answer_memory import AnswerMemory
+from tierd.replication.leader.partition_replicator import PartitionReplicator
+from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.model.messages import (
+    FetchRecordsRequest,
+    FetchRecordsResponse,
+    PartitionFetch,
+    PartitionFetchResult,
+    RecordBytes,
+)
+from tierd.replication.model.push_error_code import PushErrorCode
+from tierd.replication.model.push_session import PeerIdentity
+
+log = structlog.get_logger()
+
+_THROTTLE_MS: Final = 100
+_WARNING_INTERVAL_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """Limits of the answers to fetches.
+
+    Attributes:
+        max_wait_s: longest time for which a poll waits.
+        answer_max_bytes: records of one answer; one larger batch is sent alone.
+        memory_max_bytes: records of all answers that were read and not yet sent.
+        polls_per_peer: fetches of one standby at a time; more are refused.
+    """
+
+    max_wait_s: float = 30.0
+    answer_max_bytes: int = 10 << 20
+    memory_max_bytes: int = 64 << 20
+    polls_per_peer: int = 8
+
+
+class ReplicatorLookup(Protocol):
+    """The replicators of this node."""
+
+    def find(self, topic_id: UUID, partition: int) -> PartitionReplicator | None:
+        """Return the replicator of a partition; None if this node does not lead it."""
+
+
+class _Asked(NamedTuple):
+    """Partition of a fetch that may get records."""
+
+    index: int
+    fetch: PartitionFetch
+    replicator: PartitionReplicator
+
+
+class FetchPolls:
+    """Answers to FetchRecords requests. Made on the event loop.
+
+    Attributes:
+        failed_reads: reads of logs that failed.
+        memory: of the answers.
+    """
+
+    def __init__(self, led: ReplicatorLookup, limits: FetchLimits, *, clock: Clock) -> None:
+        """Answer for the partitions of ``led``."""
+        self._led = led
+        self._limits = limits
+        self._clock = clock
+        self._polls = Counter[int]()
+        self._warned_s = float("-inf")
+        self.failed_reads = 0
+        self.memory = AnswerMemory(limits.memory_max_bytes)
+
+    async def answer(self, request: FetchRecordsRequest, peer: PeerIdentity) -> FetchRecordsResponse:
+        """Answer a fetch: at once if there is something to say, otherwise after the time that the standby allows."""
+        if self._polls[peer.node_id] >= self._limits.polls_per_peer:
+            code = PushErrorCode.THROTTLING_QUOTA_EXCEEDED
+            return FetchRecordsResponse(throttle_ms=_THROTTLE_MS, error_code=code)
+        self._polls[peer.node_id] += 1
+        try:
+            return await self._poll(request, peer)
+        finally:
+            self._polls[peer.node_id] -= 1
+
+    async def _poll(self, request: FetchRecordsRequest, peer: PeerIdentity) -> FetchRecordsResponse:
+        until_s = self._clock.monotonic_s() + min(request.max_wait_ms / 1000, self._limits.max_wait_s)
+        results: dict[int, PartitionFetchResult] = {}
+        asked: list[_Asked] = []
+        for index, fetch in enumerate(request.partitions):
+            replicator = self._led.find(fetch.topic_id, fetch.partition)
+            result = _unknown(fetch) if replicator is None else replicator.take_fetch(fetch, peer)
+            if result is not None:
+                results[index] = result
+            elif replicator is not None:
+                asked.append(_Asked(index, fetch, replicator))
+        if asked and not results:
+            await self._wait_for_records(asked, request.min_bytes, peer, until_s)
+        results |= await self._read(asked, request.max_bytes, peer, until_s)
+        for each in asked:
+            if each.index not in results:
+                results[each.index] = _final(each, peer)
+        return FetchRecordsResponse(partitions=tuple(results[index] for index in range(len(request.partitions))))
+
+    async def _wait_for_records(
+        self, asked: Sequence[_Asked], min_bytes: int, peer: PeerIdentity, until_s: float
+    ) -> None:
+        woken = asyncio.Event()
+        with _subscribed(asked, woken):
+            while not _is_due(asked, min_bytes, peer):
+                woken.clear()
+                if not await self._wait(woken, until_s):
+                    return
+
+    async def _read(
+        self, asked: Sequence[_Asked], max_bytes: int, peer: PeerIdentity, until_s: float
+    ) -> dict[int, PartitionFetchResult]:
+        readable = [each for each in asked if each.replicator.bytes_after(each.fetch.fetch_offset)]
+        results: dict[int, PartitionFetchResult] = {}
+        if not readable:
+            return results
+        left = await self._reserve(min(max_bytes, self._limits.answer_max_bytes), until_s)
+        try:
+            for each in readable:
+                if left <= 0:
+                    break
+                data = await self._read_one(each, left)
+                if isinstance(data, PushErrorCode):
+                    results[each.index] = each.replicator.answers.result(each.fetch, peer, data)
+                    continue
+                taken = min(len(data), left)
+                left -= taken
+                self.memory.release(taken)
+                results[each.index] = _final(each, peer, self.memory.charge(data))
+        finally:
+            self.memory.release(left)
+        return results
+
+    async def _reserve(self, size_bytes: int, until_s: float) -> int:
+        while not (granted := self.memory.reserve(size_bytes)):
+            self.memory.freed.clear()
+            if not await self._wait(self.memory.freed, until_s):
+                return 0
+        return granted
+
+    async def _read_one(self, asked: _Asked, max_bytes: int) -> bytes | PushErrorCode:
+        fetch, replicator = asked.fetch, asked.replicator
+        try:
+            data = await replicator.log.read(fetch.fetch_offset, max(min(fetch.max_bytes, max_bytes), 1))
+        except OffsetOutOfRangeError:
+            return PushErrorCode.OFFSET_OUT_OF_RANGE
+        except LogError as error:
+            if error.retriable:  # files changed under the read: the standby asks again
+                return PushErrorCode.REQUEST_TIMED_OUT
+            self._warn(replicator, error)
+            return PushErrorCode.KAFKA_STORAGE_ERROR
+        with suppress(CorruptRecordError):  # a batch of an old format
+            if first := next(batch_bounds(data), None):
+                replicator.note_read(first.next_offset - first.base_offset, first.end_position)
+        return data
+
+    async def _wait(self, event: asyncio.Event, until_s: float) -> bool:
+        """Wait for an event; return False if the time was over before."""
+        left_s = until_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            return False
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(left_s))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return event.is_set()
+
+    def _warn(self, replicator: PartitionReplicator, error: LogError) -> None:
+        self.failed_reads += 1
+        now_s = self._clock.monotonic_s()
+        if now_s - self._warned_s >= _WARNING_INTERVAL_S:
+            self._warned_s = now_s
+            log.warning("fetch_of_standby_not_read", partition=str(replicator.partition), error=str(error))
+
+
+@contextmanager
+def _subscribed(asked: Sequence[_Asked], woken: asyncio.Event) -> Iterator[None]:
+    wake = woken.set
+    for each in asked:
+        each.replicator.subscribe(wake)
+    try:
+        yield
+    finally:
+        for each in asked:
+            each.replicator.unsubscribe(wake)
+
+
+def _is_due(asked: Sequence[_Asked], min_bytes: int, peer: PeerIdentity) -> bool:
+    """Return True if a poll is to be answered now: with records, a watermark, or an error."""
+    size_bytes = 0
+    for each in asked:
+        answers = each.replicator.answers
+        if answers.has_news(peer) or answers.without_records(each.fetch, peer) is not None:
+            return True
+        size_bytes += each.replicator.bytes_after(each.fetch.fetch_offset)
+    return size_bytes >= min_bytes
+
+
+def _final(asked: _Asked, peer: PeerIdentity, records: RecordBytes = b"") -> PartitionFetchResult:
+    """Return the answer that is right now; the records are left out if the partition has changed meanwhile."""
+    answers = asked.replicator.answers
+    return answers.without_records(asked.fetch, peer) or answers.result(asked.fetch, peer, records=records)
+
+
+def _unknown(fetch: PartitionFetch) -> PartitionFetchResult:
+    code = PushErrorCode.UNKNOWN_TOPIC_ID
+    return PartitionFetchResult(topic_id=fetch.topic_id, partition=fetch.partition, error_code=code)
