@@ -31,8 +31,11 @@ SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": "500"}
 
 
 @pytest.mark.spec("push-replication 2.14")
-async def test_listeners_have_the_log_of_the_broker_after_rolls_a_kill_and_a_new_topic(make_broker: MakeBroker) -> None:
-    broker = await asyncio.to_thread(lambda: make_broker("3.9.2", properties=SETTINGS))
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
+async def test_listeners_have_the_log_of_the_broker_after_rolls_a_kill_and_a_new_topic(
+    version: str, make_broker: MakeBroker
+) -> None:
+    broker = await asyncio.to_thread(lambda: make_broker(version, properties=SETTINGS))
     traffic = Traffic(broker, TOPICS, seed=41)
     await asyncio.to_thread(traffic.create_topics)
     async with following(broker) as follower:

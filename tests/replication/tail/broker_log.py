@@ -78,7 +78,8 @@ class BrokerLog:
     def begin_append(self, part: float, *, size: int = 10) -> WrittenBatch:
         """Write the front of a batch only; ``finish_append`` writes the rest."""
         batch = self._next_batch(1, size)
-        cut = max(1, int(len(batch.data) * part))
+        # Zeros at the end of a batch are there already in a preallocated file.
+        cut = min(max(1, int(len(batch.data) * part)), len(batch.data.rstrip(b"\0")) - 1)
         self._write(batch.data[:cut])
         self._half = batch.data
         return batch
