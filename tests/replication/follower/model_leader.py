@@ -1,6 +1,6 @@
 """ModelLeader: a leader in memory that answers as Kafka's does, and a loop that has a follower catch up with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from tests.fakes.memory_follower_log import MemoryFollowerLog
@@ -92,12 +92,7 @@ class ModelLeader:
 
 
 def catch_up(
-    followed: FollowedPartition,
-    leader: ModelLeader,
-    log: MemoryFollowerLog,
-    *,
-    rounds: int = ENOUGH_ROUNDS,
-    on_change: Callable[[LogChange], None] | None = None,
+    followed: FollowedPartition, leader: ModelLeader, log: MemoryFollowerLog, *, rounds: int = ENOUGH_ROUNDS
 ) -> bool:
     """Have a follower ask until it has the leader's end; return False if it had not after ``rounds`` questions."""
     now_s = 1000.0
@@ -106,17 +101,15 @@ def catch_up(
         question = followed.question(log.facts, now_s=now_s)
         if question is None:
             continue
-        is_at_end = log.log_end_offset == leader.log.log_end_offset
-        if (
-            question.kind is QuestionKind.RECORDS
-            and is_at_end
-            and leader.fetch(question.log_end_offset, question.epoch) == leader.fetch(leader.log.log_end_offset, -1)
-        ):
-            return True
+        is_at_end = question.kind is QuestionKind.RECORDS and _is_answered_with_nothing(leader, question)
         change = leader.answer(followed, question, log.facts, now_s=now_s)
-        if change is None:
-            continue
-        if on_change is not None:
-            on_change(change)
-        log.change(change)
+        if change is not None:
+            log.change(change)
+        if is_at_end:
+            return True
     return False
+
+
+def _is_answered_with_nothing(leader: ModelLeader, question: LeaderQuestion) -> bool:
+    result = leader.fetch(question.log_end_offset, question.epoch)
+    return not (result.error_code or result.diverging or result.records)

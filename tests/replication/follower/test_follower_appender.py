@@ -23,6 +23,7 @@ from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplicas
 from tierd.replication.model.messages import AppendRecordsRequest, PartitionAppend
 from tierd.replication.model.push_error_code import PushErrorCode
+from tierd.replication.model.push_session import PeerIdentity
 
 TOPIC_ID = UUID(int=1)
 
@@ -93,7 +94,7 @@ async def test_request_is_checked_as_a_whole_first(
         replica_epoch=replica_epoch,
         partitions=(records_for(0),),
     )
-    response = await appender.append_records(request, sender_id=sender_id)
+    response = await appender.append_records(request, PeerIdentity(sender_id, 1))
     assert response.error_code == code
     assert len(response.partitions) == (0 if code else 1)
 
@@ -170,19 +171,24 @@ async def test_requests_in_the_wrong_order_leave_no_hole(run: StandbyRun) -> Non
     assert await run.content() == batch(0) + batch(1) + batch(2)
 
 
-async def test_change_that_was_decided_for_another_log_end_is_void(run: StandbyRun) -> None:
-    log = ServiceFollowerLog(run.service, TopicPartition("orders", 0), clock=run.disk.clock)
-    await log.apply(LogChange(expected_end=0, end_offset=1, records=(batch(0),)))
-    with pytest.raises(LogChangedError):
-        await log.apply(LogChange(expected_end=0, end_offset=1, records=(batch(5),)))
-    assert log.facts.log_end_offset == 1
+async def test_change_that_was_decided_for_another_log_end_is_void() -> None:
+    disk, partition = StandbyDisk(), TopicPartition("orders", 0)
+    async with disk.service() as service:
+        await service.get_or_create(partition)
+        log = ServiceFollowerLog(service, partition, clock=disk.clock)
+        await log.apply(LogChange(expected_end=0, end_offset=1, records=(batch(0),)))
+        with pytest.raises(LogChangedError):
+            await log.apply(LogChange(expected_end=0, end_offset=6, records=(batch(5),)))
+        assert log.facts.log_end_offset == 1
 
 
-async def test_records_are_on_stable_storage_before_the_answer_where_that_is_asked_for(run: StandbyRun) -> None:
-    partition = TopicPartition("orders", 0)
-    log = ServiceFollowerLog(run.service, partition, clock=run.disk.clock, is_flushed_at_once=True)
-    await log.apply(LogChange(expected_end=0, end_offset=1, records=(batch(0),)))
-    assert run.service.log(partition).recovery_point == 1
+async def test_records_are_on_stable_storage_before_the_answer_where_that_is_asked_for() -> None:
+    disk, partition = StandbyDisk(), TopicPartition("orders", 0)
+    async with disk.service() as service:
+        await service.get_or_create(partition)
+        log = ServiceFollowerLog(service, partition, clock=disk.clock, is_flushed_at_once=True)
+        await log.apply(LogChange(expected_end=0, end_offset=1, records=(batch(0),)))
+        assert service.log(partition).recovery_point == 1
 
 
 async def test_request_whose_connection_ends_leaves_the_partition_usable(run: StandbyRun) -> None:
@@ -207,3 +213,33 @@ async def test_offline_log_dir_answers_keepalives_with_a_storage_error(run: Stan
     with pytest.raises(LogDirOfflineError):
         await run.service.writer(TopicPartition("orders", 0)).append_as_follower(batch(1))
     assert codes(await run.push(entry(topic_id=TOPIC_ID))) == [PushErrorCode.KAFKA_STORAGE_ERROR]
+
+
+@pytest.mark.spec("push-replication F2")
+async def test_session_of_a_leader_that_has_restarted_ends_and_its_earlier_process_is_refused(run: StandbyRun) -> None:
+    assert codes(await run.push(records_for(0), leader_process=1)) == [0]
+    later = entry(topic_id=TOPIC_ID, append_offset=1, last_epoch=7, records=batch(1))
+    answer = await run.push(later, leader_process=2)
+    assert (codes(answer), answer.partitions[0].session_id) == ([PushErrorCode.STALE_REPLICATION_SESSION], 1)
+    refused = await run.push(later, leader_process=1)
+    assert refused.error_code == PushErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await run.content() == batch(0)
+
+
+async def test_cancellation_at_any_point_of_a_request_leaves_the_log_whole(run: StandbyRun) -> None:
+    end, is_finished = 0, False
+    for steps in range(1, 30):
+        sent = entry(topic_id=TOPIC_ID, append_offset=end, last_epoch=7 if end else -1, records=batch(end, 2))
+        sending = asyncio.create_task(run.push(sent))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        sending.cancel()
+        await asyncio.wait({sending})
+        is_finished = is_finished or not sending.cancelled()
+        writer = run.service.writer(TopicPartition("orders", 0))
+        await writer.run(lambda _: None)
+        assert codes(await run.push(sent)) == [0]
+        end += 2
+        assert writer.log.log_end_offset == end
+    assert await run.content() == b"".join(batch(offset, 2) for offset in range(0, end, 2))
+    assert run.standby.status().memory_bytes == 0

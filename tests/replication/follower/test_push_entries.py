@@ -85,6 +85,7 @@ def test_end_signal_that_is_repeated_is_answered_and_changes_nothing() -> None:
     assert follower.mode is PULL
 
 
+@pytest.mark.spec("push-replication F22")
 def test_end_signal_of_an_older_session_does_not_end_the_present_one() -> None:
     follower = pushed(4)
     assert follower.push(entry(session_id=3, end_session=True)).error_code == 0
@@ -117,6 +118,9 @@ def test_push_of_a_session_id_that_the_follower_has_not_given_is_refused() -> No
     assert pushed(3).push(entry(session_id=4)).error_code == PushErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.spec("push-replication F5")
+@pytest.mark.spec("push-replication F6")
+@pytest.mark.spec("push-replication F7")
 @pytest.mark.spec("push-replication 63")
 @pytest.mark.parametrize(
     ("leader_epoch", "code"),
@@ -185,6 +189,7 @@ def test_known_records_before_a_hole_of_another_epoch_do_not_vouch_for_the_rest(
     assert follower.log.log_end_offset == 10
 
 
+@pytest.mark.spec("push-replication F17")
 @pytest.mark.spec("push-replication 68")
 def test_push_after_a_record_of_another_epoch_is_a_divergence_and_ends_the_session() -> None:
     follower = pushed(0, batch(0, 10, epoch=3))
@@ -194,6 +199,7 @@ def test_push_after_a_record_of_another_epoch_is_a_divergence_and_ends_the_sessi
     assert follower.followed.stage is FetchStage.TRUNCATING
 
 
+@pytest.mark.spec("push-replication F20")
 @pytest.mark.spec("push-replication 69")
 def test_batch_with_a_flipped_bit_is_refused_and_nothing_is_appended() -> None:
     follower = pushed()
@@ -293,6 +299,7 @@ def test_first_high_watermark_of_a_session_counts_even_if_it_is_lower() -> None:
     assert follower.log.high_watermark == 20
 
 
+@pytest.mark.spec("push-replication F21")
 @pytest.mark.spec("push-replication 75")
 def test_follower_goes_back_to_pull_after_ten_seconds_of_silence() -> None:
     follower = pushed(3)

@@ -10,8 +10,10 @@ from tests.fakes.eventually import eventually
 from tests.replication.follower.following import batch, entry
 from tests.replication.follower.leaders import FakeLeaders
 from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun
-from tierd.log import LogConfig
+from tierd.errors import LogDirOfflineError
+from tierd.log import LogConfig, PartitionWriter
 from tierd.model import TopicPartition
+from tierd.replication.follower.standby_memory import FILE_NAME, StandbyMemory
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.replication_state import ReplicationMode
 
@@ -72,6 +74,7 @@ async def test_partition_that_is_pushed_is_not_fetched_and_falls_back_when_the_l
         assert (replica.mode, replica.session_id) == (PULL, 1)
 
 
+@pytest.mark.spec("push-replication F1")
 @pytest.mark.spec("push-replication F16")
 async def test_leader_with_the_highest_epoch_is_followed_also_after_a_restart(
     disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
@@ -328,3 +331,67 @@ async def test_copy_is_set_aside_when_its_leader_has_lost_every_record(
         assert await run.content() == leader.log.content
         (stray,) = disk.manager.stray_logs()
         assert stray.log_end_offset == 5
+
+
+@pytest.mark.parametrize("topic_id", [OLD, NEW])
+async def test_standby_that_has_lost_its_memory_keeps_the_incarnation_that_is_announced(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path, topic_id: UUID
+) -> None:
+    leaders.nodes[1].announce("orders", OLD, epoch=7).append_new(5, epoch=7)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(5)
+    (tmp_path / FILE_NAME).unlink()
+    leader = leaders.nodes[1].announce("orders", topic_id, epoch=7)
+    leader.append_new(1, epoch=7)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(6 if topic_id == OLD else 1)
+        assert await run.content() == leader.log.content
+        assert len(disk.manager.stray_logs()) == (0 if topic_id == OLD else 1)
+
+
+async def test_deletion_that_a_stop_interrupted_is_done_at_the_next_start(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    async with disk.service() as service:
+        await service.get_or_create(ORDERS, topic_id=OLD)
+    StandbyMemory(retired=(OLD,)).save(tmp_path)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await eventually(lambda: not run.service.logs(), what="the deletion")
+
+
+async def test_log_that_cannot_be_made_is_tried_again_and_its_leader_is_told_to_wait(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    leaders.nodes[1].announce("orders", OLD, epoch=7).append_new(1, epoch=7)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        original, run.service.get_or_create = run.service.get_or_create, _refuse  # type: ignore[method-assign]
+        await eventually(lambda: bool(run.replica() and run.standby.status().replicas[0].last_error), what="a failure")
+        refused = await run.push(entry(topic_id=OLD, append_offset=0, records=batch(0)))
+        assert refused.partitions[0].error_code == PushErrorCode.KAFKA_STORAGE_ERROR
+        run.service.get_or_create = original  # type: ignore[method-assign]
+        await run.reaches(1)
+
+
+async def _refuse(*_: object, **__: object) -> PartitionWriter:
+    raise LogDirOfflineError("no log dir can take a log")
+
+
+@pytest.mark.spec("push-replication F25")
+async def test_clock_that_is_set_back_or_forward_changes_nothing_while_the_standby_runs(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7, config=COMPACTED)
+    leader.append_new(2, epoch=7)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(2)
+        pushed = entry(topic_id=OLD, append_offset=2, last_epoch=7, records=batch(2))
+        assert (await run.push(pushed)).partitions[0].error_code == 0
+        for step_ms in (10**9, -(2 * 10**9)):
+            disk.clock.step_wall_clock(step_ms)
+            await disk.pass_time(2)
+            assert run.standby.status().pushed_partitions == 1
+        await run.push(entry(topic_id=OLD, end_session=True))
+        leader.append(batch(2), batch(3))
+        await run.reaches(4)
+        assert run.service.log(ORDERS).log_start_offset == 0
+        assert await run.content() == leader.log.content

@@ -82,6 +82,11 @@ class AssignmentBook:
         return tuple(self._kept.values())
 
     @property
+    def topics(self) -> frozenset[str]:
+        """Return the names of the topics of what the standby keeps."""
+        return frozenset(each.partition.topic for each in self._kept.values())
+
+    @property
     def retired(self) -> tuple[UUID, ...]:
         """Return the ids of topics that were deleted, oldest first."""
         return tuple(self._retired)
@@ -131,6 +136,8 @@ class AssignmentBook:
         for kept in found:
             del self._kept[kept.partition.topic_partition]
             self._retire(kept.partition.topic_id)
+        for topic in {kept.partition.topic for kept in found} - self.topics:
+            self._configs.pop(topic, None)
         return [DeleteReplica(kept.partition) for kept in found]
 
     def _retire(self, topic_id: UUID) -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import TierError
+from tierd.replication.follower.followed_partition import FetchStage
 from tierd.replication.follower.log_facts import FollowerLog
 from tierd.replication.follower.push_entries import AppendVerdict, judge_entry, take_append_failure
 from tierd.replication.follower.record_intake import RecordIntake, size_of
@@ -24,6 +25,7 @@ from tierd.replication.model.messages import (
     PartitionAppendResult,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
+from tierd.replication.model.push_session import PeerIdentity
 
 _LOG = structlog.get_logger(__name__)
 
@@ -66,10 +68,12 @@ class FollowerAppender:
         self._intake = intake
         self._clock = clock
         self._on_unknown_epoch = on_unknown_epoch
+        self._leader_processes: dict[int, int] = {}
 
-    async def append_records(self, request: AppendRecordsRequest, *, sender_id: int) -> AppendRecordsResponse:
-        """Answer a request; ``sender_id`` is the node id that the peer has proved."""
-        refusal = self._check_request(request, sender_id)
+    async def append_records(self, request: AppendRecordsRequest, peer: PeerIdentity) -> AppendRecordsResponse:
+        """Answer a request of a peer that has proved who it is."""
+        sender_id = peer.node_id
+        refusal = self._check_request(request, sender_id) or self._check_process(request)
         if refusal is not None:
             _LOG.warning("append_request_refused", leader=request.leader_id, sender=sender_id, code=int(refusal))
             self._count(refusal)
@@ -96,6 +100,24 @@ class FollowerAppender:
             return PushErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if request.replica_epoch != self._identity.process_epoch:
             return PushErrorCode.STALE_BROKER_EPOCH
+        return None
+
+    def _check_process(self, request: AppendRecordsRequest) -> PushErrorCode | None:
+        """End the sessions of a leader's earlier process, which its present one does not know."""
+        leader_id, epoch = request.leader_id, request.leader_process_epoch
+        known = self._leader_processes.get(leader_id, epoch)
+        if epoch < known:
+            return PushErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._leader_processes[leader_id] = epoch
+        if epoch == known:
+            return None
+        now_s = self._clock.monotonic_s()
+        for replica in self._replicas:
+            followed = replica.followed
+            if followed.is_pushed and followed.leader is not None and followed.leader.node_id == leader_id:
+                followed.enter_pull(FetchStage.FETCHING, now_s=now_s)
+                self._replicas.wake(replica)
+        _LOG.info("leader_restarted", leader=leader_id)
         return None
 
     def _begin(

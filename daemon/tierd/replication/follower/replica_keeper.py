@@ -192,6 +192,8 @@ class ReplicaKeeper:
         self._remembered.discard(partition)
         try:
             if is_deleted:
+                if name.topic not in self.book.topics:
+                    self._topics.forget(name.topic)
                 await self._service.delete(name)
                 _LOG.info("replica_deleted", partition=str(name))
             else:

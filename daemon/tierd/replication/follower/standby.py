@@ -38,6 +38,7 @@ from tierd.replication.follower.standby_settings import StandbySettings
 from tierd.replication.follower.standby_status import StandbyStatus, statuses
 from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
+from tierd.replication.model.push_session import PeerIdentity
 
 _LOG = structlog.get_logger(__name__)
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -124,9 +125,9 @@ class Standby:
         """Allow sessions, or fetch only."""
         self._keeper.enable_push(is_enabled)
 
-    async def append_records(self, request: AppendRecordsRequest, *, sender_id: int) -> AppendRecordsResponse:
-        """Answer a leader; ``sender_id`` is the node id that the peer has proved."""
-        return await self._appender.append_records(request, sender_id=sender_id)
+    async def append_records(self, request: AppendRecordsRequest, peer: PeerIdentity) -> AppendRecordsResponse:
+        """Answer a leader that has proved who it is."""
+        return await self._appender.append_records(request, peer)
 
     def status(self) -> StandbyStatus:
         """Return the standby as it is now."""
