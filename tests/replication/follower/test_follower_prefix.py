@@ -103,7 +103,7 @@ def test_every_follower_becomes_the_same_as_the_last_leader(story: Sequence[Lead
 
 
 @pytest.mark.spec("push-replication 86")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories)
 def test_log_on_disk_becomes_the_same_as_the_last_leader(story: Sequence[Leadership]) -> None:
     asyncio.run(_play_on_disk(story))

@@ -10,13 +10,14 @@ from tests.fakes.eventually import eventually
 from tests.fakes.memory_follower_log import MemoryFollowerLog
 from tests.replication.follower.following import batch
 from tests.replication.follower.leaders import FakeLeaders
-from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun
-from tierd.model import TopicIdPartition
+from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun, read_content
+from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.follower.followed_partition import FetchStage, FollowedPartition, LeaderClaim
 from tierd.replication.follower.leader_connection import LeaderAnswerError, LeaderConnection
 from tierd.replication.follower.pull_changes import PullChanges
 from tierd.replication.follower.pull_fetcher import PullFetcher, PullSettings
 from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.service_log import ServiceFollowerLog
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas
 from tierd.replication.model.messages import (
@@ -25,6 +26,7 @@ from tierd.replication.model.messages import (
     FetchRecordsResponse,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
+from tierd.testing import cancel_at
 
 TOPIC_ID = UUID(int=1)
 IDENTITY = StandbyIdentity(cluster_id="cluster", node_id=9, process_epoch=100)
@@ -222,3 +224,29 @@ async def test_cancelled_request_closes_the_connection() -> None:
     asking.cancel()
     await asyncio.wait({asking})
     assert leaders.open_channels == 0
+
+
+@pytest.mark.parametrize("suspension", range(1, 16))
+async def test_round_that_is_cancelled_at_any_point_leaves_a_log_that_becomes_its_leaders(suspension: int) -> None:
+    disk, setup = StandbyDisk(), FetcherSetup()
+    name = TopicPartition("orders", 0)
+    leader = setup.leader.partitions[TOPIC_ID, 0]
+    leader.append(batch(0, 2, epoch=5), batch(2, 2, epoch=7), batch(4, 2, epoch=7))
+    async with disk.service() as service:
+        await service.get_or_create(name)
+        setup.replica().log = log = ServiceFollowerLog(service, name, clock=disk.clock)
+        for diverged in (batch(0, 2, epoch=5), batch(2, 2, epoch=6), batch(4, 4, epoch=6)):
+            await service.writer(name).append_as_follower(diverged)
+        setup.replica().followed.stage = FetchStage.TRUNCATING
+
+        async def rounds() -> None:
+            for _ in range(3):
+                await setup.fetcher.run_round()
+
+        await cancel_at(suspension, rounds)
+        for _ in range(5):
+            setup.clock.advance(2)
+            await setup.fetcher.run_round()
+        assert log.facts.log_end_offset == 6
+        assert b"".join(await read_content(service, name)) == leader.log.content
+    assert setup.intake.used_bytes == 0
