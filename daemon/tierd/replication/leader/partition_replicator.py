@@ -171,7 +171,7 @@ class PartitionReplicator:
             self._push.on_leader_append(self.partition, pushed, append_offset, MemoryRecords(records, next_offset))
         self._raise_watermark()
         self.wake_fetches()
-        if self._replicas.has_lagging(next_offset):
+        if self._replicas.has_lagging(next_offset, now_s):
             self._hooks.on_lagging(self.partition)
 
     def on_high_watermark(self, high_watermark: int) -> None:
@@ -202,7 +202,7 @@ class PartitionReplicator:
         for progress in self._replicas.take_out_lagging(log_end, self._now_s()):
             self._end(progress, PushSessionEndReason.FOLLOWER_OUT_OF_ISR)
         self._raise_watermark()
-        return self._replicas.has_lagging(log_end)
+        return self._replicas.has_lagging(log_end, self._now_s())
 
     # ---------------------------------------------------------------- callbacks of sessions
 
@@ -288,7 +288,7 @@ class PartitionReplicator:
         progress.on_fetch(fetch.fetch_offset, fetch.log_start_offset, log_end=log.log_end_offset, now_s=now_s)
         self._replicas.join(progress, high_watermark=log.high_watermark, now_s=now_s)
         self._raise_watermark()
-        if self._replicas.has_lagging(log.log_end_offset):
+        if self._replicas.has_lagging(log.log_end_offset, now_s):
             self._hooks.on_lagging(self.partition)
 
     def _try_push(self, progress: ReplicaProgress, fetch: PartitionFetch) -> bool:
@@ -357,7 +357,7 @@ class PartitionReplicator:
     def _raise_watermark(self) -> bool:
         """Raise the high watermark of an owned log as far as the in-sync replicas allow; return True if it rose."""
         raise_high_watermark = self._hooks.raise_high_watermark
-        reached = self._replicas.high_watermark(self.log.log_end_offset)
+        reached = self._replicas.high_watermark(self.log.log_end_offset, self._now_s())
         if raise_high_watermark is None or reached is None or reached <= self.log.high_watermark:
             return False
         raise_high_watermark(reached)

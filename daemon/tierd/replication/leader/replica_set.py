@@ -75,13 +75,24 @@ class ReplicaSet:
             progress.is_in_sync = False
         return found
 
-    def has_lagging(self, log_end: int) -> bool:
-        """Return True if an in-sync replica is behind the log end."""
-        return any(progress.is_in_sync and progress.log_end_offset < log_end for progress in self._by_id.values())
+    def has_lagging(self, log_end: int, now_s: float) -> bool:
+        """Return True if the watermark waits for a replica that is behind the log end."""
+        return any(progress.log_end_offset < log_end for progress in self._awaited(now_s))
 
-    def high_watermark(self, log_end: int) -> int | None:
-        """Return the smallest log end of leader and in-sync replicas; None when the watermark has to stand still."""
-        ends = [progress.log_end_offset for progress in self._by_id.values() if progress.is_in_sync]
-        if 1 + len(ends) < self._settings.min_in_sync_replicas or not self._leadership.is_exercised:
+    def high_watermark(self, log_end: int, now_s: float) -> int | None:
+        """Return the smallest log end of leader and replicas that count; None when the watermark has to stand still."""
+        if 1 + len(self.in_sync) < self._settings.min_in_sync_replicas or not self._leadership.is_exercised:
             return None
-        return min((log_end, *ends))
+        return min((log_end, *(progress.log_end_offset for progress in self._awaited(now_s))))
+
+    def _awaited(self, now_s: float) -> Iterator[ReplicaProgress]:
+        """Yield the replicas in sync, and those that kept up lately and may join.
+
+        Without the latter, the watermark of a busy log would stay ahead of a standby that keeps up, and the standby
+        could never join (Kafka: Partition.maybeIncrementLeaderHW).
+        """
+        since_s = now_s - self._settings.replica_lag_time_max_s
+        for progress in self._by_id.values():
+            may_join = progress.is_known and not progress.is_throttled and progress.caught_up_s >= since_s
+            if progress.is_in_sync or may_join:
+                yield progress
