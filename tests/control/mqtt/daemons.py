@@ -12,7 +12,8 @@ from tierd.backoff import Backoff
 from tierd.clock import SystemClock
 from tierd.config import MqttSettings
 from tierd.control.mqtt.control_state import ControlIdentity, LeaderFacts
-from tierd.control.mqtt.mqtt_control import MqttControl, PeerHandler
+from tierd.control.mqtt.mqtt_control import MqttControl
+from tierd.control.mqtt.peer_requests import PeerHandler
 
 FAST = Backoff(base_s=0.02, cap_s=0.1)
 _epochs = itertools.count(1_000)

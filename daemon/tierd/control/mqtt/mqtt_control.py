@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,11 +24,11 @@ from pydantic import JsonValue
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.config import MqttSettings
-from tierd.control.mqtt.control_messages import CORRELATION_BYTES, PeerReply, PeerRequest, encode
+from tierd.control.mqtt.control_messages import CORRELATION_BYTES, PeerReply, encode
 from tierd.control.mqtt.control_state import ControlIdentity, ControlState, ReceivedReply, ReceivedRequest
 from tierd.control.mqtt.control_view import ControlViewCounts
 from tierd.control.mqtt.mqtt_connection import MAX_IN_FLIGHT, MqttConnection, identity_taken, open_connection
-from tierd.control.mqtt.pending_requests import PendingRequests, fits_reply, shortened
+from tierd.control.mqtt.peer_requests import PeerAnswers, PeerHandler, PendingRequests
 from tierd.control.mqtt.publish_queue import OutgoingMessage, PublishCounts
 from tierd.errors import (
     ControlPlaneError,
@@ -37,15 +37,10 @@ from tierd.errors import (
     TierError,
     TierErrorCode,
 )
-from tierd.masking import Masking
 
 log = structlog.get_logger()
 
-PeerHandler = Callable[[PeerRequest], Awaitable[JsonValue]]
-"""Carries out a request of a peer and returns the answer, of at most about 3 KiB."""
-
 BACKOFF: Final = Backoff(base_s=0.5, cap_s=30.0)
-_MAX_ANSWERING: Final = 8
 _FAREWELL_TIMEOUT_S: Final = 2.0
 _STEADY_S: Final = 30.0  # a connection that lasted so long begins a new series of failures
 
@@ -105,14 +100,13 @@ class MqttControl:
         self._random = random
         self._backoff = backoff
         self._pending = PendingRequests()
-        self._handlers: Mapping[str, PeerHandler] = {}
+        self._answers = PeerAnswers(self.state, {}, timeout_s=settings.request_timeout_s, on_reply=self.wake)
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._connection: MqttConnection | None = None
         self._problem: ControlPlaneError | None = None
         self._connects = 0
         self._failures = 0
-        self._refused_requests = 0
         self._overflowed = self._denied = 0  # of connections that have ended
 
     @property
@@ -143,7 +137,12 @@ class MqttControl:
             IdentityTakenError: another process connected with this daemon's identity.
         """
         allowed: frozenset[str] = frozenset(self._settings.requests)
-        self._handlers = {verb: handler for verb, handler in handlers.items() if verb in allowed}
+        self._answers = PeerAnswers(
+            self.state,
+            {verb: handler for verb, handler in handlers.items() if verb in allowed},
+            timeout_s=self._settings.request_timeout_s,
+            on_reply=self.wake,
+        )
         while True:
             began_s = self._clock.monotonic_s()
             try:
@@ -209,7 +208,7 @@ class MqttControl:
             overflowed=self._overflowed + (connection.dropped if connection is not None else 0),
             denied=self._denied + (connection.denied if connection is not None else 0),
             dropped_replies=self._pending.dropped_replies,
-            refused_requests=self._refused_requests,
+            refused_requests=self._answers.refused,
             view=self.state.view.counts(),
             queue=self.state.queue.counts(),
         )
@@ -242,31 +241,22 @@ class MqttControl:
                 raise failure
 
     async def _listen(self, connection: MqttConnection) -> None:
-        async with asyncio.TaskGroup() as group:
-            answering: set[asyncio.Task[None]] = set()
-            try:
-                async for message in connection.messages():
-                    received = self.state.receive(
-                        message.topic,
-                        message.payload,
-                        response_topic=message.response_topic,
-                        correlation=message.correlation,
-                    )
-                    if self.state.is_identity_taken:
-                        raise identity_taken(self._settings.address or "")
-                    match received:
-                        case ReceivedReply(reply, correlation):
-                            self._pending.reply(correlation, reply)
-                        case ReceivedRequest() if len(answering) >= _MAX_ANSWERING:
-                            self._refuse(received, "the daemon answers other requests", remedy="try again later")
-                        case ReceivedRequest():
-                            task = group.create_task(self._answer(received), name=f"control {received.verb}")
-                            answering.add(task)
-                            task.add_done_callback(answering.discard)
-                    self.wake()
-            finally:
-                for task in answering:
-                    task.cancel()
+        async with self._answers.answering() as answers:
+            async for message in connection.messages():
+                received = self.state.receive(
+                    message.topic,
+                    message.payload,
+                    response_topic=message.response_topic,
+                    correlation=message.correlation,
+                )
+                if self.state.is_identity_taken:
+                    raise identity_taken(self._settings.address or "")
+                match received:
+                    case ReceivedReply(reply, correlation):
+                        self._pending.reply(correlation, reply)
+                    case ReceivedRequest():
+                        answers(received)
+                self.wake()
 
     async def _speak(self, connection: MqttConnection) -> None:
         subscriptions = self.state.topics.subscriptions(self.state.identity.node_id, self.state.identity.instance)
@@ -315,50 +305,15 @@ class MqttControl:
             found = self.state.queue.next(self._clock.monotonic_s())
             if isinstance(found, OutgoingMessage):
                 return found
-            if found is None:
-                await self._wake.wait()
-            else:
-                await self._clock.sleep(found)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(found):  # seconds, or None while the queue is empty
+                    await self._wake.wait()
 
     async def _say_farewell(self, connection: MqttConnection) -> None:
         """Publish that this daemon is offline; without that the retained presence would stay until the next start."""
         with contextlib.suppress(ControlPlaneError, TimeoutError):
             async with asyncio.timeout(_FAREWELL_TIMEOUT_S):
                 await connection.publish(self.state.farewell())
-
-    # ---------------------------------------------------------------- requests of peers
-
-    async def _answer(self, request: ReceivedRequest) -> None:
-        handler = self._handlers.get(request.verb)
-        if handler is None:
-            self._refuse(
-                request, f"no request {request.verb!r}", remedy=f"answered: {', '.join(sorted(self._handlers))}"
-            )
-            return
-        try:
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                answer = await handler(request.message)
-        except TierError as error:
-            self._refuse(request, str(error), remedy=error.remedy)
-        except TimeoutError:
-            self._refuse(request, f"{request.verb} took above {self._settings.request_timeout_s:g} s")
-        except Exception as error:
-            log.exception("control_request_failed", verb=request.verb, peer=request.message.node)
-            self._refuse(request, f"internal error: {Masking().error(error).named}", remedy="see the daemon's log")
-        else:
-            self._reply(request, answer)
-
-    def _reply(self, request: ReceivedRequest, answer: JsonValue) -> None:
-        if not fits_reply(answer):
-            self._refuse(request, "the answer does not fit into one message", remedy="name fewer partitions")
-            return
-        self.state.reply(request, answer=answer)
-        self.wake()
-
-    def _refuse(self, request: ReceivedRequest, error: str, *, remedy: str = "") -> None:
-        self._refused_requests += 1
-        self.state.reply(request, error=shortened(error), remedy=shortened(remedy))
-        self.wake()
 
     # ---------------------------------------------------------------- notes
 
