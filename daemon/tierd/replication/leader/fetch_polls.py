@@ -67,7 +67,7 @@ class ReplicatorLookup(Protocol):
 class _Asked(NamedTuple):
     """Partition of a fetch that may get records."""
 
-    index: int
+    place: int
     fetch: PartitionFetch
     replicator: PartitionReplicator
 
@@ -116,8 +116,8 @@ class FetchPolls:
             await self._wait_for_records(asked, request.min_bytes, peer, until_s)
         results |= await self._read(asked, request.max_bytes, peer, until_s)
         for each in asked:
-            if each.index not in results:
-                results[each.index] = _final(each, peer)
+            if each.place not in results:
+                results[each.place] = _final(each, peer)
         return FetchRecordsResponse(partitions=tuple(results[index] for index in range(len(request.partitions))))
 
     async def _wait_for_records(
@@ -144,12 +144,12 @@ class FetchPolls:
                     break
                 data = await self._read_one(each, left)
                 if isinstance(data, PushErrorCode):
-                    results[each.index] = each.replicator.answers.result(each.fetch, peer, data)
+                    results[each.place] = each.replicator.answers.result(each.fetch, peer, data)
                     continue
                 taken = min(len(data), left)
                 left -= taken
                 self.memory.release(taken)
-                results[each.index] = _final(each, peer, self.memory.charge(data))
+                results[each.place] = _final(each, peer, self.memory.charge(data))
         finally:
             self.memory.release(left)
         return results
