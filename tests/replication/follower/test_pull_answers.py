@@ -5,6 +5,7 @@ import pytest
 from tests.replication.follower.following import EPOCH, PARTITION, Following, batch, entry
 from tests.replication.follower.model_leader import ModelLeader, catch_up
 from tierd.replication.follower.followed_partition import FetchStage, LeaderClaim, LeaderQuestion
+from tierd.replication.follower.log_facts import LogChange
 from tierd.replication.follower.pull_answers import take_bounds, take_change_failure, take_failure, take_fetched
 from tierd.replication.follower.record_runs import BadRecordsError
 from tierd.replication.follower.truncation_rules import LeaderBounds
@@ -96,7 +97,8 @@ def test_fetch_offset_out_of_range_asks_for_the_bounds_of_the_leader() -> None:
 
 def test_change_that_failed_compares_the_logs_again() -> None:
     follower = Following().fill(batch(0, 10))
-    take_change_failure(follower.followed, now_s=follower.now_s)
+    failed = LogChange(expected_end=10, end_offset=11, records=(batch(10),))
+    take_change_failure(follower.followed, failed, now_s=follower.now_s)
     follower.now_s += 1
     assert asked(follower).stage is FetchStage.TRUNCATING
 
@@ -132,3 +134,15 @@ def test_log_whose_start_lies_inside_a_batch_of_the_leader_begins_at_the_base_of
     assert catch_up(follower.followed, leader, follower.log)
     assert follower.log.content == batch(5, 10) + batch(15, 5)
     assert follower.log.log_start_offset == 9
+
+
+def test_copy_whose_new_beginning_failed_is_built_again_and_one_whose_append_failed_goes_on() -> None:
+    follower = Following().fill(batch(0, 10))
+    begins_again = LogChange(expected_end=10, end_offset=0, restart_at=0)
+    for failed, is_known in [
+        (LogChange(expected_end=10, end_offset=11, records=(batch(10),)), True),
+        (begins_again, False),
+    ]:
+        follower.followed.sync.begin_rebuild(follower.now_s)
+        take_change_failure(follower.followed, failed, now_s=follower.now_s)
+        assert (follower.followed.sync.synced_at_s is not None) is is_known

@@ -324,13 +324,17 @@ async def test_copy_is_set_aside_when_its_leader_has_lost_every_record(
     async with StandbyRun(disk, leaders, tmp_path) as run:
         await run.reaches(5)
         await eventually(lambda: run.service.log(ORDERS).high_watermark == 5, what="the high watermark")
+        await run.push(entry(topic_id=OLD, append_offset=5, last_epoch=7))
+        await run.push(entry(topic_id=OLD, end_session=True))
         leader.log._restart(0)
         leader.append_new(2, epoch=8, value=b"after the loss of the disk")
         leaders.nodes[1].announce("orders", OLD, epoch=8)
         await run.reaches(2)
         assert await run.content() == leader.log.content
         (stray,) = disk.manager.stray_logs()
-        assert stray.log_end_offset == 5
+        replica = run.replica()
+        assert replica is not None
+        assert (stray.log_end_offset, replica.session_id) == (5, 2)
 
 
 @pytest.mark.parametrize("topic_id", [OLD, NEW])
@@ -395,3 +399,24 @@ async def test_clock_that_is_set_back_or_forward_changes_nothing_while_the_stand
         await run.reaches(4)
         assert run.service.log(ORDERS).log_start_offset == 0
         assert await run.content() == leader.log.content
+
+
+@pytest.mark.spec("push-replication F24")
+async def test_log_whose_start_lies_inside_a_batch_begins_at_the_base_of_the_batch_on_disk(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7)
+    leader.append(batch(0, 5), batch(5, 10), batch(15, 5))
+    leader.log.high_watermark = 20
+    leader.log._raise_start(9)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(20)
+        await eventually(lambda: run.service.log(ORDERS).log_start_offset == 9, what="the log start")
+        assert await run.content() == batch(5, 10) + batch(15, 5)
+        sent = entry(topic_id=OLD, append_offset=20, last_epoch=7, records=batch(20), high_watermark=21)
+        assert (await run.push(sent)).partitions[0].error_code == 0
+    disk.disk.crash(random.Random(2))
+    async with StandbyRun(disk, leaders, tmp_path, process_epoch=101) as run:
+        leader.append(batch(20))
+        await run.reaches(21)
+        assert run.service.log(ORDERS).log_start_offset == 9

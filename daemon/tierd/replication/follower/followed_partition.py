@@ -110,11 +110,20 @@ class FollowedPartition:
         now_s: float,
         times: FollowerTimes | None = None,
         is_push_enabled: bool = True,
+        first_session_id: int = INITIAL_SESSION_ID,
     ) -> None:
-        """Begin in pull mode; ``now_s`` is monotonic time, as everywhere in this class."""
+        """Begin in pull mode.
+
+        Args:
+            partition: the partition.
+            now_s: monotonic time, as everywhere in this class.
+            times: of the rules.
+            is_push_enabled: as the attribute.
+            first_session_id: above those that this process has had for the partition: the ids of a process never fall.
+        """
         self.partition = partition
         self.leader: LeaderClaim | None = None
-        self.state = ReplicationState(session_id=INITIAL_SESSION_ID)
+        self.state = ReplicationState(session_id=first_session_id)
         self.stage = FetchStage.TRUNCATING
         self.bounds = KnownBounds()
         self.sync = SyncTracker()

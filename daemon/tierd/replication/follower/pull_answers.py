@@ -71,10 +71,10 @@ def take_failure(followed: FollowedPartition, code: int, *, now_s: float) -> Non
         followed.pause(now_s=now_s)
 
 
-def take_change_failure(followed: FollowedPartition, *, now_s: float) -> None:
+def take_change_failure(followed: FollowedPartition, change: LogChange, *, now_s: float) -> None:
     """Take note that a change was not carried out, or only in part: the log is compared with its leader's again."""
-    if followed.sync.is_rebuilding:
-        followed.sync.forget()
+    if change.restart_at is not None and not change.records:
+        followed.sync.forget()  # the records of before may still be there
     if not followed.is_pushed:
         followed.stage = FetchStage.TRUNCATING
         followed.pause(now_s=now_s)

@@ -75,7 +75,7 @@ class PullChanges:
             replica.last_error = ""
             return False
         if loses_every_record(replica.followed, change, log.facts):
-            take_change_failure(replica.followed, now_s=self._clock.monotonic_s())
+            take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
             return True
         await self._carry_out(replica, log, change)
         return False
@@ -95,7 +95,7 @@ class PullChanges:
             await log.apply(change)
         except TierError as error:
             replica.note(error)
-            take_change_failure(replica.followed, now_s=self._clock.monotonic_s())
+            take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
             _LOG.warning("follower_change_failed", partition=str(replica.partition), error=str(error))
             return
         replica.last_error = ""

@@ -30,6 +30,7 @@ from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyR
 from tierd.replication.follower.standby_settings import StandbySettings
 from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.model.push_error_code import PushErrorCode
+from tierd.replication.model.replication_state import INITIAL_SESSION_ID
 
 _LOG = structlog.get_logger(__name__)
 
@@ -58,6 +59,7 @@ class ReplicaKeeper:
         self._failed: dict[TopicPartition, AssignmentStep] = {}
         self._remembered = {each.partition for each in memory.replicas}
         self._is_push_enabled = settings.is_push_enabled
+        self._next_session_ids: dict[TopicIdPartition, int] = {}  # of copies that were set aside
         self._changing = asyncio.Lock()
 
     async def open_kept(self) -> None:
@@ -160,7 +162,11 @@ class ReplicaKeeper:
 
     def _follow_anew(self, partition: TopicIdPartition, now_s: float) -> FollowedPartition:
         followed = FollowedPartition(
-            partition, now_s=now_s, times=self._settings.times, is_push_enabled=self._is_push_enabled
+            partition,
+            now_s=now_s,
+            times=self._settings.times,
+            is_push_enabled=self._is_push_enabled,
+            first_session_id=self._next_session_ids.pop(partition, INITIAL_SESSION_ID),
         )
         followed.delete_retention_s = self._delete_retention_s(partition.topic)
         synced_at_ms = self._memory.synced_at_ms.get(partition.topic_partition)
@@ -187,6 +193,8 @@ class ReplicaKeeper:
         name = partition.topic_partition
         if replica is not None:
             self._replicas.remove(replica)
+            if not is_deleted:
+                self._next_session_ids[partition] = replica.followed.state.session_id + 1
             async with replica.lock:  # a change that is under way ends before
                 replica.log = None
         self._remembered.discard(partition)
