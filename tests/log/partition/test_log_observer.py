@@ -90,6 +90,17 @@ def test_watermark_log_start_and_truncation_are_reported_in_their_order(tmp_path
     assert not observer.lineage
 
 
+def test_local_start_of_a_tiered_log_is_reported_when_retention_raises_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(remote_storage_enable=True, local_retention_ms=1000))
+    lead(log, records())
+    log.update_high_watermark(1)
+    log.replace_highest_remote_offset(0, epoch=0)
+    observer = RecordingObserver()
+    log.observe(observer)
+    log.delete_old_segments(NOW_MS + 2000)
+    assert (observer.log_starts, log.log_start_offset, log.local_log_start_offset) == ([1], 0, 1)
+
+
 def test_log_without_an_observer_keeps_no_appends(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     observer = RecordingObserver()

@@ -149,13 +149,15 @@ class ExposedOffsets:
             self._producers.on_log_start_incremented(offset)
             self.refresh_first_unstable()
             if self.observer is not None:
-                self.observer.on_log_start_offset(offset)
+                self.observer.on_log_start_offset(self.local_log_start_offset)
             return True
 
     def raise_local_log_start(self, offset: int) -> bool:
         """Move only the local log start up, over records that are in the tier; return True if it moved."""
         moves = offset > self.local_log_start_offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
+        if moves and self.observer is not None:
+            self.observer.on_log_start_offset(self.local_log_start_offset)
         return moves
 
     def reset_log_start(self, offset: int, *, local: int | None = None) -> None:

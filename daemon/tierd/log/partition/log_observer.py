@@ -35,10 +35,10 @@ class LogObserver(Protocol):
         """Take note of a high watermark, which may be lower; called under the log's lock."""
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Take note of a higher log start offset; called under the log's lock."""
+        """Take note of a higher log start on local disk; called under the log's lock, and may repeat the last one."""
 
     def on_truncated(self, log_end_offset: int, log_start_offset: int, lineage: Lineage) -> None:
-        """Take note that the log was cut back."""
+        """Take note that the log was cut back; ``log_start_offset`` is the first offset on local disk."""
 
 
 def owned_bytes(records: memoryview) -> bytes:

@@ -94,7 +94,7 @@ class LogState:
         """Tell the observer that the log was cut back."""
         if self.offsets.observer is not None:
             self.offsets.observer.on_truncated(
-                self.segments.log_end.offset, self.offsets.log_start_offset, self.lineage
+                self.segments.log_end.offset, self.offsets.local_log_start_offset, self.lineage
             )
 
     @property

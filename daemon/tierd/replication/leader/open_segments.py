@@ -43,8 +43,14 @@ class SharedFile:
         self._lock = threading.Lock()
 
     def hold(self) -> None:
-        """Add a holder, while there is another one."""
+        """Add a holder.
+
+        Raises:
+            LogError: the last holder has closed the file.
+        """
         with self._lock:
+            if not self._holders:
+                raise LogError("the records were released", remedy="nothing to do: the session has ended")
             self._holders += 1
 
     def release(self) -> None:
@@ -101,9 +107,9 @@ class OpenRange:
         file = self._file
         if file is None or position >= self.size_bytes:
             return b""
-        file.hold()  # until the thread is done: the caller may be cancelled before
 
         def read() -> bytes:
+            file.hold()  # in the thread: a call that is cancelled before its turn never gets there
             try:
                 return _read_batches(file, self._begin + position, self.size_bytes - position, max_bytes)
             finally:

@@ -38,7 +38,7 @@ class OwnedLeaderLog:
         self._loop = asyncio.get_running_loop()
         self._listener: LeaderLogListener | None = None
         self._cuts = 0
-        self._log_start_offset, self._log_end_offset = log.log_start_offset, log.log_end_offset
+        self._log_start_offset, self._log_end_offset = log.local_log_start_offset, log.log_end_offset
         self._high_watermark, self._lineage = log.high_watermark, log.leader_epochs
 
     @classmethod
@@ -72,7 +72,7 @@ class OwnedLeaderLog:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset of the log."""
+        """First offset on local disk; the tier has what lies below it in a tiered log."""
         return self._log_start_offset
 
     @property
@@ -190,7 +190,7 @@ class OwnedLeaderLog:
 
     def _attach(self, log: UnifiedLog) -> None:
         log.observe(self)
-        bounds = (log.log_end_offset, log.log_start_offset, log.high_watermark, log.leader_epochs)
+        bounds = (log.log_end_offset, log.local_log_start_offset, log.high_watermark, log.leader_epochs)
         self._hand_over(self._take_bounds, *bounds)
 
     # ---------------------------------------------------------------- on the event loop
