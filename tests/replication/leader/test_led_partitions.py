@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from uuid import UUID
 
 import pytest
 
@@ -174,3 +175,16 @@ async def test_unprotected_records_are_those_that_the_best_standby_lacks(setup: 
     lags = {status.replica_id: (status.lag_offsets, status.lag_bytes, status.lag_s) for status in statuses}
     assert lags == {1: (1, 300, 3.0), 2: (2, 400, 5.0)}
     assert unprotected([]) == UnprotectedRecords()
+
+
+@pytest.mark.spec("push-replication F13")
+async def test_topic_that_is_led_with_another_id_ends_the_sessions_of_the_older_one(setup: LedSetup) -> None:
+    await promote(setup, setup.lead())
+    recreated = UUID(int=2)
+
+    setup.lead(topic_id=recreated)
+
+    assert setup.pushes.ends == [PushSessionEndReason.PARTITION_DELETED]
+    assert setup.led.find(TOPIC_ID, 0) is None
+    assert [each.topic_id for each in announced(setup).partitions or ()] == [recreated]
+    assert announced(setup).deleted == ()

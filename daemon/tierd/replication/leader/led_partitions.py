@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from tierd.clock import Clock
-from tierd.model import TopicIdPartition
+from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.leader_log import LeaderLog
 from tierd.replication.leader.partition_replicator import PartitionReplicator
@@ -56,6 +56,7 @@ class LedPartitions:
         self._settings = settings
         self._clock = clock
         self._led: dict[_Key, LedPartition] = {}
+        self._by_name: dict[TopicPartition, TopicIdPartition] = {}
         self._lagging: dict[_Key, None] = {}
 
     def find(self, topic_id: UUID, partition: int) -> PartitionReplicator | None:
@@ -84,7 +85,9 @@ class LedPartitions:
     ) -> PartitionReplicator:
         """Lead a partition and send it to ``nodes``. A second call with the same log changes nodes and settings only.
 
-        With another log of the same partition, as after a move of the log, the sessions begin anew.
+        With another log of the same partition, as after a move of the log, the sessions begin anew. A topic of the same
+        name with another id ends the sessions of the older one with ``PARTITION_DELETED``. The standbys keep the copies
+        of the older one until ``delete`` says that it was deleted.
 
         Args:
             log: of the partition.
@@ -94,6 +97,7 @@ class LedPartitions:
             raise_high_watermark: sets the high watermark of an owned log; None in tail mode.
         """
         key = _key(log.partition)
+        self._end_other_incarnation(log.partition)
         led = self._led.get(key)
         if led is not None and led.replicator.log is not log:
             led.replicator.close(PushSessionEndReason.LEADER_LOG_TRUNCATED)
@@ -164,9 +168,17 @@ class LedPartitions:
 
     # ---------------------------------------------------------------- parts
 
+    def _end_other_incarnation(self, partition: TopicIdPartition) -> None:
+        known = self._by_name.get(partition.topic_partition)
+        if known is not None and known.topic_id != partition.topic_id:
+            self._take_out(known, PushSessionEndReason.PARTITION_DELETED)
+            self._assignments.withdraw(known.topic_id, known.partition)
+        self._by_name[partition.topic_partition] = partition
+
     def _take_out(self, partition: TopicIdPartition, reason: PushSessionEndReason) -> LedPartition | None:
         led = self._led.pop(_key(partition), None)
         if led is not None:
+            del self._by_name[partition.topic_partition]
             led.replicator.close(reason)
         return led
 
