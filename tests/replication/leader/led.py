@@ -10,9 +10,9 @@ from tests.replication.leader.pushing import PushStory
 from tests.replication.leader.replicating import RoutedPushes
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.assignments import LeaderAssignments
-from tierd.replication.leader.fetch_polls import FetchLimits
-from tierd.replication.leader.leader_server import LeaderServer
-from tierd.replication.leader.led_partitions import LedPartitions
+from tierd.replication.leader.fetch_polls import StandbyFetchLimits
+from tierd.replication.leader.leader_server import PushLeaderServer
+from tierd.replication.leader.led_replicators import LedReplicators
 from tierd.replication.leader.replicator_settings import ReplicatorSettings
 from tierd.replication.model.messages import FetchRecordsRequest, FetchRecordsResponse, PartitionFetch
 from tierd.replication.model.push_session import PeerIdentity, PeerNode
@@ -27,13 +27,13 @@ EPOCH = 1
 class LedSetup:
     """Leader whose logs are in memory. Its standbys fetch with push switched off, unless a session id is given."""
 
-    def __init__(self, limits: FetchLimits | None = None) -> None:
+    def __init__(self, limits: StandbyFetchLimits | None = None) -> None:
         self.clock = ManualClock()
         self.story = PushStory()
         self.pushes = RoutedPushes(self.story)
         self.assignments = LeaderAssignments(self.clock)
-        self.led = LedPartitions(self.pushes, self.assignments, ReplicatorSettings(), clock=self.clock)
-        self.server = LeaderServer(self.led, self.assignments, clock=self.clock, limits=limits)
+        self.led = LedReplicators(self.pushes, self.assignments, ReplicatorSettings(), clock=self.clock)
+        self.server = PushLeaderServer(self.led, self.assignments, clock=self.clock, limits=limits)
 
     def lead(self, partition: int = 0, *nodes: PeerNode, topic_id: UUID = TOPIC_ID) -> MemoryLeaderLog:
         """Lead a partition whose standbys are ``nodes``, node 1 by default."""
@@ -41,18 +41,29 @@ class LedSetup:
         self.led.lead(log, nodes or (NODE,), raise_high_watermark=log.raise_high_watermark)
         return log
 
-    async def fetch(self, *fetches: PartitionFetch, peer: PeerIdentity = PEER, **options: int) -> FetchRecordsResponse:
+    async def fetch(
+        self,
+        *fetches: PartitionFetch,
+        peer: PeerIdentity = PEER,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+    ) -> FetchRecordsResponse:
         """Have a standby fetch; by default it does not wait."""
-        values = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **options}
         request = FetchRecordsRequest(
-            replica_id=peer.node_id, replica_epoch=peer.process_epoch, partitions=fetches, **values
+            replica_id=peer.node_id,
+            replica_epoch=peer.process_epoch,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            partitions=fetches,
         )
         return await self.server.fetch_records(request, peer)
 
-    async def begin_poll(self, *fetches: PartitionFetch, **options: int) -> "asyncio.Task[FetchRecordsResponse]":
+    async def begin_poll(self, *fetches: PartitionFetch, min_bytes: int = 1) -> "asyncio.Task[FetchRecordsResponse]":
         """Return a poll of 5 s that waits."""
         before = self.clock.sleeping
-        polling = asyncio.create_task(self.fetch(*fetches, max_wait_ms=5000, **options), name="poll")
+        polling = asyncio.create_task(self.fetch(*fetches, max_wait_ms=5000, min_bytes=min_bytes), name="poll")
         await eventually(lambda: self.clock.sleeping > before, what="the poll to wait")
         return polling
 

@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.replication.leader.led import NODE, PEER, LedSetup, fetch_of
 from tierd.errors import LogError, SegmentChangedError
-from tierd.replication.leader.fetch_polls import FetchLimits
+from tierd.replication.leader.fetch_polls import StandbyFetchLimits
 from tierd.replication.leader.record_memory import batch_bounds
 from tierd.replication.model.messages import FetchRecordsResponse, PartitionFetchResult
 from tierd.replication.model.push_error_code import PushErrorCode
@@ -93,11 +93,9 @@ async def test_poll_for_more_bytes_waits_until_they_are_there(setup: LedSetup) -
 
 
 async def test_poll_of_many_partitions_brings_what_each_of_them_has(setup: LedSetup) -> None:
-    for partition in range(3):
-        setup.lead(partition)
-    for log in (setup.led.find(UUID(int=1), 0), setup.led.find(UUID(int=1), 2)):
-        assert log is not None
-        log.log.append()  # type: ignore[attr-defined]
+    logs = [setup.lead(partition) for partition in range(3)]
+    logs[0].append()
+    logs[2].append()
 
     response = await setup.fetch(*(fetch_of(partition) for partition in range(3)))
 
@@ -220,7 +218,7 @@ async def test_read_that_fails_is_an_error_of_its_partition_only(
 
 
 async def test_answers_that_are_not_sent_yet_hold_back_further_reads() -> None:
-    setup = LedSetup(FetchLimits(memory_max_bytes=1000))
+    setup = LedSetup(StandbyFetchLimits(memory_max_bytes=1000))
     log = setup.lead()
     for _ in range(20):
         log.append(size=100)
@@ -238,7 +236,7 @@ async def test_answers_that_are_not_sent_yet_hold_back_further_reads() -> None:
 
 
 async def test_answer_without_memory_for_its_records_comes_after_its_time_and_has_none() -> None:
-    setup = LedSetup(FetchLimits(memory_max_bytes=100))
+    setup = LedSetup(StandbyFetchLimits(memory_max_bytes=100))
     setup.lead().append(size=500)
 
     held = await setup.fetch(fetch_of())
@@ -261,7 +259,7 @@ async def test_memory_is_free_again_after_every_answer(setup: LedSetup) -> None:
 
 
 async def test_standby_with_too_many_polls_at_a_time_is_refused() -> None:
-    setup = LedSetup(FetchLimits(polls_per_peer=1))
+    setup = LedSetup(StandbyFetchLimits(polls_per_peer=1))
     log = setup.lead()
     await setup.fetch(fetch_of())
     polling = await setup.begin_poll(fetch_of())

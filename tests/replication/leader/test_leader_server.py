@@ -31,19 +31,18 @@ def query(epoch: int = -1, *, partition: int = 0, leader_epoch: int = EPOCH) -> 
 
 async def test_requests_in_the_name_of_another_node_are_refused(setup: LedSetup) -> None:
     server = setup.server
-    responses = [
-        await server.fetch_records(
-            FetchRecordsRequest(
-                replica_id=2, replica_epoch=100, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(fetch_of(),)
-            ),
-            PEER,
+    fetched = await server.fetch_records(
+        FetchRecordsRequest(
+            replica_id=2, replica_epoch=100, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(fetch_of(),)
         ),
-        await server.epoch_end_offsets(EpochEndOffsetsRequest(replica_id=2, partitions=(query(),)), PEER),
-        await server.log_bounds(LogBoundsRequest(replica_id=2, partitions=(query(),)), PEER),
-        await server.assignments(AssignmentsRequest(replica_id=2, replica_epoch=100), PEER),
-    ]
+        PEER,
+    )
+    ends = await server.epoch_end_offsets(EpochEndOffsetsRequest(replica_id=2, partitions=(query(),)), PEER)
+    bounds = await server.log_bounds(LogBoundsRequest(replica_id=2, partitions=(query(),)), PEER)
+    assigned = await server.assignments(AssignmentsRequest(replica_id=2, replica_epoch=100), PEER)
 
-    assert {response.error_code for response in responses} == {PushErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    codes = {fetched.error_code, ends.error_code, bounds.error_code, assigned.error_code}
+    assert codes == {PushErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
 
 async def test_fetch_of_another_process_than_the_connection_is_refused(setup: LedSetup) -> None:

@@ -34,7 +34,7 @@ class _Assigned(NamedTuple):
 
 @dataclass(slots=True)
 class _StandbyView:
-    """What one standby is told. The polls of a standby that is assigned nothing wait here too."""
+    """Announcements to one standby. The polls of a standby that is assigned nothing wait here too."""
 
     version: int = 0
     partitions: dict[_Key, AssignedPartition] = field(default_factory=dict)

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +22,6 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import CorruptRecordError, LogError, OffsetOutOfRangeError
-from tierd.replication.leader.answer_memory import AnswerMemory
 from tierd.replication.leader.partition_replicator import PartitionReplicator
 from tierd.replication.leader.record_memory import batch_bounds
 from tierd.replication.model.messages import (
@@ -41,7 +41,7 @@ _WARNING_INTERVAL_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLimits:
+class StandbyFetchLimits:
     """Limits of the answers to fetches.
 
     Attributes:
@@ -55,6 +55,50 @@ class FetchLimits:
     answer_max_bytes: int = 10 << 20
     memory_max_bytes: int = 64 << 20
     polls_per_peer: int = 8
+
+
+class StandbyAnswerMemory:
+    """Budget of bytes. Made on the event loop, which it then belongs to.
+
+    Records stay charged for as long as the view that ``charge`` returns is alive: the answer holds it, and the
+    connection that sends the answer. The bound can be exceeded by one batch for each answer that is being read, because
+    a read returns one batch at least.
+
+    Attributes:
+        cap_bytes: the bound.
+        used_bytes: bytes that are reserved or charged.
+        freed: set whenever bytes are given back.
+    """
+
+    def __init__(self, cap_bytes: int) -> None:
+        """Begin with nothing charged."""
+        self.cap_bytes = cap_bytes
+        self.used_bytes = 0
+        self.freed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def reserve(self, size_bytes: int) -> int:
+        """Reserve up to ``size_bytes`` and return how many; 0 while everything is in use."""
+        granted = max(min(size_bytes, self.cap_bytes - self.used_bytes), 0)
+        self.used_bytes += granted
+        return granted
+
+    def release(self, size_bytes: int) -> None:
+        """Give back what was reserved."""
+        self.used_bytes -= size_bytes
+        self.freed.set()
+
+    def charge(self, data: bytes) -> memoryview:
+        """Return a view of ``data``, and charge its size for as long as the view lives."""
+        self.used_bytes += len(data)
+        view = memoryview(data)
+        weakref.finalize(view, self._release_later, len(data)).atexit = False
+        return view
+
+    def _release_later(self, size_bytes: int) -> None:
+        """Give back the bytes of a view, which may end in any thread."""
+        with suppress(RuntimeError):  # the event loop is closed, and the budget with it
+            self._loop.call_soon_threadsafe(self.release, size_bytes)
 
 
 class ReplicatorLookup(Protocol):
@@ -80,7 +124,7 @@ class FetchPolls:
         memory: of the answers.
     """
 
-    def __init__(self, led: ReplicatorLookup, limits: FetchLimits, *, clock: Clock) -> None:
+    def __init__(self, led: ReplicatorLookup, limits: StandbyFetchLimits, *, clock: Clock) -> None:
         """Answer for the partitions of ``led``."""
         self._led = led
         self._limits = limits
@@ -88,7 +132,7 @@ class FetchPolls:
         self._polls = Counter[int]()
         self._warned_s = float("-inf")
         self.failed_reads = 0
-        self.memory = AnswerMemory(limits.memory_max_bytes)
+        self.memory = StandbyAnswerMemory(limits.memory_max_bytes)
 
     async def answer(self, request: FetchRecordsRequest, peer: PeerIdentity) -> FetchRecordsResponse:
         """Answer a fetch: at once if there is something to say, otherwise after the time that the standby allows."""

@@ -1,4 +1,4 @@
-"""LeaderServer: handlers of the push listener for the questions of standbys (push-replication 3.2).
+"""PushLeaderServer: handlers of the push listener for the questions of standbys (push-replication 3.2).
 
 Only a standby that a partition is sent to gets answers about it (3.5). The node id of a request has to be that of the
 certificate, and its replica epoch that of the Hello.
@@ -9,7 +9,7 @@ from typing import Any
 
 from tierd.clock import Clock
 from tierd.replication.leader.assignments import LeaderAssignments
-from tierd.replication.leader.fetch_polls import FetchLimits, FetchPolls, ReplicatorLookup
+from tierd.replication.leader.fetch_polls import FetchPolls, ReplicatorLookup, StandbyFetchLimits
 from tierd.replication.model.messages import (
     AssignmentsRequest,
     AssignmentsResponse,
@@ -29,7 +29,7 @@ from tierd.replication.model.push_session import PeerIdentity
 PushHandler = Callable[[Any, PeerIdentity], Awaitable[object]]
 
 
-class LeaderServer:
+class PushLeaderServer:
     """Answers for all partitions that this node leads. Made on the event loop.
 
     Attributes:
@@ -37,12 +37,17 @@ class LeaderServer:
     """
 
     def __init__(
-        self, led: ReplicatorLookup, assignments: LeaderAssignments, *, clock: Clock, limits: FetchLimits | None = None
+        self,
+        led: ReplicatorLookup,
+        assignments: LeaderAssignments,
+        *,
+        clock: Clock,
+        limits: StandbyFetchLimits | None = None,
     ) -> None:
         """Answer for the partitions of ``led``."""
         self._led = led
         self._assignments = assignments
-        self.polls = FetchPolls(led, limits or FetchLimits(), clock=clock)
+        self.polls = FetchPolls(led, limits or StandbyFetchLimits(), clock=clock)
 
     @property
     def handlers(self) -> Mapping[type, PushHandler]:

@@ -20,7 +20,12 @@ from tierd.replication.leader.record_memory import MemoryRecords
 from tierd.replication.leader.replica_progress import ReplicaProgress
 from tierd.replication.leader.replica_session import PushSessions, ReplicaSession
 from tierd.replication.leader.replica_set import ReplicaSet
-from tierd.replication.leader.replicator_settings import Leadership, ReplicatorHooks, ReplicatorSettings, present_epoch
+from tierd.replication.leader.replicator_settings import (
+    PartitionLeadership,
+    ReplicatorHooks,
+    ReplicatorSettings,
+    present_epoch,
+)
 from tierd.replication.leader.replicator_status import LedLogProgress, ReplicatorStatus
 from tierd.replication.leader.standby_answers import StandbyAnswers
 from tierd.replication.leader.transition_rules import (
@@ -64,7 +69,7 @@ class PartitionReplicator:
         self._hooks = hooks
         self._now_s = now_s
         self._began_s = now_s()
-        self._leadership = Leadership(present_epoch(log), log.log_end_offset)
+        self._leadership = PartitionLeadership(present_epoch(log), log.log_end_offset)
         self._replicas = ReplicaSet(settings, self._leadership)
         self._history = LogEndHistory(log.log_end_offset, self._began_s)
         self._wakers: set[Callable[[], None]] = set()

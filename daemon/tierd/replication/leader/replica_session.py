@@ -57,7 +57,7 @@ class PushSessions(Protocol):
         """End the sessions of the replicas."""
 
 
-class SessionOwner(Protocol):
+class PushSessionOwner(Protocol):
     """Owner of sessions: a ``PartitionReplicator``."""
 
     def on_session_ack(
@@ -75,7 +75,7 @@ class SessionOwner(Protocol):
 class ReplicaSession(PushSession):
     """Session whose callbacks go to a replicator, which ignores those of sessions that it has ended."""
 
-    def __init__(self, identity: PushSessionIdentity, node: PeerNode, owner: SessionOwner) -> None:
+    def __init__(self, identity: PushSessionIdentity, node: PeerNode, owner: PushSessionOwner) -> None:
         """Describe the session."""
         super().__init__(identity, node)
         self._owner = owner

@@ -7,14 +7,14 @@ below the high watermark and below the start of the leadership, until it lags fo
 from collections.abc import Iterable, Iterator
 
 from tierd.replication.leader.replica_progress import ReplicaProgress
-from tierd.replication.leader.replicator_settings import Leadership, ReplicatorSettings
+from tierd.replication.leader.replicator_settings import PartitionLeadership, ReplicatorSettings
 from tierd.replication.model.push_session import PeerNode
 
 
 class ReplicaSet:
     """Replicas by node id."""
 
-    def __init__(self, settings: ReplicatorSettings, leadership: Leadership) -> None:
+    def __init__(self, settings: ReplicatorSettings, leadership: PartitionLeadership) -> None:
         """Begin without a replica; ``leadership`` is changed by the replicator."""
         self._settings = settings
         self._leadership = leadership

@@ -41,7 +41,7 @@ class ReplicatorHooks:
 
 
 @dataclass(slots=True)
-class Leadership:
+class PartitionLeadership:
     """The leadership of a partition.
 
     Attributes:

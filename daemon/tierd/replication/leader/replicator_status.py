@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.log_end_history import LogEndHistory
 from tierd.replication.leader.replica_progress import NEVER_S, ReplicaProgress
-from tierd.replication.leader.replicator_settings import Leadership
+from tierd.replication.leader.replicator_settings import PartitionLeadership
 from tierd.replication.leader.transition_rules import TransitionObstacle
 from tierd.replication.model.replication_state import ReplicationMode
 
@@ -54,7 +54,7 @@ class LedLogProgress:
     """The facts about the leader's log that a status compares a replica with."""
 
     partition: TopicIdPartition
-    leadership: Leadership
+    leadership: PartitionLeadership
     history: LogEndHistory
     log_start_offset: int
     began_s: float

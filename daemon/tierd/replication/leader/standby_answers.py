@@ -14,7 +14,7 @@ from tierd.replication.leader.fetch_answers import (
 )
 from tierd.replication.leader.leader_log import LeaderLog
 from tierd.replication.leader.replica_set import ReplicaSet
-from tierd.replication.leader.replicator_settings import Leadership
+from tierd.replication.leader.replicator_settings import PartitionLeadership
 from tierd.replication.model.messages import (
     DivergingEpoch,
     EpochEndOffsetResult,
@@ -34,7 +34,7 @@ _NO_ERROR: Final = PushErrorCode.NONE
 class StandbyAnswers:
     """Answers from the present state. They change nothing but the high watermark that a standby was told."""
 
-    def __init__(self, log: LeaderLog, replicas: ReplicaSet, leadership: Leadership) -> None:
+    def __init__(self, log: LeaderLog, replicas: ReplicaSet, leadership: PartitionLeadership) -> None:
         """Answer about ``log``."""
         self._log = log
         self._replicas = replicas

@@ -1,4 +1,4 @@
-"""LedPartitions: the replicators of all partitions that this node leads, and what is announced of them.
+"""LedReplicators: the replicators of all partitions that this node leads, and what is announced of them.
 
 ::
 
@@ -29,7 +29,7 @@ _Key = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
-class LedPartition:
+class ReplicatedPartition:
     """A led partition: its replicator, its standbys, and the settings of the topic that their copies follow."""
 
     replicator: PartitionReplicator
@@ -37,7 +37,7 @@ class LedPartition:
     config: tuple[tuple[str, str], ...]
 
 
-class LedPartitions:
+class LedReplicators:
     """Led partitions by topic id and number. For one event loop; ``run`` is its task."""
 
     def __init__(
@@ -55,7 +55,7 @@ class LedPartitions:
         self._assignments = assignments
         self._settings = settings
         self._clock = clock
-        self._led: dict[_Key, LedPartition] = {}
+        self._led: dict[_Key, ReplicatedPartition] = {}
         self._by_name: dict[TopicPartition, TopicIdPartition] = {}
         self._lagging: dict[_Key, None] = {}
 
@@ -112,7 +112,7 @@ class LedPartitions:
             replicator = PartitionReplicator(log, self._push, settings, hooks, now_s=self._clock.monotonic_s)
         else:
             replicator = led.replicator
-        self._led[key] = LedPartition(replicator, tuple(nodes), config)
+        self._led[key] = ReplicatedPartition(replicator, tuple(nodes), config)
         replicator.assign(nodes)
         replicator.check_leader_epoch()
         self._announce(key)
@@ -175,7 +175,7 @@ class LedPartitions:
             self._assignments.withdraw(known.topic_id, known.partition)
         self._by_name[partition.topic_partition] = partition
 
-    def _take_out(self, partition: TopicIdPartition, reason: PushSessionEndReason) -> LedPartition | None:
+    def _take_out(self, partition: TopicIdPartition, reason: PushSessionEndReason) -> ReplicatedPartition | None:
         led = self._led.pop(_key(partition), None)
         if led is not None:
             del self._by_name[partition.topic_partition]
