@@ -70,7 +70,9 @@ class OwnedSetup:
         self.segments = OpenSegments()
 
     async def open(self, *, segments: OpenSegments | None = None) -> OwnedLeaderLog:
-        return await OwnedLeaderLog.open(PARTITION, self.writer, segments or self.segments, leader_epoch=3)
+        return await OwnedLeaderLog.open(
+            PARTITION, self.writer, self.segments if segments is None else segments, leader_epoch=3
+        )
 
     async def append(self, count: int = 1) -> None:
         """Append batches of one record each, at the same time."""
