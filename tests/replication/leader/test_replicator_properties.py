@@ -1,7 +1,7 @@
 """Properties of a replicator in any story: sessions agree with modes, and the watermark with the logs (F2, F28).
 
-The standbys follow their rules: they fetch in pull mode, check the entries of pushes, and truncate where they diverge. A
-record is told by its offset and its epoch: each truncation of the leader's log begins a new epoch.
+The standbys follow their rules: they fetch in pull mode, check the entries of pushes, and truncate where they diverge.
+A record is told by its offset and its epoch: each truncation of the leader's log begins a new epoch.
 """
 
 from dataclasses import dataclass, field
@@ -150,11 +150,11 @@ class ReplicatedLog(RuleBasedStateMachine):
             leader_epoch=standby.leader_epoch,
             replica_epoch=standby.replica_epoch,
         )
+        self._note_starts()
         if answer is None:
             wanted = standby.end + round((len(self.epochs) - standby.end) * share)
             standby.epochs += self.epochs[standby.end : wanted]
             return
-        self._note_starts()
         self._take_refusal(standby, answer)
 
     @rule(replica=STANDBYS)
@@ -163,6 +163,20 @@ class ReplicatedLog(RuleBasedStateMachine):
         if standby.leader_epoch < self.story.replicator.leader_epoch:
             standby.leader_epoch = self.story.replicator.leader_epoch
             standby.enter_pull()
+
+    @rule(replica=STANDBYS, appends=integers(0, 3))
+    def go_on(self, replica: int, appends: int) -> None:
+        """Let the partition work as it should for a while."""
+        self.story.replicator.confirm_leadership()
+        self.story.replicator.throttle(replica, is_throttled=False)
+        self.learn_epoch(replica)
+        for _ in range(3):
+            self.fetch(replica, 1.0)
+            self.append(1, 100)
+        for _ in range(appends):
+            self.append(1, 100)
+            while self.story.outstanding:
+                self.deliver(is_answered=True)
 
     @rule(replica=STANDBYS)
     def lose_patience(self, replica: int) -> None:
