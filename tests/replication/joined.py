@@ -170,8 +170,8 @@ class JoinedPair:
         def is_same() -> bool:
             with suppress(TierError):
                 copy = self.standby_logs.writer(name).log
-                ends = {leading.log.log_end_offset, leading.log.high_watermark}
-                return ends == {copy.log_end_offset, copy.high_watermark}
+                ends = {each.log_end_offset for each in (leading.log, copy)}
+                return len(ends | {each.high_watermark for each in (leading.log, copy)}) == 1
             return False
 
         await eventually(is_same, what=f"the copy of {name}: {self.led.statuses()}, {self.standby.status()}")
@@ -195,7 +195,7 @@ class JoinedPair:
             settings,
             LEADER,
             self._to_standby,
-            on_leadership_doubted=lambda partition, epoch: self.led.doubt_leadership(partition, epoch),
+            on_leadership_doubted=self._doubt,
         )
         replicator_settings = ReplicatorSettings(
             transition_max_lag_bytes=settings.transition_max_lag_bytes,
@@ -223,6 +223,9 @@ class JoinedPair:
         )
         self.standby.set_leaders([LEADER.node_id])
         self._tasks.append(asyncio.create_task(self.standby.run(), name="standby"))
+
+    def _doubt(self, partition: TopicIdPartition, leader_epoch: int) -> None:
+        self.led.doubt_leadership(partition, leader_epoch)
 
     async def _to_standby(self, node: PeerNode) -> CodedChannel:
         assert node == STANDBY

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import booleans, floats, integers, sampled_from, sets
 
 from tests.replication.leader.pushing import data_of
@@ -301,5 +301,5 @@ class ReplicatedLog(RuleBasedStateMachine):
 
 @pytest.mark.spec("push-replication F2")
 @pytest.mark.spec("push-replication F28")
-class TestReplicatedLog(ReplicatedLog.TestCase):
-    settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+def test_replicator_keeps_its_promises_in_any_story() -> None:
+    run_state_machine_as_test(ReplicatedLog, settings=settings(max_examples=60, stateful_step_count=60, deadline=None))

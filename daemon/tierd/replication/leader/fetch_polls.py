@@ -12,10 +12,11 @@
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -38,6 +39,9 @@ log = structlog.get_logger()
 
 _THROTTLE_MS: Final = 100
 _WARNING_INTERVAL_S: Final = 60.0
+_TURN_ITEMS: Final = 200
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,54 @@ class _Asked(NamedTuple):
     replicator: PartitionReplicator
 
 
+class _WaitingPoll:
+    """Poll that waits for records. After a wake it looks at the partitions that have changed, and at no others."""
+
+    def __init__(self, asked: Sequence[_Asked], min_bytes: int, peer: PeerIdentity) -> None:
+        self.woken = asyncio.Event()
+        self._asked = {each.place: each for each in asked}
+        self._min_bytes = min_bytes
+        self._peer = peer
+        self._changed = dict.fromkeys(self._asked)
+        self._sizes: dict[int, int] = {}
+
+    @contextmanager
+    def subscribed(self) -> Iterator[None]:
+        """Be woken by each partition during the block."""
+        wakers = {place: partial(self._wake, place) for place in self._asked}
+        for place, waker in wakers.items():
+            self._asked[place].replicator.subscribe(waker)
+        try:
+            yield
+        finally:
+            for place, waker in wakers.items():
+                self._asked[place].replicator.unsubscribe(waker)
+
+    async def is_due(self) -> bool:
+        """Return True if the poll is to be answered now: with records, a watermark, or an error."""
+        self.woken.clear()
+        changed, self._changed = self._changed, {}
+        async for place in in_turns(changed):
+            each = self._asked[place]
+            answers = each.replicator.answers
+            if answers.has_news(self._peer) or answers.without_records(each.fetch, self._peer) is not None:
+                return True
+            self._sizes[place] = each.replicator.bytes_after(each.fetch.fetch_offset)
+        return sum(self._sizes.values()) >= self._min_bytes
+
+    def _wake(self, place: int) -> None:
+        self._changed[place] = None
+        self.woken.set()
+
+
+async def in_turns(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """Yield items, and let other tasks of the event loop have a turn now and then."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _TURN_ITEMS == 0:
+            await asyncio.sleep(0)
+
+
 class FetchPolls:
     """Answers to FetchRecords requests. Made on the event loop.
 
@@ -149,29 +201,28 @@ class FetchPolls:
         until_s = self._clock.monotonic_s() + min(request.max_wait_ms / 1000, self._limits.max_wait_s)
         results: dict[int, PartitionFetchResult] = {}
         asked: list[_Asked] = []
-        for index, fetch in enumerate(request.partitions):
+        async for place, fetch in in_turns(enumerate(request.partitions)):
             replicator = self._led.find(fetch.topic_id, fetch.partition)
             result = _unknown(fetch) if replicator is None else replicator.take_fetch(fetch, peer)
             if result is not None:
-                results[index] = result
+                results[place] = result
             elif replicator is not None:
-                asked.append(_Asked(index, fetch, replicator))
+                asked.append(_Asked(place, fetch, replicator))
         if asked and not results:
             await self._wait_for_records(asked, request.min_bytes, peer, until_s)
         results |= await self._read(asked, request.max_bytes, peer, until_s)
-        for each in asked:
+        async for each in in_turns(asked):
             if each.place not in results:
                 results[each.place] = _final(each, peer)
-        return FetchRecordsResponse(partitions=tuple(results[index] for index in range(len(request.partitions))))
+        return FetchRecordsResponse(partitions=tuple(results[place] for place in range(len(request.partitions))))
 
     async def _wait_for_records(
         self, asked: Sequence[_Asked], min_bytes: int, peer: PeerIdentity, until_s: float
     ) -> None:
-        woken = asyncio.Event()
-        with _subscribed(asked, woken):
-            while not _is_due(asked, min_bytes, peer):
-                woken.clear()
-                if not await self._wait(woken, until_s):
+        poll = _WaitingPoll(asked, min_bytes, peer)
+        with poll.subscribed():
+            while not await poll.is_due():
+                if not await self._wait(poll.woken, until_s):
                     return
 
     async def _read(
@@ -240,29 +291,6 @@ class FetchPolls:
         if now_s - self._warned_s >= _WARNING_INTERVAL_S:
             self._warned_s = now_s
             log.warning("fetch_of_standby_not_read", partition=str(replicator.partition), error=str(error))
-
-
-@contextmanager
-def _subscribed(asked: Sequence[_Asked], woken: asyncio.Event) -> Iterator[None]:
-    wake = woken.set
-    for each in asked:
-        each.replicator.subscribe(wake)
-    try:
-        yield
-    finally:
-        for each in asked:
-            each.replicator.unsubscribe(wake)
-
-
-def _is_due(asked: Sequence[_Asked], min_bytes: int, peer: PeerIdentity) -> bool:
-    """Return True if a poll is to be answered now: with records, a watermark, or an error."""
-    size_bytes = 0
-    for each in asked:
-        answers = each.replicator.answers
-        if answers.has_news(peer) or answers.without_records(each.fetch, peer) is not None:
-            return True
-        size_bytes += each.replicator.bytes_after(each.fetch.fetch_offset)
-    return size_bytes >= min_bytes
 
 
 def _final(asked: _Asked, peer: PeerIdentity, records: RecordBytes = b"") -> PartitionFetchResult:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tierd.clock import Clock
 from tierd.replication.leader.assignments import LeaderAssignments
-from tierd.replication.leader.fetch_polls import FetchPolls, ReplicatorLookup, StandbyFetchLimits
+from tierd.replication.leader.fetch_polls import FetchPolls, ReplicatorLookup, StandbyFetchLimits, in_turns
 from tierd.replication.model.messages import (
     AssignmentsRequest,
     AssignmentsResponse,
@@ -71,13 +71,15 @@ class PushLeaderServer:
         """Answer the question for the ends of epochs."""
         if request.replica_id != peer.node_id:
             return EpochEndOffsetsResponse(error_code=PushErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return EpochEndOffsetsResponse(partitions=tuple(self._epoch_end(query, peer) for query in request.partitions))
+        results = [self._epoch_end(query, peer) async for query in in_turns(request.partitions)]
+        return EpochEndOffsetsResponse(partitions=tuple(results))
 
     async def log_bounds(self, request: LogBoundsRequest, peer: PeerIdentity) -> LogBoundsResponse:
         """Answer the question for start and end of logs."""
         if request.replica_id != peer.node_id:
             return LogBoundsResponse(error_code=PushErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return LogBoundsResponse(partitions=tuple(self._log_bounds(query, peer) for query in request.partitions))
+        results = [self._log_bounds(query, peer) async for query in in_turns(request.partitions)]
+        return LogBoundsResponse(partitions=tuple(results))
 
     async def assignments(self, request: AssignmentsRequest, peer: PeerIdentity) -> AssignmentsResponse:
         """Answer a long poll for the partitions that are sent to the standby."""

@@ -11,14 +11,15 @@ All methods are plain calls on the event loop, and none waits: the order of the 
 """
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 from tierd.model import TopicIdPartition
-from tierd.replication.leader.fetch_answers import known_epoch
 from tierd.replication.leader.leader_log import LeaderLog
 from tierd.replication.leader.log_end_history import LogEndHistory
+from tierd.replication.leader.push_transitions import PushTransitions
 from tierd.replication.leader.record_memory import MemoryRecords
 from tierd.replication.leader.replica_progress import ReplicaProgress
-from tierd.replication.leader.replica_session import PushSessions, ReplicaSession
+from tierd.replication.leader.replica_session import PushSessions
 from tierd.replication.leader.replica_set import ReplicaSet
 from tierd.replication.leader.replicator_settings import (
     PartitionLeadership,
@@ -28,12 +29,6 @@ from tierd.replication.leader.replicator_settings import (
 )
 from tierd.replication.leader.replicator_status import LedLogProgress, ReplicatorStatus
 from tierd.replication.leader.standby_answers import StandbyAnswers
-from tierd.replication.leader.transition_rules import (
-    TransitionFacts,
-    TransitionObstacle,
-    may_close_gap,
-    transition_obstacle,
-)
 from tierd.replication.model.messages import PartitionFetch, PartitionFetchResult
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import (
@@ -41,8 +36,10 @@ from tierd.replication.model.push_session import (
     PeerNode,
     PushSession,
     PushSessionEndReason,
-    PushSessionIdentity,
 )
+
+# The standby's log is not what the leader took it for: it lost records, or has others.
+_LOG_DIFFERS: Final = frozenset({PushSessionEndReason.FOLLOWER_LOG_DIVERGED, PushSessionEndReason.FOLLOWER_OFFSET_GAP})
 
 
 class PartitionReplicator:
@@ -73,6 +70,7 @@ class PartitionReplicator:
         self._replicas = ReplicaSet(settings, self._leadership)
         self._history = LogEndHistory(log.log_end_offset, self._began_s)
         self._wakers: set[Callable[[], None]] = set()
+        self._transitions = PushTransitions(log, push, settings, self._replicas, self._leadership)
         self.answers = StandbyAnswers(log, self._replicas, self._leadership)
         log.listen(self)
 
@@ -115,7 +113,7 @@ class PartitionReplicator:
     def assign(self, nodes: Collection[PeerNode]) -> None:
         """Replicate to ``nodes`` from now on; sessions of other replicas end with ``REPLICA_REMOVED``."""
         for progress in self._replicas.missing_in(nodes):
-            self._end(progress, PushSessionEndReason.REPLICA_REMOVED)
+            self._transitions.end(progress, PushSessionEndReason.REPLICA_REMOVED, self._now_s())
         self._replicas.replace(nodes)
         self._raise_watermark()
         self.wake_fetches()
@@ -128,7 +126,7 @@ class PartitionReplicator:
         progress.is_throttled = is_throttled
         if is_throttled:
             progress.is_in_sync = False
-            self._end(progress, PushSessionEndReason.REPLICA_THROTTLED)
+            self._transitions.end(progress, PushSessionEndReason.REPLICA_THROTTLED, self._now_s())
             self._raise_watermark()
 
     def note_move(self, *, is_moving: bool) -> None:
@@ -138,7 +136,7 @@ class PartitionReplicator:
     def end_sessions(self, reason: PushSessionEndReason) -> None:
         """End the sessions of all replicas, which may begin anew."""
         for progress in self._replicas:
-            self._end(progress, reason)
+            self._transitions.end(progress, reason, self._now_s())
 
     def check_leader_epoch(self) -> None:
         """Look at the log's leader epoch: a higher one ends all sessions with ``NEW_LEADER_EPOCH``."""
@@ -205,7 +203,7 @@ class PartitionReplicator:
         """Drop in-sync replicas that lag for too long; return True while an in-sync replica lags."""
         log_end = self.log.log_end_offset
         for progress in self._replicas.take_out_lagging(log_end, self._now_s()):
-            self._end(progress, PushSessionEndReason.FOLLOWER_OUT_OF_ISR)
+            self._transitions.end(progress, PushSessionEndReason.FOLLOWER_OUT_OF_ISR, self._now_s())
         self._raise_watermark()
         return self._replicas.has_lagging(log_end, self._now_s())
 
@@ -238,7 +236,7 @@ class PartitionReplicator:
             return
         progress.end_session(reason, self._now_s())
         self._replicas.list_pushed()
-        if reason is PushSessionEndReason.FOLLOWER_LOG_DIVERGED:
+        if reason in _LOG_DIFFERS:
             progress.forget_log()
             self._raise_watermark()
 
@@ -259,7 +257,7 @@ class PartitionReplicator:
                 self._raise_watermark()
             return answer
         self._note_fetch(progress, fetch)
-        if not self._try_push(progress, fetch):
+        if not self._transitions.try_push(progress, fetch, owner=self, now_s=self._now_s()):
             return None
         return self.answers.result(fetch, peer, push_started=True)
 
@@ -280,12 +278,12 @@ class PartitionReplicator:
 
     def _note_asker(self, progress: ReplicaProgress, fetch: PartitionFetch, peer: PeerIdentity) -> None:
         if peer.process_epoch > progress.replica_epoch:
-            self._end(progress, PushSessionEndReason.FOLLOWER_RESTARTED)
+            self._transitions.end(progress, PushSessionEndReason.FOLLOWER_RESTARTED, self._now_s())
             progress.on_process(peer.process_epoch)
             self._raise_watermark()
         is_asked_here = self.answers.refuse_asker(peer, fetch.current_leader_epoch) is PushErrorCode.NONE
         if progress.is_pushed and is_asked_here and fetch.session_id > progress.state.session_id:
-            self._end(progress, PushSessionEndReason.FOLLOWER_RETURNED_TO_PULL)
+            self._transitions.end(progress, PushSessionEndReason.FOLLOWER_RETURNED_TO_PULL, self._now_s())
 
     def _note_fetch(self, progress: ReplicaProgress, fetch: PartitionFetch) -> None:
         now_s, log = self._now_s(), self.log
@@ -295,60 +293,6 @@ class PartitionReplicator:
         self._raise_watermark()
         if self._replicas.has_lagging(log.log_end_offset, now_s):
             self._hooks.on_lagging(self.partition)
-
-    def _try_push(self, progress: ReplicaProgress, fetch: PartitionFetch) -> bool:
-        progress.obstacle = transition_obstacle(self._transition_facts(progress, fetch), self._now_s())
-        if progress.obstacle is not None:
-            return False
-        log, start = self.log, fetch.fetch_offset
-        # From here to the end of the registration no append can come in between: nothing is awaited.
-        file = log.file_records(start, log.log_end_offset)
-        size_bytes = None if file is None else file.size_bytes
-        if file is None or not may_close_gap(size_bytes, max_lag_bytes=self._settings.transition_max_lag_bytes):
-            if file is not None:
-                file.close()
-            progress.obstacle = TransitionObstacle.LAGS
-            self._push.record_follower_not_caught_up(self.partition, progress.node.node_id)
-            return False
-        identity = PushSessionIdentity(
-            self.partition,
-            progress.node.node_id,
-            self._leadership.epoch,
-            progress.replica_epoch,
-            progress.state.session_id,
-        )
-        session, ids = ReplicaSession(identity, progress.node, self), (progress.node.node_id,)
-        progress.begin_session(session, self._now_s())
-        self._push.start_push(session)
-        self._push.on_leader_append(self.partition, ids, start, file, last_epoch=known_epoch(log.lineage, start - 1))
-        self._push.on_high_watermark_update(self.partition, ids, log.high_watermark)
-        self._push.on_log_start_offset_update(self.partition, ids, log.log_start_offset)
-        self._replicas.list_pushed()
-        return True
-
-    def _transition_facts(self, progress: ReplicaProgress, fetch: PartitionFetch) -> TransitionFacts:
-        push, is_internal = self._push, self._settings.is_internal_topic
-        return TransitionFacts(
-            is_active=push.is_active,
-            is_supported=push.is_push_replication_supported(
-                is_internal_topic=is_internal, is_cluster_link_destination=False
-            ),
-            session_id=fetch.session_id,
-            ended_session_id=progress.ended_session_id,
-            is_throttled=progress.is_throttled,
-            is_moving=self._leadership.is_moving,
-            is_in_sync=progress.is_in_sync,
-            has_room=push.has_room_for_sessions,
-            cooldown_until_s=progress.cooldown.until_s,
-        )
-
-    def _end(self, progress: ReplicaProgress, reason: PushSessionEndReason) -> None:
-        """End a session from here: the state changes first (H7), so that its callback changes nothing."""
-        if progress.session is not None:
-            progress.end_session(reason, self._now_s())
-            self._replicas.list_pushed()
-            if self._push.is_active:  # a stopped manager has ended its sessions itself
-                self._push.stop_push(self.partition, (progress.node.node_id,), reason)
 
     def _check_epoch(self, start_offset: int) -> None:
         epoch = present_epoch(self.log)
