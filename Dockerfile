@@ -22,7 +22,7 @@ RUN python -m venv /opt/tierd
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements ./requirements
 # pip compares every package with its hashes, including the packages that build tierd.
-RUN extras="arrow azure gcs postgres redis rocksdb"; [ "$SPARK" = no ] || extras="$extras spark"; \
+RUN extras="arrow azure gcs mqtt postgres redis rocksdb"; [ "$SPARK" = no ] || extras="$extras spark"; \
     set -- --requirement requirements/build.txt --requirement requirements/base.txt; \
     for extra in $extras; do set -- "$@" --requirement "requirements/$extra.txt"; done; \
     /opt/tierd/bin/pip install --require-hashes "$@"

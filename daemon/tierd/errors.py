@@ -25,6 +25,8 @@
     │   └── LeaseHeldError  BackendUnavailableError  OutcomeUnknownError      retriable, the last one after a reload
     ├── KafkaError                                the cluster that leadership comes from
     │   └── KafkaUnreachableError                 retriable;  ForeignClusterError
+    ├── ControlPlaneError                         the MQTT broker, and peers behind it
+    │   └── ControlPlaneUnreachableError          retriable;  IdentityTakenError
     ├── DamagedMessageError                       of Kafka's protocol, from either side of a connection
     └── PipelineError                             the jobs on Spark; more in pipeline/pipeline_errors.py
         └── PipelineBusyError                     retriable;  SparkMissingError
@@ -409,6 +411,20 @@ class KafkaUnreachableError(KafkaError):
 
 class ForeignClusterError(KafkaError):
     """The bootstrap servers belong to another cluster than the log dirs."""
+
+
+class ControlPlaneError(TierError):
+    """The MQTT broker refused this daemon, or a request to a peer was refused."""
+
+
+class ControlPlaneUnreachableError(ControlPlaneError):
+    """The MQTT broker did not answer in time, the connection broke, or a peer did not answer."""
+
+    retriable: ClassVar[bool] = True
+
+
+class IdentityTakenError(ControlPlaneError):
+    """Another process connected to the MQTT broker with the identity of this daemon."""
 
 
 class DamagedMessageError(TierError):

@@ -22,13 +22,14 @@ from tests.bench.restoring_log_dirs import bench_restoring_log_dirs
 from tests.bench.restoring_stores import bench_restoring_stores
 from tests.bench.restoring_topics import bench_restoring_topics
 from tests.bench.spark_scan import bench_spark_scan
+from tests.bench.tail_mode import bench_tail_mode
 from tests.bench.transforming import bench_transforming
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
     *("many", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
-    "endpoint",
+    *("endpoint", "tail"),
 )
 
 
@@ -108,6 +109,13 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             )
         case "endpoint":
             return bench_endpoint(root, size_bytes=(32 if quick else 1024) * MIB, rounds=min(rounds, 3))
+        case "tail":
+            return bench_tail_mode(
+                root,
+                partitions=200 if quick else 10_000,
+                idle_s=2 if quick else 60,
+                grown_bytes=(32 if quick else 1024) * MIB,
+            )
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:

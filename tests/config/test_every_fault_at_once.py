@@ -127,6 +127,12 @@ def written_at(location: Location) -> bool:
 
 
 READ_ONLY_PATHS = {
+    "control.mqtt.tls.ca_file",
+    "control.mqtt.tls.certificate_file",
+    "control.mqtt.tls.key_file",
+    "push.tls.ca_file",
+    "push.tls.certificate_file",
+    "push.tls.key_file",
     "cost.price_file",
     "log_dirs.path",  # ``owner`` decides: paths of the broker or of tierd
     "pipeline.java_home",

@@ -329,3 +329,55 @@ async def test_partition_created_again_during_its_deletion_has_a_new_log(setup: 
         again = await service.get_or_create(FIRST)
         assert again.log is setup.manager.get(FIRST)
         assert await append(again, b"y") == 0
+
+
+async def test_log_that_is_set_aside_keeps_its_files_and_a_new_log_takes_its_place(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
+        writer, _ = await open_both(service)
+        await append(writer, b"x")
+        directory = await service.set_aside(FIRST)
+        assert directory.name.endswith("-stray")
+        with pytest.raises(LogClosedError):
+            await append(writer, b"y")
+        assert not service.is_online(FIRST)
+        again = await service.get_or_create(FIRST, preferred_dir=ONE)
+        assert await append(again, b"new") == 0
+        await setup.pass_time(121)
+    async with setup.service() as service:
+        assert service.log(FIRST).log_end_offset == 1
+        (stray,) = setup.manager.stray_logs()
+        assert (stray.directory, stray.log_end_offset) == (directory, 1)
+
+
+async def test_log_is_offline_after_its_disk_has_failed(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
+        writer, _ = await open_both(service)
+        assert service.is_online(FIRST)
+        setup.disk.faults.append(Fault("write", (f"{ONE}/", ".log"), errno.EIO, times=None))
+        with pytest.raises(LogDirOfflineError):
+            await append(writer, b"x")
+        assert not service.is_online(FIRST)
+        assert service.is_online(SECOND)
+        assert not service.is_online(TopicPartition("topic", 7))
+
+
+async def test_cleaner_offset_is_that_of_the_checkpoint(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
+        await open_both(service)
+        assert await service.cleaner_offset(FIRST) is None
+        setup.manager.set_cleaner_offset(FIRST, 7)
+        assert await service.cleaner_offset(FIRST) == 7
+
+
+async def test_batch_of_a_leader_above_segment_bytes_gets_a_segment_of_its_own(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
+        writer, _ = await open_both(service)
+        for offset, size in ((0, 10), (1, 5000), (2, 10)):
+            record = NewRecord(b"key", bytes(size), 1)
+            await writer.append_as_follower(encode_batch([record], base_offset=offset, leader_epoch=1))
+        assert [segment.base_offset for segment in service.log(FIRST).segments] == [0, 1, 2]
+        two = encode_batch([NewRecord(b"key", bytes(600), 1)], base_offset=3, leader_epoch=1)
+        with pytest.raises(LogError):
+            await writer.append_as_follower(two + encode_batch([NewRecord(None, bytes(600), 1)], base_offset=4))
+    async with setup.service() as service:
+        assert await values(service.writer(FIRST)) == [0, 1, 2]

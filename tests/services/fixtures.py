@@ -8,6 +8,7 @@ import pytest
 from tests.services.azure import AzureService
 from tests.services.faulty_path import FaultyPath
 from tests.services.gcs import GcsService
+from tests.services.mqtt import MqttService
 from tests.services.postgres import PostgresService
 from tests.services.redis import RedisService, empty_database
 from tests.services.s3 import S3Admin, S3Service
@@ -75,6 +76,12 @@ def redis_service(services: Services) -> RedisService:
 def redis_url(redis_service: RedisService) -> str:
     """Return an empty database for this test."""
     return empty_database(redis_service.url)
+
+
+@pytest.fixture(scope="session")
+def mqtt_service(services: Services) -> MqttService:
+    """Return a real Mosquitto with the settings of ``config/mosquitto.conf``."""
+    return MqttService.of(started(services, "mqtt"), services)
 
 
 @pytest.fixture(scope="session")

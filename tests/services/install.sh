@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetch the real servers and clients that tests use; does nothing for what is there already. See README.md.
-#   install.sh [s3] [toxiproxy] [postgres] [redis] [gcs] [azure] [kcat] [franz-go] [mirror-maker] [spark-kafka]   default: all
+#   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [kcat] [franz-go] [mirror-maker] [spark-kafka]   default: all
 # Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
 # One that cannot be had does not keep the others away; the exit code is 1 then.
 set -euo pipefail
@@ -9,7 +9,7 @@ cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis gcs azure kcat franz-go mirror-maker spark-kafka
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure kcat franz-go mirror-maker spark-kafka
 failures=0
 
 fail() { echo "install.sh: $*" >&2; failures=1; return 1; }
@@ -54,7 +54,8 @@ azurite() {
 
 packages=()
 apt_tool() { # COMMAND PACKAGE: only asked for here, all are installed at once
-  command -v "$1" > /dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" > /dev/null || packages+=("$2")
+  command -v "$1" > /dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" > /dev/null || [ -x "/usr/sbin/$1" ] ||
+    packages+=("$2")
 }
 
 for service; do
@@ -63,6 +64,7 @@ for service; do
     toxiproxy) go_tool toxiproxy github.com/Shopify/toxiproxy/v2/cmd/server v2.5.0 ;;
     postgres) apt_tool initdb postgresql ;;
     redis) apt_tool redis-server redis-server ;;
+    mqtt) apt_tool mosquitto mosquitto; apt_tool mosquitto_sub mosquitto-clients ;;
     gcs) go_tool fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     azure) azurite ;;
     kcat) apt_tool kcat kcat ;;

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
+from tests.services.mqtt_settings import write_settings
 from tests.services.ports import free_port
 from tests.services.waiting import wait_until_stopped
 
@@ -32,7 +33,7 @@ REGION = "us-east-1"
 USER, PASSWORD = "tierd", "tierdtest"
 AZURE_ACCOUNT = "devstoreaccount1"  # Azurite's documented account and key, the same everywhere
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-NAMES: Final = ("s3", "toxiproxy", "postgres", "redis", "redis-replica", "gcs", "azure")
+NAMES: Final = ("s3", "toxiproxy", "postgres", "redis", "redis-replica", "mqtt", "gcs", "azure")
 START_TIMEOUT_S = 30.0
 
 
@@ -175,6 +176,12 @@ class Services:
         self._launch(name, command, lambda: _answers(port, f"AUTH {PASSWORD}\r\nPING\r\n".encode(), b"+OK\r\n+PONG"))
         return f"redis://:{PASSWORD}@127.0.0.1:{port}/0"
 
+    def _mqtt(self) -> dict[str, str]:
+        port, tls_port, data = self._port("mqtt"), self._port("mqtt-tls"), self._folder("mqtt")
+        settings = write_settings(data, port=port, tls_port=tls_port)
+        self._launch("mqtt", [_binary("mosquitto"), "-c", str(settings)], lambda: _answers(port))
+        return {"TIERD_TEST_MQTT_PORT": str(port), "TIERD_TEST_MQTT_TLS_PORT": str(tls_port)}
+
     def _gcs(self) -> dict[str, str]:
         port, data = self._port("gcs"), self._folder("gcs")
         url = f"http://127.0.0.1:{port}"
@@ -246,7 +253,12 @@ class Services:
 
 def _binary(name: str) -> str:
     cache = Path(os.environ.get("TIERD_CACHE", ".cache")).resolve()
-    for folder in (str(cache / "bin"), str(cache / "azurite/node_modules/.bin"), os.environ.get("PATH", "")):
+    for folder in (
+        str(cache / "bin"),
+        str(cache / "azurite/node_modules/.bin"),
+        os.environ.get("PATH", ""),
+        "/usr/sbin",
+    ):
         if found := shutil.which(name, path=folder):
             return found
     raise ServiceError(f"{name} is not installed: run tests/services/install.sh")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tierd.app import run_in_loop
 from tierd.cli.json_lists import print_list
+from tierd.cli.peer_requests import ask_node
 from tierd.cli.printing import print_line
 from tierd.cli.session import daemon_state_dir
 from tierd.model import TopicPartition
@@ -19,14 +20,20 @@ def ask_about_partitions(
     socket: Path | None,
     as_json: bool,
     as_object: bool,
+    node: int | None = None,
 ) -> None:
     """Send ``verb`` for ``partitions``, none means all, and print the partitions that the daemon answers.
+
+    With ``node`` the daemon of that node is asked, over MQTT.
 
     Raises:
         PartitionNameError: a name that is no partition's.
         DaemonUnreachableError: no daemon answers.
         TierError: the daemon knows no such partition.
     """
+    if node is not None:
+        ask_node(node, verb.name, partitions, config=config, socket=socket, as_json=as_json or as_object)
+        return
     request = PartitionsRequest(partitions=tuple(map(TopicPartition.parse, partitions or ())))
     answer = run_in_loop(ask(daemon_state_dir(config, socket), verb, request))
     if as_json or as_object:

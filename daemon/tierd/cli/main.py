@@ -68,6 +68,7 @@ VERBS = (
     Verb("pause", "Stop copying partitions until tierd resume."),
     Verb("resume", "Copy paused partitions again."),
     Verb("sync", "Run a pass over partitions now, also over quarantined ones."),
+    Verb("peers", "List the daemons that announced themselves over MQTT."),
     Verb("copy", "Copy finished segments to the tier once, then exit."),
     Verb("segments", "List the remote segments of a partition."),
     Verb("offsets", "List the first and last offsets of both tiers, and the offset of a time."),

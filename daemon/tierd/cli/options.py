@@ -31,6 +31,15 @@ JsonObjectOption = Annotated[
         "--json-object", help="Print one JSON object with the list in items; all commands with a list have this form."
     ),
 ]
+NodeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--node",
+        metavar="N",
+        min=0,
+        help="Ask the daemon of this node, over MQTT; tierd peers lists the nodes.",
+    ),
+]
 AcceptUnauthenticatedOption = Annotated[
     bool,
     typer.Option(

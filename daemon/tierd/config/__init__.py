@@ -2,6 +2,7 @@
 
 from tierd.config.config_warnings import config_warnings
 from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
+from tierd.config.control_settings import MqttSettings, MqttTlsSettings
 from tierd.config.drill_settings import DrillSettings
 from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
 from tierd.config.endpoint_login_settings import (
@@ -21,6 +22,7 @@ from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, R
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError
+from tierd.config.push_settings import PushReplicationSettings
 from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
 from tierd.config.schema import (
     CatalogueSettings,
@@ -48,6 +50,7 @@ from tierd.config.values import (
     Url,
     WholeNumber,
     full_match,
+    split_address,
 )
 
 __all__ = [
@@ -82,11 +85,14 @@ __all__ = [
     "LogCleanerSettings",
     "LogDirSettings",
     "MetadataSettings",
+    "MqttSettings",
+    "MqttTlsSettings",
     "OwnPath",
     "PipelineSettings",
     "PlacedFaultsError",
     "PluginSettings",
     "PostgresSettings",
+    "PushReplicationSettings",
     "RedisSettings",
     "RemoteSettings",
     "S3Settings",
@@ -110,4 +116,5 @@ __all__ = [
     "parse_duration_s",
     "protection_faults",
     "secrets_of",
+    "split_address",
 ]

@@ -11,7 +11,7 @@ from tierd.config.endpoint_login_settings import (
     EndpointSaslSettings,
     EndpointTlsSettings,
 )
-from tierd.config.places import Location, PlacedFaultsError
+from tierd.config.places import Location, PlacedFaultsError, require_none
 from tierd.config.section import Settings
 from tierd.config.values import (
     MIB,
@@ -131,9 +131,9 @@ class KafkaEndpointSettings(Settings):
 
     @model_validator(mode="after")
     def _listeners_keep_apart(self) -> "KafkaEndpointSettings":
-        _raise_any(_repeated("name", [each.name for each in self.listeners], "the name of two listeners: set name"))
+        require_none(_repeated("name", [each.name for each in self.listeners], "the name of two listeners: set name"))
         bound = ["" if each.port == 0 else each.listen for each in self.listeners]
-        _raise_any(_repeated("listen", bound, "the address of two listeners: remove one"))
+        require_none(_repeated("listen", bound, "the address of two listeners: remove one"))
         return self
 
     @model_validator(mode="after")
@@ -141,7 +141,7 @@ class KafkaEndpointSettings(Settings):
         message = (
             "{} without ssl on another interface than loopback: set protocol to ssl or sasl_ssl, or allow_plaintext"
         )
-        _raise_any(
+        require_none(
             (("listeners", index, "listen"), message.format(each.protocol))
             for index, each in enumerate(self.listeners)
             if not (each.is_tls or self.allow_plaintext or is_local_host(each.host))
@@ -151,7 +151,7 @@ class KafkaEndpointSettings(Settings):
     @model_validator(mode="after")
     def _tls_has_its_certificate(self) -> "KafkaEndpointSettings":
         lacks = "needs kafka.tls with certificate_file and key_file"
-        _raise_any(
+        require_none(
             (("listeners", index, "protocol"), f"{each.protocol} {lacks}")
             for index, each in enumerate(self.listeners)
             if each.is_tls and self.tls.certificate_file is None
@@ -160,7 +160,7 @@ class KafkaEndpointSettings(Settings):
 
     @model_validator(mode="after")
     def _logins_have_users(self) -> "KafkaEndpointSettings":
-        _raise_any(
+        require_none(
             (("listeners", index, "protocol"), f"{each.protocol} needs a user in kafka.sasl.users")
             for index, each in enumerate(self.listeners)
             if each.has_login and not self.sasl.users
@@ -170,7 +170,7 @@ class KafkaEndpointSettings(Settings):
     @model_validator(mode="after")
     def _quarantine_names_listeners(self) -> "KafkaEndpointSettings":
         known = [each.name for each in self.listeners]
-        _raise_any(
+        require_none(
             (("quarantine", "listeners", index), f"no listener is named {name}: {_named(known)}")
             for index, name in enumerate(self.quarantine.listeners)
             if name not in known
@@ -186,12 +186,14 @@ class KafkaEndpointSettings(Settings):
                 message = f"{peer.node_id} is the node_id of another endpoint: each daemon needs its own"
                 faults.append((("peers", index, "node_id"), message))
             seen.add(peer.node_id)
-        _raise_any(faults)
+        require_none(faults)
         return self
 
     @model_validator(mode="after")
     def _peers_have_every_listener(self) -> "KafkaEndpointSettings":
-        _raise_any(fault for index, peer in enumerate(self.peers) for fault in self._faults_of(peer, ("peers", index)))
+        require_none(
+            fault for index, peer in enumerate(self.peers) for fault in self._faults_of(peer, ("peers", index))
+        )
         return self
 
     @model_validator(mode="after")
@@ -206,7 +208,7 @@ class KafkaEndpointSettings(Settings):
                     here, there = ("this host", "others") if is_local else ("other hosts", "their own host alone")
                     message = f"{told} is for clients of {there}, listener {listener.name} for clients of {here}"
                     faults.append((("peers", index, key), message))
-        _raise_any(faults)
+        require_none(faults)
         return self
 
     def _faults_of(self, peer: EndpointPeerSettings, place: Location) -> Iterator[tuple[Location, str]]:
@@ -232,8 +234,3 @@ def _repeated(key: str, values: Sequence[str], message: str) -> Iterator[tuple[L
     for index, value in enumerate(values):
         if value and value in values[:index]:
             yield ("listeners", index, key), f"{value} is {message}"
-
-
-def _raise_any(faults: "Iterator[tuple[Location, str]] | list[tuple[Location, str]]") -> None:
-    if found := list(faults):
-        raise PlacedFaultsError(found)

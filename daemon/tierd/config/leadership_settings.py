@@ -66,10 +66,10 @@ class KafkaConnectionSettings(Settings):
 class LeadershipSettings(Settings):
     """Source of leadership: how tierd learns which partitions this broker leads."""
 
-    source: Literal["static", "kafka"] = Field(
+    source: Literal["static", "kafka", "mqtt"] = Field(
         "static",
         description="static: this broker leads the replicas in partitions, at their latest local leader epoch; "
-        "kafka: tierd asks the cluster",
+        "kafka: tierd asks the cluster; mqtt: announcements over control.mqtt",
     )
     partitions: tuple[Pattern, ...] = Field(
         (".*",),

@@ -1,6 +1,6 @@
 """Locations of settings, and rules that bind several of them. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 Location = tuple[str | int, ...]
@@ -32,6 +32,16 @@ def require_understood(parts: Mapping[Location, Callable[[], object]]) -> None:
             faults.append((location, str(error)))
     if faults:
         raise PlacedFaultsError(faults)
+
+
+def require_none(faults: Iterable[tuple[Location, str]]) -> None:
+    """Require that there are no faults.
+
+    Raises:
+        PlacedFaultsError: there are some.
+    """
+    if found := list(faults):
+        raise PlacedFaultsError(found)
 
 
 def dotted(location: Location) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tierd.config.control_settings import ControlSettings
 from tierd.config.drill_settings import DrillSettings
 from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
 from tierd.config.leadership_settings import LeadershipSettings
@@ -15,6 +16,7 @@ from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError, path_faults
+from tierd.config.push_settings import PushReplicationSettings
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
 from tierd.config.topic_settings import TopicsSettings, left_to_brokers
@@ -251,6 +253,14 @@ class TierdConfig(Settings):
         default_factory=KafkaEndpointSettings,
         description="the read endpoint: any Kafka client reads the tier; off without listeners",
     )
+    push: PushReplicationSettings = Field(
+        default_factory=PushReplicationSettings,
+        description="push replication: records that are not in the tier yet are on another host; off without listen",
+    )
+    control: ControlSettings = Field(
+        default_factory=ControlSettings,
+        description="the control plane: daemons tell each other of their presence and of leaders over MQTT",
+    )
     shutdown_timeout_s: Duration = Field(
         30.0, alias="shutdown_timeout", ge=0, description="time that running copies have to end after SIGTERM"
     )
@@ -300,12 +310,30 @@ class TierdConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _announcements_can_be_heard(self) -> "TierdConfig":
+        if self.leadership.source == "mqtt" and not self.control.mqtt.is_enabled:
+            message = "source mqtt needs the section control.mqtt, with address at least"
+            raise PlacedFaultsError([(("leadership", "source"), message)])
+        return self
+
+    @model_validator(mode="after")
     def _endpoints_share_their_groups(self) -> "TierdConfig":
         if self.kafka.peers and self.metadata.backend == "sqlite":
             message = (
                 "groups of several daemons need a metadata store that they share: set metadata.backend to postgres"
             )
             raise PlacedFaultsError([(("kafka", "peers"), f"{message} or redis")])
+        return self
+
+    @model_validator(mode="after")
+    def _standby_keeps_apart(self) -> "TierdConfig":
+        standby = self.push.standby.log_dir
+        if standby is None:
+            return self
+        within = next((each.path for each in self.log_dirs if each.path.is_relative_to(standby)), None)
+        if within is not None:
+            message = f"{standby} holds the log dir {within}: choose a directory beside it"
+            raise PlacedFaultsError([(("push", "standby", "log_dir"), message)])
         return self
 
     @model_validator(mode="after")

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from tierd.control.kafka_framing import Request
     from tierd.control.kafka_messages import describe_topic_configs, metadata, named_topics
     from tierd.control.message_guard import require_sound
+    from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
+    from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
+    from tierd.control.mqtt.control_state import ControlIdentity
+    from tierd.control.mqtt.mqtt_control import MqttControl
+    from tierd.control.mqtt.mqtt_leadership import MqttLeadership
     from tierd.control.record_messages import (
         FetchedRecords,
         ListedPosition,
@@ -46,12 +51,14 @@ if TYPE_CHECKING:
     from tierd.control.topic_configs import BrokerTopicConfigs
 
 __all__ = [
+    "AnnouncedLeadership",
     "BrokerAddress",
     "BrokerProbe",
     "BrokerTopicConfigs",
     "BrokerWatermarks",
     "ClusterMetadata",
     "ClusterTopics",
+    "ControlIdentity",
     "CoordinatedGroupState",
     "CreatedTopic",
     "FetchedRecords",
@@ -62,8 +69,13 @@ __all__ = [
     "LeadershipSource",
     "ListedPosition",
     "LogBound",
+    "MqttControl",
+    "MqttLeadership",
     "NewPosition",
     "NewTopic",
+    "NodeState",
+    "PeerEndpoint",
+    "PeerRequest",
     "ProduceAnswer",
     "ProduceOutcome",
     "ProducerIdentity",
@@ -96,6 +108,13 @@ __all__ = [
 
 # The modules of Kafka's protocol take 0.3 s and 27 MB to import, which most commands never need.
 _ON_DEMAND = {
+    "AnnouncedLeadership": "tierd.control.mqtt.announced_leadership",
+    "ControlIdentity": "tierd.control.mqtt.control_state",
+    "MqttControl": "tierd.control.mqtt.mqtt_control",
+    "MqttLeadership": "tierd.control.mqtt.mqtt_leadership",
+    "NodeState": "tierd.control.mqtt.control_messages",
+    "PeerEndpoint": "tierd.control.mqtt.control_messages",
+    "PeerRequest": "tierd.control.mqtt.control_messages",
     "LogBound": "tierd.control.record_messages",
     "CreatedTopic": "tierd.control.admin_messages",
     "BrokerProbe": "tierd.control.kafka_check",

@@ -45,6 +45,7 @@ from tierd.log.files.checkpoints import (
     encode_offset_checkpoint,
     encode_topic_id,
     parse_lineage,
+    parse_offset_checkpoint,
     read_lineage,
     read_offset_checkpoint,
     write_offset_checkpoint,
@@ -65,7 +66,7 @@ from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, scan_partition
-from tierd.log.files.source import Source, open_source
+from tierd.log.files.source import Source, broker_file, open_source
 from tierd.log.indexes.index_build import IndexBuilder, build_indexes
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
@@ -75,8 +76,9 @@ from tierd.log.inspection.index_content import check_index, check_indexes_of_log
 from tierd.log.loading.artefact_checks import EpochCheck, TransactionIndexCheck
 from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.log_loader import LoadRequest, load_log
-from tierd.log.log_errors import InvalidTransactionStateError
-from tierd.log.log_service import LogService, ServiceSettings
+from tierd.log.log_errors import InvalidTransactionStateError, LogBusyError, LogTimeoutError
+from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
+from tierd.log.partition.log_observer import AppendedRecords
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.producer_state import (
     ProducerStateEntry,
@@ -103,6 +105,7 @@ from tierd.log.records.batch_header import (
     MAX_SEQUENCE,
     OVERHEAD_BYTES,
     BatchHeader,
+    crc_matches,
     increment_sequence,
     iter_headers,
     parse_header,
@@ -140,6 +143,8 @@ from tierd.log.repair import (
 )
 from tierd.log.segments.committed_batches import committed_batches, data_batches
 from tierd.log.segments.log_snapshot import first_in_batch
+from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_reading import indexed_position
 
 __all__ = [
     "CLEANER_OFFSET_CHECKPOINT",
@@ -162,6 +167,7 @@ __all__ = [
     "REPLICATION_OFFSET_CHECKPOINT",
     "AbortedTransaction",
     "AppendOrigin",
+    "AppendedRecords",
     "BatchBuilder",
     "BatchHeader",
     "BatchRun",
@@ -188,6 +194,7 @@ __all__ = [
     "KnownPositions",
     "LoadRequest",
     "LocalLog",
+    "LogBusyError",
     "LogConfig",
     "LogDirChanged",
     "LogDirListing",
@@ -197,6 +204,7 @@ __all__ = [
     "LogManagerSettings",
     "LogRepairResult",
     "LogService",
+    "LogTimeoutError",
     "LowerCheckpoint",
     "MetaProperties",
     "MetadataSnapshot",
@@ -212,6 +220,7 @@ __all__ = [
     "PartitionChanged",
     "PartitionDirectory",
     "PartitionScan",
+    "PartitionWriter",
     "PieceBatches",
     "Producer",
     "ProducerStateEntry",
@@ -241,6 +250,7 @@ __all__ = [
     "WriteAnew",
     "as_json_line",
     "batch_at",
+    "broker_file",
     "broker_identity",
     "build_indexes",
     "check_index",
@@ -250,6 +260,7 @@ __all__ = [
     "committed_batches",
     "compare_with_local",
     "compress_batch",
+    "crc_matches",
     "data_batches",
     "data_bytes",
     "decompress_batch",
@@ -268,9 +279,11 @@ __all__ = [
     "find_slice",
     "first_in_batch",
     "first_since",
+    "floor_index",
     "forget_producer",
     "identify_directory",
     "increment_sequence",
+    "indexed_position",
     "inspect_path",
     "iter_batches",
     "iter_headers",
@@ -285,6 +298,7 @@ __all__ = [
     "parse_directory_name",
     "parse_header",
     "parse_lineage",
+    "parse_offset_checkpoint",
     "parse_producer_snapshot",
     "read_batch",
     "read_batch_header",

@@ -11,8 +11,9 @@ A disk that hangs blocks the threads and the task of its own log dir, and no oth
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -165,7 +166,12 @@ class LogService:
         return [writer.log for writer in self._writers.values() if writer.log.directory.parent not in offline]
 
     async def get_or_create(
-        self, partition: TopicPartition, *, topic_id: UUID | None = None, preferred_dir: Path | None = None
+        self,
+        partition: TopicPartition,
+        *,
+        topic_id: UUID | None = None,
+        is_new: bool = True,
+        preferred_dir: Path | None = None,
     ) -> PartitionWriter:
         """Return the writer of a partition's log; make a missing log, as ``LogManager.get_or_create`` does.
 
@@ -175,7 +181,9 @@ class LogService:
         """
         async with self._changing:
             log = await self._within_deadline(
-                lambda: self._manager.get_or_create(partition, topic_id=topic_id, preferred_dir=preferred_dir)
+                lambda: self._manager.get_or_create(
+                    partition, topic_id=topic_id, is_new=is_new, preferred_dir=preferred_dir
+                )
             )
             return self._writers.get(partition) or self._add_writer(log)
 
@@ -187,13 +195,21 @@ class LogService:
             LogError: an error of ``LogManager.delete``.
             LogTimeoutError: no answer in time.
         """
-        await self.writer(partition).close()
-        await self._end_cleaning(partition)
-        async with self._changing:
-            self._writers.pop(partition, None)
-            for cleaner in self._cleaners.values():
-                cleaner.forget(partition)
+        async with self._taken_out(partition):
             await self._within_deadline(lambda: self._manager.delete(partition))
+
+    async def set_aside(self, partition: TopicPartition) -> Path:
+        """Keep the files of a log under another name, which only a person removes; return the new directory.
+
+        The calls that wait for its writer are done before. A new log of the partition may be made afterwards.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+            LogError: an error of ``LogManager.set_aside``.
+            LogTimeoutError: no answer in time.
+        """
+        async with self._taken_out(partition):
+            return await self._within_deadline(lambda: self._manager.set_aside(partition))
 
     async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""
@@ -204,6 +220,19 @@ class LogService:
         """Drop every record of a log and begin again at ``offset``. Raises as ``LogWriter.run``."""
         await self._end_cleaning(partition)
         await self.writer(partition).run(lambda _: self._manager.truncate_fully_and_start_at(partition, offset))
+
+    def is_online(self, partition: TopicPartition) -> bool:
+        """Return True if the partition has a log, and no disk call on its log dir has failed."""
+        found = self._writers.get(partition)
+        return found is not None and found.log.directory.parent not in self._manager.offline_dirs
+
+    async def cleaner_offset(self, partition: TopicPartition) -> int | None:
+        """Return the exclusive end of the cleaned part of a log; None if it was never cleaned.
+
+        Raises:
+            LogTimeoutError: no answer in time.
+        """
+        return await self._within_deadline(lambda: self._manager.cleaner_offset(partition))
 
     async def reconfigure(self, config_for: Callable[[str], LogConfig]) -> None:
         """Give every log the settings that its topic has now; a log whose disk does not answer keeps those it has."""
@@ -273,6 +302,17 @@ class LogService:
         while log_dir not in self._manager.offline_dirs:
             if not await cleaner.clean_dirtiest():
                 await self._clock.sleep(self._settings.cleaner_interval_s)
+
+    @asynccontextmanager
+    async def _taken_out(self, partition: TopicPartition) -> AsyncIterator[None]:
+        """Let the writer and the cleaner of a log finish, and forget them; a new log may be made after the block."""
+        await self.writer(partition).close()
+        await self._end_cleaning(partition)
+        async with self._changing:
+            self._writers.pop(partition, None)
+            for cleaner in self._cleaners.values():
+                cleaner.forget(partition)
+            yield
 
     async def _end_cleaning(self, partition: TopicPartition) -> None:
         for cleaner in self._cleaners.values():

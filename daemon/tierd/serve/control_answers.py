@@ -207,6 +207,65 @@ class EndpointSummary(ControlAnswer):
     groups: dict[str, EndpointGroupSummary] = Field(default_factory=dict)
 
 
+class ControlSummary(ControlAnswer):
+    """The control plane over MQTT, in the status; not enabled without an MQTT broker.
+
+    Attributes:
+        problem, remedy: why there is no connection; empty while there is one.
+        connects: connections since the start.
+        damaged: messages that could not be used.
+        overflowed: messages that came faster than they were read.
+        denied: messages that the MQTT broker did not take for lack of a right.
+        dropped_replies: replies that no request waited for.
+        refused_requests: requests of peers that were answered with an error.
+        view: sizes of what was heard, and the counts of what was dropped of it.
+        queue: messages that wait, and the counts of what was not sent.
+    """
+
+    enabled: bool = False
+    address: str = ""
+    is_connected: bool = False
+    problem: str = ""
+    remedy: str = ""
+    connects: int = 0
+    reconnects: int = 0
+    damaged: int = 0
+    overflowed: int = 0
+    denied: int = 0
+    dropped_replies: int = 0
+    refused_requests: int = 0
+    view: Facts = Field(default_factory=dict)
+    queue: Facts = Field(default_factory=dict)
+
+
+class PeerSummary(ControlAnswer):
+    """One daemon, as it announced itself. ``started_at_ms`` is by its own clock."""
+
+    node_id: int
+    online: bool
+    is_this: bool = False
+    version: str = ""
+    endpoint: str = ""
+    features: tuple[str, ...] = ()
+    started_at_ms: int = 0
+    process_epoch: int = 0
+    led_partitions: int = 0
+
+
+class PeersAnswer(ControlAnswer):
+    """The daemons that announced themselves; ``problem`` says why the list may be out of date."""
+
+    peers: tuple[PeerSummary, ...]
+    problem: str = ""
+
+
+class PeerAnswer(ControlAnswer):
+    """The answer of the daemon of another node."""
+
+    node: int
+    answer: JsonValue = None
+
+
 class DescriptorsSummary(ControlAnswer):
     """The open descriptors of the daemon, in the status."""
 
@@ -239,6 +298,7 @@ class StatusAnswer(ControlAnswer):
     drills: DrillsSummary = DrillsSummary()
     endpoint: EndpointSummary = EndpointSummary()
     descriptors: DescriptorsSummary | None = None
+    control: ControlSummary = ControlSummary()
     partitions: tuple[PartitionSummary, ...]
 
 

@@ -17,6 +17,8 @@ from tierd.serve.control_answers import (
     ErasureReport,
     ExpiredPartitions,
     PartitionNames,
+    PeerAnswer,
+    PeersAnswer,
     QuarantineAnswer,
     RunBegun,
     StatusAnswer,
@@ -173,8 +175,26 @@ class QuarantineRequest(ControlRequest):
     by: str = ""
 
 
+class PeersRequest(ControlRequest):
+    """A request for the daemons that announced themselves over MQTT."""
+
+
+class AskPeerRequest(ControlRequest):
+    """A request that the daemon passes on to the daemon of another node, over MQTT.
+
+    Attributes:
+        verb: such as ``status``; the other daemon says which ones it answers.
+    """
+
+    node: int
+    verb: str
+    partitions: tuple[_Partition, ...] = ()
+
+
 STATUS: Final = ControlVerb("status", StatusRequest, TypeAdapter(StatusAnswer))
 PAUSE: Final = ControlVerb("pause", PartitionsRequest, TypeAdapter(PartitionNames))
+PEERS: Final = ControlVerb("peers", PeersRequest, TypeAdapter(PeersAnswer))
+ASK_PEER: Final = ControlVerb("ask-peer", AskPeerRequest, TypeAdapter(PeerAnswer))
 RESUME: Final = ControlVerb("resume", PartitionsRequest, TypeAdapter(PartitionNames))
 SYNC: Final = ControlVerb("sync", PartitionsRequest, TypeAdapter(PartitionNames))
 EXPIRE: Final = ControlVerb("expire", ExpireRequest, TypeAdapter(ExpiredPartitions))

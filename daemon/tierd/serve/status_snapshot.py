@@ -45,6 +45,7 @@ class StatusSnapshot:
     drills: Facts = field(default_factory=dict)
     endpoint: Facts = field(default_factory=dict)
     descriptors: Facts = field(default_factory=dict)
+    control: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
 
     @property
@@ -130,6 +131,7 @@ class StatusSnapshot:
             "drills": dict(self.drills),
             "endpoint": dict(self.endpoint),
             "descriptors": dict(self.descriptors),
+            "control": dict(self.control),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

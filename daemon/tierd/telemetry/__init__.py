@@ -1,6 +1,7 @@
 """Metrics and log of the daemon: every metric declared once, and the log with its secrets masked."""
 
 from tierd.telemetry.catalogue_metrics import CatalogueUse
+from tierd.telemetry.control_metrics import ControlUse
 from tierd.telemetry.drill_metrics import DrillUse
 from tierd.telemetry.endpoint_metrics import EndpointListenerUse, EndpointSessionUse, EndpointUse
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
@@ -17,6 +18,7 @@ __all__ = [
     "CacheUse",
     "CatalogueUse",
     "ChangelogRestoreUse",
+    "ControlUse",
     "DrillUse",
     "EndpointListenerUse",
     "EndpointSessionUse",

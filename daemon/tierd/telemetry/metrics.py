@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from tierd.clock import Clock
 from tierd.telemetry.catalogue_metrics import CatalogueUse
+from tierd.telemetry.control_metrics import ControlUse
 from tierd.telemetry.declaration import Declaration, Kind
 from tierd.telemetry.drill_metrics import DrillUse
 from tierd.telemetry.endpoint_metrics import (
@@ -188,6 +189,7 @@ class Metrics:
         self._catalogue: Callable[[], CatalogueUse | None] = lambda: None
         self._drills: Callable[[], DrillUse | None] = lambda: None
         self._endpoint: Callable[[], EndpointUse | None] = lambda: None
+        self._control: Callable[[], ControlUse | None] = lambda: None
         self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
@@ -330,6 +332,10 @@ class Metrics:
         """Ask ``source`` at every scrape for the state of drills; None where there are none. It must not block."""
         self._drills = source
 
+    def watch_control(self, source: Callable[[], ControlUse | None]) -> None:
+        """Ask ``source`` for the state of the control plane at each scrape; None means that there is none."""
+        self._control = source
+
     def watch_endpoint(self, source: Callable[[], EndpointUse | None]) -> None:
         """Ask ``source`` at every scrape for the state of the read endpoint; None where it is off."""
         self._endpoint = source
@@ -364,6 +370,7 @@ class Metrics:
             catalogue=self._catalogue(),
             drills=self._drills(),
             endpoint=self._endpoint(),
+            control=self._control(),
             unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.catalogue_metrics import CATALOGUE_METRICS, CatalogueUse, catalogue_samples
+from tierd.telemetry.control_metrics import CONTROL_METRICS, ControlUse, control_samples
 from tierd.telemetry.declaration import Declaration, Kind
 from tierd.telemetry.drill_metrics import DRILL_METRICS, DrillUse, drill_samples
 from tierd.telemetry.endpoint_metrics import ENDPOINT_METRICS, EndpointUse, endpoint_samples
@@ -218,6 +219,7 @@ SCRAPED = (
     *CATALOGUE_METRICS,
     *DRILL_METRICS,
     *ENDPOINT_METRICS,
+    *CONTROL_METRICS,
     Declaration(
         "tierd_service_unreachable_seconds",
         Kind.GAUGE,
@@ -242,6 +244,7 @@ def scrape(
     catalogue: CatalogueUse | None,
     drills: DrillUse | None,
     endpoint: EndpointUse | None,
+    control: ControlUse | None,
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
     """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
@@ -278,6 +281,8 @@ def scrape(
         yield from drill_samples(drills)
     if endpoint is not None:
         yield from endpoint_samples(endpoint)
+    if control is not None:
+        yield from control_samples(control)
     for service, seconds in sorted(unreachable_s.items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 

@@ -8,6 +8,7 @@ from tests.transcripts.drivers.expiration import Expiration
 from tests.transcripts.drivers.groups import ConsumerGroupOfClients
 from tests.transcripts.drivers.leadership import LeadershipEvents
 from tests.transcripts.drivers.planning import Planning
+from tests.transcripts.drivers.pushing import PushingLeader
 from tests.transcripts.drivers.rebuild import Rebuild
 from tests.transcripts.transcript import Driver
 
@@ -18,5 +19,6 @@ DRIVERS: dict[str, Callable[[], Driver]] = {
     "groups": ConsumerGroupOfClients,
     "leadership": LeadershipEvents,
     "planning": Planning,
+    "pushing": PushingLeader,
     "rebuild": Rebuild,
 }

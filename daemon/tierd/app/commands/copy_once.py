@@ -20,8 +20,9 @@ async def copy_once(deployment: Deployment, partitions: Collection[TopicPartitio
     async with owned_state_dir(deployment.state_dir), compose(deployment) as engine:
         await engine.store.own()
         manager = engine.new_tiering(PassiveSupervisor()).manager
-        outcomes = await manager.copy_once(partitions)
-        engine.control.require_heard()
+        async with engine.control.heard():
+            outcomes = await manager.copy_once(partitions)
+            engine.control.require_heard()
         tried = {outcome.partition for outcome in outcomes}
         left_out = [
             _never_tried(status)

@@ -140,8 +140,9 @@ async def _in_the_daemons_place(
             ) from error
         async with compose(deployment) as engine:
             manager = engine.new_tiering(PassiveSupervisor()).manager
-            await manager.discover_once()
-            engine.control.require_heard()
+            async with engine.control.heard():
+                await manager.discover_once()
+                engine.control.require_heard()
             left = await partitions_left(
                 engine.rows, engine.metadata.keys, broker_id=engine.identity.node_id, is_here=manager.is_here
             )

@@ -24,9 +24,12 @@ SYNC_PATIENCE_S = 20.0
 
 
 def copy_handlers(
-    manager: RemoteLogManager, status: Callable[[], Awaitable[StatusSnapshot]]
+    manager: RemoteLogManager,
+    status: Callable[[], Awaitable[StatusSnapshot]],
+    *,
+    patience_s: float = SYNC_PATIENCE_S,
 ) -> tuple[VerbHandler, ...]:
-    """Return the handlers; a request that names no partition concerns all of them."""
+    """Return the handlers; a request that names no partition concerns all of them. A sync is awaited ``patience_s``."""
 
     async def report_status(_request: StatusRequest) -> StatusAnswer:
         return StatusAnswer.model_validate((await status()).to_json())
@@ -44,7 +47,7 @@ def copy_handlers(
     async def sync(request: PartitionsRequest) -> PartitionNames:
         partitions = _known(manager, request.partitions)
         with contextlib.suppress(TimeoutError):  # a long copy goes on after the answer
-            async with asyncio.timeout(SYNC_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 await manager.sync(partitions)
         return _named(manager, partitions)
 

@@ -24,6 +24,7 @@ from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
 from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
+from tierd.app.daemon.peer_verbs import peer_handlers, peer_verbs
 from tierd.app.daemon.reloader import Reloader, log_config_warnings
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
 from tierd.app.daemon.systemd_notifier import SystemdNotifier, feed_watchdog
@@ -38,7 +39,7 @@ from tierd.app.spark.build_pipeline import build_pipeline, require_pipeline
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.backoff import Backoff
 from tierd.config import KafkaEndpointSettings
-from tierd.errors import ForeignTierError, ListenError, TierError
+from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, TierError
 from tierd.serve import ControlServer, HttpServer
 from tierd.tiering import (
     CopyTask,
@@ -156,6 +157,7 @@ class Daemon:
                 *removal_handlers(self._engine, self._tiering),
                 *self._pipeline.handlers(),
                 *self._endpoint.handlers(),
+                *peer_verbs(self._engine.control.mqtt),
             ),
             gate=self._ports.control,
             clock=self._engine.clock,
@@ -180,6 +182,7 @@ class Daemon:
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),
+            self._vital(group, "control plane", self._tell_peers()),
             self._vital(
                 group,
                 "watchdog",
@@ -230,7 +233,7 @@ class Daemon:
         """Run vital work; when it fails, the daemon stops in order."""
         try:
             await work
-        except (ForeignTierError, ListenError) as error:
+        except (ForeignTierError, IdentityTakenError, ListenError) as error:
             self._failure = error
             self._stop.ask(str(error), exit_code=1)
         except Exception:
@@ -255,6 +258,13 @@ class Daemon:
     async def _ask_services(self) -> None:
         engine = self._engine
         await engine.services.run({"object_store": engine.store.check, "metadata_store": engine.metadata.check_store})
+
+    async def _tell_peers(self) -> None:
+        """Stay in touch with other daemons over MQTT, and answer their requests; ends at once where that is off."""
+        mqtt = self._engine.control.mqtt
+        if mqtt is not None:
+            patience_s = self._config.control.mqtt.request_timeout_s / 2
+            await mqtt.run(peer_handlers(self._tiering.manager, self._status.current, patience_s=patience_s))
 
     async def _keep_usage(self) -> None:
         await self._engine.usage.run(lambda: self._engine.stored_bytes(self._tiering.manager))

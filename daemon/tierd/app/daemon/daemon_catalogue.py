@@ -8,7 +8,6 @@ from tierd.app.engine.compose import Engine
 from tierd.app.engine.control_plane import ControlPlane
 from tierd.clock import Clock
 from tierd.config import CatalogueSettings, LeadershipSettings
-from tierd.control import StaticLeadership
 from tierd.log import BrokerIdentity
 from tierd.restore import (
     BrokerTopics,
@@ -73,5 +72,5 @@ def _topic_source(
 
         cluster = ClusterTopics(settings.kafka, cluster_id=identity.cluster_id)
         return BrokerTopics(cluster, node_id=identity.node_id, clock=clock)
-    assert isinstance(control.leadership, StaticLeadership), "the other source needs a connection"
-    return LogDirTopics(leads=control.leadership.leads, node_id=identity.node_id, clock=clock)
+    assert control.leads is not None, "the other source needs a connection"
+    return LogDirTopics(leads=control.leads, node_id=identity.node_id, clock=clock)

@@ -118,6 +118,7 @@ class DaemonStatus:
             drills=self._parts.drills.facts(partitions),
             endpoint=self._parts.endpoint.facts(),
             descriptors=self._ports.facts(),
+            control=engine.control.control_facts(),
             outages=engine.services.outages(),
         )
 

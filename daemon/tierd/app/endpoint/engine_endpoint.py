@@ -18,7 +18,7 @@ from tierd.app.engine.compose import Engine
 from tierd.app.engine.control_plane import ControlPlane
 from tierd.clock import Clock
 from tierd.config import KafkaConnectionSettings, KafkaEndpointSettings, LeadershipSettings
-from tierd.control import BrokerWatermarks, ClusterTopics, StaticLeadership
+from tierd.control import BrokerWatermarks, ClusterTopics
 from tierd.log import BrokerIdentity
 from tierd.metadata import FollowedPartitions
 from tierd.model import OffsetRange, TopicIdPartition
@@ -111,8 +111,7 @@ def _held(engine: Engine, partition: TopicIdPartition) -> tuple[OffsetRange, ...
 
 
 def _leads_by_configuration(control: ControlPlane) -> Callable[[TopicIdPartition], bool]:
-    leadership = control.leadership
-    return leadership.leads if isinstance(leadership, StaticLeadership) else lambda _: False
+    return control.leads or (lambda _: False)
 
 
 def _broker_watermarks(settings: KafkaConnectionSettings, identity: BrokerIdentity, clock: Clock) -> BrokerWatermarks:

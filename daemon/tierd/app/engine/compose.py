@@ -1,16 +1,19 @@
 """The composition root: builds every object that copies, from one deployment."""
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tierd import __version__
-from tierd.app.engine.control_plane import ControlPlane, control_plane
+from tierd.app.engine.control_plane import ControlPlane, control_identity, control_plane, mqtt_control
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.local_logs import LocalLogs, local_logs
+from tierd.app.engine.process_epoch import next_process_epoch
 from tierd.app.engine.topic_policies import TopicPolicies
 from tierd.app.services.owned_object_store import OwnedObjectStore
 from tierd.app.services.service_watch import ServiceWatch
@@ -55,6 +58,9 @@ from tierd.tiering import (
     Writer,
     assemble,
 )
+
+if TYPE_CHECKING:  # at run time only where it is configured
+    from tierd.control import MqttControl
 
 
 @dataclass(slots=True)
@@ -115,7 +121,7 @@ class Engine:
             FollowedLogDirs(
                 paths=[log_dir.path for log_dir in config.log_dirs], hold=self.hold, wants=self.settings.wants
             ),
-            leadership=self.control.leadership,
+            leadership=self.control.source,
             supervisor=supervisor,
             capacity=Capacity(
                 config.copying,
@@ -130,6 +136,7 @@ class Engine:
         )
         self.metrics.watch_partitions(lambda: [self._lag(status) for status in tiering.manager.status()])
         self.metrics.watch_leadership(self.control.use)
+        self.metrics.watch_control(self.control.control_use)
         self.metrics.watch_engine(lambda: _engine_use(tiering.capacity.statistics()))
         return tiering
 
@@ -178,7 +185,13 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
     metrics.watch_services(services.unreachable_s)
     control = control_plane(
-        config.leadership, identity, clock=clock, random=random.random, on_outcome=services.kafka.outcome
+        config.leadership,
+        identity,
+        clock=clock,
+        random=random.random,
+        on_outcome=services.kafka.outcome,
+        mqtt=await _mqtt(config, identity, clock),
+        announces=config.control.mqtt.announce_leaders,
     )
     policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
     usage = UsageKeeper(
@@ -255,6 +268,22 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
             control.close()
             hold.close()
             transform.close()
+
+
+async def _mqtt(config: TierdConfig, identity: BrokerIdentity, clock: Clock) -> "MqttControl | None":
+    """Return the connection to the MQTT broker that is configured; it does not connect yet."""
+    settings, push = config.control.mqtt, config.push
+    if not settings.is_enabled:
+        return None
+    now_ms = clock.now_ms()
+    own = control_identity(
+        settings,
+        identity,
+        node_id=identity.node_id if push.node_id is None else push.node_id,
+        process_epoch=await asyncio.to_thread(next_process_epoch, config.state_dir, now_ms=now_ms),
+        features=tuple(name for name, is_on in {"leader": push.is_leader, "standby": push.is_standby}.items() if is_on),
+    )
+    return mqtt_control(settings, own, clock=clock, random=random.random)
 
 
 async def _owned(

@@ -15,8 +15,9 @@ async def standing_in(deployment: Deployment) -> AsyncIterator[tuple[Engine, Tie
     async with owned_state_dir(deployment.state_dir), compose(deployment) as engine:
         await engine.store.own()
         tiering = engine.new_tiering(PassiveSupervisor())
-        await tiering.manager.discover_once()
-        engine.control.require_heard()
+        async with engine.control.heard():
+            await tiering.manager.discover_once()
+            engine.control.require_heard()
         if engine.control.topic_configs is not None:
             await engine.control.topic_configs.refresh()
         yield engine, tiering

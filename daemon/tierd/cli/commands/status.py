@@ -9,12 +9,14 @@ import typer
 
 from tierd.app import run_in_loop
 from tierd.cli.display import Cell, Part, Style, human_size, live_group, plain_table, plain_text, print_group
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, NodeOption, SocketOption
+from tierd.cli.peer_requests import ask_node
 from tierd.cli.printing import print_json
 from tierd.cli.session import daemon_state_dir
 from tierd.serve import (
     STATUS,
     CatalogueSummary,
+    ControlSummary,
     DescriptorsSummary,
     OwnLogsSummary,
     PartitionSummary,
@@ -47,12 +49,16 @@ def status(
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     socket: SocketOption = None,
+    node: NodeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show role, epoch, frontier and lag of every partition, and why it waits, as the running daemon sees it.
 
     Example: tierd status --watch
     """
+    if node is not None:
+        ask_node(node, "status", config=config, socket=socket, as_json=as_json)
+        return
     run_in_loop(_show(daemon_state_dir(config, socket), as_json=as_json, watch=watch))
 
 
@@ -95,14 +101,26 @@ def rendered(status: StatusAnswer) -> list[Part]:
     catalogue = [plain_text(line, "red") for line in catalogue_lines(status.catalogue)]
     drills = [plain_text(line, "red") for line in drill_problems(status.drills)]
     endpoint = [plain_text(line, "red") for line in endpoint_problems(status.endpoint)]
+    control = [plain_text(line, "yellow") for line in control_lines(status.control)]
     told = (pipeline, drill_line(status.drills), endpoint_line(status.endpoint), *group_lines(status.endpoint))
     lines = [plain_text(line) for line in told if line]
-    return [head, *causes, *offline, *short, *catalogue, *drills, *endpoint, *lines, *damaged, table]
+    return [head, *causes, *offline, *short, *catalogue, *drills, *endpoint, *control, *lines, *damaged, table]
 
 
 def catalogue_lines(catalogue: CatalogueSummary) -> list[str]:
     """Return a line for each part of the catalogue that is missing now."""
     return [f"catalogue for restores, {part}: {why}" for part, why in sorted(catalogue.problems.items())]
+
+
+def control_lines(control: ControlSummary) -> list[str]:
+    """Return a line when the MQTT broker is lost, and one when it refuses messages; none where all is well."""
+    if not control.enabled:
+        return []
+    lines = [] if control.is_connected else [f"control plane: {control.problem or 'not connected yet'}"]
+    if control.denied:
+        problem = f"control plane: the MQTT broker denied {control.denied} messages"
+        lines.append(f"{problem}; compare its access list with docs/control-plane.md")
+    return lines
 
 
 def descriptor_lines(descriptors: DescriptorsSummary | None) -> list[str]:

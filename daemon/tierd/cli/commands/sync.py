@@ -6,6 +6,7 @@ from tierd.cli.options import (
     ConfigOption,
     JsonObjectOption,
     JsonOption,
+    NodeOption,
     PartitionsArgument,
     SocketOption,
 )
@@ -14,8 +15,10 @@ from tierd.serve import SYNC
 
 def sync(
     partitions: PartitionsArgument = None,
+    *,
     config: ConfigOption = DEFAULT_CONFIG,
     socket: SocketOption = None,
+    node: NodeOption = None,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
@@ -23,4 +26,6 @@ def sync(
 
     Example: tierd sync orders-0
     """
-    ask_about_partitions(SYNC, partitions, config=config, socket=socket, as_json=as_json, as_object=as_object)
+    ask_about_partitions(
+        SYNC, partitions, config=config, socket=socket, as_json=as_json, as_object=as_object, node=node
+    )

@@ -212,6 +212,31 @@ class LogManager:
             log_dir.set_cleaner_offset(partition, None)
             return removed
 
+    def set_aside(self, partition: TopicPartition) -> Path:
+        """Rename the directory of a log to its ``-stray`` form, which nothing but a person removes; return its path.
+
+        The caller stops the writer of the log before. The log takes no more appends through this manager.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+            LogDirOfflineError: its log dir is offline; the manager forgets the log all the same.
+        """
+        with self._lock:
+            log_dir, aside = self._dirs.take_out(partition)
+            try:
+                aside.rename_directory(
+                    directory_name(partition, DirectoryKind.STRAY, directory_id=self._settings.new_id())
+                )
+            except LogDirOfflineError:
+                aside.close_handles()
+                raise
+            log_dir.stray.append(aside)
+            log.warning("log_set_aside", **partition_fields(aside.directory), directory=str(aside.directory))
+            self._checkpoint(DirCheckpoints.write_recovery_points, [log_dir])
+            self._checkpoint(DirCheckpoints.write_log_start_offsets, [log_dir])
+            log_dir.set_cleaner_offset(partition, None)
+            return aside.directory
+
     # Truncation and checkpoints
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:

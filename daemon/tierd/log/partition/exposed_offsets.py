@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from threading import RLock
 
 from tierd.errors import OffsetOutOfRangeError
+from tierd.log.partition.log_observer import LogObserver
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.segmented_log import SegmentedLog
@@ -39,6 +40,7 @@ class ExposedOffsets:
     Attributes:
         lock: guards the producer state and the offsets published from it; no append holds it while it writes.
         highest_remote_offset: inclusive; -1 until something is known to be in the tier.
+        observer: is told of every change of the log; None without one.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class ExposedOffsets:
     ) -> None:
         self.lock = RLock()
         self.highest_remote_offset = -1
+        self.observer: LogObserver | None = None
         self._segments = segments
         self._producers = producers
         self.local_log_start_offset = max(log_start_offset, segments.segments.values[0].base_offset)
@@ -145,12 +148,16 @@ class ExposedOffsets:
             self._keep_recovery_point()
             self._producers.on_log_start_incremented(offset)
             self.refresh_first_unstable()
+            if self.observer is not None:
+                self.observer.on_log_start_offset(self.local_log_start_offset)
             return True
 
     def raise_local_log_start(self, offset: int) -> bool:
         """Move only the local log start up, over records that are in the tier; return True if it moved."""
         moves = offset > self.local_log_start_offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
+        if moves and self.observer is not None:
+            self.observer.on_log_start_offset(self.local_log_start_offset)
         return moves
 
     def reset_log_start(self, offset: int, *, local: int | None = None) -> None:
@@ -182,6 +189,8 @@ class ExposedOffsets:
         self._visible = _Visible(value, self._first_unstable())
         for listener in self._listeners:
             listener(value.offset)
+        if self.observer is not None:
+            self.observer.on_high_watermark(value.offset)
 
     def _first_unstable(self) -> LogOffset | None:
         unstable = self._producers.first_unstable_offset

@@ -53,8 +53,11 @@ def append_all(state: LogState, requests: Sequence[AppendRequest], *, now_ms: in
         for request in requests:
             outcomes.append(_outcome(state, request, now_ms))  # noqa: PERF401 - those before a failure are kept
         _write(state)
+        if state.unreported:
+            state.report_appends()
         _flush_if_due(state, now_ms)
     except OSError as error:
+        state.unreported.clear()
         offline = state.offline.mark(error)
         written = [outcome if isinstance(outcome, LogError) else offline for outcome in outcomes]
         return [*written, *[offline] * (len(requests) - len(outcomes))]
@@ -80,7 +83,9 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
         raise _unexpected_offset(state, seen)
     _assign_epochs(state, seen.batches)
     size_bytes = len(seen.records)
-    if size_bytes > state.config.segment_bytes:
+    is_single_replica = request.origin is AppendOrigin.REPLICATION and len(seen.batches) == 1
+    # A batch that the leader has is taken even if segment.bytes was lowered since: it gets a segment of its own.
+    if size_bytes > state.config.segment_bytes and not is_single_replica:
         raise AppendError(
             f"{state.name}: a set of {size_bytes} bytes is above segment.bytes, {state.config.segment_bytes}",
             remedy="append smaller sets, or raise segment.bytes of the topic",
@@ -90,6 +95,7 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
     producers = _analyze_producers(state, request, seen, segment)
     if isinstance(producers, AppendedBatch):
         return _duplicate(state, producers)
+    append_offset = state.segments.next_offset
     state.segments.append(
         [seen.records],
         seen.batches,
@@ -97,6 +103,8 @@ def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
         max_timestamp_ms=seen.max_timestamp_ms,
         shallow_offset=seen.shallow_offset_of_max_timestamp,
     )
+    if state.offsets.observer is not None:
+        state.note_append(append_offset, seen.records)
     if producers is not None:
         _apply_producers(state, producers, segment)
     return _info(state, seen, log_append_time_ms)

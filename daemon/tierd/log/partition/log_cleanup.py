@@ -72,6 +72,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         finally:
             offsets.follow_log_end()
             offsets.refresh_first_unstable()
+            state.report_truncation()
     return True
 
 
@@ -92,6 +93,7 @@ def truncate_fully(state: LogState, offset: int, *, log_start_offset: int, now_m
         _rebuild_producers(state, offset, now_ms)
         state.offsets.update_high_watermark(state.segments.log_end)
     state.forget_rolls_above(-1)
+    state.report_truncation()
 
 
 def delete_records(state: LogState, offset: int) -> int:

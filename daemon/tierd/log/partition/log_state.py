@@ -12,13 +12,14 @@ from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_metadata import PartitionMetadataFile
 from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.exposed_offsets import ExposedOffsets
+from tierd.log.partition.log_observer import AppendedRecords, owned_bytes
 from tierd.log.partition.retention import is_tiered
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record_rules import ValidationCounters
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.segmented_log import SegmentedLog
-from tierd.model import TopicPartition
+from tierd.model import Lineage, TopicPartition
 
 log = structlog.get_logger()
 
@@ -33,6 +34,7 @@ class LogState:
         unsynced_snapshots: offsets of the snapshots that rolls wrote and that are not synced yet.
         rolled_up_to: base offset of the newest segment that a roll made; the segments below it are to be flushed.
         last_flushed_ms: wall clock of the last flush whose caller gave one; None before the first.
+        unreported: appends that the observer of the log is to be told of once they are written.
     """
 
     disk: Disk
@@ -50,6 +52,7 @@ class LogState:
     unsynced_snapshots: list[int] = field(default_factory=list)
     rolled_up_to: int = 0
     last_flushed_ms: int | None = None
+    unreported: list[AppendedRecords] = field(default_factory=list)
     is_closed: bool = False
     has_handles: bool = True
     name: str = field(init=False)  # for errors
@@ -71,6 +74,33 @@ class LogState:
     def waits_for_copy(self) -> bool:
         """Return True if a segment stays in the local log until it is in the tier."""
         return self.is_tiered and self.config.is_copy_enabled
+
+    def note_append(self, append_offset: int, records: memoryview) -> None:
+        """Keep the append that was buffered last for the observer of the log."""
+        segments = self.segments
+        active = segments.active
+        position = active.size_bytes - records.nbytes
+        self.unreported.append(
+            AppendedRecords(append_offset, owned_bytes(records), segments.next_offset, active.path, position)
+        )
+
+    def report_appends(self) -> None:
+        """Tell the observer of the appends that were written."""
+        appends, self.unreported = self.unreported, []
+        if appends and self.offsets.observer is not None:
+            self.offsets.observer.on_appended(appends, self.lineage)
+
+    def report_truncation(self) -> None:
+        """Tell the observer that the log was cut back."""
+        if self.offsets.observer is not None:
+            self.offsets.observer.on_truncated(
+                self.segments.log_end.offset, self.offsets.local_log_start_offset, self.lineage
+            )
+
+    @property
+    def lineage(self) -> Lineage:
+        """Return the leader epochs."""
+        return Lineage() if self.leader_epochs is None else self.leader_epochs.lineage
 
     def check_writable(self) -> None:
         """Do nothing as long as the log's files are open.

@@ -127,8 +127,7 @@ class LogView:
     @property
     def leader_epochs(self) -> Lineage:
         """The leader epochs and their first offsets; empty after the directory was renamed for deletion."""
-        epochs = self._state.leader_epochs
-        return Lineage() if epochs is None else epochs.lineage
+        return self._state.lineage
 
     @property
     def producers(self) -> ProducerStateManager:

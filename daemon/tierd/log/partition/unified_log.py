@@ -31,6 +31,7 @@ from tierd.log.partition.log_cleanup import (
     truncate_fully,
     truncate_to,
 )
+from tierd.log.partition.log_observer import LogObserver
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.log_view import LogView
 from tierd.log.records.append_origin import AppendOrigin
@@ -261,7 +262,12 @@ class UnifiedLog(LogView):
         with self._storage():
             truncate_fully(self._state, offset, log_start_offset=start, now_ms=now_ms)
 
-    # Cleaning
+    # Cleaning and observing
+
+    def observe(self, observer: LogObserver | None) -> None:
+        """Report every change from now on to ``observer``; None ends it. A log has at most one observer."""
+        self._state.unreported.clear()
+        self._state.offsets.observer = observer
 
     def apply(self, step: Callable[[LogState], _T]) -> _T:
         """Carry out a step of the log cleaner on the log's parts; return what the step returns.

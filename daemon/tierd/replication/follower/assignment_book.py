@@ -1,0 +1,185 @@
+"""AssignmentBook: the partitions that a standby keeps, by the announcements of all leaders. Pure.
+
+The rules:
+
+- Of all announcements of a topic incarnation, the one with the highest leader epoch names the leader.
+- A copy is deleted only when the node that leads it announces the deletion. A leader that is away, and an announcement
+  that lacks a partition, change nothing. A deleted incarnation is never kept again.
+- A topic that was created anew has another id under the same name. The old copy is set aside, unless its own leader
+  still announces it: then the new incarnation is refused, and shown as a conflict.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tierd.model import TopicIdPartition, TopicPartition
+from tierd.replication.follower.followed_partition import LeaderClaim
+from tierd.replication.model.messages import AssignedPartition, DeletedPartition
+
+MAX_RETIRED: Final = 10_000
+"""Deleted topic ids that are remembered; the oldest ones are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReplica:
+    """Partition that the standby keeps, with the leader that it follows."""
+
+    partition: TopicIdPartition
+    leader: LeaderClaim
+
+
+@dataclass(frozen=True, slots=True)
+class KeepReplica:
+    """Make a log if there is none, and follow the leader."""
+
+    replica: KeptReplica
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReplica:
+    """Delete the copy: its leader has announced the deletion of the topic."""
+
+    partition: TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicaAside:
+    """Keep the files of the copy under another name: another incarnation of the topic takes its place."""
+
+    partition: TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureTopic:
+    """Give the logs of a topic other settings."""
+
+    topic: str
+    config: tuple[tuple[str, str], ...]
+
+
+AssignmentStep = KeepReplica | DeleteReplica | SetReplicaAside | ConfigureTopic
+
+
+class AssignmentBook:
+    """Announcements of the leaders, and what the standby keeps because of them."""
+
+    def __init__(self, kept: Iterable[KeptReplica] = (), *, retired: Sequence[UUID] = ()) -> None:
+        """Begin with what was kept before, and with the ids of deleted topics, oldest first."""
+        self._kept = {each.partition.topic_partition: each for each in kept}
+        self._retired = dict.fromkeys(retired)
+        self._announced: dict[int, dict[TopicPartition, UUID]] = {}
+        for each in self._kept.values():  # as fresh as an answer, until the leader is lost
+            names = self._announced.setdefault(each.leader.node_id, {})
+            names[each.partition.topic_partition] = each.partition.topic_id
+        self._configs: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._conflicts: dict[TopicPartition, str] = {}
+
+    @property
+    def kept(self) -> tuple[KeptReplica, ...]:
+        """Return what the standby keeps."""
+        return tuple(self._kept.values())
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the names of the topics of what the standby keeps."""
+        return frozenset(each.partition.topic for each in self._kept.values())
+
+    @property
+    def retired(self) -> tuple[UUID, ...]:
+        """Return the ids of topics that were deleted, oldest first."""
+        return tuple(self._retired)
+
+    @property
+    def announcing(self) -> frozenset[int]:
+        """Return the leaders whose announcements are fresh."""
+        return frozenset(self._announced)
+
+    @property
+    def conflicts(self) -> dict[TopicPartition, str]:
+        """Return the partitions whose new incarnation is refused, with the reason."""
+        return dict(self._conflicts)
+
+    def on_announced(
+        self,
+        leader_id: int,
+        partitions: Sequence[AssignedPartition] | None,
+        deleted: Collection[DeletedPartition] = (),
+    ) -> list[AssignmentStep]:
+        """Take note of an answer of a leader; return what is to be done, in order.
+
+        Args:
+            leader_id: node id of the leader.
+            partitions: all that it sends to this standby; None for the same as before.
+            deleted: partitions whose topic was deleted.
+        """
+        steps = self._delete(leader_id, deleted)
+        if partitions is None:
+            return steps
+        self._announced[leader_id] = {TopicPartition(each.topic, each.partition): each.topic_id for each in partitions}
+        for each in partitions:
+            steps += self._assign(leader_id, each)
+        return steps
+
+    def on_lost(self, leader_id: int) -> None:
+        """Take note that a leader does not answer; what it announced is not fresh any more."""
+        self._announced.pop(leader_id, None)
+
+    def _delete(self, leader_id: int, deleted: Collection[DeletedPartition]) -> list[AssignmentStep]:
+        gone = {(each.topic_id, each.partition) for each in deleted}
+        found = [
+            kept
+            for kept in self._kept.values()
+            if kept.leader.node_id == leader_id and (kept.partition.topic_id, kept.partition.partition) in gone
+        ]
+        for kept in found:
+            del self._kept[kept.partition.topic_partition]
+            self._retire(kept.partition.topic_id)
+        for topic in {kept.partition.topic for kept in found} - self.topics:
+            self._configs.pop(topic, None)
+        return [DeleteReplica(kept.partition) for kept in found]
+
+    def _retire(self, topic_id: UUID) -> None:
+        self._retired[topic_id] = None
+        while len(self._retired) > MAX_RETIRED:
+            del self._retired[next(iter(self._retired))]
+
+    def _assign(self, leader_id: int, assigned: AssignedPartition) -> list[AssignmentStep]:
+        if assigned.topic_id in self._retired:
+            return []
+        name = TopicPartition(assigned.topic, assigned.partition)
+        replica = KeptReplica(
+            TopicIdPartition(assigned.topic_id, assigned.topic, assigned.partition),
+            LeaderClaim(leader_id, assigned.leader_epoch),
+        )
+        kept, steps = self._kept.get(name), list[AssignmentStep]()
+        if kept is not None and kept.partition.topic_id == assigned.topic_id:
+            if kept.leader.leader_epoch > assigned.leader_epoch:
+                return []
+            if kept.leader.leader_epoch == assigned.leader_epoch and kept.leader.node_id != leader_id:
+                return []
+        elif kept is not None:
+            if self._is_announced(kept):
+                self._conflicts[name] = (
+                    f"node {leader_id} announces topic id {assigned.topic_id}, and node {kept.leader.node_id} still "
+                    f"announces {kept.partition.topic_id}"
+                )
+                return []
+            steps.append(SetReplicaAside(kept.partition))
+        self._conflicts.pop(name, None)
+        steps += self._configure(assigned)
+        if kept != replica:
+            self._kept[name] = replica
+            steps.append(KeepReplica(replica))
+        return steps
+
+    def _is_announced(self, kept: KeptReplica) -> bool:
+        announced = self._announced.get(kept.leader.node_id, {})
+        return announced.get(kept.partition.topic_partition) == kept.partition.topic_id
+
+    def _configure(self, assigned: AssignedPartition) -> list[AssignmentStep]:
+        if self._configs.get(assigned.topic) == assigned.config:
+            return []
+        self._configs[assigned.topic] = assigned.config
+        return [ConfigureTopic(assigned.topic, assigned.config)]

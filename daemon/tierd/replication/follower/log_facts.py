@@ -1,0 +1,123 @@
+"""The follower's log as values: facts that a decision is made from, and the change that a decision asks for."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+from tierd.errors import LogError
+from tierd.model import EpochEndOffset, Lineage
+from tierd.replication.model.messages import RecordBytes
+
+NO_EPOCH: Final = -1
+
+
+class LogChangedError(LogError):
+    """The log end is not the one that a change was decided for; nothing was done."""
+
+    retriable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerLogFacts:
+    """A follower's log at one moment.
+
+    Attributes:
+        log_end_offset: offset of the next record.
+        high_watermark: as the follower knows it.
+        lineage: leader epochs of the records.
+        is_compacted: the log cleaner removes records below the high watermark.
+        max_append_bytes: size of one append that the log takes; a single batch may be larger.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    lineage: Lineage
+    is_compacted: bool = False
+    max_append_bytes: int = 1 << 30
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if the log has no record."""
+        return self.log_start_offset >= self.log_end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Return the leader epoch of the last record; -1 for an empty log, whose earlier records prove nothing."""
+        return NO_EPOCH if self.is_empty else self.epoch_of(self.log_end_offset - 1)
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the leader epoch that wrote ``offset``; -1 when the lineage does not show it."""
+        epoch = self.lineage.epoch_for(offset)
+        return NO_EPOCH if epoch is None else epoch
+
+    def end_offset_for(self, epoch: int) -> EpochEndOffset:
+        """Return the end of ``epoch`` in this log, as ``Lineage.end_offset_for``."""
+        return self.lineage.end_offset_for(epoch, log_end_offset=self.log_end_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChange:
+    """One change of a follower's log. The steps are done in the order of the fields; None leaves a step out.
+
+    Attributes:
+        expected_end: log end offset that the change was decided for; another one makes the change void.
+        end_offset: log end offset after the change.
+        truncate_to: new log end.
+        restart_at: offset at which the log begins again, without any record.
+        records: runs of whole batches. Each run is one append.
+        high_watermark: the log clips it to its bounds.
+        log_start_offset: never above the high watermark after the change.
+    """
+
+    expected_end: int
+    end_offset: int
+    truncate_to: int | None = None
+    restart_at: int | None = None
+    records: tuple[RecordBytes, ...] = ()
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+
+    @property
+    def needs_disk(self) -> bool:
+        """Return True if the change is more than another high watermark."""
+        return bool(
+            self.records
+            or self.truncate_to is not None
+            or self.restart_at is not None
+            or self.log_start_offset is not None
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of the records."""
+        return sum(map(len, self.records))
+
+
+class FollowerLog(Protocol):
+    """Log of a followed partition, for its one follower. Reads of the properties do no I/O."""
+
+    @property
+    def facts(self) -> FollowerLogFacts:
+        """The log as it is now."""
+
+    @property
+    def is_online(self) -> bool:
+        """False after the disk of the log has failed."""
+
+    async def apply(self, change: LogChange) -> None:
+        """Carry out a change that needs the disk.
+
+        Raises:
+            LogChangedError: the log end is not the expected one; nothing was done.
+            LogError: the change was refused or the disk failed.
+        """
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Set the high watermark, clipped to the bounds of the log."""
+
+    async def cleaned_to(self) -> int:
+        """Return the exclusive end of what the log cleaner may have changed; 0 when it has changed nothing.
+
+        Raises:
+            LogError: no answer in time.
+        """

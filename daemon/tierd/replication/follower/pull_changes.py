@@ -1,0 +1,121 @@
+"""PullChanges: carries out what the answers of leaders ask for, one partition at a time."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import TierError
+from tierd.replication.follower.followed_partition import LeaderQuestion
+from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange
+from tierd.replication.follower.pull_answers import (
+    loses_every_record,
+    rebuild_if_cleaned,
+    take_change_failure,
+    take_failure,
+)
+from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.record_runs import BadRecordsError
+from tierd.replication.follower.standby_replicas import StandbyReplica
+
+_LOG = structlog.get_logger(__name__)
+
+Decision = Callable[[FollowerLogFacts], LogChange | None]
+"""Rule of ``pull_answers`` with an answer; called with the log as it is when nothing else changes it."""
+
+
+KeepLostCopy = Callable[[StandbyReplica], Awaitable[None]]
+"""Sets the log of a replica aside and begins another one; called without the lock of the replica."""
+
+
+class PullStatistics:
+    """Counters since the start."""
+
+    def __init__(self) -> None:
+        """Begin at zero."""
+        self.fetched_bytes = 0
+        self.truncations = 0
+        self.truncations_below_high_watermark = 0
+        self.truncated_records = 0
+        self.restarts = 0
+        self.discarded_answers = 0
+
+
+class PullChanges:
+    """The one place where answers of leaders change logs. For one event loop."""
+
+    def __init__(self, intake: RecordIntake, *, clock: Clock, keep_lost_copy: KeepLostCopy) -> None:
+        """Prepare; ``keep_lost_copy`` is called where a leader without any record would empty a log."""
+        self.intake = intake
+        self.statistics = PullStatistics()
+        self._clock = clock
+        self._keep_lost_copy = keep_lost_copy
+
+    async def take(self, replica: StandbyReplica, question: LeaderQuestion, decide: Decision) -> None:
+        """Carry out an answer to ``question``, unless the answer does not count any more."""
+        async with replica.lock:
+            is_lost = await self._decide(replica, question, decide)
+        if is_lost:
+            _LOG.error("leader_lost_every_record", partition=str(replica.partition), leader=question.leader.node_id)
+            await self._keep_lost_copy(replica)
+
+    async def _decide(self, replica: StandbyReplica, question: LeaderQuestion, decide: Decision) -> bool:
+        """Decide and carry out; return True if every record would be lost, so that nothing was done."""
+        log = replica.usable_log
+        if log is None or not replica.followed.is_current(question, log.facts):
+            self.statistics.discarded_answers += 1
+            return False
+        try:
+            change = decide(log.facts)
+        except BadRecordsError as error:
+            replica.note(str(error))
+            take_failure(replica.followed, error.code, now_s=self._clock.monotonic_s())
+            return False
+        if change is None:
+            replica.last_error = ""
+            return False
+        if loses_every_record(replica.followed, change, log.facts):
+            take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
+            return True
+        await self._carry_out(replica, log, change)
+        return False
+
+    async def _carry_out(self, replica: StandbyReplica, log: FollowerLog, change: LogChange) -> None:
+        before = log.facts
+        if not change.needs_disk:
+            if change.high_watermark is not None:
+                log.set_high_watermark(change.high_watermark)
+            replica.last_error = ""
+            return
+        try:
+            if change.truncate_to is not None and before.is_compacted:
+                cleaned_to = await log.cleaned_to()
+                if rebuild_if_cleaned(replica.followed, change, before, cleaned_to=cleaned_to):
+                    return
+            await log.apply(change)
+        except TierError as error:
+            replica.note(error)
+            take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
+            _LOG.warning("follower_change_failed", partition=str(replica.partition), error=str(error))
+            return
+        replica.last_error = ""
+        self._count(replica, change, before)
+
+    def _count(self, replica: StandbyReplica, change: LogChange, before: FollowerLogFacts) -> None:
+        statistics = self.statistics
+        statistics.fetched_bytes += change.size_bytes
+        new_end = change.restart_at if change.truncate_to is None else change.truncate_to
+        if new_end is None or (change.truncate_to is not None and new_end >= before.log_end_offset):
+            return
+        fields = {"partition": str(replica.partition), "offset": new_end, "log_end_offset": before.log_end_offset}
+        if change.restart_at is not None and change.truncate_to is None:
+            statistics.restarts += 1
+            _LOG.warning("follower_log_begun_again", **fields)
+            return
+        statistics.truncations += 1
+        statistics.truncated_records += before.log_end_offset - new_end
+        if new_end < before.high_watermark:
+            statistics.truncations_below_high_watermark += 1
+            _LOG.warning("truncated_below_high_watermark", **fields, high_watermark=before.high_watermark)
+        else:
+            _LOG.info("follower_log_truncated", **fields)

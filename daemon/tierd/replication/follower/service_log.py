@@ -1,0 +1,109 @@
+"""ServiceFollowerLog: a log of the LogService as a follower changes it (push-replication 2.10 and 2.11).
+
+Records, high watermark and log start of a change are one call of the log's writer. The call checks the log end first: a
+change whose caller was cancelled may still be carried out after the next change was decided.
+"""
+
+from functools import partial
+
+from tierd.clock import Clock
+from tierd.errors import CorruptRecordError, LogDirOfflineError, TierError, TierErrorCode, UnknownPartitionError
+from tierd.log import LogBusyError, LogService, LogTimeoutError, PartitionWriter, UnifiedLog
+from tierd.model import TopicPartition
+from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError
+from tierd.replication.model.push_error_code import PushErrorCode
+
+
+class ServiceFollowerLog:
+    """Log of one followed partition in a log dir of tierd."""
+
+    def __init__(
+        self, service: LogService, partition: TopicPartition, *, clock: Clock, is_flushed_at_once: bool = False
+    ) -> None:
+        """Use the log of ``partition``, which the service has; ``is_flushed_at_once`` makes each append durable."""
+        self._service = service
+        self._partition = partition
+        self._clock = clock
+        self._is_flushed_at_once = is_flushed_at_once
+        self._writer: PartitionWriter = service.writer(partition)
+
+    @property
+    def facts(self) -> FollowerLogFacts:
+        """The log as it is now."""
+        log = self._writer.log
+        return FollowerLogFacts(
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            lineage=log.leader_epochs,
+            is_compacted=log.config.is_compacted,
+            max_append_bytes=log.config.segment_bytes,
+        )
+
+    @property
+    def is_online(self) -> bool:
+        """False after the disk of the log has failed."""
+        return self._service.is_online(self._partition)
+
+    async def apply(self, change: LogChange) -> None:
+        """Carry out a change that needs the disk.
+
+        Raises:
+            LogChangedError: the log end is not the expected one; nothing was done.
+            TierError: as ``LogWriter.run``; the change may have been carried out in part.
+        """
+        if change.truncate_to is not None:
+            await self._service.truncate_to(self._partition, change.truncate_to)
+            return
+        expected_end = change.expected_end
+        if change.restart_at is not None:
+            await self._service.truncate_fully_and_start_at(self._partition, change.restart_at)
+            expected_end = change.restart_at
+        await self._writer.run(partial(self._append, change=change, expected_end=expected_end))
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Set the high watermark, clipped to the bounds of the log."""
+        self._writer.log.update_high_watermark(offset)
+
+    async def cleaned_to(self) -> int:
+        """Return the exclusive end of what the log cleaner may have changed; 0 when it has changed nothing.
+
+        Raises:
+            LogTimeoutError: no answer in time.
+        """
+        return await self._service.cleaner_offset(self._partition) or 0
+
+    def _append(self, log: UnifiedLog, *, change: LogChange, expected_end: int) -> None:
+        """Append in a thread of the writer."""
+        if log.log_end_offset != expected_end:
+            raise LogChangedError(f"{self._partition}: the log ends at {log.log_end_offset}, not at {expected_end}")
+        now_ms = self._clock.now_ms()
+        for run in change.records:
+            log.append_as_follower(run, now_ms=now_ms)
+        if change.high_watermark is not None:
+            log.update_high_watermark(change.high_watermark)
+        if change.log_start_offset is not None:
+            start = min(change.log_start_offset, log.high_watermark)
+            log.increment_log_start_offset(start, reason="the leader's log start offset")
+        if change.records and self._is_flushed_at_once:
+            log.flush(including_active=True, now_ms=now_ms)
+
+
+def answer_code(error: TierError) -> PushErrorCode:
+    """Return the answer to a leader whose entry could not be carried out because of ``error``."""
+    match error:
+        case LogDirOfflineError():
+            return PushErrorCode.KAFKA_STORAGE_ERROR
+        case LogBusyError():
+            return PushErrorCode.FOLLOWER_BUSY
+        case LogTimeoutError():
+            return PushErrorCode.REQUEST_TIMED_OUT
+        case CorruptRecordError():
+            return PushErrorCode.CORRUPT_MESSAGE
+        case UnknownPartitionError():
+            return PushErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        case LogChangedError():
+            return PushErrorCode.APPEND_OFFSET_MISMATCH
+    if error.code is TierErrorCode.UNEXPECTED_APPEND_OFFSET:
+        return PushErrorCode.APPEND_OFFSET_MISMATCH
+    return PushErrorCode.INVALID_RECORD

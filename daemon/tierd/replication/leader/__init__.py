@@ -1,0 +1,1 @@
+"""Leader side of push replication: sessions, pushers, the push manager, and what followers fetch."""

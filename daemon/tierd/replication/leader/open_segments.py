@@ -1,0 +1,240 @@
+"""OpenSegments: the newest batches of owned logs in open segment files, as ``FileRecords`` that survive a deletion.
+
+::
+
+    RecentSets of a log that grew lately         [ a | a | a | a | a ]  one descriptor of the active segment
+    OpenRange from an append to the log end                [ a | a | a ]  the same descriptor, counted
+
+Only the log's active segment is kept, and only of the logs that grew last: a standby that is further behind reads by
+offset.
+"""
+
+import os
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from tierd.errors import CorruptRecordError, LogError
+from tierd.log import AppendedRecords
+from tierd.model import TopicIdPartition
+from tierd.replication.leader.record_memory import batch_bounds
+
+_SETS: Final = 256
+_HEADER_BYTES: Final = 61
+
+RunRead = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+"""Runs a blocking read in a thread of the log dir, within a deadline."""
+
+
+class SharedFile:
+    """Open file with a count of holders; the last of them closes it. For any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file for its first holder.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._holders = 1
+        self._lock = threading.Lock()
+
+    def hold(self) -> None:
+        """Add a holder.
+
+        Raises:
+            LogError: the last holder has closed the file.
+        """
+        with self._lock:
+            if not self._holders:
+                raise LogError("the records were released", remedy="nothing to do: the session has ended")
+            self._holders += 1
+
+    def release(self) -> None:
+        """Remove a holder."""
+        with self._lock:
+            self._holders -= 1
+            if not self._holders:
+                os.close(self._fd)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Read up to ``size`` bytes. Blocking; the caller is a holder.
+
+        Raises:
+            LogError: the disk failed.
+        """
+        try:
+            return os.pread(self._fd, size, position)
+        except OSError as error:
+            raise LogError(f"records in an open segment: {error.strerror}", remedy="check the disk") from error
+
+
+class OpenRange:
+    """The ``FileRecords`` of whole sets at the end of an owned log."""
+
+    def __init__(
+        self, file: SharedFile | None, run: RunRead, *, first_offset: int, next_offset: int, begin: int, end: int
+    ) -> None:
+        """Describe the range.
+
+        Args:
+            file: the segment, of which the range is a holder from now on; None for an empty range.
+            run: runs the reads.
+            first_offset: of the range.
+            next_offset: exclusive end of the range.
+            begin: position of the first batch.
+            end: position behind the last batch.
+        """
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.size_bytes = end - begin
+        self._file = file
+        self._run = run
+        self._begin = begin
+        self._is_closed = False
+
+    async def read(self, position: int, max_bytes: int) -> bytes:
+        """Return the whole batches from byte ``position`` of the range on: one, or as many as fit ``max_bytes``.
+
+        Raises:
+            LogError: the range was closed, or its bytes are not what they were.
+        """
+        if self._is_closed:
+            raise LogError("the records were released", remedy="nothing to do: the session has ended")
+        file = self._file
+        if file is None or position >= self.size_bytes:
+            return b""
+
+        def read() -> bytes:
+            file.hold()  # in the thread: a call that is cancelled before its turn never gets there
+            try:
+                return _read_batches(file, self._begin + position, self.size_bytes - position, max_bytes)
+            finally:
+                file.release()
+
+        return await self._run(read)
+
+    def close(self) -> None:
+        """Release the file; a second call does nothing."""
+        if not self._is_closed and self._file is not None:
+            self._file.release()
+        self._is_closed = True
+
+
+def _read_batches(file: SharedFile, position: int, left: int, max_bytes: int) -> bytes:
+    data = file.read(position, min(max(max_bytes, _HEADER_BYTES), left))
+    end = whole_batches_end(data)
+    if not end and len(data) >= _HEADER_BYTES:  # the first batch is larger than ``max_bytes``
+        size = int.from_bytes(data[8:12], "big") + 12
+        if size <= left:
+            data = file.read(position, size)
+            end = whole_batches_end(data)
+    if not end:
+        raise LogError("records in an open segment are no whole batch", remedy="run tierd inspect on the log")
+    return data if end == len(data) else data[:end]
+
+
+def whole_batches_end(data: bytes, *, before_offset: int | None = None) -> int:
+    """Return the end of the whole batches at the beginning of ``data``: of magic 2, and below ``before_offset``."""
+    end = 0
+    try:
+        for batch in batch_bounds(data):
+            if before_offset is not None and batch.next_offset > before_offset:
+                break
+            end = batch.end_position
+    except CorruptRecordError:  # the last batch is incomplete
+        pass
+    return end
+
+
+class RecentSets:
+    """Places of the newest appends of one log, all in its active segment."""
+
+    def __init__(self, file: SharedFile, first: AppendedRecords) -> None:
+        """Begin with an append; this object is a holder of ``file`` from now on."""
+        self.path = first.path
+        self._file = file
+        self._offsets: list[int] = []
+        self._positions: list[int] = []
+        self._next_offset = first.append_offset
+        self._end = first.position
+
+    def follows(self, append: AppendedRecords) -> bool:
+        """Return True if ``append`` goes on in the same file."""
+        return (append.path, append.append_offset, append.position) == (self.path, self._next_offset, self._end)
+
+    def add(self, append: AppendedRecords) -> None:
+        """Take note of the next append."""
+        self._offsets.append(append.append_offset)
+        self._positions.append(append.position)
+        self._next_offset, self._end = append.next_offset, append.position + len(append.records)
+        if len(self._offsets) > 2 * _SETS:
+            del self._offsets[:_SETS], self._positions[:_SETS]
+
+    def range_from(self, from_offset: int, to_offset: int, run: RunRead) -> OpenRange | None:
+        """Return the records of ``[from_offset, to_offset)``; None where a bound is not known to begin a set."""
+        begin, end = self._position(from_offset), self._position(to_offset)
+        if begin is None or end is None:
+            return None
+        self._file.hold()
+        return OpenRange(self._file, run, first_offset=from_offset, next_offset=to_offset, begin=begin, end=end)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.release()
+
+    def _position(self, offset: int) -> int | None:
+        if offset == self._next_offset:
+            return self._end
+        index = bisect_left(self._offsets, offset)
+        is_known = index < len(self._offsets) and self._offsets[index] == offset
+        return self._positions[index] if is_known else None
+
+
+class OpenSegments:
+    """Recent appends of the logs that grew lately, at most ``limit`` of them. For one event loop."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        """Begin without a file."""
+        self._limit = limit
+        self._open: OrderedDict[TopicIdPartition, RecentSets] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of open files."""
+        return len(self._open)
+
+    def get(self, partition: TopicIdPartition) -> RecentSets | None:
+        """Return the recent appends of a log; None when its active segment is not open."""
+        return self._open.get(partition)
+
+    def has_file(self, partition: TopicIdPartition, path: Path) -> bool:
+        """Return True if the segment ``path`` is open for a log. For any thread, as a guess."""
+        known = self._open.get(partition)
+        return known is not None and known.path == path
+
+    def add(self, partition: TopicIdPartition, append: AppendedRecords, file: SharedFile | None) -> None:
+        """Take note of an append, and of an open file of its segment; without one an unknown segment stays unknown."""
+        known = self._open.get(partition)
+        if known is None or not known.follows(append):
+            self.drop(partition)
+            if file is None:
+                return
+            file.hold()
+            known = self._open[partition] = RecentSets(file, append)
+            if len(self._open) > self._limit:
+                self._open.popitem(last=False)[1].close()
+        known.add(append)
+        self._open.move_to_end(partition)
+
+    def drop(self, partition: TopicIdPartition) -> None:
+        """Forget a log."""
+        if (known := self._open.pop(partition, None)) is not None:
+            known.close()
+
+    def close(self) -> None:
+        """Forget all logs."""
+        for partition in list(self._open):
+            self.drop(partition)

@@ -1,0 +1,1 @@
+"""Tail mode: the logs of a broker, followed without touching them, as logs that a leader pushes."""

@@ -1,0 +1,148 @@
+"""Announcements of leaders, and the partitions that a standby keeps because of them."""
+
+from uuid import UUID
+
+import pytest
+
+from tierd.model import TopicIdPartition, TopicPartition
+from tierd.replication.follower.assignment_book import (
+    MAX_RETIRED,
+    AssignmentBook,
+    ConfigureTopic,
+    DeleteReplica,
+    KeepReplica,
+    KeptReplica,
+    SetReplicaAside,
+)
+from tierd.replication.follower.followed_partition import LeaderClaim
+from tierd.replication.model.messages import AssignedPartition, DeletedPartition
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+ORDERS = TopicPartition("orders", 0)
+
+
+def assigned(topic_id: UUID = OLD, *, epoch: int = 5, partition: int = 0, cleanup: str = "delete") -> AssignedPartition:
+    return AssignedPartition(
+        topic="orders",
+        topic_id=topic_id,
+        partition=partition,
+        leader_epoch=epoch,
+        config=(("cleanup.policy", cleanup),),
+    )
+
+
+def kept(topic_id: UUID = OLD, *, leader: int = 1, epoch: int = 5, partition: int = 0) -> KeptReplica:
+    return KeptReplica(TopicIdPartition(topic_id, "orders", partition), LeaderClaim(leader, epoch))
+
+
+def deleted(topic_id: UUID = OLD) -> DeletedPartition:
+    return DeletedPartition(topic_id, 0)
+
+
+def test_announced_partition_is_kept_after_its_topic_has_its_settings() -> None:
+    steps = AssignmentBook().on_announced(1, [assigned()])
+    assert steps == [ConfigureTopic("orders", (("cleanup.policy", "delete"),)), KeepReplica(kept())]
+
+
+def test_same_announcement_again_asks_for_nothing() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned()])
+    assert book.on_announced(1, [assigned()]) == []
+
+
+def test_leader_with_the_highest_epoch_is_followed_whoever_announces_last() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(epoch=5)])
+    assert book.on_announced(2, [assigned(epoch=6)]) == [KeepReplica(kept(leader=2, epoch=6))]
+    assert book.on_announced(1, [assigned(epoch=5)]) == []
+    assert book.on_announced(3, [assigned(epoch=6)]) == []
+    assert book.kept == (kept(leader=2, epoch=6),)
+
+
+def test_other_settings_are_taken_over_from_the_leader_that_is_followed_alone() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(epoch=5)])
+    book.on_announced(2, [assigned(epoch=6, cleanup="compact")])
+    assert book.on_announced(1, [assigned(epoch=5, cleanup="delete")]) == []
+    steps = book.on_announced(2, [assigned(epoch=6, cleanup="delete")])
+    assert steps == [ConfigureTopic("orders", (("cleanup.policy", "delete"),))]
+
+
+def test_absent_partition_and_lost_leader_change_nothing() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned()])
+    assert book.on_announced(1, []) == []
+    book.on_lost(1)
+    assert book.kept == (kept(),)
+
+
+@pytest.mark.spec("push-replication F12")
+def test_deletion_that_the_followed_leader_announces_deletes_the_copy_for_ever() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned()])
+    assert book.on_announced(1, None, [deleted()]) == [DeleteReplica(kept().partition)]
+    assert book.on_announced(2, [assigned(epoch=9)]) == []
+    assert book.retired == (OLD,)
+
+
+def test_deletion_that_another_node_announces_is_not_believed() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(epoch=6)])
+    assert book.on_announced(2, [], [deleted()]) == []
+    assert book.kept == (kept(epoch=6),)
+
+
+@pytest.mark.spec("push-replication F13")
+def test_topic_that_was_made_again_replaces_the_deleted_one() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(OLD, epoch=5)])
+    steps = book.on_announced(1, [assigned(NEW, epoch=0)], [deleted()])
+    assert steps[0] == DeleteReplica(kept(OLD).partition)
+    assert steps[-1] == KeepReplica(kept(NEW, epoch=0))
+
+
+def test_topic_that_was_made_again_without_a_deletion_sets_the_old_copy_aside() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(OLD)])
+    steps = book.on_announced(1, [assigned(NEW, epoch=0)])
+    assert steps == [SetReplicaAside(kept(OLD).partition), KeepReplica(kept(NEW, epoch=0))]
+    assert book.retired == ()
+
+
+def test_new_incarnation_is_refused_while_the_old_ones_leader_announces_the_old_one() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(OLD)])
+    assert book.on_announced(2, [assigned(NEW, epoch=0)]) == []
+    assert list(book.conflicts) == [ORDERS]
+    book.on_lost(1)
+    steps = book.on_announced(2, [assigned(NEW, epoch=0)])
+    assert steps == [SetReplicaAside(kept(OLD).partition), KeepReplica(kept(NEW, leader=2, epoch=0))]
+    assert not book.conflicts
+
+
+def test_leaders_of_before_a_restart_count_as_fresh_until_they_are_lost() -> None:
+    book = AssignmentBook([kept(OLD)])
+    assert book.announcing == {1}
+    assert book.on_announced(2, [assigned(NEW, epoch=0)]) == []
+
+
+def test_higher_epoch_of_before_a_restart_is_not_given_up_for_a_lower_one() -> None:
+    book = AssignmentBook([kept(leader=2, epoch=6)])
+    assert book.on_announced(1, [assigned(epoch=5)]) == []
+    assert book.kept == (kept(leader=2, epoch=6),)
+
+
+def test_number_of_deleted_topics_that_are_remembered_is_bounded() -> None:
+    book = AssignmentBook(retired=[UUID(int=100 + number) for number in range(MAX_RETIRED)])
+    book.on_announced(1, [assigned()])
+    book.on_announced(1, None, [deleted()])
+    assert len(book.retired) == MAX_RETIRED
+    assert book.retired[-1] == OLD
+
+
+def test_topic_without_any_copy_left_gets_its_settings_again_when_it_is_made_again() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(OLD)])
+    book.on_announced(1, [], [deleted()])
+    steps = book.on_announced(1, [assigned(NEW)])
+    assert steps[0] == ConfigureTopic("orders", (("cleanup.policy", "delete"),))
