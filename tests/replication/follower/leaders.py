@@ -10,7 +10,7 @@ from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
     AssignmentsResponse,
-    DeletedPartition,
+    DeletedReplica,
     EpochEndOffsetResult,
     EpochEndOffsetsRequest,
     EpochEndOffsetsResponse,
@@ -34,7 +34,7 @@ class FakeLeader:
         self.node_id = node_id
         self.partitions: dict[tuple[UUID, int], ModelLeader] = {}
         self.announced: list[AssignedPartition] = []
-        self.deleted: list[DeletedPartition] = []
+        self.deleted: list[DeletedReplica] = []
         self.version = 0
         self.is_away = False
         self.fetches: list[FetchRecordsRequest] = []
@@ -63,7 +63,7 @@ class FakeLeader:
     def delete(self, topic_id: UUID, partition: int = 0) -> None:
         """Announce the deletion of a partition."""
         self.announced = [each for each in self.announced if (each.topic_id, each.partition) != (topic_id, partition)]
-        self.deleted.append(DeletedPartition(topic_id, partition))
+        self.deleted.append(DeletedReplica(topic_id, partition))
         self.partitions.pop((topic_id, partition), None)
         self.tell()
 

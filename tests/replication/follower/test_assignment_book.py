@@ -15,7 +15,7 @@ from tierd.replication.follower.assignment_book import (
     SetReplicaAside,
 )
 from tierd.replication.follower.followed_partition import LeaderClaim
-from tierd.replication.model.messages import AssignedPartition, DeletedPartition
+from tierd.replication.model.messages import AssignedPartition, DeletedReplica
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 ORDERS = TopicPartition("orders", 0)
@@ -35,8 +35,8 @@ def kept(topic_id: UUID = OLD, *, leader: int = 1, epoch: int = 5, partition: in
     return KeptReplica(TopicIdPartition(topic_id, "orders", partition), LeaderClaim(leader, epoch))
 
 
-def deleted(topic_id: UUID = OLD) -> DeletedPartition:
-    return DeletedPartition(topic_id, 0)
+def deleted(topic_id: UUID = OLD) -> DeletedReplica:
+    return DeletedReplica(topic_id, 0)
 
 
 def test_announced_partition_is_kept_after_its_topic_has_its_settings() -> None:

@@ -14,7 +14,7 @@ from tierd.replication.leader.fetch_polls import StandbyFetchLimits
 from tierd.replication.leader.leader_server import PushLeaderServer
 from tierd.replication.leader.led_replicators import LedReplicators
 from tierd.replication.leader.replicator_settings import ReplicatorSettings
-from tierd.replication.model.messages import FetchRecordsRequest, FetchRecordsResponse, PartitionFetch
+from tierd.replication.model.messages import FetchRecordsRequest, FetchRecordsResponse, ReplicaFetch
 from tierd.replication.model.push_session import PeerIdentity, PeerNode
 from tierd.replication.model.replication_state import FINAL_SESSION_ID
 
@@ -43,7 +43,7 @@ class LedSetup:
 
     async def fetch(
         self,
-        *fetches: PartitionFetch,
+        *fetches: ReplicaFetch,
         peer: PeerIdentity = PEER,
         max_wait_ms: int = 0,
         min_bytes: int = 1,
@@ -60,7 +60,7 @@ class LedSetup:
         )
         return await self.server.fetch_records(request, peer)
 
-    async def begin_poll(self, *fetches: PartitionFetch, min_bytes: int = 1) -> "asyncio.Task[FetchRecordsResponse]":
+    async def begin_poll(self, *fetches: ReplicaFetch, min_bytes: int = 1) -> "asyncio.Task[FetchRecordsResponse]":
         """Return a poll of 5 s that waits."""
         before = self.clock.sleeping
         polling = asyncio.create_task(self.fetch(*fetches, max_wait_ms=5000, min_bytes=min_bytes), name="poll")
@@ -77,9 +77,9 @@ def fetch_of(
     max_bytes: int = 1 << 20,
     topic_id: UUID = TOPIC_ID,
     leader_epoch: int = EPOCH,
-) -> PartitionFetch:
+) -> ReplicaFetch:
     """Return the fetch of a partition, by a standby whose last record is of ``last_epoch``."""
-    return PartitionFetch(
+    return ReplicaFetch(
         topic_id=topic_id,
         partition=partition,
         current_leader_epoch=leader_epoch,

@@ -9,7 +9,7 @@ from tierd.replication.leader.leader_log import FileRecords
 from tierd.replication.leader.partition_replicator import PartitionReplicator
 from tierd.replication.leader.record_memory import MemoryRecords
 from tierd.replication.leader.replicator_settings import ReplicatorHooks, ReplicatorSettings
-from tierd.replication.model.messages import PartitionFetch, PartitionFetchResult
+from tierd.replication.model.messages import PartitionFetchResult, ReplicaFetch
 from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSession, PushSessionEndReason
 
 
@@ -113,7 +113,7 @@ class ReplicatorStory(PushStory):
     ) -> PartitionFetchResult | None:
         """Take a fetch of a standby; None if the standby may get records."""
         epoch = self.log.lineage.epoch_for(offset - 1) if last_epoch is None else last_epoch
-        fetch = PartitionFetch(
+        fetch = ReplicaFetch(
             topic_id=self.log.partition.topic_id,
             partition=self.log.partition.partition,
             current_leader_epoch=self.replicator.leader_epoch if leader_epoch is None else leader_epoch,

@@ -13,7 +13,7 @@ from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
     AssignmentsResponse,
-    DeletedPartition,
+    DeletedReplica,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerIdentity
@@ -130,13 +130,13 @@ async def test_deleted_partition_is_named_in_later_answers_too(assignments: Lead
 
     response = assignments.response_to(1, -1)
 
-    assert response.deleted == (DeletedPartition(TOPIC_ID, 0),)
+    assert response.deleted == (DeletedReplica(TOPIC_ID, 0),)
     assert response.partitions == (replace(ORDERS, topic_id=UUID(int=8)),)
 
 
 async def test_deletion_reaches_standbys_that_the_caller_names(assignments: LeaderAssignments) -> None:
     assignments.delete(TOPIC_ID, 0, [1])
-    assert assignments.response_to(1, 0).deleted == (DeletedPartition(TOPIC_ID, 0),)
+    assert assignments.response_to(1, 0).deleted == (DeletedReplica(TOPIC_ID, 0),)
 
 
 async def test_number_of_named_deletions_is_bounded(assignments: LeaderAssignments) -> None:

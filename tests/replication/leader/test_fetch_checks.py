@@ -14,7 +14,7 @@ from tierd.replication.leader.fetch_answers import (
     epoch_end_offset,
     log_bounds,
 )
-from tierd.replication.model.messages import DivergingEpoch, EpochQuery, PartitionFetch
+from tierd.replication.model.messages import DivergingEpoch, EpochQuery, ReplicaFetch
 from tierd.replication.model.push_error_code import PushErrorCode
 
 TOPIC_ID = UUID(int=1)
@@ -22,8 +22,8 @@ LINEAGE = Lineage.of([(0, 0), (1, 85), (3, 90), (4, 98)])
 LOG = LedLogFacts(0, 120, LINEAGE)
 
 
-def fetch(offset: int, last_epoch: int) -> PartitionFetch:
-    return PartitionFetch(
+def fetch(offset: int, last_epoch: int) -> ReplicaFetch:
+    return ReplicaFetch(
         topic_id=TOPIC_ID,
         partition=0,
         current_leader_epoch=5,

@@ -10,7 +10,7 @@ from tests.fakes.eventually import eventually
 from tests.replication.leader.led import NODE, TOPIC_ID, LedSetup, fetch_of
 from tests.replication.leader.memory_leader_log import MemoryLeaderLog
 from tierd.replication.leader.replicator_status import UnprotectedRecords, unprotected
-from tierd.replication.model.messages import AssignmentsResponse, DeletedPartition
+from tierd.replication.model.messages import AssignmentsResponse, DeletedReplica
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerNode, PushSessionEndReason
 
@@ -89,7 +89,7 @@ async def test_deleted_partition_is_announced_as_deleted(setup: LedSetup) -> Non
     setup.led.delete(log.partition)
 
     assert announced(setup).partitions == ()
-    assert announced(setup).deleted == (DeletedPartition(TOPIC_ID, 0),)
+    assert announced(setup).deleted == (DeletedReplica(TOPIC_ID, 0),)
 
 
 @pytest.mark.spec("push-replication F5")

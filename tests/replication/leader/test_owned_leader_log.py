@@ -26,7 +26,7 @@ from tierd.replication.leader.push_manager import PushManager
 from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.record_memory import batch_bounds
 from tierd.replication.leader.replicator_settings import ReplicatorHooks, ReplicatorSettings
-from tierd.replication.model.messages import PartitionFetch
+from tierd.replication.model.messages import ReplicaFetch
 from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSessionEndReason
 
 PARTITION = TopicIdPartition(UUID(int=1), "orders", 0)
@@ -335,8 +335,8 @@ async def test_records_reach_a_standby_and_its_acknowledgements_raise_the_waterm
         replicator.close(PushSessionEndReason.LEADER_RESIGNED)
 
 
-def _fetch(offset: int) -> PartitionFetch:
-    return PartitionFetch(
+def _fetch(offset: int) -> ReplicaFetch:
+    return ReplicaFetch(
         topic_id=PARTITION.topic_id,
         partition=0,
         current_leader_epoch=3,

@@ -9,7 +9,7 @@ from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
     AssignmentsResponse,
-    DeletedPartition,
+    DeletedReplica,
     DivergingEpoch,
     EpochEndOffsetResult,
     EpochEndOffsetsRequest,
@@ -23,9 +23,9 @@ from tierd.replication.model.messages import (
     LogBoundsResult,
     PartitionAppend,
     PartitionAppendResult,
-    PartitionFetch,
     PartitionFetchResult,
     PushApi,
+    ReplicaFetch,
 )
 from tierd.replication.model.replication_state import ReplicationMode
 from tierd.replication.wire.message_schemas import PushRequest, PushResponse
@@ -94,7 +94,7 @@ REQUESTS: dict[PushApi, st.SearchStrategy[PushRequest]] = {
         max_bytes=INT,
         partitions=_partitions(
             st.builds(
-                PartitionFetch,
+                ReplicaFetch,
                 topic_id=TOPIC_ID,
                 partition=INT,
                 current_leader_epoch=INT,
@@ -193,6 +193,6 @@ RESPONSES: dict[PushApi, st.SearchStrategy[PushResponse]] = {
                 config=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
             )
         ),
-        deleted=_partitions(st.builds(DeletedPartition, TOPIC_ID, INT)),
+        deleted=_partitions(st.builds(DeletedReplica, TOPIC_ID, INT)),
     ),
 }

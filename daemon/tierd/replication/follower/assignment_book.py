@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.follower.followed_partition import LeaderClaim
-from tierd.replication.model.messages import AssignedPartition, DeletedPartition
+from tierd.replication.model.messages import AssignedPartition, DeletedReplica
 
 MAX_RETIRED: Final = 10_000
 """Deleted topic ids that are remembered; the oldest ones are forgotten first."""
@@ -105,7 +105,7 @@ class AssignmentBook:
         self,
         leader_id: int,
         partitions: Sequence[AssignedPartition] | None,
-        deleted: Collection[DeletedPartition] = (),
+        deleted: Collection[DeletedReplica] = (),
     ) -> list[AssignmentStep]:
         """Take note of an answer of a leader; return what is to be done, in order.
 
@@ -126,7 +126,7 @@ class AssignmentBook:
         """Take note that a leader does not answer; what it announced is not fresh any more."""
         self._announced.pop(leader_id, None)
 
-    def _delete(self, leader_id: int, deleted: Collection[DeletedPartition]) -> list[AssignmentStep]:
+    def _delete(self, leader_id: int, deleted: Collection[DeletedReplica]) -> list[AssignmentStep]:
         gone = {(each.topic_id, each.partition) for each in deleted}
         found = [
             kept

@@ -37,8 +37,8 @@ from tierd.replication.model.messages import (
     FetchRecordsResponse,
     LogBoundsRequest,
     LogBoundsResponse,
-    PartitionFetch,
     PartitionFetchResult,
+    ReplicaFetch,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 
@@ -269,9 +269,9 @@ class PullFetcher:
         )
         return min(max(next_s - now_s, self._settings.pause_s), self._settings.idle_s)
 
-    def _partition_fetch(self, replica: StandbyReplica, question: LeaderQuestion) -> PartitionFetch:
+    def _partition_fetch(self, replica: StandbyReplica, question: LeaderQuestion) -> ReplicaFetch:
         partition = replica.partition
-        return PartitionFetch(
+        return ReplicaFetch(
             topic_id=partition.topic_id,
             partition=partition.partition,
             current_leader_epoch=question.leader.leader_epoch,

@@ -15,7 +15,7 @@ from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
     AssignmentsResponse,
-    DeletedPartition,
+    DeletedReplica,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerIdentity
@@ -107,7 +107,7 @@ class LeaderAssignments:
         return AssignmentsResponse(
             version=view.version,
             partitions=tuple(view.partitions.values()),
-            deleted=tuple(DeletedPartition(*key) for key in view.deleted),
+            deleted=tuple(DeletedReplica(*key) for key in view.deleted),
         )
 
     async def answer(self, request: AssignmentsRequest, peer: PeerIdentity) -> AssignmentsResponse:

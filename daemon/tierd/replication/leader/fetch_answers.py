@@ -9,7 +9,7 @@ from tierd.replication.model.messages import (
     EpochEndOffsetResult,
     EpochQuery,
     LogBoundsResult,
-    PartitionFetch,
+    ReplicaFetch,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 
@@ -34,7 +34,7 @@ def check_leader_epoch(current_leader_epoch: int, leader_epoch: int) -> PushErro
     return PushErrorCode.NONE
 
 
-def check_fetch(fetch: PartitionFetch, log: LedLogFacts) -> PushErrorCode | DivergingEpoch | None:
+def check_fetch(fetch: ReplicaFetch, log: LedLogFacts) -> PushErrorCode | DivergingEpoch | None:
     """Return the refusal of a fetch, or the point from which the follower's log differs; None for neither.
 
     The order is Kafka's: unknown epoch, below the log start, divergence, above the log end.

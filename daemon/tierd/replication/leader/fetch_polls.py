@@ -28,9 +28,9 @@ from tierd.replication.leader.record_memory import batch_bounds
 from tierd.replication.model.messages import (
     FetchRecordsRequest,
     FetchRecordsResponse,
-    PartitionFetch,
     PartitionFetchResult,
     RecordBytes,
+    ReplicaFetch,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerIdentity
@@ -116,7 +116,7 @@ class _Asked(NamedTuple):
     """Partition of a fetch that may get records."""
 
     place: int
-    fetch: PartitionFetch
+    fetch: ReplicaFetch
     replicator: PartitionReplicator
 
 
@@ -299,6 +299,6 @@ def _final(asked: _Asked, peer: PeerIdentity, records: RecordBytes = b"") -> Par
     return answers.without_records(asked.fetch, peer) or answers.result(asked.fetch, peer, records=records)
 
 
-def _unknown(fetch: PartitionFetch) -> PartitionFetchResult:
+def _unknown(fetch: ReplicaFetch) -> PartitionFetchResult:
     code = PushErrorCode.UNKNOWN_TOPIC_ID
     return PartitionFetchResult(topic_id=fetch.topic_id, partition=fetch.partition, error_code=code)

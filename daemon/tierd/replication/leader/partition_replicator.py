@@ -29,7 +29,7 @@ from tierd.replication.leader.replicator_settings import (
 )
 from tierd.replication.leader.replicator_status import LedLogProgress, ReplicatorStatus
 from tierd.replication.leader.standby_answers import StandbyAnswers
-from tierd.replication.model.messages import PartitionFetch, PartitionFetchResult
+from tierd.replication.model.messages import PartitionFetchResult, ReplicaFetch
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import (
     PeerIdentity,
@@ -242,7 +242,7 @@ class PartitionReplicator:
 
     # ---------------------------------------------------------------- fetches
 
-    def take_fetch(self, fetch: PartitionFetch, peer: PeerIdentity) -> PartitionFetchResult | None:
+    def take_fetch(self, fetch: ReplicaFetch, peer: PeerIdentity) -> PartitionFetchResult | None:
         """Take note of a fetch; return its answer unless it may get records. It may begin a session."""
         self.check_leader_epoch()
         progress = self._replicas.get(peer.node_id)
@@ -276,7 +276,7 @@ class PartitionReplicator:
 
     # ---------------------------------------------------------------- parts
 
-    def _note_asker(self, progress: ReplicaProgress, fetch: PartitionFetch, peer: PeerIdentity) -> None:
+    def _note_asker(self, progress: ReplicaProgress, fetch: ReplicaFetch, peer: PeerIdentity) -> None:
         if peer.process_epoch > progress.replica_epoch:
             self._transitions.end(progress, PushSessionEndReason.FOLLOWER_RESTARTED, self._now_s())
             progress.on_process(peer.process_epoch)
@@ -285,7 +285,7 @@ class PartitionReplicator:
         if progress.is_pushed and is_asked_here and fetch.session_id > progress.state.session_id:
             self._transitions.end(progress, PushSessionEndReason.FOLLOWER_RETURNED_TO_PULL, self._now_s())
 
-    def _note_fetch(self, progress: ReplicaProgress, fetch: PartitionFetch) -> None:
+    def _note_fetch(self, progress: ReplicaProgress, fetch: ReplicaFetch) -> None:
         now_s, log = self._now_s(), self.log
         progress.on_session_id(fetch.session_id)
         progress.on_fetch(fetch.fetch_offset, fetch.log_start_offset, log_end=log.log_end_offset, now_s=now_s)

@@ -12,7 +12,7 @@ from tierd.replication.leader.transition_rules import (
     may_close_gap,
     transition_obstacle,
 )
-from tierd.replication.model.messages import PartitionFetch
+from tierd.replication.model.messages import ReplicaFetch
 from tierd.replication.model.push_session import PushSessionEndReason, PushSessionIdentity
 
 
@@ -35,7 +35,7 @@ class PushTransitions:
         self._leadership = leadership
 
     def try_push(
-        self, progress: ReplicaProgress, fetch: PartitionFetch, *, owner: PushSessionOwner, now_s: float
+        self, progress: ReplicaProgress, fetch: ReplicaFetch, *, owner: PushSessionOwner, now_s: float
     ) -> bool:
         """Begin a session of a replica whose fetch was accepted; return False if there is an obstacle."""
         progress.obstacle = transition_obstacle(self._facts(progress, fetch), now_s)
@@ -73,7 +73,7 @@ class PushTransitions:
         if self._push.is_active:  # a stopped manager has ended its sessions itself
             self._push.stop_push(self._log.partition, (progress.node.node_id,), reason)
 
-    def _facts(self, progress: ReplicaProgress, fetch: PartitionFetch) -> TransitionFacts:
+    def _facts(self, progress: ReplicaProgress, fetch: ReplicaFetch) -> TransitionFacts:
         push, is_internal = self._push, self._settings.is_internal_topic
         return TransitionFacts(
             is_active=push.is_active,

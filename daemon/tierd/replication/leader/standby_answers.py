@@ -20,9 +20,9 @@ from tierd.replication.model.messages import (
     EpochEndOffsetResult,
     EpochQuery,
     LogBoundsResult,
-    PartitionFetch,
     PartitionFetchResult,
     RecordBytes,
+    ReplicaFetch,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerIdentity
@@ -51,7 +51,7 @@ class StandbyAnswers:
             return PushErrorCode.STALE_BROKER_EPOCH
         return check_leader_epoch(current_leader_epoch, self._leadership.epoch)
 
-    def without_records(self, fetch: PartitionFetch, peer: PeerIdentity) -> PartitionFetchResult | None:
+    def without_records(self, fetch: ReplicaFetch, peer: PeerIdentity) -> PartitionFetchResult | None:
         """Return the answer to a fetch that gets no records; None if it may get some."""
         refused = self.refuse_asker(peer, fetch.current_leader_epoch)
         progress = self._replicas.get(peer.node_id)
@@ -74,7 +74,7 @@ class StandbyAnswers:
 
     def result(
         self,
-        fetch: PartitionFetch,
+        fetch: ReplicaFetch,
         peer: PeerIdentity,
         error: PushErrorCode = _NO_ERROR,
         *,

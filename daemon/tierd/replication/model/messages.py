@@ -115,7 +115,7 @@ class AppendRecordsResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFetch:
+class ReplicaFetch:
     """One partition of a FetchRecords request."""
 
     topic_id: UUID
@@ -139,7 +139,7 @@ class FetchRecordsRequest:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    partitions: tuple[PartitionFetch, ...]
+    partitions: tuple[ReplicaFetch, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +260,7 @@ class AssignedPartition:
     """Settings of the topic that the standby's log follows, under Kafka's names."""
 
 
-class DeletedPartition(NamedTuple):
+class DeletedReplica(NamedTuple):
     """Partition of a topic incarnation that was deleted."""
 
     topic_id: UUID
@@ -274,6 +274,6 @@ class AssignmentsResponse:
     error_code: int = 0
     version: int = -1
     partitions: tuple[AssignedPartition, ...] | None = None
-    deleted: tuple[DeletedPartition, ...] = ()
+    deleted: tuple[DeletedReplica, ...] = ()
     """Partitions that the leader knows to be deleted, also in later answers. Only these lose their copies on the
     standby: a partition that is merely missing from ``partitions`` keeps its copy."""

@@ -1,7 +1,7 @@
 """Fields of messages: how each kind of value is written and read, and structures of fields.
 
 A structure writes and reads the attributes of a dataclass, in the order of its fields, and ends with tagged fields.
-Tagged fields of another version are passed over.
+TaggedField fields of another version are passed over.
 """
 
 import struct
@@ -162,7 +162,7 @@ class Array:
         return tuple([self._item.read(reader) for _ in range(count)])
 
 
-class Tagged(NamedTuple):
+class TaggedField(NamedTuple):
     """Field that is written only if it differs from ``default``."""
 
     kind: FieldKind
@@ -181,7 +181,7 @@ class Struct:
 
     kind: Callable[..., Any]
     fields: Mapping[str, FieldKind]
-    tagged: Mapping[int, tuple[str, Tagged]] = field(default_factory=dict)
+    tagged: Mapping[int, tuple[str, TaggedField]] = field(default_factory=dict)
 
     @property
     def min_bytes(self) -> int:

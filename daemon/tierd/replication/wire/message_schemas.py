@@ -15,7 +15,7 @@ from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
     AssignmentsResponse,
-    DeletedPartition,
+    DeletedReplica,
     DivergingEpoch,
     EpochEndOffsetResult,
     EpochEndOffsetsRequest,
@@ -29,9 +29,9 @@ from tierd.replication.model.messages import (
     LogBoundsResult,
     PartitionAppend,
     PartitionAppendResult,
-    PartitionFetch,
     PartitionFetchResult,
     PushApi,
+    ReplicaFetch,
 )
 from tierd.replication.model.replication_state import ReplicationMode
 from tierd.replication.wire.message_fields import (
@@ -49,7 +49,7 @@ from tierd.replication.wire.message_fields import (
     ByTopic,
     Enumerated,
     Struct,
-    Tagged,
+    TaggedField,
 )
 
 PushRequest = (
@@ -77,7 +77,7 @@ class PushSchema(NamedTuple):
     response: Struct
 
 
-_DIVERGING: Final = Tagged(Struct(DivergingEpoch, {"epoch": INT32, "end_offset": INT64}), None)
+_DIVERGING: Final = TaggedField(Struct(DivergingEpoch, {"epoch": INT32, "end_offset": INT64}), None)
 _HELLO: Final = Struct(
     HelloMessage,
     {
@@ -133,7 +133,7 @@ _APPEND: Final = PushSchema(
                         "log_start_offset": INT64,
                         "session_id": INT64,
                     },
-                    {0: ("diverging", _DIVERGING), 1: ("throttle_ms", Tagged(INT32, 0))},
+                    {0: ("diverging", _DIVERGING), 1: ("throttle_ms", TaggedField(INT32, 0))},
                 )
             ),
         },
@@ -150,7 +150,7 @@ _FETCH: Final = PushSchema(
             "max_bytes": INT32,
             "partitions": ByTopic(
                 Struct(
-                    PartitionFetch,
+                    ReplicaFetch,
                     {
                         "partition": INT32,
                         "current_leader_epoch": INT32,
@@ -252,7 +252,7 @@ _ASSIGNMENTS: Final = PushSchema(
                 ),
                 is_nullable=True,
             ),
-            "deleted": Array(Struct(DeletedPartition, {"topic_id": UUID_BYTES, "partition": INT32})),
+            "deleted": Array(Struct(DeletedReplica, {"topic_id": UUID_BYTES, "partition": INT32})),
         },
     ),
 )
