@@ -1,5 +1,6 @@
 """Long polls of standbys for records: what wakes them, what they bring, and what they may cost."""
 
+import asyncio
 import gc
 from uuid import UUID
 
@@ -298,3 +299,22 @@ async def test_topic_that_was_made_again_answers_under_its_new_id_only(setup: Le
     assert [result.error_code for result in response.partitions] == [PushErrorCode.UNKNOWN_TOPIC_ID, 0]
     assert setup.pushes.ends == [PushSessionEndReason.PARTITION_DELETED]
     assert all_offsets(response) == [[], [0]]
+
+
+async def test_fetch_of_many_partitions_lets_other_tasks_have_turns(setup: LedSetup) -> None:
+    for partition in range(450):
+        setup.lead(partition).append()
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(take_turns(), name="other")
+    response = await setup.fetch(*(fetch_of(partition, 1) for partition in range(450)))
+    other.cancel()
+
+    assert len(response.partitions) == 450
+    assert turns >= 2

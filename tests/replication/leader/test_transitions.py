@@ -210,6 +210,20 @@ def test_fetch_with_another_leader_epoch_is_refused(story: ReplicatorStory, epoc
     assert answer.error_code == code
 
 
+def test_standby_that_lost_acknowledged_records_is_in_sync_no_more(story: ReplicatorStory) -> None:
+    story.log.append()
+    story.promote()
+    story.log.append()
+    story.answer_all()
+    story.log.append()
+
+    story.answer(PushErrorCode.APPEND_OFFSET_MISMATCH, leo=0)
+
+    (status,) = story.replicator.statuses()
+    assert (status.mode, status.log_end_offset, status.is_in_sync) == (ReplicationMode.PULL, -1, False)
+    assert "FOLLOWER_OFFSET_GAP" in status.why_not_pushed
+
+
 @pytest.mark.spec("push-replication F17")
 def test_diverging_standby_is_told_where_and_is_in_sync_no_more(story: ReplicatorStory) -> None:
     story.log.append(count=5)
