@@ -56,7 +56,7 @@ class PushTlsSettings(Settings):
         None, description="file with the password, in place of the key above"
     )
     ca_file: AbsolutePath | None = Field(None, description="PEM certificates of the authority of the daemons")
-    min_version: Literal["1.2", "1.3"] = Field("1.3", description="lowest version of TLS")
+    min_version: Literal["TLSv1.2", "TLSv1.3"] = Field("TLSv1.3", description="lowest version of TLS")
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> "PushTlsSettings":

@@ -304,7 +304,7 @@ async def test_end_closes_every_file(log_dirs: list[Path]) -> None:
         listened(log)
         broker.append(2)
         await reaches(log, 2)
-        assert open_files(log_dirs[0])
+        await eventually(lambda: bool(open_files(log_dirs[0])), what="an open file")
     await eventually(lambda: not open_files(log_dirs[0]), what="closed files")
 
 

@@ -1,6 +1,7 @@
 """Requests with thousands of elements, beside which the event loop goes on: the daemon copies segments in it."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -84,6 +85,15 @@ async def _endpoint() -> AsyncIterator[RunningEndpoint]:
     }
     async with groups.running(), running_endpoint(handlers) as endpoint:
         yield endpoint
+
+
+@pytest.fixture(autouse=True)
+def _no_collections() -> Iterator[None]:
+    """Leave out collections of garbage: their time depends on the tests that ran before in the process."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class _Holds:
