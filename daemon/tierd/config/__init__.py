@@ -49,7 +49,6 @@ from tierd.config.values import (
     Url,
     WholeNumber,
     full_match,
-    split_address,
 )
 
 __all__ = [
@@ -114,5 +113,4 @@ __all__ = [
     "parse_duration_s",
     "protection_faults",
     "secrets_of",
-    "split_address",
 ]
