@@ -46,12 +46,17 @@ def kill_both(lab: SoakLab, random: Random) -> None:
 
 
 def delete_records(lab: SoakLab, random: Random) -> None:
-    """Move the log start of a partition to a random offset, most often inside a segment."""
+    """Move the log start of a partition to a random offset inside a segment.
+
+    A log start where a segment begins, or may begin later (the end), looks like retention: the tier keeps the records.
+    """
     topic, partition = random.choice([*PLAIN.partitions, *PREALLOCATED.partitions, *CUT_BACK.partitions])
     # A request below the broker's own log start succeeds and moves nothing, so that its files do not show it.
-    start = max(lab.log_starts.get((topic, partition), 0), lab.broker.base_offsets(topic, partition)[0])
-    before = min(start + random.randrange(1, 400), lab.committed_end((topic, partition)))
-    if before > start:
+    last = lab.committed_end((topic, partition)) - 1
+    base_offsets = lab.broker.base_offsets(topic, partition)
+    start = max(lab.log_starts.get((topic, partition), 0), base_offsets[0])
+    before = min(start + random.randrange(1, 400), last)
+    if before > start and before not in base_offsets:
         lab.broker.delete_records(topic, partition, before)
         lab.wait_log_start_checkpointed((topic, partition), before)
         if lab.is_obeyed((topic, partition), before):
