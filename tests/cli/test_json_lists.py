@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from tests.scenarios.installation import Installation
+from tests.services.mqtt import MqttService
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.main import VERBS
 
@@ -27,6 +28,7 @@ ARRAYS = (
 )
 LINES = (["verify"], ["verify", "--deep", "orders-0", "audit-0"], ["repair-tier", "--dry-run"], ["deletions"])
 WITH_DAEMON = (["pause"], ["resume"], ["sync"])
+PEERS = ["peers"]  # needs an MQTT broker, too
 
 
 def ids(arguments: list[str]) -> str:
@@ -67,10 +69,22 @@ def test_output_from_the_daemon_has_the_same_items_in_the_object(copied: Install
         assert copied.tierd(*arguments, "orders-0", "--json-object").json() == {"items": listed, "complete": True}
 
 
+@pytest.mark.service("mqtt")
+def test_list_of_peers_has_the_same_items_in_the_object(copied: Installation, mqtt_service: MqttService) -> None:
+    copied.configure({"control": {"mqtt": {"address": mqtt_service.address}}})
+    with copied.daemon() as daemon:
+        daemon.wait_until(lambda: copied.tierd(*PEERS, "--json").json() != [], what="the daemon's presence")
+        listed = copied.tierd(*PEERS, "--json").json()
+        within = copied.tierd(*PEERS, "--json-object").json()
+
+    assert [(each["online"], each["is_this"]) for each in listed] == [(True, True)]
+    assert within == {"items": listed, "complete": True}
+
+
 def test_every_command_with_a_json_list_has_the_object_shape() -> None:
     functions = {tuple(verb.words): getattr(import_module(verb.module), verb.function) for verb in VERBS}
     with_object = {words for words, function in functions.items() if "as_object" in signature(function).parameters}
-    tested = [tuple(arguments) for arguments in (*ARRAYS, *LINES, *WITH_DAEMON)]
+    tested = [tuple(arguments) for arguments in (*ARRAYS, *LINES, *WITH_DAEMON, PEERS)]
 
     assert with_object == {words for words in functions for each in tested if each[: len(words)] == words}
 
