@@ -126,8 +126,10 @@ class _Answer:
 
     def _read(self, size: int) -> bytes:
         read = b""
+        poll = select.poll()  # select takes no descriptor above 1023
+        poll.register(self._source, select.POLLIN)
         while len(read) < size:
-            ready = select.select([self._source], [], [], max(0.0, self._deadline_s - monotonic()))[0]
+            ready = poll.poll(max(0.0, self._deadline_s - monotonic()) * 1000)
             assert ready, f"{self._tool} did not end in {_DEADLINE_S:g} s"
             part = self._source.read(size - len(read))
             assert part, f"{self._tool}: Java has ended: {self._log.read_text(errors='replace')[-3000:]}"

@@ -80,7 +80,9 @@ class SparkSource:
         assert self._process.stdout is not None, "it has a pipe"
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        assert select.select([self._process.stdout], [], [], _DEADLINE_S)[0], "the query takes too long"
+        poll = select.poll()  # select takes no descriptor above 1023
+        poll.register(self._process.stdout, select.POLLIN)
+        assert poll.poll(_DEADLINE_S * 1000), "the query takes too long"
         answer: object = json.loads(self._process.stdout.readline() or '"the session has ended; see spark.log"')
         return answer
 
