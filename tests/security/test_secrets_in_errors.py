@@ -16,10 +16,14 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.installation import Daemon, Installation
 from tests.security.canary import CORE, KEY, SECRET, rendered, reveals
 from tests.security.hostile_server import QUICK, SLOW, Behaviour, hostile_server
-from tierd.config import KafkaConnectionSettings, MetadataSettings, RemoteSettings, TierdConfig
+from tests.services.certificates import Authority
+from tierd.config import KafkaConnectionSettings, MetadataSettings, MqttSettings, RemoteSettings, TierdConfig
 from tierd.config.traversal import all_locations, field_at, is_secret
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import KafkaConnection
+from tierd.control.mqtt.mqtt_connection import open_connection
+from tierd.control.mqtt.publish_queue import OutgoingMessage
+from tierd.errors import ControlPlaneError
 from tierd.metadata import open_metadata
 from tierd.model import ByteRange
 from tierd.remote import open_object_store, open_transform
@@ -66,7 +70,15 @@ def shapes(location: tuple[str, ...], address: str) -> list[str]:
     return [SECRET, KEY, f"sv=2021-12-02&sp=cwd&sr=c&sig={escaped}", f"http://user:{escaped}@{address}"]
 
 
-def section_with(location: tuple[str, ...], secret: str, address: str) -> Tree:
+@pytest.fixture(scope="module")
+def client_files(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    """Return the files of a client certificate whose key has another password than the canary."""
+    authority = Authority(tmp_path_factory.mktemp("certificates"), "authority")
+    client = authority.issue("client", password="another")
+    return {"ca_file": authority.ca_file, "certificate_file": client.cert_file, "key_file": client.key_file}
+
+
+def section_with(location: tuple[str, ...], secret: str, address: str, client_files: Tree) -> Tree:
     """Return the section of ``location``, servers at ``address``, with ``secret`` there and the canary around it."""
     bases: dict[str, Tree] = {
         "remote.s3": {
@@ -97,6 +109,12 @@ def section_with(location: tuple[str, ...], secret: str, address: str) -> Tree:
             "request_timeout": _DEADLINE_S,
         },
         "remote.encryption": {"enabled": True, "active_key": "one"},
+        "control.mqtt": {
+            "address": address,
+            "username": "tierd",
+            "password": SECRET,
+            "connect_timeout": "1s",
+        },
     }
     name = ".".join(location[:2])
     assert name in bases, f"a new section holds secrets: say here how the client of {name} is made to fail"
@@ -104,6 +122,8 @@ def section_with(location: tuple[str, ...], secret: str, address: str) -> Tree:
     if location[2:-1] == ("sse",):
         section["sse"] = {"type": "c", location[-1]: secret}
         section["endpoint_url"] = f"https://{address}"  # S3 takes such a key over TLS alone
+    elif location[2:-1] == ("tls",):
+        section["tls"] = client_files | {location[-1]: secret}
     elif location[2:-1] == ("keys",):
         section["keys"] = [{"id": "one", location[-1]: secret}]
     else:
@@ -148,6 +168,14 @@ async def failures_of_kafka(settings: KafkaConnectionSettings) -> Failures:
     return await failures_of([KafkaConnection.open(BrokerAddress(host, int(port)), settings)])
 
 
+async def failures_of_mqtt(settings: MqttSettings) -> Failures:
+    will = OutgoingMessage(topic="node/1/state", payload=b"offline")
+    with pytest.raises(ControlPlaneError) as caught:
+        async with open_connection(settings, "tierd-cluster-1", will):
+            raise AssertionError("it connected")
+    return [caught.value]
+
+
 async def failures_at(location: tuple[str, ...], section: Tree, *, writes: bool) -> Failures:
     """Use the client of ``section``; return all errors that it raises.
 
@@ -168,6 +196,8 @@ async def failures_at(location: tuple[str, ...], section: Tree, *, writes: bool)
         case "metadata", backend:
             tree = {"backend": backend, "timeout": _DEADLINE_S, backend: section}
             return await failures_of_metadata(MetadataSettings.model_validate(tree))
+        case "control", "mqtt":
+            return await failures_of_mqtt(MqttSettings.model_validate(section))
         case _:
             return await failures_of_kafka(KafkaConnectionSettings.model_validate(section))
 
@@ -185,7 +215,7 @@ def assert_safe(failures: Failures) -> None:
 @pytest.mark.parametrize("behaviour", [*QUICK, *SLOW])
 @pytest.mark.parametrize("location", SECRETS, ids=".".join)
 async def test_errors_of_every_client_hide_every_secret_setting(
-    location: tuple[str, ...], behaviour: Behaviour, library_log: io.StringIO
+    location: tuple[str, ...], behaviour: Behaviour, library_log: io.StringIO, client_files: Tree
 ) -> None:
     taken = 0
     async with hostile_server(behaviour) as address:
@@ -193,7 +223,8 @@ async def test_errors_of_every_client_hide_every_secret_setting(
             try:
                 # To a server that never answers a put of S3 takes until the deadline of a minute.
                 writes = behaviour != "never answers"
-                failures = await failures_at(location, section_with(location, secret, address), writes=writes)
+                section = section_with(location, secret, address, client_files)
+                failures = await failures_at(location, section, writes=writes)
             except ValidationError:
                 continue
             taken += 1
