@@ -32,3 +32,17 @@ class SystemClock:
     async def sleep(self, delay_s: float) -> None:
         """Sleep on the running event loop."""
         await asyncio.sleep(delay_s)
+
+
+async def wait_for_event(event: asyncio.Event, clock: Clock, timeout_s: float) -> bool:
+    """Wait until ``event`` is set, for ``timeout_s`` seconds at most; return True if it is set.
+
+    A cancellation leaves nothing behind.
+    """
+    waits = (asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(timeout_s)))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+    return event.is_set()

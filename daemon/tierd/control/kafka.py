@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.config import KafkaConnectionSettings
 from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import ClusterMetadata, TopicKnowledge
@@ -246,14 +246,11 @@ class KafkaLeadership:
 
     async def _wait_for_round(self, until_s: float) -> None:
         """Wait for the next round, or for a topic that is due; after a failure only for the round, as a backoff."""
-        timer = asyncio.ensure_future(self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s())))
-        changed = asyncio.ensure_future(self._changed.wait())
-        waits = {timer} if self._failures else {timer, changed}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            changed.cancel()
+        left_s = max(0.0, until_s - self._clock.monotonic_s())
+        if self._failures:
+            await self._clock.sleep(left_s)
+        else:
+            await wait_for_event(self._changed, self._clock, left_s)
 
 
 def _knowledge(answer: ClusterMetadata, topic_id: UUID) -> TopicKnowledge:

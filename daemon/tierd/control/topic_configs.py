@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.config import KafkaConnectionSettings
 from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import TopicConfig
@@ -162,12 +162,5 @@ class BrokerTopicConfigs:
                 listener(frozenset(changed))
 
     async def _wait_for_round(self) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(_REFRESH_S * (1 - _JITTER + 2 * _JITTER * self._random())))
-        new = asyncio.ensure_future(self._new.wait())
-        try:
-            await asyncio.wait({timer, new}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            new.cancel()
-        if self._new.is_set():
+        if await wait_for_event(self._new, self._clock, _REFRESH_S * (1 - _JITTER + 2 * _JITTER * self._random())):
             await self._clock.sleep(_SETTLE_S)

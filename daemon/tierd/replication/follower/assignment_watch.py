@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from tierd.backoff import Backoff
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.errors import TierError
 from tierd.replication.follower.leader_connection import LeaderConnection
 from tierd.replication.follower.replica_keeper import ReplicaKeeper
@@ -96,10 +96,4 @@ class AssignmentWatch:
 
     async def _rest(self, pause_s: float) -> None:
         self._hurry.clear()
-        waking = asyncio.ensure_future(self._hurry.wait())
-        sleeping = asyncio.ensure_future(self._clock.sleep(pause_s))
-        try:
-            await asyncio.wait({waking, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waking.cancel()
-            sleeping.cancel()
+        await wait_for_event(self._hurry, self._clock, pause_s)

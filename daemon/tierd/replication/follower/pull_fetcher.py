@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from tierd.backoff import Backoff
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.errors import TierError
 from tierd.model import EpochEndOffset
 from tierd.replication.follower.followed_partition import LeaderQuestion, QuestionKind
@@ -116,7 +116,7 @@ class PullFetcher:
             while True:
                 pause_s = await self._try_round(random)
                 if pause_s > 0:
-                    await self._rest(pause_s)
+                    await wait_for_event(self._awake, self._clock, pause_s)  # a replica has something to ask
         finally:
             self._replicas.on_pull(self._leader_id, None)
 
@@ -281,16 +281,6 @@ class PullFetcher:
             max_bytes=self._settings.partition_max_bytes,
             session_id=question.session_id,
         )
-
-    async def _rest(self, pause_s: float) -> None:
-        """Wait until a replica has something to ask, or the time is over."""
-        waking = asyncio.ensure_future(self._awake.wait())
-        sleeping = asyncio.ensure_future(self._clock.sleep(pause_s))
-        try:
-            await asyncio.wait({waking, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waking.cancel()
-            sleeping.cancel()
 
 
 def _key(replica: StandbyReplica) -> ReplicaKey:

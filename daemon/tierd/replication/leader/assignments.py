@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
@@ -118,7 +118,8 @@ class LeaderAssignments:
             return AssignmentsResponse(error_code=PushErrorCode.STALE_BROKER_EPOCH)
         response = self.response_to(peer.node_id, request.known_version)
         if response.partitions is None and request.max_wait_ms > 0:
-            await self._wait_for_change(self._view(peer.node_id), min(request.max_wait_ms / 1000, _MAX_WAIT_S))
+            timeout_s = min(request.max_wait_ms / 1000, _MAX_WAIT_S)
+            await wait_for_event(self._view(peer.node_id).changed, self._clock, timeout_s)
             response = self.response_to(peer.node_id, request.known_version)
         return response
 
@@ -130,12 +131,3 @@ class LeaderAssignments:
             view = self._view(replica_id)
             if view.partitions.pop(key, None) is not None:
                 view.note_change()
-
-    async def _wait_for_change(self, view: _StandbyView, timeout_s: float) -> None:
-        waking = asyncio.ensure_future(view.changed.wait())
-        sleeping = asyncio.ensure_future(self._clock.sleep(timeout_s))
-        try:
-            await asyncio.wait({waking, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waking.cancel()
-            sleeping.cancel()

@@ -21,7 +21,7 @@ from uuid import UUID
 
 import structlog
 
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.errors import CorruptRecordError, LogError, OffsetOutOfRangeError
 from tierd.replication.leader.partition_replicator import PartitionReplicator
 from tierd.replication.leader.record_memory import batch_bounds
@@ -277,13 +277,7 @@ class FetchPolls:
         left_s = until_s - self._clock.monotonic_s()
         if left_s <= 0:
             return False
-        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(left_s))]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-        return event.is_set()
+        return await wait_for_event(event, self._clock, left_s)
 
     def _warn(self, replicator: PartitionReplicator, error: LogError) -> None:
         self.failed_reads += 1

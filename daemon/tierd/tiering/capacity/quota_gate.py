@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from tierd.clock import Clock
+from tierd.clock import Clock, wait_for_event
 from tierd.tiering.capacity.rate_quota import RateQuota
 from tierd.tiering.recorder import TieringRecorder
 
@@ -53,13 +53,5 @@ class QuotaGate:
                     self._quota.record(size_bytes, self._clock.monotonic_s())
                     return True
                 self._recorder.copy_throttled(throttle_ms)
-                await self._wait(min(throttle_ms / 1000, _LONGEST_WAIT_S))
+                await wait_for_event(self._closed, self._clock, min(throttle_ms / 1000, _LONGEST_WAIT_S))
             return False
-
-    async def _wait(self, delay_s: float) -> None:
-        waits = [asyncio.ensure_future(self._clock.sleep(delay_s)), asyncio.ensure_future(self._closed.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
