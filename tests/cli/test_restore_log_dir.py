@@ -402,7 +402,7 @@ class TestStandby:
     def test_log_dir_that_is_not_there_is_an_error(self, copied: Installation, into: Path, tmp_path: Path) -> None:
         ended = restore(copied, into, *LAST_COPY, "--standby", str(tmp_path / "gone"), verb=("log-dir",))
         assert ended.exit_code == 3, ended.output
-        assert "push.standby.log_dir" in ended.stderr
+        assert "name the log dir of a standby, or a copy of it" in ended.stderr
 
     def test_end_that_is_asked_for_and_a_standby_exclude_each_other(
         self, copied: Installation, into: Path, standby: Path

@@ -21,6 +21,7 @@ from tierd.log.broker.timestamp_lookup import first_since, max_timestamp
 from tierd.log.broker.watcher import (
     CheckpointChanged,
     LogDirChanged,
+    LogDirEvent,
     LogDirWatcher,
     Overflowed,
     PartitionChanged,
@@ -197,6 +198,7 @@ __all__ = [
     "LogBusyError",
     "LogConfig",
     "LogDirChanged",
+    "LogDirEvent",
     "LogDirListing",
     "LogDirLock",
     "LogDirWatcher",

@@ -70,9 +70,8 @@ def peer_verbs(mqtt: "MqttControl | None") -> tuple[VerbHandler, ...]:
     async def list_peers(_: PeersRequest) -> PeersAnswer:
         control = _required(mqtt)
         view, own = control.state.view, control.state.identity.node_id
-        peers = [
-            _peer(node, is_this=node.node == own, led=sum(1 for _ in view.led_by(node.node))) for node in view.nodes()
-        ]
+        led = view.led_counts()
+        peers = [_peer(node, is_this=node.node == own, led=led[node.node]) for node in view.nodes()]
         return PeersAnswer(peers=tuple(peers), problem=control.statistics().problem)
 
     async def ask_peer(request: AskPeerRequest) -> PeerAnswer:

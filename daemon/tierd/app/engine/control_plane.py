@@ -166,16 +166,15 @@ def control_plane(
         announces: announce over ``mqtt`` what is led here.
     """
     topic_configs = _topic_configs(settings, identity, clock, random, on_outcome)
+    announcing = mqtt if announces else None
     if settings.source == "mqtt" and mqtt is not None:
         from tierd.control import MqttLeadership  # noqa: PLC0415 - only when configured
 
         followed = MqttLeadership(mqtt, node_id=mqtt.state.identity.node_id)
-        announced = _announced(followed, mqtt) if announces else None
-        return ControlPlane(followed, topic_configs, mqtt, announced, followed=followed)
+        return ControlPlane(followed, topic_configs, mqtt, _announced(followed, announcing), followed=followed)
     if settings.source != "kafka" or settings.kafka is None:
         configured = StaticLeadership(settings.partitions)
-        announced = _announced(configured, mqtt) if mqtt is not None and announces else None
-        return ControlPlane(configured, topic_configs, mqtt, announced)
+        return ControlPlane(configured, topic_configs, mqtt, _announced(configured, announcing))
     from tierd.control import KafkaLeadership  # noqa: PLC0415 - only when configured
 
     asked = KafkaLeadership(
@@ -186,8 +185,7 @@ def control_plane(
         random=random,
         on_outcome=on_outcome,
     )
-    announced = _announced(asked, mqtt) if mqtt is not None and announces else None
-    return ControlPlane(asked, topic_configs, mqtt, announced, asked=asked)
+    return ControlPlane(asked, topic_configs, mqtt, _announced(asked, announcing), asked=asked)
 
 
 def mqtt_control(
@@ -233,7 +231,10 @@ def _topic_configs(
     )
 
 
-def _announced(inner: LeadershipSource, mqtt: "MqttControl") -> LeadershipSource:
+def _announced(inner: LeadershipSource, mqtt: "MqttControl | None") -> LeadershipSource | None:
+    """Return ``inner`` with announcements of what is led here; None without a place to announce it."""
+    if mqtt is None:
+        return None
     from tierd.control import AnnouncedLeadership  # noqa: PLC0415 - only when configured
 
     return AnnouncedLeadership(inner, mqtt, node_id=mqtt.state.identity.node_id)

@@ -34,7 +34,7 @@ class StandbyDirectories:
         for log_dir in log_dirs:
             if not log_dir.is_dir():
                 raise LogDirOfflineError(
-                    f"{log_dir}: is no directory", remedy="name the standby's push.standby.log_dir, or a copy of it"
+                    f"{log_dir}: is no directory", remedy="name the log dir of a standby, or a copy of it"
                 )
             for each in list_log_dir(log_dir).partitions:
                 if each.kind is DirectoryKind.CURRENT and each.topic_id is not None:

@@ -5,7 +5,7 @@ F31). The epochs in the payload decide: of a partition the highest (leader epoch
 highest (process epoch, seq). What is not higher changes nothing.
 """
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -124,9 +124,9 @@ class ControlView:
         """Return the presence of all nodes, by node id. A lost daemon may be announced as online for a while."""
         return tuple(self._nodes[node_id] for node_id in sorted(self._nodes))
 
-    def led_by(self, node_id: int) -> Iterable[tuple[UUID, int]]:
-        """Return the partitions whose newest announcement names ``node_id`` as their leader."""
-        return [key for key, announcement in self._leaders.items() if announcement.leader == node_id]
+    def led_counts(self) -> Counter[int]:
+        """Return the number of partitions whose newest announcement names a node as their leader, by node id."""
+        return Counter(announcement.leader for announcement in self._leaders.values())
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of a topic; None where it was not announced."""

@@ -223,17 +223,10 @@ class LogManager:
         """
         with self._lock:
             log_dir, aside = self._dirs.take_out(partition)
-            try:
-                aside.rename_directory(
-                    directory_name(partition, DirectoryKind.STRAY, directory_id=self._settings.new_id())
-                )
-            except LogDirOfflineError:
-                aside.close_handles()
-                raise
+            self._rename(aside, DirectoryKind.STRAY)
             log_dir.stray.append(aside)
             log.warning("log_set_aside", **partition_fields(aside.directory), directory=str(aside.directory))
-            self._checkpoint(DirCheckpoints.write_recovery_points, [log_dir])
-            self._checkpoint(DirCheckpoints.write_log_start_offsets, [log_dir])
+            self._checkpoint_without(log_dir)
             log_dir.set_cleaner_offset(partition, None)
             return aside.directory
 
@@ -343,14 +336,21 @@ class LogManager:
         return self._dirs.create_log(partition, self._settings, preferred_dir=preferred_dir)
 
     def _rename_to_delete(self, log_dir: LogDir, removed: UnifiedLog) -> None:
-        name = directory_name(removed.topic_partition, DirectoryKind.DELETE, directory_id=self._settings.new_id())
-        try:
-            removed.rename_directory(name)
-        except LogDirOfflineError:
-            removed.close_handles()
-            raise
+        self._rename(removed, DirectoryKind.DELETE)
         log_dir.deleting.append((self._clock.now_ms() + self._settings.file_delete_delay_ms, removed))
         log.info("log_to_be_deleted", **partition_fields(removed.directory), directory=str(removed.directory))
+        self._checkpoint_without(log_dir)
+
+    def _rename(self, taken_out: UnifiedLog, kind: DirectoryKind) -> None:
+        name = directory_name(taken_out.topic_partition, kind, directory_id=self._settings.new_id())
+        try:
+            taken_out.rename_directory(name)
+        except LogDirOfflineError:
+            taken_out.close_handles()
+            raise
+
+    def _checkpoint_without(self, log_dir: LogDir) -> None:
+        """Write the checkpoints that no longer name a log that was taken out."""
         self._checkpoint(DirCheckpoints.write_recovery_points, [log_dir])
         self._checkpoint(DirCheckpoints.write_log_start_offsets, [log_dir])
 

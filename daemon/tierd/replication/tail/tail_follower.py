@@ -26,6 +26,7 @@ from tierd.errors import LogDirOfflineError, TierError
 from tierd.log import (
     CheckpointChanged,
     LogDirChanged,
+    LogDirEvent,
     LogDirWatcher,
     Overflowed,
     PartitionChanged,
@@ -46,8 +47,6 @@ _TICK_S: Final = 0.1
 _CARE_PAUSE_S: Final = 0.5
 _OFFLINE: Final = Backoff(base_s=1.0)
 _SHOWN: Final = 10
-
-LogDirEvent = PartitionChanged | LogDirChanged | CheckpointChanged | WatchLimitReached | Overflowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

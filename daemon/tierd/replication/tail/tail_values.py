@@ -23,7 +23,7 @@ def segment_end_offset(base_offset: int, next_base_offset: int | None) -> int:
 
 
 class TailLimit(Enum):
-    """The end of what tail mode takes from a broker's log; the values are those of ``push.tail.limit``."""
+    """The end of what tail mode takes from a broker's log."""
 
     HWM = "high-watermark"
     LEO = "log-end"

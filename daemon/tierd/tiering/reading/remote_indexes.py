@@ -52,9 +52,7 @@ class RemoteIndexes:
         self._open_transactions: dict[UUID, Mapping[int, int]] = {}
         self.end_markers = EndMarkers()
         """Markers of transactions that are open at the end of a segment, by segment id and producer id."""
-        self._kept: Mapping[
-            IndexType, dict[UUID, OffsetIndex] | dict[UUID, TransactionIndex] | dict[UUID, Mapping[int, int]]
-        ] = {
+        self._kept: Mapping[IndexType, _Kept] = {
             IndexType.OFFSET: self._offset_indexes,
             IndexType.TRANSACTION: self._transaction_indexes,
             IndexType.PRODUCER_SNAPSHOT: self._open_transactions,
