@@ -93,6 +93,7 @@ from tierd.log.producers.transactions import (
     OpenTransactions,
     read_end_marker,
     stable_end_offset,
+    unexplained_transactions,
 )
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_empty_batch, encode_end_marker
@@ -326,6 +327,7 @@ __all__ = [
     "stamp_crc",
     "take_lacking",
     "truncate_partition",
+    "unexplained_transactions",
     "unlink_if_there",
     "upgrade_batch",
     "walk",

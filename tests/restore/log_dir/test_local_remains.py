@@ -10,7 +10,7 @@ from tests.log.logs import TransactionalProducers, lead, read_all, records
 from tests.restore.log_dir.lab import Lab, closed, content_of, new_log, values
 from tierd.log import identify_directory
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.restore.log_dir import RestoredPartition, read_join_source
+from tierd.restore.log_dir import JoinSourceReader, RestoredPartition
 from tierd.restore.plan import RestoreMode, join_sources
 
 
@@ -151,7 +151,9 @@ async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(d
     plan = disk.lab.plan(disk.segments, is_compacted=True)
     directory = identify_directory(standby / disk.directory.name)
     assert directory is not None
-    joined = join_sources(plan, [read_join_source(directory, is_existing=False)])
+    source = JoinSourceReader().read(directory, is_existing=False)
+    assert source is not None
+    joined = join_sources(plan, [source])
     assert joined.parts == ()
     restored = await disk.lab.restore(joined, standbys=(standby,))
     assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(0, 50)])

@@ -26,12 +26,12 @@ from tierd.app.restore.topic_facts import (
 )
 from tierd.clock import Clock
 from tierd.cost import PriceList, reading_cost
-from tierd.errors import LogError
 from tierd.metadata import PartitionView
 from tierd.model import Lineage, TopicIdPartition
 from tierd.remote import ObjectInfo
 from tierd.restore import (
     JoinSource,
+    JoinSourceReader,
     NodeFacts,
     NodePlan,
     PartitionPlan,
@@ -44,7 +44,6 @@ from tierd.restore import (
     join_sources,
     plan_node,
     plan_partition,
-    read_join_source,
     restored_lineage,
 )
 from tierd.tiering import FetchService, SilentRecorder
@@ -151,7 +150,7 @@ class PlanMaking:
         if self._common is None:
             self._common = await self._common_facts()
         targets = PlanTargets(self._request, self._common.catalogue, None)
-        plan, _ = await self._plan_one(partition, self._common, targets)
+        plan, _ = await self._plan_one(partition, self._common, targets, JoinSourceReader())
         return plan
 
     async def _common_facts(self) -> "_CommonFacts":
@@ -181,11 +180,11 @@ class PlanMaking:
         """Return the plan of each partition, and the archived objects that it reads."""
         planned: list[tuple[PartitionPlan, tuple[ObjectInfo, ...]]] = []
         async with self._fetches() as fetches:
-            targets = PlanTargets(self._request, common.catalogue, fetches)
+            targets, reader = PlanTargets(self._request, common.catalogue, fetches), JoinSourceReader()
             for at in range(0, len(common.partitions), _PARTITIONS_AT_ONCE):
                 some = common.partitions[at : at + _PARTITIONS_AT_ONCE]
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(self._plan_one(each, common, targets)) for each in some]
+                    tasks = [group.create_task(self._plan_one(each, common, targets, reader)) for each in some]
                 planned += [task.result() for task in tasks]
                 tell(f"planning: {len(planned)} of {len(common.partitions)} partitions")
         return planned
@@ -245,13 +244,13 @@ class PlanMaking:
         return await controller_epochs(kafka, self._source.identity.cluster_id, topic_ids)
 
     async def _plan_one(
-        self, partition: TopicIdPartition, common: "_CommonFacts", targets: PlanTargets
+        self, partition: TopicIdPartition, common: "_CommonFacts", targets: PlanTargets, reader: JoinSourceReader
     ) -> tuple[PartitionPlan, tuple[ObjectInfo, ...]]:
         """Return the plan of a partition, and the archived objects that it reads."""
         catalogue, epochs, node = common.catalogue, common.epochs, common.node
         settings = common.settings.get(partition.topic)
         view = await self._source.view(partition)
-        sources = await asyncio.to_thread(self._sources, partition, common.standbys)
+        sources = await asyncio.to_thread(self._sources, partition, common.standbys, reader)
         lineage = await self._lineage(view, sources)
         known = self._topic_facts(view, catalogue.settings(partition.topic_id) if settings is None else settings)
         target = await targets.find(view, lineage)
@@ -313,28 +312,27 @@ class PlanMaking:
             is_cleaned=view.compacted_to is not None,
         )
 
-    def _sources(self, partition: TopicIdPartition, standbys: StandbyDirectories) -> list[JoinSource]:
+    def _sources(
+        self, partition: TopicIdPartition, standbys: StandbyDirectories, reader: JoinSourceReader
+    ) -> list[JoinSource]:
         """Return the directories that may have records beyond the end of the tier, the existing one first."""
         if self._has_target:
             return []
-        existing = self._existing(partition)
+        existing = self._existing(partition, reader)
         own = [] if existing is None else [existing]
-        return [*own, *standbys.sources(partition)]
+        return [*own, *standbys.sources(partition, reader)]
 
     @property
     def _has_target(self) -> bool:
         return self._request.to_offset is not None or self._request.to_time_ms is not None
 
-    def _existing(self, partition: TopicIdPartition) -> JoinSource | None:
+    def _existing(self, partition: TopicIdPartition, reader: JoinSourceReader) -> JoinSource | None:
         if self._request.mode is RestoreMode.IMPORT or self._directories is None:
             return None
         directory = self._directories.by_name.get(partition.topic_partition)
         if directory is None or directory.topic_id != partition.topic_id:
             return None
-        try:
-            return read_join_source(directory, is_existing=True)
-        except LogError:
-            return None
+        return reader.read(directory, is_existing=True)
 
     async def _lineage(self, view: PartitionView, sources: Sequence[JoinSource]) -> Lineage:
         """Return the leader epochs that count: those of the newest segment, and of the directories that are there."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from tierd.errors import LogDirOfflineError, LogError
+from tierd.errors import LogDirOfflineError
 from tierd.log import DirectoryKind, PartitionDirectory, list_log_dir
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.restore import JoinSource, read_join_source
+from tierd.restore import JoinSource, JoinSourceReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,7 @@ class StandbyDirectories:
         logs = [log for each in self.by_partition.get(partition, ()) for log in each.path.glob("*.log")]
         return max((log.stat().st_mtime_ns // 1_000_000 for log in logs), default=0)
 
-    def sources(self, partition: TopicIdPartition) -> list[JoinSource]:
+    def sources(self, partition: TopicIdPartition, reader: JoinSourceReader) -> list[JoinSource]:
         """Return what the directories of a partition say of themselves; one that cannot be read is left out."""
-        found = []
-        for directory in self.by_partition.get(partition, ()):
-            try:
-                found.append(read_join_source(directory, is_existing=False))
-            except LogError:
-                continue
-        return found
+        read = (reader.read(each, is_existing=False) for each in self.by_partition.get(partition, ()))
+        return [each for each in read if each is not None]

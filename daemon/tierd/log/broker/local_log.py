@@ -31,6 +31,10 @@ class EndMarkerAt(NamedTuple):
     offset: int
     is_abort: bool
 
+    def aborted(self, producer_id: int, first_offset: int) -> AbortedTransaction:
+        """Return the transaction that this marker aborts, as a broker without it in its log would not know it."""
+        return AbortedTransaction(producer_id, first_offset, self.offset, first_offset)
+
 
 class LocalLog:
     """The readable part of a partition's local log: ``[log_start_offset, high_watermark)``.

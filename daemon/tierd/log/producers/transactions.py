@@ -1,11 +1,12 @@
 """Opening and ending of transactions by batches, and transactions open at an offset (log-format 2.4, 4.4 and 4.5)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tierd.errors import InvalidRecordError
 from tierd.log.files.disk import Readable
+from tierd.log.indexes.transaction_index import AbortedTransaction
 from tierd.log.log_errors import EndMarkerError
 from tierd.log.producers.producer_state import ProducerStateEntry
 from tierd.log.records.batch_header import BatchHeader
@@ -120,6 +121,24 @@ class OpenTransactions:
     def first_unstable_offset(self) -> int | None:
         """Return the first offset of the earliest open transaction; None when none is open."""
         return min(self.first_offsets.values(), default=None)
+
+
+def unexplained_transactions(
+    first_offsets: Mapping[int, int], known: Iterable[AbortedTransaction], *, upper: int
+) -> dict[int, int]:
+    """Return the transactions that begin below ``upper`` and are not known as aborted: their first offsets by producer.
+
+    Args:
+        first_offsets: transactions that are open where a log begins, by producer id.
+        known: aborted transactions that the transaction indexes of the log have told.
+        upper: exclusive end of what is read.
+    """
+    explained = {(each.producer_id, each.first_offset) for each in known}
+    return {
+        producer_id: first_offset
+        for producer_id, first_offset in first_offsets.items()
+        if first_offset < upper and (producer_id, first_offset) not in explained
+    }
 
 
 def stable_end_offset(producers: Iterable[ProducerStateEntry], *, end_offset: int) -> int:

@@ -4,7 +4,13 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError, RemoteIntegrityError
-from tierd.log import AbortedTransaction, OpenTransactions, TransactionIndex, parse_producer_snapshot
+from tierd.log import (
+    AbortedTransaction,
+    OpenTransactions,
+    TransactionIndex,
+    parse_producer_snapshot,
+    unexplained_transactions,
+)
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.pipeline_errors import DataLossError
@@ -72,9 +78,8 @@ class AbortedSearch:
             return
         data = self._tier.read_index(before, IndexType.PRODUCER_SNAPSHOT)
         producers = parse_producer_snapshot(data, f"{before.segment} producer snapshot")
-        known_ids = {(each.producer_id, each.first_offset) for each in known}
-        open_ids = OpenTransactions.from_snapshot(producers).first_offsets.items() - known_ids
-        wanted = {producer_id: first for producer_id, first in open_ids if first < end_offset}
+        open_before = OpenTransactions.from_snapshot(producers).first_offsets
+        wanted = unexplained_transactions(open_before, known, upper=end_offset)
         markers = tail.end_markers(list(wanted), seam) if wanted else {}
         for producer_id, first_offset in wanted.items():
             if producer_id not in markers:
@@ -84,7 +89,7 @@ class AbortedSearch:
                     remedy="load the data frame again once the transaction coordinator has ended the transaction",
                 )
             if markers[producer_id].is_abort:
-                yield AbortedTransaction(producer_id, first_offset, markers[producer_id].offset, first_offset)
+                yield markers[producer_id].aborted(producer_id, first_offset)
 
     def _load(self, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
         indexes = self._tier.read_indexes(segments, IndexType.TRANSACTION)

@@ -26,7 +26,7 @@ from tierd.log import (
     scan_partition,
     walk,
 )
-from tierd.model import Lineage
+from tierd.model import Lineage, TopicPartition
 from tierd.restore.log_dir.kept_batches import CheckedLog
 from tierd.restore.log_dir.staged_files import copy_range
 from tierd.restore.plan import JoinSource, PartitionPlan, has_same_epochs
@@ -104,25 +104,38 @@ def read_local_remains(
     return reader.result(max(ends, default=-1))
 
 
-def read_join_source(directory: PartitionDirectory, *, is_existing: bool) -> JoinSource:
-    """Return what a directory of a partition says of itself; ``is_existing`` as in ``JoinSource``. Blocking.
+class JoinSourceReader:
+    """Reader of what partition directories say of themselves. It reads each checkpoint of a log dir once."""
 
-    Raises:
-        LogError: it cannot be read.
-    """
-    scan, log_dir, name = scan_partition(directory), directory.path.parent, directory.topic_partition
-    base = scan.segments[0].base_offset if scan.segments else 0
-    log_start = max(read_offset_checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(name, 0), base)
-    firsts = (first for each in scan.segments if (first := _first_offset(each)) is not None)
-    return JoinSource(
-        directory=directory.path,
-        is_existing=is_existing,
-        log_start_offset=log_start,
-        first_offset=next(firsts, log_start),
-        end_offset=_visible_end(scan.segments[-1]) if scan.segments else log_start,
-        cleaned_offset=read_offset_checkpoint(log_dir / CLEANER_OFFSET_CHECKPOINT).get(name, 0),
-        lineage=scan.lineage,
-    )
+    def __init__(self) -> None:
+        self._checkpoints: dict[Path, Mapping[TopicPartition, int]] = {}
+
+    def read(self, directory: PartitionDirectory, *, is_existing: bool) -> JoinSource | None:
+        """Return what a directory says; None if it cannot be read. ``is_existing`` as in ``JoinSource``. Blocking."""
+        try:
+            return self._read(directory, is_existing=is_existing)
+        except LogError:
+            return None
+
+    def _read(self, directory: PartitionDirectory, *, is_existing: bool) -> JoinSource:
+        scan, log_dir, name = scan_partition(directory), directory.path.parent, directory.topic_partition
+        base = scan.segments[0].base_offset if scan.segments else 0
+        log_start = max(self._checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(name, 0), base)
+        firsts = (first for each in scan.segments if (first := _first_offset(each)) is not None)
+        return JoinSource(
+            directory=directory.path,
+            is_existing=is_existing,
+            log_start_offset=log_start,
+            first_offset=next(firsts, log_start),
+            end_offset=_visible_end(scan.segments[-1]) if scan.segments else log_start,
+            cleaned_offset=self._checkpoint(log_dir / CLEANER_OFFSET_CHECKPOINT).get(name, 0),
+            lineage=scan.lineage,
+        )
+
+    def _checkpoint(self, path: Path) -> Mapping[TopicPartition, int]:
+        if (known := self._checkpoints.get(path)) is None:
+            known = self._checkpoints[path] = read_offset_checkpoint(path)
+        return known
 
 
 class _Reader:

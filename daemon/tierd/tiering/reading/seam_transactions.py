@@ -11,10 +11,10 @@ them is in its log. The producer snapshot in the tier names them, and the local 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError, RetriableRemoteStorageError, TierErrorCode
-from tierd.log import AbortedTransaction, EndMarkerAt, LocalLog
+from tierd.log import AbortedTransaction, EndMarkerAt, LocalLog, unexplained_transactions
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import TieredLog
@@ -42,18 +42,17 @@ async def aborted_over_the_seam(
     before = None if seam is None else log.remote_segment(seam - 1)
     if seam is None or before is None or before.end_offset != seam - 1:
         return ()
-    known_ids = {(each.producer_id, each.first_offset) for each in known}
-    open_ids = {each for each in (await _open_at_the_end(before, indexes)).items() if each[1] < upper} - known_ids
+    wanted = unexplained_transactions(await _open_at_the_end(before, indexes), known, upper=upper)
     markers = indexes.end_markers
-    unseen = [producer_id for producer_id, _ in open_ids if (before.segment.id, producer_id) not in markers]
+    unseen = [producer_id for producer_id in wanted if (before.segment.id, producer_id) not in markers]
     if unseen:
         found = await asyncio.to_thread(local.end_markers, unseen, seam)
         markers.update({(before.segment.id, producer_id): marker for producer_id, marker in found.items()})
-    ends = {each: markers.get((before.segment.id, each[0])) for each in open_ids}
+    ends = {producer_id: markers.get((before.segment.id, producer_id)) for producer_id in wanted}
     return tuple(
-        AbortedTransaction(producer_id, first_offset, marker.offset, first_offset)
-        for (producer_id, first_offset), end in sorted(ends.items())
-        if (marker := _decided(log, first_offset, end)).is_abort
+        marker.aborted(producer_id, first_offset)
+        for producer_id, first_offset in sorted(wanted.items())
+        if (marker := _decided(log, first_offset, ends[producer_id])).is_abort
     )
 
 
@@ -67,9 +66,9 @@ def _decided(log: TieredLog, first_offset: int, marker: EndMarkerAt | None) -> E
     return marker
 
 
-async def _open_at_the_end(before: RemoteLogSegmentMetadata, indexes: RemoteIndexes) -> dict[int, int]:
+async def _open_at_the_end(before: RemoteLogSegmentMetadata, indexes: RemoteIndexes) -> Mapping[int, int]:
     """Return the first offset of each open transaction by producer id; none where the snapshot is lost."""
     try:
-        return dict(await indexes.open_transactions(before))
+        return await indexes.open_transactions(before)
     except (RemoteResourceNotFoundError, RemoteIntegrityError):
         return {}
