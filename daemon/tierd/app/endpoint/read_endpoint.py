@@ -6,15 +6,16 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import structlog
 
 from tierd.app.endpoint.endpoint_partitions import EndpointPartitions
 from tierd.config import EndpointListenerSettings, KafkaEndpointSettings
 from tierd.serve import ConsumerGroups, EndpointAccess, FetchSessionCache, KafkaEndpoint
+from tierd.tasks import end_tasks
 
 if TYPE_CHECKING:  # at run time only where a connection to Kafka is configured
     from tierd.control import BrokerWatermarks
@@ -84,7 +85,7 @@ class ReadEndpoint:
                     background.append(group.create_task(parts.partitions.run(), name="served partitions"))
                     await self._serve(group)
             finally:
-                await _end(background)
+                await end_tasks(background)
 
     async def _learn(self, loaded: Callable[[], Awaitable[None]]) -> bool:
         """Learn what is served; return False if the stop came first. An outage of the metadata lasts for any time."""
@@ -102,7 +103,7 @@ class ReadEndpoint:
             learning.result()
             return True
         finally:
-            await _end([learning, stopping])
+            await end_tasks([learning, stopping])
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         parts = self.parts
@@ -118,14 +119,7 @@ class ReadEndpoint:
             log.info("endpoint_stopped")
         finally:
             self._listening.clear()
-            await _end([groups])
+            await end_tasks([groups])
 
     def _advertised(self, bound: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
         return {name: self._settings[name].advertised_address(port) for name, (_, port) in bound.items()}
-
-
-async def _end(tasks: "Sequence[asyncio.Task[None] | asyncio.Task[Literal[True]]]") -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)

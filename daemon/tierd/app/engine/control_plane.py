@@ -16,6 +16,7 @@ from tierd.control import ControlIdentity, LeadershipSource, StaticLeadership
 from tierd.errors import ControlPlaneError, KafkaError, install_extra
 from tierd.log import BrokerIdentity
 from tierd.model import TopicIdPartition
+from tierd.tasks import end_tasks
 from tierd.telemetry import ControlUse, LeadershipUse
 
 if TYPE_CHECKING:  # at run time only where it is configured
@@ -71,8 +72,7 @@ class ControlPlane:
             await self.mqtt.wait_until_heard(_HEARING_TIMEOUT_S)
             yield
         finally:
-            task.cancel()
-            await asyncio.wait({task})
+            await end_tasks([task])
 
     def topic_settings(self) -> Callable[[str], Mapping[str, str] | None] | None:
         """Return the lookup of a topic's settings on the brokers; None where no broker is asked."""

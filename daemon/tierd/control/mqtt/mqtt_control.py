@@ -37,6 +37,7 @@ from tierd.errors import (
     TierError,
     TierErrorCode,
 )
+from tierd.tasks import end_tasks
 
 log = structlog.get_logger()
 
@@ -233,7 +234,7 @@ class MqttControl:
                 self._connection = None
                 self._overflowed += connection.dropped
                 self._denied += connection.denied
-                await _end(work)
+                await end_tasks(work)
                 if _failure_of(work) is None:
                     await self._say_farewell(connection)
             failure = _failure_of(work)
@@ -339,12 +340,6 @@ async def _publish(connection: MqttConnection, message: OutgoingMessage, slots: 
         await connection.publish(message)
     finally:
         slots.release()
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
 
 
 def _failure_of(tasks: Sequence[asyncio.Task[None]]) -> BaseException | None:

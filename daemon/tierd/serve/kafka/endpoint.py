@@ -23,6 +23,7 @@ from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, EndpointStat
 from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import Handler
+from tierd.tasks import end_tasks
 
 _THREADS: Final = 4
 """Threads that read local segments that are not in memory; a disk that hangs holds up those reads only."""
@@ -112,12 +113,12 @@ class KafkaEndpoint:
 
     async def _stop(self, accepting: Iterable[asyncio.Task[None]], watching: Iterable[asyncio.Task[None]]) -> None:
         self._services.closing.set()
-        await _end(accepting)
+        await end_tasks(accepting)
         for listener in self._listeners.values():
             listener.close()
         self._services.gate.cut_waiting()
         await self._drain({task for listener in self._listeners.values() for task in listener.tasks})
-        await _end(watching)
+        await end_tasks(watching)
         self._services.slices.close()
         self._executor.shutdown(wait=False)
         self._worker.shutdown(wait=False)
@@ -129,13 +130,5 @@ class KafkaEndpoint:
         ended = asyncio.create_task(asyncio.wait(connections), name="kafka drain")
         deadline = asyncio.create_task(self._services.clock.sleep(self._limits.stop_timeout_s), name="kafka stop")
         await asyncio.wait({ended, deadline}, return_when=asyncio.FIRST_COMPLETED)
-        await _end([deadline, *connections])
+        await end_tasks([deadline, *connections])
         await ended
-
-
-async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks, and wait until they have ended."""
-    if found := set(tasks):
-        for task in found:
-            task.cancel()
-        await asyncio.wait(found)

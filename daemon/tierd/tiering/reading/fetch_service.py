@@ -11,6 +11,7 @@ from tierd.config import FetchSettings
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
+from tierd.tasks import end_tasks
 from tierd.tiering.capacity.rate_quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
@@ -190,11 +191,7 @@ class FetchService:
     async def close(self) -> None:
         """End the reads, and refuse later reads. The caches stay open: ``open_fetch_service`` closes them."""
         self._gate.close()
-        running = set(self._running)
-        for reading in running:
-            reading.cancel()
-        if running:
-            await asyncio.wait(running)
+        await end_tasks(self._running)
         await self._late.close()
         await self._next.close()
         await self._kept.close()
