@@ -10,7 +10,8 @@ from tests.fakes.open_files import open_files
 from tests.replication.leader.pushing import batch
 from tierd.errors import LogError
 from tierd.log import AppendedRecords
-from tierd.replication.leader.open_segments import OpenRange, RecentSets, SharedFile
+from tierd.replication.leader.open_segments import OpenRange, RecentSets
+from tierd.replication.leader.shared_file import SharedFile
 
 DATA = [batch(0, size=100), batch(1, size=200), batch(2, size=100)]
 
@@ -47,7 +48,7 @@ def recent(path: Path) -> RecentSets:
     for offset, data in enumerate(DATA):
         append = AppendedRecords(offset, data, offset + 1, path, position)
         if sets is None:
-            sets = RecentSets(SharedFile(path), append)
+            sets = RecentSets(SharedFile.open(path), append)
         sets.add(append)
         position += len(data)
     assert sets is not None
@@ -125,7 +126,7 @@ async def test_bounds_inside_a_set_have_no_range(tmp_path: Path, reads: QueuedRe
     path = tmp_path / "0.log"
     path.write_bytes(batch(0, count=10))
     append = AppendedRecords(0, batch(0, count=10), 10, path, 0)
-    sets = RecentSets(SharedFile(path), append)
+    sets = RecentSets(SharedFile.open(path), append)
     sets.add(append)
     assert sets.range_from(5, 10, reads.run) is None
     assert sets.range_from(0, 5, reads.run) is None

@@ -1,7 +1,6 @@
 """Threads and descriptors of tail mode."""
 
 import asyncio
-import os
 import threading
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from tests.fakes.open_files import open_files
 from tests.replication.tail.broker_log import BrokerLog
 from tests.replication.tail.tail_listening import TailFollowing
 from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
+from tierd.replication.leader.shared_file import SharedFile
 from tierd.replication.tail.tail_reads import LogDirThreads
-from tierd.replication.tail.tail_records import SharedDescriptor
 
 
 async def test_disk_that_hangs_is_an_error_and_keeps_its_thread() -> None:
@@ -36,14 +35,13 @@ async def test_disk_that_hangs_is_an_error_and_keeps_its_thread() -> None:
 def test_descriptor_stays_open_until_the_last_read_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"content")
-    descriptor = SharedDescriptor(os.open(file, os.O_RDONLY))
-    with descriptor.reading() as fd:
-        descriptor.close()
-        assert os.pread(fd, 7, 0) == b"content"
+    shared = SharedFile.open(file)
+    with shared.reading():
+        shared.release()
+        assert shared.read(0, 7) == b"content"
         assert open_files(file)
     assert not open_files(file)
-    descriptor.close()
-    with pytest.raises(LogError), descriptor.reading():
+    with pytest.raises(LogError), shared.reading():
         pass
 
 
@@ -60,6 +58,7 @@ async def test_records_of_a_log_that_was_cut_back_cannot_be_read(tmp_path: Path)
     with pytest.raises(SegmentChangedError):
         await records.read(0, 1 << 20)
     records.close()
+    records.close()  # does nothing
     with pytest.raises(LogError):
         await records.read(0, 1 << 20)
     tail.close()

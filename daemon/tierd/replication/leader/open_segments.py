@@ -9,9 +9,6 @@ Only the log's active segment is kept, and only of the logs that grew last: a st
 offset.
 """
 
-import os
-import threading
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,55 +18,13 @@ from tierd.errors import CorruptRecordError, LogError
 from tierd.log import AppendedRecords
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.leader.shared_file import RecentPositions, SharedFile
 
 _SETS: Final = 256
 _HEADER_BYTES: Final = 61
 
 RunRead = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 """Runs a blocking read in a thread of the log dir, within a deadline."""
-
-
-class SharedFile:
-    """Open file with a count of holders; the last of them closes it. For any thread."""
-
-    def __init__(self, path: Path) -> None:
-        """Open a file for its first holder.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._holders = 1
-        self._lock = threading.Lock()
-
-    def hold(self) -> None:
-        """Add a holder.
-
-        Raises:
-            LogError: the last holder has closed the file.
-        """
-        with self._lock:
-            if not self._holders:
-                raise LogError("the records were released", remedy="nothing to do: the session has ended")
-            self._holders += 1
-
-    def release(self) -> None:
-        """Remove a holder."""
-        with self._lock:
-            self._holders -= 1
-            if not self._holders:
-                os.close(self._fd)
-
-    def read(self, position: int, size: int) -> bytes:
-        """Read up to ``size`` bytes. Blocking; the caller is a holder.
-
-        Raises:
-            LogError: the disk failed.
-        """
-        try:
-            return os.pread(self._fd, size, position)
-        except OSError as error:
-            raise LogError(f"records in an open segment: {error.strerror}", remedy="check the disk") from error
 
 
 class OpenRange:
@@ -109,11 +64,8 @@ class OpenRange:
             return b""
 
         def read() -> bytes:
-            file.hold()  # in the thread: a call that is cancelled before its turn never gets there
-            try:
+            with file.reading():  # in the thread: a call that is cancelled before its turn never gets there
                 return _read_batches(file, self._begin + position, self.size_bytes - position, max_bytes)
-            finally:
-                file.release()
 
         return await self._run(read)
 
@@ -157,26 +109,21 @@ class RecentSets:
         """Begin with an append; this object is a holder of ``file`` from now on."""
         self.path = first.path
         self._file = file
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        self._next_offset = first.append_offset
-        self._end = first.position
+        self._places = RecentPositions(first.append_offset, first.position, kept=_SETS, most=2 * _SETS)
 
     def follows(self, append: AppendedRecords) -> bool:
         """Return True if ``append`` goes on in the same file."""
-        return (append.path, append.append_offset, append.position) == (self.path, self._next_offset, self._end)
+        places = self._places
+        return (append.path, append.append_offset, append.position) == (self.path, places.next_offset, places.end)
 
     def add(self, append: AppendedRecords) -> None:
         """Take note of the next append."""
-        self._offsets.append(append.append_offset)
-        self._positions.append(append.position)
-        self._next_offset, self._end = append.next_offset, append.position + len(append.records)
-        if len(self._offsets) > 2 * _SETS:
-            del self._offsets[:_SETS], self._positions[:_SETS]
+        end = append.position + len(append.records)
+        self._places.add((append.append_offset,), (append.position,), next_offset=append.next_offset, end=end)
 
     def range_from(self, from_offset: int, to_offset: int, run: RunRead) -> OpenRange | None:
         """Return the records of ``[from_offset, to_offset)``; None where a bound is not known to begin a set."""
-        begin, end = self._position(from_offset), self._position(to_offset)
+        begin, end = self._places.position(from_offset), self._places.position(to_offset)
         if begin is None or end is None:
             return None
         self._file.hold()
@@ -185,13 +132,6 @@ class RecentSets:
     def close(self) -> None:
         """Release the file."""
         self._file.release()
-
-    def _position(self, offset: int) -> int | None:
-        if offset == self._next_offset:
-            return self._end
-        index = bisect_left(self._offsets, offset)
-        is_known = index < len(self._offsets) and self._offsets[index] == offset
-        return self._positions[index] if is_known else None
 
 
 class OpenSegments:

@@ -18,7 +18,8 @@ from tierd.errors import LogError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log import AppendedRecords, PartitionWriter, UnifiedLog
 from tierd.model import Lineage, TopicIdPartition
 from tierd.replication.leader.leader_log import FileRecords, LeaderLogListener
-from tierd.replication.leader.open_segments import OpenRange, OpenSegments, SharedFile, whole_batches_end
+from tierd.replication.leader.open_segments import OpenRange, OpenSegments, whole_batches_end
+from tierd.replication.leader.shared_file import SharedFile
 
 _MAGIC_AT: Final = 16
 
@@ -164,7 +165,7 @@ class OwnedLeaderLog:
         path, file = appends[-1].path, None
         if self._listener is not None and not self._segments.has_file(self._partition, path):
             with suppress(OSError):  # without a file, standbys read by offset
-                file = SharedFile(path)
+                file = SharedFile.open(path)
         if not self._hand_over(self._take_appends, appends, lineage, file) and file is not None:
             file.release()
 

@@ -3,20 +3,17 @@
 ::
 
     RecentBatches of a log that grew lately          [ b | b | b | b | b ]  one descriptor
-    TailRecords from 7 to the log end                        [ b | b | b ]  a descriptor of its own
+    TailRecords from 7 to the log end                        [ b | b | b ]  the same descriptor, counted
 """
 
 import os
-import threading
-from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from tierd.errors import LogError, SegmentChangedError
 from tierd.log import OVERHEAD_BYTES
 from tierd.model import TopicIdPartition
+from tierd.replication.leader.shared_file import RecentPositions, SharedFile
 from tierd.replication.tail.tail_reads import LogDirThreads
 from tierd.replication.tail.tail_values import TailAppend
 from tierd.replication.tail.whole_batches import TailStop, whole_batches
@@ -24,51 +21,12 @@ from tierd.replication.tail.whole_batches import TailStop, whole_batches
 _BATCHES: Final = 256
 
 
-class SharedDescriptor:
-    """Descriptor of an open file that threads may read when its owner closes it: then the last of them closes it."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._readers = 0
-        self._is_closing = False
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def reading(self) -> Iterator[int]:
-        """Keep the file open for a read.
-
-        Raises:
-            LogError: the owner has closed it.
-        """
-        with self._lock:
-            if self._is_closing:
-                raise LogError("the records were released", remedy="nothing to do: the session has ended")
-            self._readers += 1
-        try:
-            yield self._fd
-        finally:
-            with self._lock:
-                self._readers -= 1
-                self._close_unused()
-
-    def close(self) -> None:
-        """Close the file as soon as it is not being read; a second call does nothing."""
-        with self._lock:
-            if not self._is_closing:
-                self._is_closing = True
-                self._close_unused()
-
-    def _close_unused(self) -> None:
-        if self._is_closing and not self._readers:
-            os.close(self._fd)
-
-
 class TailRecords:
     """The ``FileRecords`` of a range at the end of a broker's log."""
 
     def __init__(
         self,
-        descriptor: SharedDescriptor | None,
+        file: SharedFile | None,
         threads: LogDirThreads,
         *,
         first_offset: int,
@@ -79,7 +37,7 @@ class TailRecords:
         """Describe the range.
 
         Args:
-            descriptor: of the file; it belongs to these records from now on. None for an empty range.
+            file: these records are a holder of it from now on; None for an empty range.
             threads: for the reads.
             first_offset: of the range.
             next_offset: exclusive end of the range.
@@ -89,9 +47,10 @@ class TailRecords:
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.size_bytes = end - begin
-        self._descriptor = descriptor
+        self._file = file
         self._threads = threads
         self._begin = begin
+        self._is_closed = False
 
     async def read(self, position: int, max_bytes: int) -> bytes:
         """Return the whole batches from byte ``position`` of the range on: one, or as many as fit ``max_bytes``.
@@ -99,22 +58,25 @@ class TailRecords:
         Raises:
             LogError: the records were closed, or the broker has cut the log back.
         """
-        descriptor = self._descriptor
-        if descriptor is None or position >= self.size_bytes:
+        file = self._file
+        if file is None or position >= self.size_bytes:
             return b""
-        return await self._threads.run(lambda: self._read(descriptor, position, max_bytes))
+        if self._is_closed:
+            raise LogError("the records were released", remedy="nothing to do: the session has ended")
+        return await self._threads.run(lambda: self._read(file, position, max_bytes))
 
     def close(self) -> None:
-        """Release the file."""
-        if self._descriptor is not None:
-            self._descriptor.close()
+        """Release the file; a second call does nothing."""
+        if not self._is_closed and self._file is not None:
+            self._file.release()
+        self._is_closed = True
 
-    def _read(self, descriptor: SharedDescriptor, position: int, max_bytes: int) -> bytes:
+    def _read(self, file: SharedFile, position: int, max_bytes: int) -> bytes:
         left = self.size_bytes - position
-        with descriptor.reading() as fd:
+        with file.reading():
             size = min(max_bytes, left)
             while True:
-                data = _read_at(fd, size, self._begin + position)
+                data = file.read(self._begin + position, size)
                 found = whole_batches(data, next_offset=self.first_offset, limit_offset=self.next_offset)
                 if found.size_bytes:
                     return data if found.size_bytes == len(data) else data[: found.size_bytes]
@@ -126,66 +88,38 @@ class TailRecords:
         raise SegmentChangedError("the broker has cut its log back", remedy="nothing to do: the standby truncates")
 
 
-def _read_at(fd: int, size: int, position: int) -> bytes:
-    try:
-        return os.pread(fd, size, position)
-    except OSError as error:
-        raise LogError(f"records in an open file: {error.strerror}", remedy="check the disk") from error
-
-
 class RecentBatches:
     """Places of the newest batches of a log, all in one file, and a descriptor of that file."""
 
     def __init__(self, fd: int, append: TailAppend) -> None:
         """Keep ``fd``, the file of ``append``."""
-        self._fd = fd
+        self._file = SharedFile(fd)
         self._segment_base = append.segment_base
         self.inode = append.inode
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        self._next_offset = append.append_offset
-        self._end = 0
+        self._places = RecentPositions(append.append_offset, 0, kept=_BATCHES, most=_BATCHES)
         self.add(append)
 
     def is_of(self, append: TailAppend) -> bool:
         """Return True if ``append`` goes on in the same file."""
         is_same = (append.segment_base, append.inode) == (self._segment_base, self.inode)
-        return is_same and append.append_offset == self._next_offset
+        return is_same and append.append_offset == self._places.next_offset
 
     def add(self, append: TailAppend) -> None:
         """Take note of the batches that follow."""
-        self._offsets += append.offsets
-        self._positions += append.positions
-        self._next_offset = append.next_offset
-        self._end = append.positions[0] + len(append.records)
-        if len(self._offsets) > _BATCHES:
-            del self._offsets[:-_BATCHES]
-            del self._positions[:-_BATCHES]
+        end = append.positions[0] + len(append.records)
+        self._places.add(append.offsets, append.positions, next_offset=append.next_offset, end=end)
 
     def records(self, from_offset: int, to_offset: int, threads: LogDirThreads) -> TailRecords | None:
         """Return the records of ``[from_offset, to_offset)``; None where a bound is not known to begin a batch."""
-        begin, end = self._position(from_offset), self._position(to_offset)
+        begin, end = self._places.position(from_offset), self._places.position(to_offset)
         if begin is None or end is None:
             return None
-        return TailRecords(
-            SharedDescriptor(os.dup(self._fd)),
-            threads,
-            first_offset=from_offset,
-            next_offset=to_offset,
-            begin=begin,
-            end=end,
-        )
+        self._file.hold()
+        return TailRecords(self._file, threads, first_offset=from_offset, next_offset=to_offset, begin=begin, end=end)
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
-
-    def _position(self, offset: int) -> int | None:
-        if offset == self._next_offset:
-            return self._end
-        index = bisect_left(self._offsets, offset)
-        is_known = index < len(self._offsets) and self._offsets[index] == offset
-        return self._positions[index] if is_known else None
+        """Release the file."""
+        self._file.release()
 
 
 class OpenTails:
