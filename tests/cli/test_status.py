@@ -22,7 +22,7 @@ from tierd.serve import (
     PipelineSummary,
     StatusAnswer,
 )
-from tierd.serve.control_answers import HeldLogDir, HoldSummary, LastRun, RunningRun
+from tierd.serve.control_answers import HoldSummary, LastRun, LogDirHolds, RunningRun
 
 AT_MS = 1_795_300_000_000  # 2026-11-21 22:26:40
 RUNNING = RunningRun(stage="rewriting", done=1, total=4, groups_replaced=3, groups_failed=0)
@@ -146,8 +146,8 @@ def test_kind_of_the_holds_in_each_log_dir_is_shown_with_its_reason() -> None:
         segments=3,
         bytes=2048,
         log_dirs=(
-            HeldLogDir(path=str(links), mode="link"),
-            HeldLogDir(path=str(files), mode="descriptor", reason="links end at a mount"),
+            LogDirHolds(path=str(links), mode="link"),
+            LogDirHolds(path=str(files), mode="descriptor", reason="links end at a mount"),
         ),
     )
 

@@ -48,7 +48,7 @@ class PartitionSummary(ControlAnswer):
     retained_segments: int = 0
 
 
-class HeldLogDir(ControlAnswer):
+class LogDirHolds(ControlAnswer):
     """Kind of the holds in one log dir: ``link``, ``descriptor`` or ``none``, and why not by links."""
 
     path: str
@@ -64,7 +64,7 @@ class HoldSummary(ControlAnswer):
     descriptors: int = 0
     unheld_segments: int = 0
     unheld_reason: str = ""
-    log_dirs: tuple[HeldLogDir, ...] = ()
+    log_dirs: tuple[LogDirHolds, ...] = ()
 
 
 class RunningRun(ControlAnswer):
