@@ -10,7 +10,15 @@ from tests.fakes.clock import FakeClock
 from tierd.cli.record_lines import parse_json_line
 from tierd.config.document import read_document
 from tierd.cost.usage_ledger import UsageLedger
-from tierd.errors import MetadataDecodeError, MetadataExportError, RecordLineError, RemoteIntegrityError, TierError
+from tierd.errors import (
+    MetadataDecodeError,
+    MetadataExportError,
+    RecordLineError,
+    RemoteIntegrityError,
+    StateDirError,
+    TierError,
+)
+from tierd.log import OsDisk
 from tierd.log.files.clean_shutdown import parse_broker_epoch
 from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling
 from tierd.metadata.kv.key_value_store import Batch
@@ -23,9 +31,22 @@ from tierd.pipeline.pipeline_errors import ReadOptionError, WorkOrderError
 from tierd.pipeline.running.run_history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.positions import parse_offsets
 from tierd.pipeline.source.read_options import parse_options
-from tierd.remote import LogStartRecord, SegmentManifest, Tombstone, claim_tier, read_tier_identity
+from tierd.remote import (
+    EMPTY_RING,
+    CatalogueCodec,
+    LogStartRecord,
+    SegmentManifest,
+    Tombstone,
+    claim_tier,
+    read_tier_identity,
+)
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal
 from tierd.remote.backends.memory_object_store import MemoryObjectStore
+from tierd.restore.changelog.changelog_errors import CheckpointFileError
+from tierd.restore.changelog.checkpoints.checkpoint_meta import read_checkpoint_metas
+from tierd.restore.journal import Journal
+from tierd.restore.live_cluster.offset_map import read_offset_map
+from tierd.restore.log_dir.restore_manifest import has_all_logs
 from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
 from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger
 
@@ -49,6 +70,10 @@ READERS: dict[str, tuple[Callable[[str], object], type[TierError]]] = {
         RemoteIntegrityError,
     ),
     "erasure report": (lambda text: decode_report("k", text.encode()), RemoteIntegrityError),
+    "catalogue object": (
+        lambda text: CatalogueCodec("c", "", EMPTY_RING).decode("k", text.encode()),
+        RemoteIntegrityError,
+    ),
     "partition row": (lambda text: serde.decode_row("k", b"\x01" + text.encode()), MetadataDecodeError),
     "export": (lambda text: ExportReader([text + "\n"]), MetadataExportError),
     "request of a job": (lambda text: decode_request(text.encode()), WorkOrderError),
@@ -106,6 +131,26 @@ def test_hostile_json_as_line_of_ledger_or_history_is_skipped(text: str, tmp_pat
 def test_hostile_json_as_line_of_usage_is_skipped(text: str, tmp_path: Path) -> None:
     (tmp_path / "1970-01.jsonl").write_text(text + "\n")
     assert list(UsageLedger(tmp_path).read(from_ms=0, to_ms=3_600_000)) == []
+
+
+@attacks
+def test_hostile_json_as_file_of_a_restore_is_an_error_that_names_it(text: str, tmp_path: Path) -> None:
+    journal, offsets, checkpoints = (tmp_path / name for name in ("journal", "offset-map", "checkpoints"))
+    for path in (journal, offsets, checkpoints):
+        path.write_text(text + "\n")
+    with pytest.raises(StateDirError, match=str(journal)):
+        Journal.open(journal, {})
+    with pytest.raises(StateDirError, match=str(offsets)):
+        read_offset_map(offsets, target_cluster="c")
+    with pytest.raises(CheckpointFileError, match=str(checkpoints)):
+        read_checkpoint_metas(OsDisk(), checkpoints)
+
+
+@attacks
+def test_hostile_json_as_manifest_of_a_restore_proves_no_directory(text: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(text)
+    assert not has_all_logs(tmp_path, manifest)
 
 
 @attacks

@@ -1,9 +1,19 @@
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console, Group
 
-from tierd.cli.commands.status import catalogue_lines, descriptor_lines, pipeline_line, rendered, uncleanable_lines
+from tierd.cli.commands.status import (
+    catalogue_lines,
+    descriptor_lines,
+    grace_line,
+    hold_line,
+    pipeline_line,
+    rendered,
+    uncleanable_lines,
+    unheld_lines,
+)
 from tierd.serve import (
     CatalogueSummary,
     DescriptorsSummary,
@@ -12,7 +22,7 @@ from tierd.serve import (
     PipelineSummary,
     StatusAnswer,
 )
-from tierd.serve.control_answers import LastRun, RunningRun
+from tierd.serve.control_answers import HoldSummary, LastRun, LogDirHolds, RunningRun
 
 AT_MS = 1_795_300_000_000  # 2026-11-21 22:26:40
 RUNNING = RunningRun(stage="rewriting", done=1, total=4, groups_replaced=3, groups_failed=0)
@@ -118,6 +128,50 @@ def test_partitions_that_need_a_person_are_listed_first() -> None:
 
     assert lines[0] == "tierd 1, process 7, ready"
     assert [line.split()[0] for line in lines[2:]] == ["c-0", "b-0", "a-0"]
+
+
+def test_last_column_has_the_error_of_a_partition_and_its_remedy() -> None:
+    failed = partition("a-0", "quarantined").model_copy(
+        update={"last_error": "torn batch at position 8192", "remedy": "run tierd inspect"}
+    )
+
+    lines = lines_of(StatusAnswer(version="1", pid=7, not_ready=(), partitions=(failed,)))
+
+    assert lines[2].endswith("torn batch at position 8192; run tierd inspect")
+
+
+def test_kind_of_the_holds_in_each_log_dir_is_shown_with_its_reason() -> None:
+    links, files = Path("/a"), Path("/b")
+    facts = HoldSummary(
+        segments=3,
+        bytes=2048,
+        log_dirs=(
+            LogDirHolds(path=str(links), mode="link"),
+            LogDirHolds(path=str(files), mode="descriptor", reason="links end at a mount"),
+        ),
+    )
+
+    assert hold_line(facts) == (
+        "hold: 3 segments, 2.0 KiB; /a by hard links; /b by open files, which a restart of tierd loses "
+        "(links end at a mount)"
+    )
+    assert hold_line(HoldSummary()) == ""
+
+
+def test_segments_without_a_hold_are_a_problem_with_its_reason() -> None:
+    facts = HoldSummary(unheld_segments=2, unheld_reason="hold.max_bytes is reached")
+
+    assert unheld_lines(facts) == ["2 segments that wait to be copied are not held: hold.max_bytes is reached"]
+    assert unheld_lines(HoldSummary(segments=3)) == []
+
+
+def test_expired_segments_in_their_grace_are_counted() -> None:
+    some = partition("a-0", "idle").model_copy(update={"in_grace_segments": 2})
+
+    assert grace_line([some, some, partition("b-0", "idle")]) == (
+        "grace: 4 expired segments are still in the tier; tierd undelete takes them back"
+    )
+    assert grace_line([partition("a-0", "idle")]) == ""
 
 
 def test_causes_of_not_being_ready_are_the_first_lines() -> None:

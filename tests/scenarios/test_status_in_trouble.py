@@ -163,7 +163,11 @@ def test_high_watermark_of_a_quarantined_partition_is_updated(
         seen = daemon.partition(PARTITION)
         assert seen is not None
         assert (seen["state"], seen["high_watermark"]) == ("quarantined", writer.end_offset)
-        rows = [line.split()[0] for line in tierd.ask("status").stdout.splitlines()[2:]]
+        shown = tierd.ask("status").stdout
+    head, *lines = shown[shown.index("partition ") :].splitlines()
+    assert head.split()[-1] == "why"
+    rows = [line.split()[0] for line in lines if not line.startswith(" ")]  # the last column may go on in the next line
+    assert "; run tierd inspect" in " ".join(shown.split()), "the remedy is behind the error"
     assert rows == [PARTITION, "fine-0"], "a partition that needs a person is listed first"
 
 

@@ -209,6 +209,7 @@ def test_status_is_unchanged_by_encoding_and_parsing() -> None:
         state="quarantined",
         reason="",
         last_error="torn",
+        remedy="run tierd inspect",
         retry_at_ms=5,
         lag=CopyLag(segments=2, bytes=10, oldest_ms=1),
     )

@@ -40,6 +40,7 @@ def partition(name: str, state: PartitionState = "idle", **changes: object) -> P
         "state": state,
         "reason": "",
         "last_error": None,
+        "remedy": "",
         "retry_at_ms": None,
         "lag": CopyLag(),
     }
@@ -154,7 +155,7 @@ async def test_metrics_are_served_with_their_content_type(scene: Scene) -> None:
 async def test_status_is_json_with_the_lag_at_the_time_of_the_request(scene: Scene) -> None:
     scene.partitions = (
         partition("orders-0", lag=CopyLag(segments=2, bytes=2048, oldest_ms=NOW_MS - 90_000)),
-        partition("orders-1", "quarantined", last_error="torn batch", copied_through=None),
+        partition("orders-1", "quarantined", last_error="torn batch", remedy="run tierd inspect", copied_through=None),
     )
     async with aiohttp.ClientSession() as session, session.get(scene.url + "/status") as reply:
         status = await reply.json()
@@ -164,7 +165,7 @@ async def test_status_is_json_with_the_lag_at_the_time_of_the_request(scene: Sce
     first, second = status["partitions"]
     assert first["partition"] == "orders-0"
     assert first["lag_seconds"] == 90.0
-    assert second["last_error"] == "torn batch"
+    assert (second["last_error"], second["remedy"]) == ("torn batch", "run tierd inspect")
     assert second["copied_through"] == -1
 
 
@@ -196,6 +197,14 @@ async def test_line_for_systemd_begins_with_the_causes(scene: Scene) -> None:
     assert scene.status().status_line() == (
         "not ready: object store unreachable since noon; 1 partitions (1 idle), 0 segments to copy"
     )
+
+
+async def test_page_shows_the_remedy_of_a_failed_partition_behind_its_error(scene: Scene) -> None:
+    scene.partitions = (partition("hurt-0", "quarantined", last_error="torn batch", remedy="run <tierd> inspect"),)
+
+    _, page = await get(scene, "/")
+
+    assert "<td>torn batch; run &lt;tierd&gt; inspect" in page
 
 
 async def test_page_is_self_contained_escaped_and_lists_problems_first(scene: Scene) -> None:

@@ -26,12 +26,14 @@ async def local(tmp_path: Path) -> PartitionLog:
     return local
 
 
-def _status(local: PartitionLog, role: Role | None, *, problem: str = "") -> PartitionStatus:
+def _status(
+    local: PartitionLog, role: Role | None, *, problem: str = "", health: TaskHealth | None = None
+) -> PartitionStatus:
     return partition_status(
         local,
         leadership=Leadership(local.partition, 3, role) if role else None,
         tasks=RoleTasks(),
-        health=TaskHealth(),
+        health=health or TaskHealth(),
         paused=False,
         problem=problem,
     )
@@ -65,3 +67,9 @@ async def test_status_of_a_log_that_was_never_led_is_waiting(local: PartitionLog
 async def test_status_shows_a_problem_of_the_directory_first(local: PartitionLog) -> None:
     status = _status(local, Role.LEADER, problem="the disk is gone")
     assert (status.state, status.reason, status.last_error) == ("quarantined", "the disk is gone", "the disk is gone")
+
+
+async def test_status_of_a_failed_task_has_its_error_and_its_remedy(local: PartitionLog) -> None:
+    failed = TaskHealth(failures=2, last_error="torn batch", remedy="run tierd inspect")
+    status = _status(local, Role.LEADER, health=failed)
+    assert (status.state, status.last_error, status.remedy) == ("quarantined", "torn batch", "run tierd inspect")

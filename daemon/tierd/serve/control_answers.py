@@ -33,6 +33,7 @@ class PartitionSummary(ControlAnswer):
     state: str
     reason: str | None
     last_error: str | None
+    remedy: str = ""
     retry_at_ms: int | None = None
     log_start_offset: int | None = None
     local_log_start_offset: int | None = None
@@ -45,6 +46,25 @@ class PartitionSummary(ControlAnswer):
     delete_lag_bytes: int = 0
     in_grace_segments: int = 0
     retained_segments: int = 0
+
+
+class LogDirHolds(ControlAnswer):
+    """Kind of the holds in one log dir: ``link``, ``descriptor`` or ``none``, and why not by links."""
+
+    path: str
+    mode: str
+    reason: str = ""
+
+
+class HoldSummary(ControlAnswer):
+    """Held segments, and the segments that wait to be copied without a hold."""
+
+    segments: int = 0
+    bytes: int = 0
+    descriptors: int = 0
+    unheld_segments: int = 0
+    unheld_reason: str = ""
+    log_dirs: tuple[LogDirHolds, ...] = ()
 
 
 class RunningRun(ControlAnswer):
@@ -289,7 +309,7 @@ class StatusAnswer(ControlAnswer):
     states: dict[str, int] = Field(default_factory=dict)
     worst_lag: Facts = Field(default_factory=dict)
     log_dirs: tuple[LogDirSummary, ...] = ()
-    hold: Facts = Field(default_factory=dict)
+    hold: HoldSummary = HoldSummary()
     metadata: Facts = Field(default_factory=dict)
     leadership: Facts = Field(default_factory=dict)
     pipeline: PipelineSummary | None = None

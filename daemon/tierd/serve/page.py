@@ -81,7 +81,7 @@ def _uncleanable(logs: Sequence[tuple[str, str]]) -> str:
 
 
 def _row(partition: PartitionStatus, now_ms: int) -> str:
-    why = partition.last_error or partition.reason or ""
+    why = "; ".join(filter(None, (partition.last_error or partition.reason, partition.remedy)))
     numbers = (
         _number(partition.leader_epoch),
         _number(partition.copied_through),

@@ -152,6 +152,7 @@ def _partition_json(partition: PartitionStatus, now_ms: int) -> dict[str, JsonVa
         "state": partition.state,
         "reason": partition.reason,
         "last_error": partition.last_error,
+        "remedy": partition.remedy,
         "retry_at_ms": partition.retry_at_ms,
         "log_start_offset": partition.log_start_offset,
         "local_log_start_offset": partition.local_log_start_offset,

@@ -39,6 +39,7 @@ class PartitionStatus:
         state: the state in one word.
         reason: why nothing moves, or what does; empty when there is nothing to say.
         last_error: the error of the latest failed pass; None after a pass that ended well.
+        remedy: the next step against ``last_error``; empty without one.
         retry_at_ms: wall clock of the next attempt while quarantined.
         lag: rolled segments that are not in the tier.
         expiration: segments that are to leave the tier and have not left it.
@@ -56,6 +57,7 @@ class PartitionStatus:
     state: PartitionState
     reason: str
     last_error: str | None
+    remedy: str
     retry_at_ms: int | None
     lag: CopyLag
     expiration: ExpirationState = field(default_factory=ExpirationState)
@@ -100,6 +102,7 @@ def partition_status(
         state=state,
         reason=reason,
         last_error=health.last_error or (problem or None),
+        remedy=health.remedy,
         retry_at_ms=health.retry_at_ms,
         # A former leader must not go on publishing its lag (remote-tiering 9.2), nor a task that stopped copying.
         lag=local.lag() if role in (None, Role.LEADER) else CopyLag(),

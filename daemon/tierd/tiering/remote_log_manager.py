@@ -203,5 +203,5 @@ async def _pass_once(replica: Replica, board: StatusBoard) -> CopyOutcome:
         await replica.tasks.copy.run_once()
     except TierError as failure:
         error = failure
-    health = TaskHealth(failures=1, last_error=str(error)) if error else TaskHealth()
+    health = TaskHealth(failures=1, last_error=str(error), remedy=error.remedy) if error else TaskHealth()
     return CopyOutcome(replica.local.partition.topic_partition, board.of(replica, [health]), error)

@@ -37,11 +37,13 @@ class TaskHealth:
     Attributes:
         failures: consecutive failed passes; 0 when the last one ended well.
         last_error: cause of the latest failure in one line, kept until a pass ends well.
+        remedy: the next step against ``last_error``; empty where the error names none.
         retry_at_ms: wall clock of the next attempt while quarantined, else None.
     """
 
     failures: int = 0
     last_error: str | None = None
+    remedy: str = ""
     retry_at_ms: int | None = None
 
 

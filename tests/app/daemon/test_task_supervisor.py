@@ -133,6 +133,7 @@ async def test_a_failing_task_is_quarantined_with_growing_waits_and_reset_by_suc
             assert clock.sleeps_s[-1] == delay_s
             assert health.failures == passes
             assert health.last_error == "00000000000000000000.log: torn batch at position 8192"
+            assert health.remedy == torn().remedy != ""
             assert health.retry_at_ms == clock.now_ms() + delay_s * 1000
             clock.advance(delay_s)
         await eventually(lambda: task.passes == 4, what="the pass that ends well")

@@ -12,6 +12,7 @@ from tierd.tiering import CopyOutcome
 from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.log_offsets import BrokerLogOffsets
 from tierd.tiering.removing.ledger import DeleteReason
+from tierd.tiering.topic_policy import TopicPolicy
 
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 SEGMENT_RECORDS = 6
@@ -70,9 +71,12 @@ class CutBackLab:
         self.values: list[bytes] = []
         self._written = 0
 
-    def start(self) -> Session:
+    def start(self, policy: TopicPolicy | None = None) -> Session:
         self.session = self.tier.session(
-            storage=lambda _: self.storage, broker_id=self.broker_id, log_offsets=self.told
+            storage=lambda _: self.storage,
+            broker_id=self.broker_id,
+            log_offsets=self.told,
+            policies=lambda _: policy or TopicPolicy(),
         )
         return self.session
 

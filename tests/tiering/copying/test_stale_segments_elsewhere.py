@@ -90,6 +90,7 @@ async def test_log_that_was_moved_and_compacted_ends_no_copied_segment(
     outcome = await lab.run()
     assert outcome.error is None
     assert (lab.ended, lab.finished) == ([], [(0, 5), (6, 11), (12, 17)])
+    assert outcome.status.copied_through == 17, "the status goes on saying how far the log is in the tier"
 
 
 async def test_log_that_was_cut_back_and_then_moved_is_copied_again(lab: CutBackLab) -> None:

@@ -172,6 +172,7 @@ class TaskSupervisor:
         supervised.health = TaskHealth(
             failures=failures,
             last_error=message,
+            remedy=failure.remedy if isinstance(failure, TierError) else "",
             retry_at_ms=None if delay_s is None else self._clock.now_ms() + round(delay_s * 1000),
         )
         supervised.retry.clear()

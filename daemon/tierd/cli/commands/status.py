@@ -1,6 +1,7 @@
 """``tierd status``: every partition as the running daemon sees it."""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from tierd.serve import (
     CatalogueSummary,
     ControlSummary,
     DescriptorsSummary,
+    HoldSummary,
     OwnLogsSummary,
     PartitionSummary,
     PipelineSummary,
@@ -34,6 +36,11 @@ from tierd.serve import (
 
 WATCH_INTERVAL_S = 2.0
 _MAX_UNCLEANABLE = 20
+_HOLDS = {
+    "link": "by hard links",
+    "descriptor": "by open files, which a restart of tierd loses",
+    "none": "not at all",
+}
 _STYLES: dict[str, Style] = {
     "quarantined": "red",
     "waiting": "yellow",
@@ -101,10 +108,37 @@ def rendered(status: StatusAnswer) -> list[Part]:
     catalogue = [plain_text(line, "red") for line in catalogue_lines(status.catalogue)]
     drills = [plain_text(line, "red") for line in drill_problems(status.drills)]
     endpoint = [plain_text(line, "red") for line in endpoint_problems(status.endpoint)]
+    unheld = [plain_text(line, "red") for line in unheld_lines(status.hold)]
+    stored = (hold_line(status.hold), grace_line(status.partitions))
     control = [plain_text(line, "yellow") for line in control_lines(status.control)]
-    told = (pipeline, drill_line(status.drills), endpoint_line(status.endpoint), *group_lines(status.endpoint))
+    told = (*stored, pipeline, drill_line(status.drills), endpoint_line(status.endpoint), *group_lines(status.endpoint))
     lines = [plain_text(line) for line in told if line]
-    return [head, *causes, *offline, *short, *catalogue, *drills, *endpoint, *control, *lines, *damaged, table]
+    return [head, *causes, *offline, *unheld, *short, *catalogue, *drills, *endpoint, *control, *lines, *damaged, table]
+
+
+def hold_line(hold: HoldSummary) -> str:
+    """Return the held segments and the kind of the holds in each log dir in a line; empty before the first hold."""
+    if not hold.log_dirs:
+        return ""
+    kinds = [f"{each.path} {_HOLDS.get(each.mode, each.mode)}{_bracketed(each.reason)}" for each in hold.log_dirs]
+    return "; ".join([f"hold: {hold.segments} segments, {human_size(hold.bytes)}", *kinds])
+
+
+def _bracketed(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def unheld_lines(hold: HoldSummary) -> list[str]:
+    """Return a line when segments wait to be copied that the broker may delete before."""
+    if not hold.unheld_segments:
+        return []
+    return [f"{hold.unheld_segments} segments that wait to be copied are not held: {hold.unheld_reason}"]
+
+
+def grace_line(partitions: Iterable[PartitionSummary]) -> str:
+    """Return the number of expired segments that can be taken back in a line; empty without any."""
+    count = sum(partition.in_grace_segments for partition in partitions)
+    return f"grace: {count} expired segments are still in the tier; tierd undelete takes them back" if count else ""
 
 
 def catalogue_lines(catalogue: CatalogueSummary) -> list[str]:
@@ -168,7 +202,7 @@ def _cells(partition: PartitionSummary) -> list[Cell]:
         str(partition.lag_segments),
         human_size(partition.lag_bytes),
         f"{partition.lag_seconds:.0f}",
-        partition.last_error or partition.reason or "",
+        "; ".join(filter(None, (partition.last_error or partition.reason, partition.remedy))),
     ]
 
 
