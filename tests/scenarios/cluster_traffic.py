@@ -123,12 +123,10 @@ class ClusterTraffic:
         if not topic.transactional:
             self._note(name, partition, producer, records)
             return
-        commit = random.random() > 1 / 3
-        sent = producer.transact(name, partition, records, commit=commit)
+        sent = producer.transact(name, partition, records, commit=random.random() > 1 / 3)
         self.journal.acknowledge(name, partition, sent.acknowledged)
         self.journal.doubt(name, partition, sent.failed)
-        if not commit:
-            self.journal.abort(name, partition, records)
+        self.journal.abort(name, partition, sent.aborted)
 
     def _note(self, topic: str, partition: int, producer: JournalledProducer, records: Sequence[SentRecord]) -> None:
         sent = producer.send(topic, partition, records)

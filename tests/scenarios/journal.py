@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.services.kafka_journalled import AbortedTransaction
 from tests.services.kafka_records import SentRecord
 
 Record = Mapping[str, Any]
@@ -17,7 +18,7 @@ class PartitionJournal:
     """Records of one incarnation of one partition; values are unique and identify the records."""
 
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
-    aborted: set[str] = field(default_factory=set)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
     in_doubt: set[str] = field(default_factory=set)
 
 
@@ -33,10 +34,16 @@ class Journal:
         with self._lock:
             self._partitions[topic, partition].acknowledged.update(records)
 
-    def abort(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
-        """Note records that no reader of committed records may see."""
+    def abort(self, topic: str, partition: int, transactions: Sequence[AbortedTransaction]) -> None:
+        """Note transactions that no reader of committed records may see."""
         with self._lock:
-            self._partitions[topic, partition].aborted.update(map(encoded_value, records))
+            self._partitions[topic, partition].aborted.extend(transactions)
+
+    def doubt_abort_at(self, topic: str, partition: int, at_ms: int) -> None:
+        """Take the transaction that was aborted at that moment for one of unknown outcome: it has no marker."""
+        for transaction in self.of(topic, partition).aborted:
+            if transaction.was_open_at(at_ms):
+                self.doubt(topic, partition, transaction.records)
 
     def doubt(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
         """Note records of unknown outcome: each may exist once."""
@@ -59,7 +66,7 @@ class Journal:
         """Return a copy of the present journal of a partition; producers continue meanwhile."""
         with self._lock:
             known = self._partitions[topic, partition]
-            return PartitionJournal(dict(known.acknowledged), set(known.aborted), set(known.in_doubt))
+            return PartitionJournal(dict(known.acknowledged), list(known.aborted), set(known.in_doubt))
 
 
 def encoded_value(record: SentRecord) -> str:

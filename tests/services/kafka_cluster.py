@@ -180,6 +180,10 @@ class KafkaCluster:
         """Return the process id of a running node."""
         return self._nodes[node].pid
 
+    def node_dir(self, node: int) -> Path:
+        """Return the directory with the settings and the output of a node."""
+        return self._lab_dir / f"node{node}"
+
     def log_dirs_of(self, node: int) -> tuple[Path, ...]:
         """Return the ``log.dirs`` of the node."""
         return self._nodes[node].log_dirs

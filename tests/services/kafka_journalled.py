@@ -1,5 +1,6 @@
 """Producers that record the outcome of every record, and outlive brokers; confluent-kafka ends here."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,12 +13,26 @@ SEND_DEADLINE_S = 90.0
 _TRANSACTION_TIMEOUT_MS = 20_000
 
 
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """Records of a transaction that the cluster said it had aborted, and its first and last moment."""
+
+    records: Sequence[SentRecord]
+    began_ms: int
+    ended_ms: int
+
+    def was_open_at(self, at_ms: int) -> bool:
+        """Return True if the producer waited for the end of the transaction then."""
+        return self.began_ms <= at_ms <= self.ended_ms
+
+
 @dataclass(slots=True)
 class Sent:
     """Outcomes of some records of one partition."""
 
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
     failed: list[SentRecord] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
 class JournalledProducer:
@@ -54,6 +69,7 @@ class JournalledProducer:
 
     def transact(self, topic: str, partition: int, records: Sequence[SentRecord], *, commit: bool) -> Sent:
         """Send records as one transaction; ``failed`` are those of a transaction with unknown outcome."""
+        began_ms = _now_ms()
         try:
             producer = self._connected()
             producer.begin_transaction()
@@ -67,7 +83,7 @@ class JournalledProducer:
                 producer.commit_transaction(SEND_DEADLINE_S)
             else:
                 producer.abort_transaction(SEND_DEADLINE_S)
-                return Sent()
+                return Sent(aborted=[AbortedTransaction(records, began_ms, _now_ms())])
         except KafkaException:
             self._producer = None  # the next producer with this id ends the transaction that this one left open
             return Sent(failed=list(records))
@@ -109,14 +125,17 @@ class JournalledProducer:
 
         def outcome() -> Sent:
             sent = Sent(failed=list(unsent))
-            answered = set()
+            answered = {id(record) for record, _ in answers}
             for record, offset in answers:
-                answered.add(record.value)
                 if offset is None or offset < 0:
                     sent.failed.append(record)
                 else:
                     sent.acknowledged[offset] = record
-            sent.failed += [r for r in records if r.value not in answered and r not in unsent]
+            sent.failed += [r for r in records if id(r) not in answered and r not in unsent]
             return sent
 
         return outcome
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

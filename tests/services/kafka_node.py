@@ -94,6 +94,7 @@ class KafkaNode:
         self.log_dirs = tuple(log_dirs)
         self.address = f"127.0.0.1:{first_port + 10 * (number - 1)}"
         self._server_log = lab_dir / f"node{number}" / "server.log"
+        self._launches = 0
         self._environment = kafka_environment(
             {
                 "KAFKA_VERSION": version,
@@ -123,7 +124,13 @@ class KafkaNode:
         return subprocess.Popen([str(KAFKA_SCRIPT), "format", str(self.number)], env=self._environment)
 
     def launch(self, **settings: str) -> None:
-        """Start the process, with further settings of ``kafka.sh``; ``wait_started`` returns when the node serves."""
+        """Start the process, with further settings of ``kafka.sh``; ``wait_started`` returns when the node serves.
+
+        ``server.log`` is the output of this process. That of the process before is kept as ``server.log.N``, N from 0.
+        """
+        if self._server_log.exists():
+            self._server_log.rename(self._server_log.with_name(f"server.log.{self._launches}"))
+            self._launches += 1
         with self._server_log.open("wb") as output:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", str(KAFKA_SCRIPT), "run", str(self.number)],

@@ -95,6 +95,7 @@ def _read_through(lab: SoakLab, tierd: Installation, partition: Partition, end: 
 
 
 def _assert_reading(lab: SoakLab, partition: Partition, found: Sequence[Record], *, end: int, what: str) -> None:
+    lab.doubt_lost_markers()
     if partition[0] == COMPACTED:
         lab.traffic.keyed.assert_agrees(found, end=end, what=what)
         return

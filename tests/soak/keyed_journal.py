@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 
 from tests.scenarios.journal import Record
-from tests.services.kafka_journalled import Sent
+from tests.services.kafka_journalled import AbortedTransaction, Sent
 from tests.services.kafka_records import SentRecord
 
 
@@ -16,12 +16,21 @@ class KeyedJournal:
         self._lock = threading.Lock()
         self._acknowledged: dict[int, SentRecord] = {}
         self._in_doubt: dict[bytes, SentRecord] = {}
+        self._aborted: list[AbortedTransaction] = []
 
     def note(self, sent: Sent) -> None:
         """Add the outcome of one burst."""
         with self._lock:
             self._acknowledged.update(sent.acknowledged)
-            self._in_doubt.update({_number(record): record for record in sent.failed})
+            self._doubt(sent.failed)
+            self._aborted += sent.aborted
+
+    def doubt_abort_at(self, at_ms: int) -> None:
+        """Take the transaction that was aborted at that moment for one of unknown outcome: it has no marker."""
+        with self._lock:
+            for transaction in self._aborted:
+                if transaction.was_open_at(at_ms):
+                    self._doubt(transaction.records)
 
     def assert_agrees(self, found: Sequence[Record], *, end: int, what: str) -> None:
         """Fail unless committed ``found`` is a reading that a log in the middle of its compaction may give.
@@ -47,6 +56,9 @@ class KeyedJournal:
                 continue
             is_gone = acknowledged[offset].value is None and key not in seen
             assert is_gone, f"{what}: the latest record of {key!r} is at {offset}, the reading has {seen.get(key)}"
+
+    def _doubt(self, records: Sequence[SentRecord]) -> None:
+        self._in_doubt.update({_number(record): record for record in records})
 
 
 def _latest(acknowledged: dict[int, SentRecord], end: int) -> dict[bytes | None, int]:

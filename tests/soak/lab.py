@@ -12,6 +12,7 @@ from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.waiting import wait_until
 from tests.soak.consumer_oracle import ConsumerOracle, Partition
+from tests.soak.lost_markers import lost_markers
 from tests.soak.topics import COMPACTED, DELETED_ONLY, SoakTraffic
 from tierd.log import LOG_START_OFFSET_CHECKPOINT, read_offset_checkpoint
 from tierd.model import TopicPartition
@@ -94,6 +95,14 @@ class SoakLab:
         self.broker.kill()
         self.broker.start()
         self.wait_led()
+
+    def doubt_lost_markers(self) -> None:
+        """Take transactions for which the broker wrote no abort marker for ones of unknown outcome."""
+        for lost in lost_markers(self.broker.node_dir(1)):
+            if lost.partition == (COMPACTED, 0):
+                self.traffic.keyed.doubt_abort_at(lost.at_ms)
+            else:
+                self.traffic.records.journal.doubt_abort_at(*lost.partition, lost.at_ms)
 
     def wait_led(self) -> None:
         """Wait until the broker leads every partition."""
