@@ -104,6 +104,7 @@ def _audit_all(lab: SoakLab) -> None:
     audit_remote_only(lab, lab.tierd, what="from the tier alone")
     audit_deep(lab.tierd)
     assert_no_errors(lab)
+    lab.wait_log_starts_recorded()
     assert lab.daemon.stop() == 0, lab.daemon.log_tail()
     fresh = rebuilt(lab)
     audit_remote_only(lab, fresh, what="from the tier alone after a rebuild")

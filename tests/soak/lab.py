@@ -1,5 +1,6 @@
 """Broker with two log dirs, a tierd beside it, a bucket behind a path that can be spoiled."""
 
+import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.soak.lost_markers import lost_markers
 from tests.soak.topics import COMPACTED, DELETED_ONLY, SoakTraffic
 from tierd.log import LOG_START_OFFSET_CHECKPOINT, read_offset_checkpoint
 from tierd.model import TopicPartition
+from tierd.tiering.removing.log_start_keeper import INTERVAL_S as LOG_START_INTERVAL_S
 
 READY_DEADLINE_S = 90.0
 SETTLE_DEADLINE_S = 180.0
@@ -158,6 +160,25 @@ class SoakLab:
     def _begins_at(self, name: str, offset: int) -> bool:
         found = self.daemon.partition(name)
         return found is not None and (found["log_start_offset"] or 0) >= offset
+
+    def wait_log_starts_recorded(self) -> None:
+        """Wait until the bucket has the log starts, so that a rebuild knows them.
+
+        The daemon writes each at most once in five minutes (decision 24).
+        """
+        self.daemon.wait_until(
+            lambda: not self._unrecorded_log_starts(),
+            what=f"the bucket to have the log starts {self.log_starts}",
+            deadline_s=LOG_START_INTERVAL_S + SETTLE_DEADLINE_S,
+        )
+
+    def _unrecorded_log_starts(self) -> list[Partition]:
+        lines = self.daemon.log_file.read_text(errors="replace").splitlines()
+        recorded = [json.loads(line) for line in lines if '"event": "log_start_recorded"' in line]
+        highest: dict[str, int] = {}
+        for each in recorded:
+            highest[each["partition"]] = max(each["log_start_offset"], highest.get(each["partition"], 0))
+        return [each for each, start in self.log_starts.items() if highest.get(f"{each[0]}-{each[1]}", 0) < start]
 
     def committed_end(self, partition: Partition) -> int:
         """Return the high watermark of a partition, exclusive."""
