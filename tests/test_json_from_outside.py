@@ -23,10 +23,11 @@ from tierd.pipeline.pipeline_errors import ReadOptionError, WorkOrderError
 from tierd.pipeline.running.run_history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.positions import parse_offsets
 from tierd.pipeline.source.read_options import parse_options
+from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.remote import LogStartRecord, SegmentManifest, Tombstone, claim_tier, read_tier_identity
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal
 from tierd.remote.backends.memory_object_store import MemoryObjectStore
-from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
+from tierd.serve import ControlServer
 from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger
 
 KEYS = MetadataKeyFactory("cluster")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from tierd.clock import Clock
-from tierd.serve.connection_gate import ConnectionGate
+from tierd.ports import ConnectionGate
 from tierd.serve.kafka.access import PrincipalQuotas
 from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
