@@ -1,6 +1,7 @@
 """PeerConnector: opens links to the push listeners of peers, and checks that the expected daemon answers."""
 
 import asyncio
+import os
 import ssl
 from typing import Final
 
@@ -62,7 +63,7 @@ class PeerConnector:
             timeout_s = self._limits.hello_timeout_s
             raise PushLinkTimeoutError(f"{name} did not answer a Hello within {timeout_s:g} s") from error
         except OSError as error:
-            cause = error.strerror or str(error) or type(error).__name__
+            cause = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
             raise PushLinkLostError(f"{name} cannot be reached: {cause}") from error
         except PushLinkLostError as error:
             if isinstance(link.connection.failure, ssl.SSLError):
@@ -118,7 +119,7 @@ def _tls_error(name: str, error: ssl.SSLError) -> TierError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return PushLinkError(
             f"{name}: its certificate is refused: {error.verify_message}",
-            remedy="let push.tls.ca_file name the authority of the daemons, and let their certificates name their hosts",
+            remedy="let push.tls.ca_file name the daemons' authority, and let certificates name their hosts",
         )
     reason = (error.reason or str(error)).lower().replace("_", " ")
     if "alert" in reason:

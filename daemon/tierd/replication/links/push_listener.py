@@ -110,7 +110,7 @@ class PushListener:
                 for each in self._sockets:
                     require_loopback(each.getsockname()[0], purpose="push.listen on")
             except PushLinkError as error:
-                self._close_sockets()
+                self.close()
                 raise ListenError(str(error), remedy=error.remedy) from error
         port: int = self._sockets[0].getsockname()[1]
         return plan.host, port
@@ -123,7 +123,12 @@ class PushListener:
                 for each in self._sockets:
                     tasks.create_task(self._accept(each, tasks), name="push accept")
         finally:
-            self._close_sockets()
+            self.close()
+
+    def close(self) -> None:
+        """Close the listening sockets; for an owner that binds and does not run."""
+        for each in self._sockets:
+            each.close()
 
     def statistics(self) -> PushListenerStatistics:
         """Return the state now."""
@@ -182,10 +187,6 @@ class PushListener:
             ssl_handshake_timeout=None if context is None else limits.hello_timeout_s,
             ssl_shutdown_timeout=None if context is None else _TLS_CLOSING_S,
         )
-
-    def _close_sockets(self) -> None:
-        for each in self._sockets:
-            each.close()
 
 
 class _RawSocket:
