@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tests.fakes.manual_clock import ManualClock
 from tests.services.certificates import Authority, Certificate
-from tierd.clock import Clock
+from tierd.clock import Clock, SystemClock
 from tierd.config import PushTlsSettings
 from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.replication.links.link_identity import LinkIdentity
@@ -293,6 +293,6 @@ class Nodes:
 
 async def loaded(settings: PushTlsSettings) -> NodeCertificates:
     """Return certificates that were read."""
-    certificates = NodeCertificates(lambda: settings, clock=ManualClock())
+    certificates = NodeCertificates(lambda: settings, clock=SystemClock())
     await certificates.load()
     return certificates

@@ -4,10 +4,12 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import structlog
+from cryptography import x509
 
 from tierd.clock import Clock
 from tierd.config import PushTlsSettings
@@ -22,10 +24,15 @@ log = structlog.get_logger()
 
 
 class NodeContexts(NamedTuple):
-    """Contexts of both directions. Each side has to show a certificate of the authority."""
+    """Contexts of both directions. Each side has to show a certificate of the authority.
+
+    Attributes:
+        valid_until: end of this daemon's own certificate.
+    """
 
     client: ssl.SSLContext
     server: ssl.SSLContext
+    valid_until: datetime
 
 
 def node_contexts(settings: PushTlsSettings) -> NodeContexts:
@@ -40,17 +47,19 @@ def node_contexts(settings: PushTlsSettings) -> NodeContexts:
     server.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     for context in (client, server):
         context.minimum_version = _VERSIONS[settings.min_version]
-        _load(context, settings)
-    return NodeContexts(client, server)
+        valid_until = _load(context, settings)
+    return NodeContexts(client, server, valid_until)
 
 
-def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> None:
+def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> datetime:
+    """Read the files into a context, and return the end of the certificate."""
     if settings.certificate_file is None or settings.key_file is None or settings.ca_file is None:
         raise PushLinkError("push.tls has no certificate", remedy="set certificate_file, key_file and ca_file")
     # Without a password of ours OpenSSL would ask for one on the terminal.
     secret = settings.key_password.get_secret_value() if settings.key_password is not None else ""
     try:
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=lambda: secret)
+        valid_until = x509.load_pem_x509_certificate(settings.certificate_file.read_bytes()).not_valid_after_utc
     except (OSError, ssl.SSLError, ValueError) as error:
         failure = Masking(secret).error(error)
         raise PushLinkError(
@@ -64,6 +73,7 @@ def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> None:
             f"ca_file {settings.ca_file} cannot be used: {error}",
             remedy="let push.tls.ca_file name a readable file of PEM certificates",
         ) from error
+    return valid_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,12 @@ class NodeCertificates:
                 self._looked_at_s = now_s
                 await self._look()
         return self._contexts
+
+    def expired_at(self) -> datetime | None:
+        """Return the end of this daemon's certificate if it is over, else None. Peers refuse it then."""
+        assert self._contexts is not None, "load comes before expired_at"
+        valid_until = self._contexts.valid_until
+        return valid_until if valid_until.timestamp() * 1000 < self._clock.now_ms() else None
 
     async def _look(self) -> None:
         settings = self._settings()

@@ -66,9 +66,7 @@ class PeerConnector:
             cause = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
             raise PushLinkLostError(f"{name} cannot be reached: {cause}") from error
         except PushLinkLostError as error:
-            if isinstance(link.connection.failure, ssl.SSLError):
-                raise _tls_error(name, link.connection.failure) from error
-            raise
+            raise self._lost_error(link, name, error) from error
         finally:
             if not is_ready:
                 link.connection.abort()
@@ -87,6 +85,26 @@ class PeerConnector:
         )
         if context is None and not self._allow_plaintext:
             require_loopback(link.connection.transport.get_extra_info("peername")[0], purpose="a connection to")
+
+    def _lost_error(self, link: PeerLink, name: str, error: PushLinkLostError) -> TierError:
+        """Return the error for the end of a connection without a Hello of the peer.
+
+        A peer looks at the certificate of this daemon after the handshake of this side (TLS 1.3), and asyncio sends no
+        alert when it refuses the certificate.
+        """
+        if isinstance(link.connection.failure, ssl.SSLError):
+            return _tls_error(name, link.connection.failure)
+        if self._certificates is None:
+            return error
+        if (expired_at := self._certificates.expired_at()) is not None:
+            return PushLinkError(
+                f"{name} refused the certificate of this daemon, which has expired at {expired_at:%Y-%m-%d %H:%M} UTC",
+                remedy="renew the file that push.tls.certificate_file names",
+            )
+        return PushLinkLostError(
+            f"{name} closed the connection before its Hello, as it does with a certificate that it refuses",
+            remedy="the log of that daemon names the cause, in a line push_peer_refused",
+        )
 
     def _check(self, link: PeerLink, node: PeerNode, hello: HelloMessage, name: str) -> None:
         """Raise an error unless Hello and certificate are those of ``node``."""
