@@ -77,7 +77,7 @@ def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedContexts:
     """Contexts with the settings and the state of the files that they were made of; None if that failed."""
 
     settings: PushTlsSettings
@@ -92,7 +92,7 @@ class NodeCertificates:
         """Load nothing yet; ``settings`` returns those in force."""
         self._settings = settings
         self._clock = clock
-        self._loaded: _Loaded | None = None
+        self._loaded: _LoadedContexts | None = None
         self._contexts: NodeContexts | None = None
         self._looked_at_s = float("-inf")
         self._turn = asyncio.Lock()
@@ -136,7 +136,7 @@ class NodeCertificates:
         try:
             self._loaded = await asyncio.to_thread(_load_marked, settings)
         except PushLinkError as error:
-            self._loaded = _Loaded(settings, marks, None)  # the same files are not tried again
+            self._loaded = _LoadedContexts(settings, marks, None)  # the same files are not tried again
             self.failed_reloads += 1
             log.warning("push_certificate_unusable", problem=str(error), remedy=error.remedy)
         else:
@@ -144,9 +144,9 @@ class NodeCertificates:
             log.info("push_certificate_loaded", certificate_file=str(settings.certificate_file))
 
 
-def _load_marked(settings: PushTlsSettings) -> _Loaded:
+def _load_marked(settings: PushTlsSettings) -> _LoadedContexts:
     marks = _marks(settings)
-    return _Loaded(settings, marks, node_contexts(settings))
+    return _LoadedContexts(settings, marks, node_contexts(settings))
 
 
 def _marks(settings: PushTlsSettings) -> tuple[_FileMark | None, ...]:
