@@ -6,7 +6,6 @@ The servers decide nothing: the daemon hands them functions that return snapshot
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
 from tierd.serve.control_answers import (
     CatalogueSummary,
     CompactionPlan,
@@ -123,8 +122,6 @@ __all__ = [
     "CatalogueSummary",
     "CompactRequest",
     "CompactionPlan",
-    "ConnectionGate",
-    "ConnectionLimits",
     "ConsumerGroups",
     "ControlRequestLine",
     "ControlServer",
