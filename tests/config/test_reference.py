@@ -47,8 +47,8 @@ def test_uncommented_keys_have_their_default_values_except_examples(tmp_path: Pa
     assert (kafka.access[0].principals, kafka.quotas[0].bytes_per_second) == ((".*",), None)
     encryption = remote.encryption.model_copy(update={"keys": ()})
     control = uncommented.control
-    assert control.mqtt.address == "127.0.0.1:1883"
-    mqtt = control.mqtt.model_copy(update={"address": None})
+    assert (control.mqtt.address, control.mqtt.endpoint) == ("127.0.0.1:1883", "tierd-1.example.com:9406")
+    mqtt = control.mqtt.model_copy(update={"address": None, "endpoint": None})
     without_examples = {
         "control": control.model_copy(update={"mqtt": mqtt}),
         "kafka": kafka.model_copy(

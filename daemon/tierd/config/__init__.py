@@ -50,6 +50,7 @@ from tierd.config.values import (
     Url,
     WholeNumber,
     full_match,
+    split_address,
 )
 
 __all__ = [
@@ -115,4 +116,5 @@ __all__ = [
     "parse_duration_s",
     "protection_faults",
     "secrets_of",
+    "split_address",
 ]

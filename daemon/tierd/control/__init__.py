@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tierd.control.kafka_messages import describe_topic_configs, metadata, named_topics
     from tierd.control.message_guard import require_sound
     from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
-    from tierd.control.mqtt.control_messages import NodeState, PeerRequest
+    from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
     from tierd.control.mqtt.control_state import ControlIdentity
     from tierd.control.mqtt.mqtt_control import MqttControl
     from tierd.control.mqtt.mqtt_leadership import MqttLeadership
@@ -74,6 +74,7 @@ __all__ = [
     "NewPosition",
     "NewTopic",
     "NodeState",
+    "PeerEndpoint",
     "PeerRequest",
     "ProduceAnswer",
     "ProduceOutcome",
@@ -112,6 +113,7 @@ _ON_DEMAND = {
     "MqttControl": "tierd.control.mqtt.mqtt_control",
     "MqttLeadership": "tierd.control.mqtt.mqtt_leadership",
     "NodeState": "tierd.control.mqtt.control_messages",
+    "PeerEndpoint": "tierd.control.mqtt.control_messages",
     "PeerRequest": "tierd.control.mqtt.control_messages",
     "LogBound": "tierd.control.record_messages",
     "CreatedTopic": "tierd.control.admin_messages",

@@ -272,12 +272,17 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
 
 async def _mqtt(config: TierdConfig, identity: BrokerIdentity, clock: Clock) -> "MqttControl | None":
     """Return the connection to the MQTT broker that is configured; it does not connect yet."""
-    settings = config.control.mqtt
+    settings, push = config.control.mqtt, config.push
     if not settings.is_enabled:
         return None
     now_ms = clock.now_ms()
-    process_epoch = await asyncio.to_thread(next_process_epoch, config.state_dir, now_ms=now_ms)
-    own = control_identity(identity, process_epoch=process_epoch)
+    own = control_identity(
+        settings,
+        identity,
+        node_id=identity.node_id if push.node_id is None else push.node_id,
+        process_epoch=await asyncio.to_thread(next_process_epoch, config.state_dir, now_ms=now_ms),
+        features=tuple(name for name, is_on in {"leader": push.is_leader, "standby": push.is_standby}.items() if is_on),
+    )
     return mqtt_control(settings, own, clock=clock, random=random.random)
 
 
