@@ -27,6 +27,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.app.commands.repair_tier": "composes the tools of a repair",
         "tierd.app.restore.log_dir_restore": "composes a restore into a log dir",
         "tierd.app.restore.restore_source": "opens the tier for a restore",
+        "tierd.app.restore.standby_verify": "composes the comparison of standbys with the tier",
         "tierd.app.restore.store_restore": "composes a restore of state stores",
         "tierd.app.daemon.daemon": "composes the servers and the supervision",
         "tierd.app.daemon.daemon_endpoint": "asks if the read endpoint is on, before its modules are imported",

@@ -98,7 +98,7 @@ class _StandbyVerify:
         self._reader = reader
         self._directories = directories
         self._catalogue = catalogue
-        self._audit = StandbyAudit(view=reader.view, fetches=reader.fetches, clock=reader.clock)
+        self._audit = StandbyAudit(view=reader.view, new_task=reader.fetches.task, clock=reader.clock)
 
     async def run(self, tell: Callable[[str], None]) -> AsyncGenerator[Finding, None]:
         foreign = await asyncio.to_thread(_foreign, self._request.log_dirs, self._reader.identity.cluster_id)

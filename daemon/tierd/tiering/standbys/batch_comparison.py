@@ -14,13 +14,11 @@ from tierd.log import (
     Record,
     RecordBatch,
     batch_identity,
-    committed_batches,
     local_batches,
     record_identity,
     scan_partition,
 )
 from tierd.tiering.auditing.tier_findings import Finding, Severity
-from tierd.tiering.reading.fetch_task import BatchGroup
 from tierd.tiering.standbys.key_comparison import KeyComparison
 from tierd.tiering.standbys.offset_comparison import DIVERGED, CommonOffsets
 from tierd.tiering.standbys.standby_copy import StandbyCopy
@@ -81,7 +79,7 @@ class BatchComparison:
         """Return True if batches of the tier from ``offset`` on are compared, or may explain what the copy lacks."""
         return offset < self.common.end or self.keys.is_waiting
 
-    def take(self, group: BatchGroup) -> None:
+    def take(self, batches: Sequence[RecordBatch]) -> None:
         """Compare the next batches of the tier.
 
         Raises:
@@ -90,15 +88,15 @@ class BatchComparison:
             SegmentChangedError: the files of the copy change again and again.
             LogDirOfflineError: a file of the copy cannot be read.
         """
-        tier = [each for each in group.batches if each.last_offset >= self._at and each.base_offset < self.common.end]
+        tier = [each for each in batches if each.last_offset >= self._at and each.base_offset < self.common.end]
         if not tier:
-            self._follow(group.batches)
+            self._follow(batches)
             return
         start, self._at = self._at, min(tier[-1].last_offset + 1, self.common.end)
         if not self._is_same(tier, start):
-            self._compare_records(tier, group, start)
+            self._compare_records(tier, start)
         if self.keys.is_waiting:
-            self._follow(group.batches)
+            self._follow(batches)
             self._follow(self._copied(start, self._at - 1))
 
     def finish(self) -> None:
@@ -158,10 +156,10 @@ class BatchComparison:
             found += 1
         if found < len(ours):
             return False
-        self.compared_records += sum(max(each.record_count, 0) for each in tier)
+        self.compared_records += sum(max(min(each.record_count, each.last_offset + 1 - start), 0) for each in tier)
         return True
 
-    def _compare_records(self, tier: Sequence[RecordBatch], group: BatchGroup, start: int) -> None:
+    def _compare_records(self, tier: Sequence[RecordBatch], start: int) -> None:
         ours = {each.offset: _Placed(batch, each) for batch in tier for each in batch.records()}
         for batch in self._copied(start, self._at - 1):
             for record in batch.records():
@@ -176,18 +174,17 @@ class BatchComparison:
                     self.compared_records += 1
                 elif self._differs_at is None:
                     self._differs_at = record.offset
-        committed = {batch_identity(each) for each in committed_batches(group.batches, group.aborted)}
         for offset, placed in ours.items():
             if max(start, self._start) <= offset < self._at:
-                self._lacks(placed, is_committed=batch_identity(placed.batch) in committed)
+                self._lacks(placed.batch, placed.record)
 
-    def _lacks(self, placed: _Placed, *, is_committed: bool) -> None:
+    def _lacks(self, batch: RecordBatch, record: Record) -> None:
         """Take in a record of the tier that the copy lacks. Cleaners remove markers and aborted records, too."""
-        record = placed.record
-        if self.is_compacted is False or (is_committed and record.key is None):
+        if self.is_compacted is False or (record.key is None and not batch.is_transactional):
             self._lacking.add(record.offset)
-        elif is_committed and record.key is not None:
-            self.keys.lacks(record.key, record.offset, is_tombstone=record.value is None)
+        elif record.key is not None and not batch.is_control:
+            producer_id = batch.producer_id if batch.is_transactional else -1
+            self.keys.lacks(record.key, record.offset, is_tombstone=record.value is None, producer_id=producer_id)
 
     def _compare_epochs(self, ours: int, theirs: int, offset: int) -> None:
         if self._diverged_at is None and ours != theirs and min(ours, theirs) >= 0:
@@ -197,9 +194,7 @@ class BatchComparison:
         for batch in batches:
             if not self.keys.is_waiting:
                 return
-            if not batch.is_control:
-                for record in batch.records():
-                    self.keys.follow(record)
+            self.keys.follow(batch)
 
     def _copied(self, start: int, end: int) -> Iterator[RecordBatch]:
         """Yield the batches of the copy with an offset in ``[start, end]``, from new files where old ones are gone."""

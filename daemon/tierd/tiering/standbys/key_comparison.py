@@ -1,15 +1,24 @@
 """KeyComparison: the latest record per key in a copy and in the tier, after a log cleaner has been at work in either.
 
-A record that the copy lacks is explained if a later record of either log has its key. So is a tombstone, which a
-cleaner removes after ``delete.retention.ms``, unless the copy still has an older value of the key: the key would come
-back. Memory holds only the keys that are not explained yet.
+A record that the copy lacks is explained if a later record of either log has its key, or if its transaction was aborted
+or is not decided yet. So is a tombstone, which a cleaner removes after ``delete.retention.ms``, unless the copy still
+has an older value of the key: the key would come back. Memory holds only the keys that are not explained yet.
 """
 
+from collections.abc import Iterator
 from hashlib import blake2b
+from typing import NamedTuple
 
-from tierd.log import Record
+from tierd.log import ControlRecordType, Record, RecordBatch
 
 MAX_KEYS = 1_000_000
+
+
+class _Lacking(NamedTuple):
+    """Record that the copy lacks; ``producer_id`` is that of a transaction that is not decided, else -1."""
+
+    offset: int
+    producer_id: int
 
 
 class KeyComparison:
@@ -22,50 +31,78 @@ class KeyComparison:
     def __init__(self, *, max_keys: int = MAX_KEYS) -> None:
         """Begin without a record; ``max_keys`` bounds the keys in memory."""
         self.is_too_large = False
-        self._lacking: dict[bytes, int] = {}  # latest record with a value
-        self._deleted: dict[bytes, int] = {}  # latest tombstone
+        self._values: dict[bytes, _Lacking] = {}
+        self._tombstones: dict[bytes, _Lacking] = {}
         self._max_keys = max_keys
 
     @property
     def is_waiting(self) -> bool:
         """Return True if a later record may still explain something."""
-        return bool(self._lacking or self._deleted)
+        return bool(self._values or self._tombstones)
 
     @property
     def deleted_before(self) -> int:
         """Return the exclusive end of the offsets whose records could bring a deleted key back."""
-        return max(self._deleted.values(), default=0)
+        return max(_decided(self._tombstones), default=0)
 
     @property
     def unexplained(self) -> list[int]:
         """Return the offsets of the records that the copy lacks without an explanation, ascending."""
-        return sorted(self._lacking.values())
+        return sorted(_decided(self._values))
 
-    def lacks(self, key: bytes, offset: int, *, is_tombstone: bool) -> None:
-        """Take in a record of the tier that the copy lacks."""
+    def lacks(self, key: bytes, offset: int, *, is_tombstone: bool, producer_id: int = -1) -> None:
+        """Take in a record of the tier that the copy lacks; ``producer_id`` is -1 outside a transaction."""
         if self.is_too_large:
             return
-        waiting = self._deleted if is_tombstone else self._lacking
-        waiting[_digest(key)] = offset
-        if len(self._lacking) + len(self._deleted) > self._max_keys:
+        waiting = self._tombstones if is_tombstone else self._values
+        waiting[_digest(key)] = _Lacking(offset, producer_id)
+        if len(self._values) + len(self._tombstones) > self._max_keys:
             self.is_too_large = True
-            self._lacking.clear()
-            self._deleted.clear()
+            self._values.clear()
+            self._tombstones.clear()
 
-    def follow(self, record: Record) -> None:
-        """Take in any record of either log, after the calls of ``lacks`` for the records of its group."""
-        if record.key is None:
+    def follow(self, batch: RecordBatch) -> None:
+        """Take in any batch of either log, after the calls of ``lacks`` for the records of its group.
+
+        Raises:
+            InvalidRecordError: its records cannot be decoded.
+        """
+        if batch.is_control:
+            self._decide(batch)
             return
-        key = _digest(record.key)
-        for waiting in (self._lacking, self._deleted):
-            if waiting.get(key, record.offset) < record.offset:
-                del waiting[key]
+        for record in batch.records():
+            if record.key is None:
+                continue
+            key = _digest(record.key)
+            for waiting in (self._values, self._tombstones):
+                if key in waiting and waiting[key].offset < record.offset:
+                    del waiting[key]
 
     def is_revived_by(self, record: Record) -> bool:
         """Return True if a record of the copy brings a deleted key back. Asked for after all records came."""
         if record.key is None or record.value is None:
             return False
-        return record.offset < self._deleted.get(_digest(record.key), record.offset)
+        deleted = self._tombstones.get(_digest(record.key))
+        return deleted is not None and deleted.producer_id < 0 and record.offset < deleted.offset
+
+    def _decide(self, marker: RecordBatch) -> None:
+        """End the transaction of a producer: what was aborted needs no explanation."""
+        kind = marker.control_type()
+        for waiting in (self._values, self._tombstones):
+            ended = [
+                (key, each)
+                for key, each in waiting.items()
+                if each.producer_id == marker.producer_id >= 0 and each.offset < marker.base_offset
+            ]
+            for key, each in ended:
+                if kind is ControlRecordType.ABORT:
+                    del waiting[key]
+                else:
+                    waiting[key] = each._replace(producer_id=-1)
+
+
+def _decided(waiting: dict[bytes, _Lacking]) -> Iterator[int]:
+    return (each.offset for each in waiting.values() if each.producer_id < 0)
 
 
 def _digest(key: bytes) -> bytes:

@@ -67,7 +67,7 @@ def compared(tier: TieredLog, copy: StandbyCopy, records: int | None) -> CopyCom
     if copy.end_offset > beyond:
         said.append(f"{copy.end_offset - beyond} beyond the tier")
     if records is not None:
-        said.append(f"{records} records are the same")
+        said.append(f"{records} records are equal")
     return CopyCompared(
         Severity.NOTE,
         "standby-compared",

@@ -13,7 +13,6 @@ from tierd.log import Damage, PartitionDirectory, inspect_path
 from tierd.metadata import PartitionView
 from tierd.model import IsolationLevel, TopicIdPartition
 from tierd.tiering.auditing.tier_findings import Finding, Severity
-from tierd.tiering.reading.fetch_service import FetchService
 from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.standbys.batch_comparison import BatchComparison
@@ -23,6 +22,9 @@ from tierd.tiering.standbys.standby_copy import StandbyCopy, read_standby_copy
 _READS: Final = 4  # of a copy whose segments are being replaced
 _PAUSE_S: Final = 0.5
 _ALL: Final = (1 << 63) - 1
+
+NewFetchTask = Callable[[Callable[[], Awaitable[TieredLog]]], FetchTask]
+"""Maker of a reader of one partition; its argument returns the present state of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,15 @@ class StandbyAudit:
 
     Args:
         view: reads the stored metadata of a partition.
-        fetches: reads of the tier.
+        new_task: makes a reader of one partition, from the state of its tier.
         clock: time.
     """
 
     def __init__(
-        self, *, view: Callable[[TopicIdPartition], Awaitable[PartitionView]], fetches: FetchService, clock: Clock
+        self, *, view: Callable[[TopicIdPartition], Awaitable[PartitionView]], new_task: NewFetchTask, clock: Clock
     ) -> None:
         self._view = view
-        self._fetches = fetches
+        self._new_task = new_task
         self._clock = clock
 
     async def run(
@@ -96,7 +98,8 @@ class StandbyAudit:
         for copy in copies:
             findings += await asyncio.to_thread(_damage, copy)
         notes = (compared(tier, each.copy, each.compared_records) for each in comparisons)
-        return (*notes, *dict.fromkeys(findings))
+        first_of_kind = {(each.kind, each.where): each for each in reversed(findings)}
+        return (*notes, *reversed(first_of_kind.values()))
 
     async def _read_copy(self, tier: TieredLog, directory: PartitionDirectory) -> _Read:
         for reads_left in reversed(range(_READS)):
@@ -116,7 +119,7 @@ class StandbyAudit:
     async def _compare(self, tier: TieredLog, comparisons: Sequence[BatchComparison]) -> list[Finding]:
         """Read the tier once for all copies, as far as one of them wants it."""
         going, findings = list(comparisons), []
-        task = self._fetches.task(partial(_answered, tier))
+        task = self._new_task(partial(_answered, tier))
         start = min((each.common.start for each in going if each.common), default=_ALL)
         try:
             for first, end in _ranges(tier, start):
@@ -138,11 +141,11 @@ class StandbyAudit:
         self, task: FetchTask, start: int, end: int, going: list[BatchComparison]
     ) -> list[Finding]:
         findings: list[Finding] = []
-        batches = task.batches(start, end, IsolationLevel.READ_COMMITTED)
+        batches = task.batches(start, end, IsolationLevel.READ_UNCOMMITTED)
         async with contextlib.aclosing(batches) as groups:
             async for group in groups:
                 for comparison in [each for each in going if each.wants(group.batches[0].base_offset)]:
-                    if failed := await _carried_out(comparison, partial(comparison.take, group)):
+                    if failed := await _carried_out(comparison, partial(comparison.take, group.batches)):
                         findings += failed
                         going.remove(comparison)
                 if not any(each.wants(group.batches[-1].last_offset + 1) for each in going):
