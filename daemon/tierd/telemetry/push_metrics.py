@@ -185,9 +185,7 @@ PUSH_METRICS = (
     ),
     Declaration("tierd_push_partitions", Kind.GAUGE, "Copies on this host: push or pull.", ("state",)),
     Declaration("tierd_push_pull_transitions_total", Kind.COUNTER, "Sessions of copies that ended: from push to pull."),
-    Declaration(
-        "tierd_push_append_errors_total", Kind.COUNTER, "Answers with an error to leaders, by error.", ("reason",)
-    ),
+    Declaration("tierd_push_append_errors_total", Kind.COUNTER, "Answers with an error, by error.", ("reason",)),
     Declaration("tierd_push_duplicate_appends_total", Kind.COUNTER, "Appends that a copy had already."),
     Declaration("tierd_push_appended_bytes_total", Kind.COUNTER, "Record bytes that leaders pushed to this host."),
     Declaration("tierd_push_fetched_bytes_total", Kind.COUNTER, "Record bytes that this host fetched from leaders."),
