@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.log.logs import follow
+from tests.tiering.compacted import Compaction
 from tests.tiering.standbys.compared import note
 from tests.tiering.standbys.replicated import COMPACT, Replicated, keyed
 from tierd.errors import RemoteIntegrityError
-from tierd.log import LEADER_EPOCH_CHECKPOINT, encode_lineage, set_leader_epoch
+from tierd.log import LEADER_EPOCH_CHECKPOINT, encode_lineage, identify_directory, iter_batches, set_leader_epoch
 from tierd.model import Lineage
 from tierd.tiering import Severity
-from tierd.tiering.standbys.offset_comparison import CopyCompared
+from tierd.tiering.standbys.batch_comparison import BatchComparison
+from tierd.tiering.standbys.key_comparison import KeyComparison
+from tierd.tiering.standbys.offset_comparison import CommonOffsets, CopyCompared
+from tierd.tiering.standbys.standby_copy import read_standby_copy
 
 
 async def copied(folder: Path, *, policy: frozenset[str] | None = None) -> Replicated:
@@ -97,6 +101,20 @@ async def test_copy_of_another_leader_epoch_has_diverged(tmp_path: Path, deep: b
     assert await pair.faults(deep=deep) == ["standby-diverged"]
 
 
+async def test_batch_with_another_epoch_inside_an_epoch_is_found_by_a_deep_comparison(tmp_path: Path) -> None:
+    pair = await copied(tmp_path)
+
+    def change(data: bytearray) -> None:
+        size = len(data) // 3
+        second = data[size : 2 * size]
+        set_leader_epoch(second, 5)
+        data[size : 2 * size] = second
+
+    rewrite_log(pair, change)
+    assert await pair.faults(deep=False) == []
+    assert "standby-diverged" in await pair.faults()
+
+
 async def test_leader_epochs_that_the_copy_notes_wrongly_have_diverged(tmp_path: Path) -> None:
     pair = await copied(tmp_path)
     (pair.standby.directory / LEADER_EPOCH_CHECKPOINT).write_bytes(encode_lineage(Lineage.of([(0, 0), (3, 4)])))
@@ -134,6 +152,34 @@ async def test_batch_without_keys_that_the_copy_lacks_is_a_hole(tmp_path: Path, 
     assert [(each.kind, each.what) for each in found[1:]] == [
         ("standby-hole", "it lacks 2 offsets from 2 to 3, which the tier has, between offsets that it has")
     ]
+
+
+async def test_records_that_the_tier_has_erased_are_a_note(tmp_path: Path) -> None:
+    pair = await copied(tmp_path)
+    await Compaction(pair.session, pair.partition, tmp_path / "compacted").replace(0, 11, {0, 8})
+    found = await pair.verify(is_compacted=False)
+    assert [(each.kind, each.severity, each.what) for each in found[1:]] == [
+        (
+            "standby-extra",
+            Severity.NOTE,
+            "it has 4 offsets from 4 to 7, which the tier does not have: lost there, compacted or erased",
+        )
+    ]
+    assert note(found).compared_records == 8
+
+
+async def test_more_keys_than_fit_in_memory_are_not_compared(tmp_path: Path) -> None:
+    pair = await copied(tmp_path, policy=COMPACT)
+    tier = list(iter_batches(bytes(pair.leader.read(0, max_bytes=1 << 20, isolation=None).records), name="tier"))
+    pair.standby.truncate_fully_and_start_at(0, now_ms=pair.now_ms)
+    directory = identify_directory(pair.standby.directory)
+    assert directory is not None
+    comparison = BatchComparison(
+        read_standby_copy(directory), CommonOffsets(0, 12), is_compacted=True, keys=KeyComparison(max_keys=11)
+    )
+    comparison.take(tier)
+    comparison.finish()
+    assert [(each.kind, each.severity) for each in comparison.findings()] == [("standby-not-compared", Severity.NOTE)]
 
 
 async def test_flipped_bit_of_the_copy_is_damage(tmp_path: Path) -> None:
