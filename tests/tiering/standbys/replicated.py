@@ -133,8 +133,11 @@ class Replicated:
         if standby.log_end_offset < start:
             standby.truncate_fully_and_start_at(start, now_ms=self.now_ms)
         for batch in _batches(self.leader, standby.log_end_offset)[:batches]:
+            if batch.base_offset < standby.log_end_offset:  # the log start of the leader lies inside the batch
+                standby.truncate_fully_and_start_at(batch.base_offset, now_ms=self.now_ms)
             standby.append_as_follower(bytes(batch.data), now_ms=self.now_ms)
         standby.update_high_watermark(self.leader.high_watermark)
+        standby.increment_log_start_offset(min(start, standby.high_watermark), reason="the leader's")
         self._write_checkpoints()
 
     def truncate(self) -> None:

@@ -86,7 +86,17 @@ TRUNCATED_TO_ITS_START = [
 ]
 
 
+BEGUN_INSIDE_A_BATCH = [
+    Step("append"),
+    Step("append", keys="acA"),
+    Step("copy"),
+    Step("retain leader", count=2),
+    Step("follow"),
+]
+
+
 @example(TRUNCATED_TO_ITS_START, DELETE)
+@example(BEGUN_INSIDE_A_BATCH, DELETE)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=25), st.sampled_from([DELETE, COMPACT]))
 def test_no_copy_that_a_follower_writes_has_a_fault(story: Sequence[Step], policy: frozenset[str]) -> None:
