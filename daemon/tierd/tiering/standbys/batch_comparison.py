@@ -107,10 +107,8 @@ class BatchComparison:
         """
         if self.keys.is_waiting:
             self._follow(self._copied(self.common.end, self.copy.end_offset - 1))
-        if (end := self.keys.deleted_before) > self._start:
-            records = (each for batch in self._copied(self._start, end - 1) for each in batch.records())
-            revived = (each.offset for each in records if self.keys.is_revived_by(each))
-            self._revived_at = next(revived, None)
+        if self.keys.has_deleted:
+            self._revived_at = self.keys.revived(self._copied(self._start, self.copy.end_offset - 1))
 
     def findings(self) -> Iterator[Finding]:
         """Yield what the comparison found."""

@@ -5,11 +5,11 @@ or is not decided yet. So is a tombstone, which a cleaner removes after ``delete
 has an older value of the key: the key would come back. Memory holds only the keys that are not explained yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
-from tierd.log import ControlRecordType, Record, RecordBatch
+from tierd.log import ControlRecordType, RecordBatch
 
 MAX_KEYS = 1_000_000
 
@@ -41,9 +41,9 @@ class KeyComparison:
         return bool(self._values or self._tombstones)
 
     @property
-    def deleted_before(self) -> int:
-        """Return the exclusive end of the offsets whose records could bring a deleted key back."""
-        return max(_decided(self._tombstones), default=0)
+    def has_deleted(self) -> bool:
+        """Return True if the copy lacks the deletion of a key."""
+        return any(each.producer_id < 0 for each in self._tombstones.values())
 
     @property
     def unexplained(self) -> list[int]:
@@ -78,12 +78,34 @@ class KeyComparison:
                 if key in waiting and waiting[key].offset < record.offset:
                     del waiting[key]
 
-    def is_revived_by(self, record: Record) -> bool:
-        """Return True if a record of the copy brings a deleted key back. Asked for after all records came."""
-        if record.key is None or record.value is None:
-            return False
-        deleted = self._tombstones.get(_digest(record.key))
-        return deleted is not None and deleted.producer_id < 0 and record.offset < deleted.offset
+    def revived(self, copied: Iterable[RecordBatch]) -> int | None:
+        """Return the first offset of a record of the copy that brings a deleted key back; None without one.
+
+        Args:
+            copied: all batches of the copy, after all records of both logs came.
+
+        Raises:
+            InvalidRecordError: records cannot be decoded.
+        """
+        found: dict[bytes, _Lacking] = {}
+        for batch in copied:
+            if batch.is_control:
+                if batch.control_type() is ControlRecordType.ABORT:
+                    found = {key: each for key, each in found.items() if each.producer_id != batch.producer_id}
+                continue
+            producer_id = batch.producer_id if batch.is_transactional else -1
+            for record in batch.records():
+                if record.key is None or not self._is_deleted_after(key := _digest(record.key), record.offset):
+                    continue
+                if record.value is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = _Lacking(record.offset, producer_id)
+        return min((each.offset for each in found.values()), default=None)
+
+    def _is_deleted_after(self, key: bytes, offset: int) -> bool:
+        deleted = self._tombstones.get(key)
+        return deleted is not None and deleted.producer_id < 0 and offset < deleted.offset
 
     def _decide(self, marker: RecordBatch) -> None:
         """End the transaction of a producer: what was aborted needs no explanation."""
