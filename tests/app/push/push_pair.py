@@ -16,6 +16,7 @@ from tierd.clock import SystemClock
 from tierd.config import LogCleanerSettings, TierdConfig
 from tierd.control import StaticLeadership
 from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService
+from tierd.replication import PushSessionEndReason
 
 CLUSTER: Final = "cluster"
 LEADER, STANDBY = 1, 2
@@ -80,6 +81,7 @@ class PushPair:
         for each in ("leader", "standby"):
             (root / each / "state").mkdir(parents=True)
         self.logs: LogService | None = None
+        self.session_events: list[tuple[int, PushSessionEndReason | None]] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -124,6 +126,7 @@ class PushPair:
                 ),
                 state_dir=self.root / ("leader" if node_id == LEADER else "standby") / "state",
                 cleaner=LogCleanerSettings(),
+                on_session=lambda identity, reason: self.session_events.append((identity.session_id, reason)),
                 clock=self.clock,
                 random=lambda: 0.5,
                 is_short=lambda: False,

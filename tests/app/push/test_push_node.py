@@ -18,7 +18,7 @@ from tierd.app.push.push_use import push_use
 from tierd.errors import ListenError, LogDirOfflineError
 from tierd.log import LogService
 from tierd.model import TopicPartition
-from tierd.replication import PushLinkError
+from tierd.replication import PushLinkError, PushSessionEndReason
 from tierd.serve import push_problems
 from tierd.serve.control_answers import PushSummary
 
@@ -52,6 +52,8 @@ async def test_copy_has_the_batches_of_a_broker_before_and_after_the_session_beg
 
             await pair.same("orders-0")
             assert leader.leader.lacking_on_standbys()
+            assert pair.session_events == [(0, None)]
+        assert pair.session_events[1:] == [(0, PushSessionEndReason.BROKER_SHUTDOWN)]
 
 
 async def test_topic_that_is_made_later_and_topics_of_other_names(tmp_path: Path) -> None:

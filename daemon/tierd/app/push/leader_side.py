@@ -20,6 +20,7 @@ from tierd.model import TopicIdPartition
 from tierd.replication import (
     LeaderAssignments,
     LedReplicators,
+    OnSession,
     OpenAppendChannel,
     PushLeader,
     PushLeaderServer,
@@ -66,6 +67,7 @@ class LeaderSide:
         open_channel: OpenAppendChannel,
         local: HostPartitions,
         *,
+        on_session: OnSession,
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
@@ -76,6 +78,7 @@ class LeaderSide:
             settings: return those in force.
             open_channel: connects to a standby.
             local: partitions.
+            on_session: called when a session begins or ends.
             clock: time.
             random: in [0, 1), for jitter.
         """
@@ -83,7 +86,12 @@ class LeaderSide:
         self._settings = settings
         self._clock = clock
         self.manager = PushManager(
-            manager_settings(push), leader, open_channel, on_leadership_doubted=self._doubt, now_s=clock.monotonic_s
+            manager_settings(push),
+            leader,
+            open_channel,
+            on_leadership_doubted=self._doubt,
+            on_session=on_session,
+            now_s=clock.monotonic_s,
         )
         self.tail = TailFollower(local.broker_log_dirs, tail_settings(push), clock=clock, random=random)
         assignments = LeaderAssignments(clock)
