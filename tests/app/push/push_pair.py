@@ -81,6 +81,7 @@ class PushPair:
         for each in ("leader", "standby"):
             (root / each / "state").mkdir(parents=True)
         self.logs: LogService | None = None
+        self.closed_sources: list[int] = []
         self.session_events: list[tuple[int, PushSessionEndReason | None]] = []
         self._stack = AsyncExitStack()
 
@@ -121,6 +122,7 @@ class PushPair:
                     own_log_dirs=log_dirs if is_own else [],
                     service=self.logs if is_own else None,
                     source=StaticLeadership(),
+                    close_source=lambda: self.closed_sources.append(node_id),
                     is_cluster_asked=False,
                     config_for=lambda _topic, _log_dir: (("cleanup.policy", "delete"), ("retention.ms", "-1")),
                 ),

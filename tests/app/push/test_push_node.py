@@ -53,6 +53,7 @@ async def test_copy_has_the_batches_of_a_broker_before_and_after_the_session_beg
             await pair.same("orders-0")
             assert leader.leader.lacking_on_standbys()
             assert pair.session_events == [(0, None)]
+        assert sorted(pair.closed_sources) == [1, STANDBY]
         assert pair.session_events[1:] == [(0, PushSessionEndReason.BROKER_SHUTDOWN)]
 
 

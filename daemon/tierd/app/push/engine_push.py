@@ -9,6 +9,7 @@ from tierd.app.engine.control_plane import second_leadership
 from tierd.app.push.leader_side import HostPartitions
 from tierd.app.push.partition_leading import TopicConfig
 from tierd.app.push.push_node import PushContext, PushNode, link_identity
+from tierd.control import StaticLeadership
 from tierd.log import LogConfig
 from tierd.replication import OnSession, PushSessionEndReason, PushSessionIdentity
 
@@ -41,11 +42,13 @@ async def engine_push(engine: Engine, *, is_short: Callable[[], bool]) -> PushNo
     """
     config = engine.deployment.config
     push, identity = config.push, engine.identity
+    source = second_leadership(engine.control, config.leadership, identity, clock=engine.clock, random=engine.random)
     local = HostPartitions(
         broker_log_dirs=[each.path for each in config.log_dirs if each.owner == "kafka"],
         own_log_dirs=[each.path for each in config.log_dirs if each.owner == "tierd"],
         service=engine.logs.service,
-        source=second_leadership(engine.control, config.leadership, identity, clock=engine.clock, random=engine.random),
+        source=source,
+        close_source=_nothing_to_close if isinstance(source, StaticLeadership) else source.close,
         is_cluster_asked=config.leadership.source == "kafka",
         config_for=_topic_config(engine),
     )
@@ -68,6 +71,10 @@ async def engine_push(engine: Engine, *, is_short: Callable[[], bool]) -> PushNo
     )
     await node.start()
     return node
+
+
+def _nothing_to_close() -> None:
+    """Do nothing: the configuration has no connection."""
 
 
 def session_announcer(mqtt: "MqttControl | None") -> OnSession:

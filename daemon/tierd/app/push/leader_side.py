@@ -45,6 +45,7 @@ class HostPartitions:
         own_log_dirs: that tierd owns.
         service: of the logs in ``own_log_dirs``; None without one.
         source: of leadership, for push replication alone.
+        close_source: closes the connections of ``source``.
         is_cluster_asked: the source knows from the cluster if a topic was deleted.
         config_for: the settings that copies follow, by topic and log dir; empty while they are not known.
     """
@@ -53,6 +54,7 @@ class HostPartitions:
     own_log_dirs: Sequence[Path]
     service: LogService | None
     source: LeadershipSource
+    close_source: Callable[[], None]
     is_cluster_asked: bool
     config_for: Callable[[str, Path], TopicConfig]
 
@@ -84,6 +86,7 @@ class LeaderSide:
         """
         push = settings()
         self._settings = settings
+        self._close_source = local.close_source
         self._clock = clock
         self.manager = PushManager(
             manager_settings(push),
@@ -162,6 +165,7 @@ class LeaderSide:
             yield
         finally:
             self.manager.shutdown()
+            self._close_source()
 
     async def _list(self) -> None:
         async for listing in self._partitions.listings():
