@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tests.scenarios.conftest import MakeBroker, MakeInstallation
-from tests.scenarios.installation import Daemon
+from tests.scenarios.installation import Daemon, Installation
 from tests.scenarios.push_hosts import PushHosts, batches_in, cluster_id_of, copies_of
 from tests.scenarios.traffic import TopicPlan, Traffic
 from tests.services.kafka_cluster import KafkaBroker
@@ -57,8 +57,7 @@ async def test_topic_that_the_cluster_has_deleted_is_deleted_on_the_standby_and_
         kept.wait_until(lambda: copy_modes(kept) == {"plain-0": "push"}, what="a session")
         (told,) = led.status()["push"]["leader"]["partitions"]
         assert told["standbys"][0]["why_not_pushed"] == ""
-        memory = json.loads((standby.state_dir / "push-standby.json").read_text())
-        assert memory["topics"]["plain"]["retention.ms"] == "77777777"
+        kept.wait_until(lambda: settings_of(standby, "plain").get("retention.ms") == "77777777", what="the settings")
         first = former.read_text()
 
         await asyncio.to_thread(lambda: broker.delete_topic("plain"))
@@ -69,6 +68,12 @@ async def test_topic_that_the_cluster_has_deleted_is_deleted_on_the_standby_and_
         kept.wait_until(lambda: copy_modes(kept) == {"plain-0": "push"}, what="a session of the newer topic")
         assert former.read_text() != first
         assert led.metrics()["tierd_unprotected_max_bytes"] == 0
+
+
+def settings_of(standby: Installation, topic: str) -> dict[str, str]:
+    """Return the settings that the copies of a topic follow, as the standby remembers them."""
+    memory: dict[str, dict[str, dict[str, str]]] = json.loads((standby.state_dir / "push-standby.json").read_text())
+    return memory["topics"].get(topic, {})
 
 
 def copy_modes(daemon: Daemon) -> dict[str, str]:

@@ -70,6 +70,8 @@ async def engine_push(engine: Engine, *, is_short: Callable[[], bool]) -> PushNo
         )
     )
     await node.start()
+    if (configs := engine.control.topic_configs) is not None:
+        configs.on_change(lambda _topics: node.refresh())
     return node
 
 

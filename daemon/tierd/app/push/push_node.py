@@ -130,6 +130,10 @@ class PushNode:
         if self.standby is not None:
             self.standby.follow()
 
+    def refresh(self) -> None:
+        """Tell the standbys of settings of topics that have changed."""
+        self.leader.leading.refresh()
+
     @property
     def identity(self) -> LinkIdentity:
         """Return the identity of this process on its links."""
