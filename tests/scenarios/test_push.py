@@ -34,6 +34,8 @@ async def test_standby_has_the_batches_of_the_broker_before_and_after_new_traffi
         await same_batches(broker, copies_of(standby))
         await asyncio.to_thread(lambda: Traffic(broker, TOPICS, seed=12).fill(rolled_segments=3))
         await same_batches(broker, copies_of(standby))
+        assert "push: 3 partitions to nodes 2" in leader.ask("status").output
+        assert "standby: 3 copies" in standby.ask("status").output
 
 
 @pytest.mark.spec("push-replication F12", "push-replication F13")

@@ -171,7 +171,10 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         BrokerLog(pair.log_dir).append(3)
         await pair.same("orders-0")
         await in_session(leader)
-        await eventually(lambda: push_use(leader).leader.lags[0].records == 0, what="the acknowledgement")
+        await eventually(
+            lambda: [each.records for each in push_use(leader).leader.lags] == [0], what="the acknowledgement"
+        )
+        await eventually(lambda: told_mode(leader) == "push", what="the session in the status")
         await eventually(lambda: pushed_copies(standby) == 1, what="the session of the standby")
 
         told, kept = PushSummary.model_validate(push_facts(leader)), PushSummary.model_validate(push_facts(standby))
@@ -187,6 +190,12 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         assert push_problems(told) == push_problems(kept) == []
         assert push_use(leader).leader.peers[0].sessions == 1
         assert push_use(leader).leader.request_seconds.total > 0
+
+
+def told_mode(node: PushNode) -> str:
+    leader = PushSummary.model_validate(push_facts(node)).leader
+    modes = [each.mode for partition in (leader.partitions if leader else ()) for each in partition.standbys]
+    return "".join(modes)
 
 
 def pushed_copies(node: PushNode) -> int:

@@ -34,6 +34,7 @@ from tierd.replication import (
 from tierd.tasks import end_tasks
 
 _REFRESH_S: Final = 5.0
+_STATUS_AGE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class LeaderSide:
         push = settings()
         self._settings = settings
         self._close_source = local.close_source
+        self._statuses: tuple[ReplicatorStatus, ...] = ()
+        self._counted_s = float("-inf")
         self._clock = clock
         self.manager = PushManager(
             manager_settings(push),
@@ -151,10 +154,17 @@ class LeaderSide:
         self.leading.refresh()
         self._partitions.look_again()
 
+    def statuses(self) -> tuple[ReplicatorStatus, ...]:
+        """Return the state of all replicas, which is at most a second old: thousands of them take a while."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._counted_s >= _STATUS_AGE_S:
+            self._counted_s, self._statuses = now_s, self.led.statuses()
+        return self._statuses
+
     def lacking_on_standbys(self) -> dict[TopicIdPartition, UnprotectedRecords]:
         """Return what the best standby of each partition lacks that is sent to any."""
         statuses: dict[TopicIdPartition, list[ReplicatorStatus]] = defaultdict(list)
-        for status in self.led.statuses():
+        for status in self.statuses():
             statuses[status.partition].append(status)
         return {partition: unprotected(each) for partition, each in statuses.items()}
 

@@ -55,7 +55,7 @@ def _leader_use(side: LeaderSide) -> PushLeaderUse:
             PushPeerUse(node_id=p.node_id, sessions=p.active_sessions, oldest_unacked_s=p.oldest_unacked_s)
             for p in now.peers
         ],
-        lags=_lags(side.led.statuses()),
+        lags=_lags(side.statuses()),
         request_bytes=_histogram(now.request_bytes),
         request_partitions=_histogram(now.request_partitions),
         request_seconds=_histogram(now.request_latency_s),
