@@ -192,6 +192,10 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         assert push_use(leader).leader.request_seconds.total > 0
 
 
+def lags(node: PushNode) -> list[int]:
+    return [each.records for each in push_use(node).leader.lags]
+
+
 def told_mode(node: PushNode) -> str:
     leader = PushSummary.model_validate(push_facts(node)).leader
     modes = [each.mode for partition in (leader.partitions if leader else ()) for each in partition.standbys]

@@ -42,6 +42,7 @@ def _leader_use(side: LeaderSide) -> PushLeaderUse:
     now, tail = side.manager.statistics(), side.tail.statistics()
     return PushLeaderUse(
         memory_bytes=now.memory_used_bytes,
+        memory_max_bytes=now.memory_cap_bytes,
         stopping_sessions=now.stopping_sessions,
         session_starts=now.session_starts,
         session_ends={reason.name.lower(): count for reason, count in now.session_ends.items()},
