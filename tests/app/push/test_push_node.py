@@ -7,16 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from tests.app.push.push_pair import STANDBY, PushPair
+from tests.app.push.push_pair import CLUSTER, STANDBY, PushPair
 from tests.fakes.eventually import eventually
 from tests.log.logs import records
 from tests.replication.tail.broker_log import BrokerLog
+from tests.services.certificates import Authority
 from tierd.app.push.push_facts import push_facts
 from tierd.app.push.push_node import PushNode
 from tierd.app.push.push_use import push_use
 from tierd.errors import ListenError, LogDirOfflineError
 from tierd.log import LogService
 from tierd.model import TopicPartition
+from tierd.replication import PushLinkError, PushSessionEndReason
 from tierd.serve import push_problems
 from tierd.serve.control_answers import PushSummary
 
@@ -50,6 +52,9 @@ async def test_copy_has_the_batches_of_a_broker_before_and_after_the_session_beg
 
             await pair.same("orders-0")
             assert leader.leader.lacking_on_standbys()
+            assert pair.session_events == [(0, None)]
+        assert sorted(pair.closed_sources) == [1, STANDBY]
+        assert pair.session_events[1:] == [(0, PushSessionEndReason.BROKER_SHUTDOWN)]
 
 
 async def test_topic_that_is_made_later_and_topics_of_other_names(tmp_path: Path) -> None:
@@ -166,7 +171,10 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         BrokerLog(pair.log_dir).append(3)
         await pair.same("orders-0")
         await in_session(leader)
-        await eventually(lambda: push_use(leader).leader.lags[0].records == 0, what="the acknowledgement")
+        await eventually(
+            lambda: [each.records for each in push_use(leader).leader.lags] == [0], what="the acknowledgement"
+        )
+        await eventually(lambda: told_mode(leader) == "push", what="the session in the status")
         await eventually(lambda: pushed_copies(standby) == 1, what="the session of the standby")
 
         told, kept = PushSummary.model_validate(push_facts(leader)), PushSummary.model_validate(push_facts(standby))
@@ -182,6 +190,16 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         assert push_problems(told) == push_problems(kept) == []
         assert push_use(leader).leader.peers[0].sessions == 1
         assert push_use(leader).leader.request_seconds.total > 0
+
+
+def lags(node: PushNode) -> list[int]:
+    return [each.records for each in push_use(node).leader.lags]
+
+
+def told_mode(node: PushNode) -> str:
+    leader = PushSummary.model_validate(push_facts(node)).leader
+    modes = [each.mode for partition in (leader.partitions if leader else ()) for each in partition.standbys]
+    return "".join(modes)
 
 
 def pushed_copies(node: PushNode) -> int:
@@ -213,3 +231,23 @@ async def test_log_dir_of_copies_that_cannot_be_made_ends_the_run_with_its_error
         with pytest.raises(LogDirOfflineError, match=r"push\.standby\.log_dir"):
             async with asyncio.timeout(30):
                 await node.run()
+
+
+@pytest.mark.spec("push-replication 3.5")
+async def test_daemons_with_certificates_replicate_and_one_with_that_of_another_does_not_start(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", "authority")
+    async with PushPair(tmp_path) as pair:
+        for node_id, section in ((1, pair.leading), (STANDBY, pair.keeping)):
+            issued = authority.issue(f"node-{node_id}", hosts=("127.0.0.1",), uris=(f"tierd://{CLUSTER}/{node_id}",))
+            files = {"certificate_file": issued.cert_file, "key_file": issued.key_file, "ca_file": authority.ca_file}
+            section.change(tls={name: str(path) for name, path in files.items()})
+        log = BrokerLog(pair.log_dir)
+        log.append(3)
+        async with pair.leader() as leader, pair.standby():
+            await pair.same("orders-0")
+            await in_session(leader)
+            assert leader.certificate_problem == ""
+
+        pair.leading.change(tls=pair.keeping.section["tls"])
+        with pytest.raises(PushLinkError, match=f"this daemon is tierd://{CLUSTER}/1"):
+            await pair.node(1, pair.leading).start()
