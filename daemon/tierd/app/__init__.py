@@ -22,6 +22,7 @@ from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreReques
 from tierd.app.restore.restore_source import SourceRequest
 from tierd.app.restore.retention_holds import LiftedRetention, RetentionHolds, lift_retention
 from tierd.app.restore.source_reader import source_reader
+from tierd.app.restore.standby_verify import StandbyVerifyRequest, verify_standbys
 from tierd.app.restore.store_restore import (
     PlannedStore,
     StoreKind,
@@ -74,6 +75,7 @@ __all__ = [
     "RetentionHolds",
     "ServeRequest",
     "SourceRequest",
+    "StandbyVerifyRequest",
     "StoreKind",
     "StoreOutcome",
     "StoreRestoreRequest",
@@ -122,6 +124,7 @@ __all__ = [
     "tier_reader",
     "topic_restore_job",
     "undelete",
+    "verify_standbys",
 ]
 
 # Restores into a live cluster, and the read endpoint, need the modules of Kafka's protocol: 0.3 s and 27 MB to import.

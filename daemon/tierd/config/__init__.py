@@ -22,6 +22,7 @@ from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, R
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError
+from tierd.config.push_settings import PushReplicationSettings, PushTlsSettings
 from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
 from tierd.config.schema import (
     CatalogueSettings,
@@ -49,6 +50,7 @@ from tierd.config.values import (
     Url,
     WholeNumber,
     full_match,
+    split_address,
 )
 
 __all__ = [
@@ -90,6 +92,8 @@ __all__ = [
     "PlacedFaultsError",
     "PluginSettings",
     "PostgresSettings",
+    "PushReplicationSettings",
+    "PushTlsSettings",
     "RedisSettings",
     "RemoteSettings",
     "S3Settings",
@@ -113,4 +117,5 @@ __all__ = [
     "parse_duration_s",
     "protection_faults",
     "secrets_of",
+    "split_address",
 ]

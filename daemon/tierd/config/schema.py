@@ -16,6 +16,7 @@ from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError, path_faults
+from tierd.config.push_settings import PushReplicationSettings
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
 from tierd.config.topic_settings import TopicsSettings, left_to_brokers
@@ -252,6 +253,10 @@ class TierdConfig(Settings):
         default_factory=KafkaEndpointSettings,
         description="the read endpoint: any Kafka client reads the tier; off without listeners",
     )
+    push: PushReplicationSettings = Field(
+        default_factory=PushReplicationSettings,
+        description="push replication: records that are not in the tier yet are on another host; off without listen",
+    )
     control: ControlSettings = Field(
         default_factory=ControlSettings,
         description="the control plane: daemons tell each other of their presence and of leaders over MQTT",
@@ -318,6 +323,17 @@ class TierdConfig(Settings):
                 "groups of several daemons need a metadata store that they share: set metadata.backend to postgres"
             )
             raise PlacedFaultsError([(("kafka", "peers"), f"{message} or redis")])
+        return self
+
+    @model_validator(mode="after")
+    def _standby_keeps_apart(self) -> "TierdConfig":
+        standby = self.push.standby.log_dir
+        if standby is None:
+            return self
+        within = next((each.path for each in self.log_dirs if each.path.is_relative_to(standby)), None)
+        if within is not None:
+            message = f"{standby} holds the log dir {within}: choose a directory beside it"
+            raise PlacedFaultsError([(("push", "standby", "log_dir"), message)])
         return self
 
     @model_validator(mode="after")

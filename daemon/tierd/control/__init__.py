@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from tierd.control.kafka_messages import describe_topic_configs, metadata, named_topics
     from tierd.control.message_guard import require_sound
     from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
-    from tierd.control.mqtt.control_messages import NodeState, PeerRequest
+    from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
     from tierd.control.mqtt.control_state import ControlIdentity
+    from tierd.control.mqtt.control_topics import PushEventTopic
     from tierd.control.mqtt.mqtt_control import MqttControl
     from tierd.control.mqtt.mqtt_leadership import MqttLeadership
     from tierd.control.record_messages import (
@@ -74,10 +75,12 @@ __all__ = [
     "NewPosition",
     "NewTopic",
     "NodeState",
+    "PeerEndpoint",
     "PeerRequest",
     "ProduceAnswer",
     "ProduceOutcome",
     "ProducerIdentity",
+    "PushEventTopic",
     "Request",
     "Role",
     "StaticLeadership",
@@ -109,9 +112,11 @@ __all__ = [
 _ON_DEMAND = {
     "AnnouncedLeadership": "tierd.control.mqtt.announced_leadership",
     "ControlIdentity": "tierd.control.mqtt.control_state",
+    "PushEventTopic": "tierd.control.mqtt.control_topics",
     "MqttControl": "tierd.control.mqtt.mqtt_control",
     "MqttLeadership": "tierd.control.mqtt.mqtt_leadership",
     "NodeState": "tierd.control.mqtt.control_messages",
+    "PeerEndpoint": "tierd.control.mqtt.control_messages",
     "PeerRequest": "tierd.control.mqtt.control_messages",
     "LogBound": "tierd.control.record_messages",
     "CreatedTopic": "tierd.control.admin_messages",

@@ -6,7 +6,7 @@ Names, text files, batches, indexes and snapshots; what is stable; and where to 
 from tierd.log.broker.batch_lookup import batch_at
 from tierd.log.broker.check import SegmentCheckResult, check_segment
 from tierd.log.broker.live_segment import data_bytes
-from tierd.log.broker.local_comparison import compare_with_local
+from tierd.log.broker.local_comparison import batch_identity, compare_with_local, local_batches, record_identity
 from tierd.log.broker.local_log import (
     EndMarkerAt,
     LocalLog,
@@ -253,6 +253,7 @@ __all__ = [
     "WriteAnew",
     "as_json_line",
     "batch_at",
+    "batch_identity",
     "broker_file",
     "broker_identity",
     "build_indexes",
@@ -294,6 +295,7 @@ __all__ = [
     "last_stable_offset",
     "list_log_dir",
     "load_log",
+    "local_batches",
     "max_timestamp",
     "newest_metadata_snapshot",
     "open_source",
@@ -315,6 +317,7 @@ __all__ = [
     "read_producer_snapshot",
     "rebuild_producers",
     "recent_transactions",
+    "record_identity",
     "recover_log_dir",
     "reissued_header",
     "repair_partition",

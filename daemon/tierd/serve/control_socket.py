@@ -19,8 +19,7 @@ from tierd.errors import DaemonUnreachableError, ListenError, NotConfirmedError,
 from tierd.files import bind_privately
 from tierd.masking import Masking
 from tierd.peers import is_own_peer
-from tierd.serve.accepting import BACKLOG, accept_connections
-from tierd.serve.connection_gate import Connection, ConnectionGate
+from tierd.ports import BACKLOG, Connection, ConnectionGate, accept_connections
 from tierd.serve.control_protocol import (
     AnswerT,
     ControlAnswerLine,

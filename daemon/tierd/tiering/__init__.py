@@ -11,7 +11,7 @@ from tierd.tiering.auditing.repair_plan import RepairKind
 from tierd.tiering.auditing.repair_planner import LEAST_AGE_S, RepairPlanner
 from tierd.tiering.auditing.segment_check import SegmentCheck
 from tierd.tiering.auditing.tier_audit import TierAudit
-from tierd.tiering.auditing.tier_findings import AuditLimits, Finding
+from tierd.tiering.auditing.tier_findings import AuditLimits, Finding, Severity
 from tierd.tiering.auditing.tier_repair import RepairOutcome, RepairResult, RepairTools, TierRepair
 from tierd.tiering.capacity.capacity import Capacity, ManagerStatistics
 from tierd.tiering.capacity.rate_quota import RateQuota
@@ -43,6 +43,7 @@ from tierd.tiering.removing.undelete_plan import TakenBack
 from tierd.tiering.replicas.replica import LogDirState, Replica, ReplicaTable
 from tierd.tiering.roles.task_factory import TieringContext, TieringSettings
 from tierd.tiering.segment_writes import SegmentWrites
+from tierd.tiering.standbys.standby_audit import StandbyAudit
 from tierd.tiering.stored_tier import StoredTier
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
 from tierd.tiering.topic_policy import TopicPolicy
@@ -99,8 +100,10 @@ __all__ = [
     "SegmentDeletion",
     "SegmentHold",
     "SegmentWrites",
+    "Severity",
     "SilentRecorder",
     "Slots",
+    "StandbyAudit",
     "StoredTier",
     "Supervisor",
     "TakenBack",

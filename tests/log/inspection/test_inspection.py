@@ -8,10 +8,21 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.golden.unpack import GoldenCase, golden_cases
-from tests.log.batches import batch, make_partition, marker, plain, transactional
+from tests.log.batches import TOPIC_ID, batch, make_partition, marker, plain, transactional
+from tests.log.logs import NOW_MS, lead, open_log, records
 from tierd.cli.commands.inspect import inspect
 from tierd.errors import SegmentChangedError
-from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
+from tierd.log import (
+    LOG_START_OFFSET_CHECKPOINT,
+    Damage,
+    Decoded,
+    FileFound,
+    Finding,
+    Note,
+    encode_offset_checkpoint,
+    inspect_path,
+)
+from tierd.model import Lineage
 
 app = typer.Typer()
 app.command()(inspect)
@@ -89,6 +100,25 @@ def test_a_clean_log_dir_has_no_damage(golden: Path, broker: str, stage: str) ->
 @pytest.mark.parametrize("node", [1, 2])
 def test_replica_after_changes_of_leader_has_no_damage(golden: Path, node: int) -> None:
     assert damage(golden / f"kafka-3.9.2/epochs/node{node}/logdir") == []
+
+
+def test_log_that_was_truncated_to_its_log_start_has_no_damage(tmp_path: Path) -> None:
+    """A broker forgets the epoch that begins at a log start inside a segment when it truncates the log to there."""
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    for _ in range(2):
+        lead(log, records())
+    log.update_high_watermark(2)
+    log.increment_log_start_offset(1, reason="test")
+    log.truncate_to(1, now_ms=NOW_MS)
+    assert log.leader_epochs == Lineage()
+    checkpoint = tmp_path / LOG_START_OFFSET_CHECKPOINT
+    checkpoint.write_bytes(encode_offset_checkpoint({log.topic_partition: 1}))
+    assert damage(log.directory) == []
+    checkpoint.unlink()
+    assert [each.problem for each in damage(log.directory)] == [
+        "leader epoch 0 at offset 0, where leader-epoch-checkpoint has no epoch"
+    ]
 
 
 # the files that were damaged by hand: the file that inspect names
