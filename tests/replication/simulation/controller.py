@@ -189,7 +189,8 @@ class Controller:
         found, now_s = set(), self._world.now_s
         for progress in replicator._replicas:
             replica_id = progress.node.node_id
-            is_presumed = replica_id in record.in_sync and now_s < progress.awaited_until_s
+            is_awaited = now_s < progress.awaited_until_s and not progress.is_throttled
+            is_presumed = replica_id in record.in_sync and is_awaited
             is_known = progress.is_in_sync and progress.replica_epoch == self.nodes[replica_id].process_epoch
             if is_known or is_presumed or (progress.is_in_sync and replica_id in record.in_sync):
                 found.add(replica_id)

@@ -29,8 +29,6 @@ _CONNECT_S = 0.001
 class NetworkNode(Turned, Protocol):
     """Process that the network connects."""
 
-    node_id: int
-
     @property
     def identity(self) -> PeerIdentity:
         """Node id and process epoch."""
@@ -185,11 +183,12 @@ class SimulatedChannel:
     def _send_request(self, call_id: int, request: Any) -> None:  # noqa: ANN401
         network = self._network
         network.messages += 1
-        name = type(request).__name__ if self._world.is_traced else ""
-        if self._is_dead or self._is_lost():
-            self._world.trace(f"{name} {self.client.node_id}->{self.server.node_id} is lost {_sketch(request)}")
+        is_lost = self._is_dead or self._is_lost()
+        if self._world.is_traced:
+            way = f"{type(request).__name__} {self.client.node_id}->{self.server.node_id}"
+            self._world.trace(f"{way}{' is lost' if is_lost else ''} {_sketch(request)}")
+        if is_lost:
             return
-        self._world.trace(f"{name} {self.client.node_id}->{self.server.node_id} {_sketch(request)}")
         received = self._received_request(request)
         if self.server.process_epoch != self._peer_process_epoch:  # the host is up again, and knows of no connection
             self._is_dead = True
@@ -229,10 +228,12 @@ class SimulatedChannel:
     def _send_answer(self, call_id: int, request: Any, answer: Any) -> None:  # noqa: ANN401
         network = self._network
         network.messages += 1
-        if self._is_dead or self._is_lost():
-            self._world.trace(f"answer {self.server.node_id}->{self.client.node_id} is lost {_sketch(answer)}")
+        is_lost = self._is_dead or self._is_lost()
+        if self._world.is_traced:
+            way = f"{type(answer).__name__} {self.server.node_id}->{self.client.node_id}"
+            self._world.trace(f"{way}{' is lost' if is_lost else ''} {_sketch(answer)}")
+        if is_lost:
             return
-        self._world.trace(f"answer {self.server.node_id}->{self.client.node_id} {_sketch(answer)}")
         received = answer
         if network.is_encoded:
             api = api_of(request)

@@ -205,8 +205,8 @@ class SimulatedNode:
         self.is_alive, self.is_paused, self.backlog = True, False, []
         self.loop = NodeLoop(self._world)
         self._rng = Random(self._world.rng.random())
-        main = self.loop.create_task(self._run(), name=f"node {self.node_id}")
-        main.add_done_callback(self.loop.note_end)
+        self._main = self.loop.create_task(self._run(), name=f"node {self.node_id}")
+        self._main.add_done_callback(self.loop.note_end)
         self._world.begin(self)
 
     def die(self, *, is_silent: bool) -> None:
@@ -249,7 +249,7 @@ class SimulatedNode:
             identity, self.replicas, self.intake, clock=clock, on_unknown_epoch=self._hurry
         )
         self.manager.startup()
-        tasks = [asyncio.create_task(self.led.run(), name="ticks"), asyncio.create_task(self._watch(), name="watch")]
+        tasks = [asyncio.create_task(self._tick(), name="ticks")]
         is_standby = settings.is_owned or self.node_id not in settings.leader_ids  # brokers copy from each other
         for leader_id in settings.leader_ids:
             if is_standby and leader_id != self.node_id:
@@ -277,10 +277,11 @@ class SimulatedNode:
         yield asyncio.create_task(watch.run(random=self._rng.random), name=f"assignments of {leader_id}")
         yield asyncio.create_task(fetcher.run(random=self._rng.random), name=f"fetch from {leader_id}")
 
-    async def _watch(self) -> None:
-        """Be the watchdog of the standby, and save its file."""
+    async def _tick(self) -> None:
+        """Do what a daemon does once a second: as a leader, as the watchdog of a standby, and for the standby's file."""
         while True:
             await self._clock.sleep(self._settings.standby.tick_s)
+            self.led.advance()
             for replica in self.replicas:
                 if not replica.lock.locked() and replica.followed.check_silence(now_s=self._world.now_s):
                     self._trace(f"leader of {replica.partition.partition} is silent")
@@ -318,6 +319,7 @@ class SimulatedNode:
 
     def close(self) -> None:
         """End the sessions, as a daemon that stops does."""
+        self._main.cancel()
         self.led.close()
         self.led_logs = {}
         self.manager.shutdown()

@@ -1,10 +1,11 @@
 """ObservedPushes: a push manager whose sessions are counted against the rules for their begin and for their memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.leader_log import FileRecords
 from tierd.replication.leader.push_manager import PushManager
+from tierd.replication.leader.pusher_core import PusherCore
 from tierd.replication.leader.record_memory import MemoryRecords, RecordsRef
 from tierd.replication.leader.replica_session import PushSessionOwner, ReplicaSession
 from tierd.replication.model.push_session import PushSession, PushSessionEndReason
@@ -110,19 +111,28 @@ class ObservedPushes:
         assert budget.peak_bytes <= budget.cap_bytes, f"{budget.peak_bytes} bytes of {budget.cap_bytes} were in use"
         held: dict[int, RecordsRef] = {}
         for pusher in router.pushers:
-            mine: dict[int, RecordsRef] = {}
-            for slot in list(pusher.slots.lanes.values()):
-                for session in slot.slots:
-                    mine |= {id(queued.ref): queued.ref for queued in session.records}
-                    if session.opening is not None and session.opening.chunk is not None:
-                        mine[id(session.opening.chunk.ref)] = session.opening.chunk.ref
-            requests = [sent for lane in pusher.slots.lanes.values() for sent in lane.in_flight.values()]
-            requests += [sent for lost in pusher._closing.values() for sent in lost]
-            mine |= {id(ref): ref for sent in requests for part in sent.parts.values() for ref in part.held}
-            mine |= {id(read.reservation): read.reservation for read in pusher._chunks._reads.values()}
-            used = sum(ref.size_bytes for ref in mine.values())
-            assert used == budget.pusher_bytes(pusher.index), f"pusher {pusher.index} holds {used} bytes"
-            assert used <= budget.pusher_cap_bytes
-            held |= mine
+            if pusher.slots.lanes or not pusher.is_idle:
+                mine = {id(ref): ref for ref in _held_by(pusher)}
+                used = sum(ref.size_bytes for ref in mine.values())
+                assert used == budget.pusher_bytes(pusher.index), f"pusher {pusher.index} holds {used} bytes"
+                assert used <= budget.pusher_cap_bytes
+                held |= mine
         used = sum(ref.size_bytes for ref in held.values())
         assert used == budget.used_bytes, f"{used} bytes are held, and the budget counts {budget.used_bytes}"
+
+
+def _held_by(pusher: PusherCore) -> Iterator[RecordsRef]:
+    """Yield the records of the queues, of the chunks, and of the requests whose bytes the transport may still read."""
+    requests = [sent for lost in pusher._closing.values() for sent in lost]
+    for lane in pusher.slots.lanes.values():
+        requests += lane.in_flight.values()
+        for slot in lane.slots:
+            for queued in slot.records:
+                yield queued.ref
+            if slot.opening is not None and slot.opening.chunk is not None:
+                yield slot.opening.chunk.ref
+    for sent in requests:
+        for part in sent.parts.values():
+            yield from part.held
+    for read in pusher._chunks._reads.values():
+        yield read.reservation

@@ -25,6 +25,7 @@ _TICK_S = 1e-6
 class Turned(Protocol):
     """Process that gets turns."""
 
+    node_id: int
     is_alive: bool
     is_paused: bool
     process_epoch: int
@@ -117,13 +118,13 @@ class SimulatedWorld:
     Attributes:
         now_s: monotonic time of all processes.
         rng: chance; every draw is made in the order of the events.
-        check: called after each turn.
+        check: called after each turn, with the node whose turn it was.
     """
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.now_s = 1000.0
         self.rng = Random(seed)
-        self.check: Callable[[], None] = lambda: None
+        self.check: Callable[[Turned], None] = lambda _node: None
         self.turns = 0
         self._trace = trace
         self._heap: list[tuple[float, int, Turned | None, int, Callable[[], None]]] = []
@@ -153,7 +154,6 @@ class SimulatedWorld:
                 call()
             elif node.process_epoch == process_epoch:
                 self.take_turn(node, call)
-            self.check()
         self.now_s = until_s
 
     def take_turn(self, node: Turned, call: Callable[[], None]) -> None:
@@ -168,6 +168,7 @@ class SimulatedWorld:
         if node.loop.failures:
             raise node.loop.failures[0]
         self.arm(node)
+        self.check(node)
 
     def arm(self, node: Turned) -> None:
         """Give the process a turn when its next timer fires."""
