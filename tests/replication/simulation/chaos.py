@@ -21,7 +21,6 @@ class Chaos:
     def __init__(
         self, world: SimulatedWorld, network: SimulatedNetwork, controller: Controller, *, is_compacted: bool
     ) -> None:
-        self.sessions = 0
         self._world = world
         self._network = network
         self._controller = controller
@@ -185,14 +184,14 @@ class Chaos:
         node = self._any_running()
         if node is not None:
             self._trace(f"node {node.node_id}: the process dies")
-            self._end(node, is_silent=False)
+            node.die(is_silent=False)
 
     def _lose_power(self) -> None:
         node, rng = self._any_running(), self._world.rng
         if node is None:
             return
         self._trace(f"node {node.node_id}: the host dies")
-        self._end(node, is_silent=True)
+        node.die(is_silent=True)
         has_lost = False
         for partition, log in node.disk.logs.items():
             kept = rng.randint(min(log.flushed_offset, log.log_end_offset), log.log_end_offset)
@@ -204,10 +203,6 @@ class Chaos:
             node.process_epoch += 1
             self._had_loss.add(node.node_id)
             self._controller.on_host_loss(node)
-
-    def _end(self, node: SimulatedNode, *, is_silent: bool) -> None:
-        self.sessions += node.pushes.sessions
-        node.die(is_silent=is_silent)
 
     def _boot(self) -> None:
         dead = [node for node in self._nodes.values() if not node.is_alive]

@@ -62,12 +62,13 @@ class SimulatedNetwork:
     Attributes:
         faults: of all messages from now on.
         is_encoded: messages pass through the codec.
+        corruptions: flipped bits of records, on links and in reads of files.
     """
 
     def __init__(self, world: SimulatedWorld, find: Callable[[int], NetworkNode | None], *, is_encoded: bool) -> None:
         self.faults = NetworkFaults()
         self.is_encoded = is_encoded
-        self.messages = 0
+        self.corruptions = 0
         self.world = world
         self._find = find
         self._cuts: set[frozenset[int]] = set()
@@ -103,6 +104,14 @@ class SimulatedNetwork:
         channel = SimulatedChannel(self, client, server)
         self._channels[channel] = None
         return channel
+
+    def bytes_on_their_way(self, client: NetworkNode) -> int:
+        """Return the size of the records that the connections of a process may still read."""
+        pieces: dict[int, int] = {}
+        for channel in self._channels:
+            if channel.client is client:
+                pieces |= channel.held
+        return sum(pieces.values())
 
     def forget(self, channel: "SimulatedChannel") -> None:
         self._channels.pop(channel, None)
@@ -141,6 +150,12 @@ class SimulatedChannel:
         self._arrives_s = [0.0, 0.0]
         self._requests: deque[tuple[int, Any]] = deque()
         self._is_serving = False
+        self._held: dict[int, dict[int, int]] = {}
+
+    @property
+    def held(self) -> dict[int, int]:
+        """Return the sizes of the records of the requests without an answer, by the identity of their bytes."""
+        return {key: size for pieces in self._held.values() for key, size in pieces.items()}
 
     @property
     def peer_process_epoch(self) -> int:
@@ -158,15 +173,20 @@ class SimulatedChannel:
         self._ids += 1
         call_id = self._ids
         answered = self._pending[call_id] = asyncio.get_running_loop().create_future()
+        if isinstance(request, AppendRecordsRequest):
+            self._held[call_id] = _pieces_of(request)
         self._send_request(call_id, request)
         try:
             async with asyncio.timeout(timeout_s):
-                return await answered
+                answer = await answered
         finally:
             self._pending.pop(call_id, None)
+        self._held.pop(call_id, None)  # after an error the connection holds the bytes until it is closed
+        return answer
 
     async def close(self) -> None:
         self.fail()
+        await asyncio.sleep(self._network.delay_s())
         self._network.forget(self)
 
     def fail(self) -> None:
@@ -182,7 +202,6 @@ class SimulatedChannel:
 
     def _send_request(self, call_id: int, request: Any) -> None:  # noqa: ANN401
         network = self._network
-        network.messages += 1
         is_lost = self._is_dead or self._is_lost()
         if self._world.is_traced:
             way = f"{type(request).__name__} {self.client.node_id}->{self.server.node_id}"
@@ -205,6 +224,7 @@ class SimulatedChannel:
         network = self._network
         if isinstance(request, AppendRecordsRequest) and network.happens(network.faults.corrupts):
             request = _with_flipped_bit(request)
+            network.corruptions += 1
         if not network.is_encoded:
             return request
         frame = b"".join(encode_push_request(request, correlation_id=1, client_id="sim"))
@@ -227,7 +247,6 @@ class SimulatedChannel:
 
     def _send_answer(self, call_id: int, request: Any, answer: Any) -> None:  # noqa: ANN401
         network = self._network
-        network.messages += 1
         is_lost = self._is_dead or self._is_lost()
         if self._world.is_traced:
             way = f"{type(answer).__name__} {self.server.node_id}->{self.client.node_id}"
@@ -269,6 +288,13 @@ class SimulatedChannel:
         arrives_s = max(self._arrives_s[direction], now_s + self._network.delay_s())
         self._arrives_s[direction] = arrives_s
         return arrives_s - now_s
+
+
+def _pieces_of(request: AppendRecordsRequest) -> dict[int, int]:
+    """Return the sizes of the appends and chunks whose bytes a request has, by their identity."""
+    pieces = (piece for part in request.partitions for piece in part.records or ())
+    whole = (piece.obj if isinstance(piece, memoryview) else piece for piece in pieces)
+    return {id(data): len(data) for data in whole}
 
 
 def _with_flipped_bit(request: AppendRecordsRequest) -> AppendRecordsRequest:

@@ -181,6 +181,7 @@ class SimulatedNode:
         self.backlog: list[Callable[[], None]] = []
         self.process_epoch = 100 * node_id
         self.led_logs: dict[TopicIdPartition, SimulatedLeaderLog] = {}
+        self.all_pushes: list[ObservedPushes] = []
         self._world = world
         self._network = network
         self._settings = settings
@@ -237,6 +238,7 @@ class SimulatedNode:
             jitter=self._rng.random,
         )
         self.pushes = ObservedPushes(self.manager, now_s=clock.monotonic_s, trace=self._trace)
+        self.all_pushes.append(self.pushes)
         self.led = LedReplicators(self.pushes, self.assignments, settings.replicator, clock=clock)
         self.server = PushLeaderServer(self.led, self.assignments, clock=clock)
         identity = StandbyIdentity(cluster_id=_CLUSTER, node_id=self.node_id, process_epoch=self.process_epoch)
@@ -306,6 +308,7 @@ class SimulatedNode:
                 self.disk.log(partition),
                 leader_epoch=leader_epoch,
                 on_watermark=lambda: self._on_watermark(self, partition),
+                on_corruption=self._note_corruption,
             )
         log.leader_epoch = leader_epoch
         raise_high_watermark = log.raise_high_watermark if is_owned else None
@@ -346,6 +349,9 @@ class SimulatedNode:
         self._trace(f"leadership {leader_epoch} of partition {partition.partition} is in doubt")
         self.led.doubt_leadership(partition, leader_epoch)
         self._on_doubt(self, partition)
+
+    def _note_corruption(self) -> None:
+        self._network.corruptions += 1
 
     def _hurry(self, _leader_id: int) -> None:
         for watch in self.watches.values():

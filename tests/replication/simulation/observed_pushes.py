@@ -41,6 +41,7 @@ class ObservedPushes:
     def __init__(self, manager: PushManager, *, now_s: Callable[[], float], trace: Callable[[str], None]) -> None:
         self.manager = manager
         self.sessions = 0
+        self.replication_errors = 0
         self._now_s = now_s
         self._trace = trace
         self._times: dict[tuple[PushSessionOwner, int], _SessionTimes] = {}
@@ -74,6 +75,7 @@ class ObservedPushes:
         def on_ended(reason: PushSessionEndReason) -> None:
             self._trace(f"session {identity.session_id} of replica {identity.replica_id} ends: {reason.name}")
             times.end(reason, self._now_s())
+            self.replication_errors += reason is PushSessionEndReason.LEADER_REPLICATION_ERROR
             told(reason)
 
         session.on_push_session_ended = on_ended  # type: ignore[method-assign]
@@ -103,12 +105,16 @@ class ObservedPushes:
     def stop_push(self, partition: TopicIdPartition, replica_ids: Iterable[int], reason: PushSessionEndReason) -> None:
         self.manager.stop_push(partition, replica_ids, reason)
 
-    def check_memory(self) -> None:
-        """Compare the budget with what the queues, the chunks and the requests without an answer hold."""
+    def check_memory(self, on_their_way: int) -> None:
+        """Compare the budget with what the queues, the chunks and the requests without an answer hold.
+
+        ``on_their_way`` is the size of what the connections may still read.
+        """
         router = self.manager._router
         budget = router.budget
         assert budget.faulty_releases == 0, "records were released that were not held"
         assert budget.peak_bytes <= budget.cap_bytes, f"{budget.peak_bytes} bytes of {budget.cap_bytes} were in use"
+        assert on_their_way <= budget.used_bytes, f"links read {on_their_way} bytes, of {budget.used_bytes} in use"
         held: dict[int, RecordsRef] = {}
         for pusher in router.pushers:
             if pusher.slots.lanes or not pusher.is_idle:

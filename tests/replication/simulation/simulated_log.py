@@ -5,7 +5,7 @@ The log outlives the processes of its node. Every append is compared with the hi
 
 from collections.abc import Callable
 
-from tests.fakes.memory_follower_log import MemoryFollowerLog, StoredBatch
+from tests.fakes.memory_follower_log import MemoryFollowerLog
 from tests.replication.leader.pushing import HeldRange
 from tests.replication.simulation.history import NO_BATCH, History, KnownBatch
 from tierd.errors import OffsetOutOfRangeError
@@ -30,6 +30,7 @@ class SimulatedLog(MemoryFollowerLog):
         self.checkpointed_watermark = 0
         self.appends = 0
         self.is_compacted = is_compacted
+        self._appended = 0
         self._tombstones: dict[int, float] = {}
 
     @property
@@ -49,6 +50,7 @@ class SimulatedLog(MemoryFollowerLog):
     def change(self, change: LogChange) -> None:
         super().change(change)
         self.changes.clear()
+        self._check_appended()
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
 
     def set_high_watermark(self, offset: int) -> None:
@@ -69,6 +71,7 @@ class SimulatedLog(MemoryFollowerLog):
             size=size,
         )
         self._append(batch.data)
+        self._check_appended()
         return batch
 
     def copy_of(self, other: "SimulatedLog", end_offset: int) -> None:
@@ -115,19 +118,31 @@ class SimulatedLog(MemoryFollowerLog):
         self.cleaned_offset = max(self.cleaned_offset, below)
 
     def _append(self, run: bytes) -> None:
-        first, end = len(self.batches), self.log_end_offset
-        tip = self.tip
+        before, end = len(self.batches), self.log_end_offset
         super()._append(run)
+        self._appended += len(self.batches) - before
+        if not self.is_compacted:
+            for stored in self.batches[before:]:
+                assert stored.base_offset == end, f"a batch at {stored.base_offset} leaves a hole behind {end}"
+                end = stored.last_offset + 1
+
+    def _check_appended(self) -> None:
+        """Compare the batches of a change, and the one before them, with the history.
+
+        That is done after the whole change: where the leader's log begins above a divergence, its log start comes with
+        the records, and the follower's records of the other branch are gone then.
+        """
+        count, self._appended = self._appended, 0
+        self.appends += count
+        first = max(len(self.batches) - count, 0)
+        tip = self.history.of(self.batches[first - 1].data).uid if first else NO_BATCH
         for stored in self.batches[first:]:
             batch = self.history.of(stored.data)
-            self._check_place(batch, tip, stored, end)
-            tip, end = batch.uid, batch.next_offset
-            self.appends += 1
+            assert self.lineage.epoch_for(batch.next_offset - 1) == batch.epoch, f"batch {batch.uid} has another epoch"
+            self._check_place(batch, tip)
+            tip = batch.uid
 
-    def _check_place(self, batch: KnownBatch, tip: int, stored: StoredBatch, end: int) -> None:
-        assert self.lineage.epoch_for(stored.base_offset) == batch.epoch, f"batch {batch.uid} is not in its epoch"
-        if not self.is_compacted:
-            assert batch.base_offset == end, f"batch {batch.uid} at {batch.base_offset} leaves a hole behind {end}"
+    def _check_place(self, batch: KnownBatch, tip: int) -> None:
         if tip == NO_BATCH or batch.parent == NO_BATCH:
             return  # retention has removed what was before
         if self.is_compacted:
@@ -146,6 +161,7 @@ class SimulatedLeaderLog:
         *,
         leader_epoch: int,
         on_watermark: Callable[[], None],
+        on_corruption: Callable[[], None],
     ) -> None:
         self.partition = partition
         self.log = log
@@ -153,6 +169,7 @@ class SimulatedLeaderLog:
         self.has_open_files = True
         self.is_corrupt_once = False
         self.ranges: list[HeldRange] = []
+        self.on_corruption = on_corruption
         self._on_watermark = on_watermark
         self._listener: LeaderLogListener | None = None
 
@@ -240,5 +257,6 @@ class CorruptibleRange(HeldRange):
         data = await super().read(position, max_bytes)
         if self._log.is_corrupt_once and data:
             self._log.is_corrupt_once = False
+            self._log.on_corruption()
             return data[:-1] + bytes([data[-1] ^ 1])
         return data

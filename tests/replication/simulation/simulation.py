@@ -8,6 +8,7 @@ The promises:
 - **Acknowledged.** ``Controller`` says what is acknowledged and when it may be lost.
 - **Bounds.** Log start <= watermark <= log end in each log. A standby's watermark is never above every leader's.
 - **Memory.** The budget counts what is held, is never exceeded, and is 0 at the end; a standby's intake is bounded.
+- **Corruption.** One flipped bit costs no session: the bytes are read or sent again.
 - **Sessions.** They begin a second apart and after their cooldown; no callback fails.
 - **Rest.** With good links and all nodes up, all copies become complete.
 """
@@ -21,6 +22,7 @@ from tests.replication.simulation.controller import Controller, PartitionRecord
 from tests.replication.simulation.history import History
 from tests.replication.simulation.network import SimulatedNetwork
 from tests.replication.simulation.node import NodeDisk, NodeSettings, SimulatedNode
+from tests.replication.simulation.observed_pushes import ObservedPushes
 from tests.replication.simulation.simulated_log import SimulatedLog
 from tests.replication.simulation.world import SimulatedWorld, Turned
 from tierd.model import TopicIdPartition
@@ -91,7 +93,12 @@ class PushSimulation:
 
     @property
     def sessions(self) -> int:
-        return self.chaos.sessions + sum(each.pushes.sessions for each in self._nodes if each.is_alive)
+        return sum(each.sessions for each in self._pushes)
+
+    @property
+    def _pushes(self) -> list[ObservedPushes]:
+        """Return the push managers of all processes, also of those that have died."""
+        return [pushes for node in self._nodes for pushes in node.all_pushes]
 
     @property
     def appends(self) -> int:
@@ -149,6 +156,8 @@ class PushSimulation:
         for node in self._nodes:
             self.world.take_turn(node, node.close)
         self.world.run_until(self.world.now_s + _CLOSING_S)
+        errors = sum(each.replication_errors for each in self._pushes)
+        assert 2 * errors <= self.network.corruptions, f"{errors} sessions, {self.network.corruptions} flipped bits"
         for node in self._nodes:
             router = node.manager._router
             assert router.budget.used_bytes == 0, f"node {node.node_id}: {router.budget.used_bytes} bytes are left"
@@ -170,7 +179,7 @@ class PushSimulation:
             if record.leader_id == node.node_id:
                 controller.observe(record)
             self._check_copy(record, node)
-        node.pushes.check_memory()
+        node.pushes.check_memory(self.network.bytes_on_their_way(node))
         assert node.manager._router.counters.failed_callbacks == 0, f"a callback of node {node.node_id} failed"
         assert not controller.violations, controller.violations[0]
 
