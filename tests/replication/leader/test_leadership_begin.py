@@ -120,3 +120,37 @@ async def test_ticks_raise_the_watermark_of_an_idle_log_when_the_wait_is_over() 
     led.advance()
 
     assert log.high_watermark == 1
+
+
+def test_another_leader_epoch_forgets_what_the_standbys_have_and_waits_for_them() -> None:
+    """Between two epochs of a node another node may have led, and its followers may have truncated their logs."""
+    story = ReplicatorStory(replicas=(1, 2))
+    story.promote(1)
+    story.log.append()
+    story.answer_all()
+    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1,), 0)
+    story.fetch(1, replica=2, session_id=FINAL_SESSION_ID)
+    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1, 2), 1)
+
+    story.log.leader_epoch = 3
+    story.log.append()
+    assert story.replicator.in_sync_ids == ()
+
+    story.fetch(2, replica=1, session_id=FINAL_SESSION_ID)
+    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1,), 1)
+    story.fetch(1, replica=2, session_id=FINAL_SESSION_ID)
+    story.fetch(2, replica=2, session_id=FINAL_SESSION_ID)
+    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1, 2), 2)
+
+
+def test_standby_that_was_not_in_sync_is_not_waited_for_in_the_next_leader_epoch() -> None:
+    story = ReplicatorStory(replicas=(1, 2))
+    story.fetch(0, replica=1, session_id=FINAL_SESSION_ID)
+    story.wait(30.0)
+    story.replicator.advance()
+
+    story.log.leader_epoch = 3
+    story.log.append()
+    story.fetch(1, replica=1, session_id=FINAL_SESSION_ID)
+
+    assert story.log.high_watermark == 1

@@ -12,7 +12,7 @@ _STEPS = 30
 _KEYS = 4
 _WAITS_S = (0.0, 0.0005, 0.002, 0.01, 0.05, 0.3, 1.2, 5.0)
 _WAIT_WEIGHTS = (3, 5, 5, 4, 3, 2, 2, 0.7)
-DELETE_RETENTION_S = 8.0
+DELETE_RETENTION_S = 12.0
 
 
 class Chaos:
@@ -26,7 +26,6 @@ class Chaos:
         self._controller = controller
         self._nodes = controller.nodes
         self._is_compacted = is_compacted
-        self._had_loss: set[int] = set()
         self._steps: dict[Callable[[], None], float] = {
             self._append: 30,
             self._append_burst: 6,
@@ -108,7 +107,7 @@ class Chaos:
     def _append_at_broker(self, record: PartitionRecord, count: int, *, size: int) -> None:
         """Append while the daemon beside the broker does not run."""
         rng, node = self._world.rng, self._nodes[record.leader_id]
-        if node.is_alive or node.node_id in self._had_loss:
+        if node.is_alive or node.node_id in self._controller.lost:
             return
         for _ in range(count):
             key, is_tombstone = rng.randrange(_KEYS), rng.random() < 0.2
@@ -201,7 +200,6 @@ class Chaos:
             self._trace(f"node {node.node_id}: partition {partition.partition} ends at {log.log_end_offset}")
         if has_lost:
             node.process_epoch += 1
-            self._had_loss.add(node.node_id)
             self._controller.on_host_loss(node)
 
     def _boot(self) -> None:
@@ -213,8 +211,8 @@ class Chaos:
         """Begin a process; it leads what it has led, in another epoch if its host has lost records."""
         self._trace(f"node {node.node_id} begins, process epoch {node.process_epoch + 1}")
         node.boot()
-        had_loss = node.node_id in self._had_loss
-        self._had_loss.discard(node.node_id)
+        had_loss = node.node_id in self._controller.lost
+        self._controller.lost.discard(node.node_id)
         for record in self._controller.records.values():
             if record.leader_id == node.node_id and had_loss:
                 record.in_sync = set()

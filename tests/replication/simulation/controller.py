@@ -10,7 +10,8 @@ replicas are kept here across the processes and the leaderships of a partition, 
 - an unclean election, or a leader whose host has lost records, may lose what it lost; from then on what the new leader
   has below its watermark is acknowledged.
 
-A replica whose host lost records is not in sync until the leader has heard of its new process. A host that loses
+A replica whose host lost records is not in sync until the leader has heard of its new process; one that began its copy
+of a compacted log again is not in sync until the leader knows that. A host that loses
 records never leads again in the same epoch: records of the same offset and epoch are the same.
 """
 
@@ -58,6 +59,7 @@ class Controller:
 
     Attributes:
         violations: broken promises; kept because the code under test guards some callbacks against errors.
+        lost: nodes whose host has lost records, until their next process begins.
     """
 
     def __init__(self, world: SimulatedWorld, *, is_owned: bool, is_compacted: bool, min_in_sync: int) -> None:
@@ -65,6 +67,7 @@ class Controller:
         self.records: dict[TopicIdPartition, PartitionRecord] = {}
         self.leader_ids: tuple[int, ...] = ()
         self.violations: list[str] = []
+        self.lost: set[int] = set()
         self.is_owned = is_owned
         self._world = world
         self._is_compacted = is_compacted
@@ -95,7 +98,7 @@ class Controller:
         is_clean = node is before or node.node_id in record.in_sync
         if not self.is_owned:
             self._copy_broker_log(record, before, node)
-        record.in_sync = record.in_sync | {before.node_id} if is_clean else set()
+        record.in_sync = (record.in_sync | {before.node_id}) - self.lost if is_clean else set()
         self.begin_epoch(record, node, is_clean=is_clean)
         if before is not node:
             delay_s = self._world.rng.choice((0.005, 0.2, 3.0))
@@ -119,9 +122,7 @@ class Controller:
     def lead(self, record: PartitionRecord, node: SimulatedNode) -> None:
         """Have a node lead in the present epoch."""
         nodes = self.standbys_of(node.node_id)
-        self._world.take_turn(
-            node, lambda: node.lead(record.partition, leader_epoch=record.leader_epoch, nodes=nodes)
-        )
+        self._world.take_turn(node, lambda: node.lead(record.partition, leader_epoch=record.leader_epoch, nodes=nodes))
 
     def on_doubt(self, node: SimulatedNode, partition: TopicIdPartition) -> None:
         """Answer a leader that asks if it still leads."""
@@ -137,6 +138,7 @@ class Controller:
 
     def on_host_loss(self, node: SimulatedNode) -> None:
         """Take note that the host of a node lost records."""
+        self.lost.add(node.node_id)
         for record in self.records.values():
             record.in_sync.discard(node.node_id)
 
@@ -174,9 +176,7 @@ class Controller:
     def check_kept(self, record: PartitionRecord, log: SimulatedLog, subject: str) -> None:
         """Check that a log has everything that is acknowledged."""
         if log.log_end_offset < record.acked_offset:
-            self.violations.append(
-                f"{subject} ends at {log.log_end_offset}, and {record.acked_offset} is acknowledged"
-            )
+            self.violations.append(f"{subject} ends at {log.log_end_offset}, and {record.acked_offset} is acknowledged")
         elif record.acked_tip != NO_BATCH and log.batches:
             tip = record.history[record.acked_tip]
             is_there = self._is_compacted or log.log_start_offset >= tip.next_offset
@@ -192,7 +192,10 @@ class Controller:
             is_awaited = now_s < progress.awaited_until_s and not progress.is_throttled
             is_presumed = replica_id in record.in_sync and is_awaited
             is_known = progress.is_in_sync and progress.replica_epoch == self.nodes[replica_id].process_epoch
-            if is_known or is_presumed or (progress.is_in_sync and replica_id in record.in_sync):
+            copy = self.nodes[replica_id].disk.log(record.partition)
+            copy.is_begun_again &= not (progress.is_in_sync and progress.log_end_offset <= copy.log_end_offset)
+            is_in_sync = is_known or is_presumed or (progress.is_in_sync and replica_id in record.in_sync)
+            if is_in_sync and not copy.is_begun_again:
                 found.add(replica_id)
         if found != record.in_sync:
             self._world.trace(f"in sync of partition {record.partition.partition}: {sorted(found)}")
@@ -209,4 +212,3 @@ class Controller:
         end = old.batch_end_at_or_above(round(old.log_end_offset * keeps))
         if before is not after:
             after.disk.log(record.partition).copy_of(old, end)
-

@@ -42,9 +42,14 @@ class KnownBatch:
 
 
 class History:
-    """The tree of the batches of one partition."""
+    """The tree of the batches of one partition.
+
+    Attributes:
+        cleaned_offset: exclusive end of what the cleaner of any node may have changed.
+    """
 
     def __init__(self) -> None:
+        self.cleaned_offset = 0
         self._batches: list[KnownBatch] = []
 
     def __getitem__(self, uid: int) -> KnownBatch:

@@ -186,8 +186,10 @@ class SimulatedChannel:
 
     async def close(self) -> None:
         self.fail()
-        await asyncio.sleep(self._network.delay_s())
-        self._network.forget(self)
+        try:
+            await asyncio.sleep(self._network.delay_s())
+        finally:
+            self._network.forget(self)
 
     def fail(self) -> None:
         """Let the client know that the connection is broken."""

@@ -367,4 +367,3 @@ class SimulatedNode:
     def _trace(self, text: str) -> None:
         if self._world.is_traced:
             self._world.trace(f"node {self.node_id}: {text}")
-

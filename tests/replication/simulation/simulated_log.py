@@ -21,6 +21,7 @@ class SimulatedLog(MemoryFollowerLog):
         flushed_offset: exclusive end of what a loss of power leaves.
         checkpointed_watermark: high watermark that the next process of the node finds.
         appends: number of batches that were ever appended.
+        is_begun_again: the follower has dropped every record, and its leader may not know of it.
     """
 
     def __init__(self, history: History, *, is_compacted: bool) -> None:
@@ -29,6 +30,7 @@ class SimulatedLog(MemoryFollowerLog):
         self.flushed_offset = 0
         self.checkpointed_watermark = 0
         self.appends = 0
+        self.is_begun_again = False
         self.is_compacted = is_compacted
         self._appended = 0
         self._tombstones: dict[int, float] = {}
@@ -51,6 +53,7 @@ class SimulatedLog(MemoryFollowerLog):
         super().change(change)
         self.changes.clear()
         self._check_appended()
+        self.is_begun_again |= change.restart_at is not None and not change.records
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
 
     def set_high_watermark(self, offset: int) -> None:
@@ -100,7 +103,7 @@ class SimulatedLog(MemoryFollowerLog):
         self.high_watermark = max(self.log_start_offset, min(self.checkpointed_watermark, self.log_end_offset))
 
     def clean(self, *, now_s: float, delete_retention_s: float) -> None:
-        """Do a round of the cleaner: below the watermark, each key keeps its latest batch.
+        """Do a round of the cleaner: below the watermark, each key keeps its latest batch. What it read is flushed.
 
         A tombstone goes in a round that comes ``delete_retention_s`` after the first one that found it.
         """
@@ -116,6 +119,8 @@ class SimulatedLog(MemoryFollowerLog):
             kept.append(stored)
         self.batches = kept
         self.cleaned_offset = max(self.cleaned_offset, below)
+        self.flushed_offset = max(self.flushed_offset, below)
+        self.history.cleaned_offset = max(self.history.cleaned_offset, below)
 
     def _append(self, run: bytes) -> None:
         before, end = len(self.batches), self.log_end_offset
@@ -195,9 +200,7 @@ class SimulatedLeaderLog:
     def append(self, *, count: int, key: int, is_tombstone: bool, size: int) -> KnownBatch:
         """Append a new batch."""
         start = self.log_end_offset
-        batch = self.log.append_new(
-            count=count, epoch=self.leader_epoch, key=key, is_tombstone=is_tombstone, size=size
-        )
+        batch = self.log.append_new(count=count, epoch=self.leader_epoch, key=key, is_tombstone=is_tombstone, size=size)
         if self._listener is not None:
             self._listener.on_append(start, batch.data, self.log_end_offset)
         return batch

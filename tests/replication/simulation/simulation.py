@@ -259,11 +259,10 @@ def _difference(log: SimulatedLog, copy: SimulatedLog) -> str:
     if copy.high_watermark != log.high_watermark:
         return f"its watermark is {copy.high_watermark}, that of its leader {log.high_watermark}"
     start = max(copy.log_start_offset, log.log_start_offset)
-    cleaned = max(copy.cleaned_offset, log.cleaned_offset)
     mine, theirs = copy.latest_by_key(copy.log_end_offset), log.latest_by_key(log.log_end_offset)
     if copy.is_compacted and start == 0 and mine != theirs:
         return f"its latest records are {mine}, those of its leader {theirs}"
-    after = max(start, cleaned)
+    after = max(start, log.history.cleaned_offset)
     mine_after, theirs_after = (
         [each.uid for each in each_log.known() if each.base_offset >= after] for each_log in (copy, log)
     )
@@ -284,4 +283,3 @@ def run_push_seed(seed: int, trace: Callable[[str], None] | None = None) -> Push
     finally:
         simulation.dispose()
     return simulation
-

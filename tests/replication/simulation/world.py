@@ -68,7 +68,11 @@ class NodeLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None  # noqa: ANN401
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,  # noqa: ANN401
     ) -> asyncio.TimerHandle:
         """Call at a time, which is never now: a clock moves on between the making of a timer and its end."""
         return super().call_at(max(when, self.time() + _TICK_S), callback, *args, context=context)
@@ -87,7 +91,10 @@ class NodeLoop(asyncio.BaseEventLoop):
         return scheduled[0]._when if scheduled else float("inf")
 
     def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None  # noqa: ANN401
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,  # noqa: ANN401
     ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 
@@ -197,4 +204,3 @@ class SimulatedWorld:
     def _fire(self, node: Turned, at_s: float) -> None:
         if self._armed.get(node) == at_s:
             del self._armed[node]
-

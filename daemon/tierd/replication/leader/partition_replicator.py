@@ -304,6 +304,7 @@ class PartitionReplicator:
             self._leadership.epoch, self._leadership.start_offset = epoch, start_offset
             self._leadership.is_doubted = False
             self.end_sessions(PushSessionEndReason.NEW_LEADER_EPOCH)
+            self._replicas.begin_epoch(self._now_s())
             self._hooks.on_leader_epoch(self.partition, epoch)
             self.wake_fetches()
 

@@ -63,8 +63,8 @@ class ReplicaProgress:
         complete_s: last time at which the replica lacked nothing; an append to a replica that lacks nothing counts.
         session: present push session.
         ended_session_id: highest id of a session that ended, of this process of the standby.
-        awaited_until_s: of a replica of the leadership's first assignment, until it is in sync: the end of the time for
-            which the high watermark waits for it.
+        awaited_until_s: of a replica that may have been in sync before the leader epoch began, until it is in sync: the
+            end of the time for which the high watermark waits for it.
         told_high_watermark: high watermark of the last answer to a fetch.
         obstacle: the reason why the last fetch began no session; None before a fetch and in a session.
     """

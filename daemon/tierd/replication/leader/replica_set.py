@@ -5,8 +5,9 @@ below the high watermark and below the start of the leadership, until it lags fo
 
 **The begin of a leadership** (F1, F2). The set of in-sync replicas is not stored. A leader that has just begun, after an
 election or as another process in the same epoch, does not know which replicas were in sync before, and a clean election
-could take any of those. So the high watermark of an owned log waits for every replica of the first assignment: it does
-not rise above the log end of a replica that has fetched, and stands still for one that has not. The wait ends when the
+could take any of those. So the high watermark of an owned log waits for every replica of the first assignment, and after
+another change of the leader epoch for every replica that was in sync then (Kafka: Replica.resetReplicaState): it does not
+rise above the log end of a replica that has fetched, and stands still for one that has not. The wait ends when the
 replica is in sync, or after ``replica_lag_time_max_s``, which is when the leader of before would have taken the replica
 out. A record below the watermark is thus on every replica that was in sync at any time of the last
 ``replica_lag_time_max_s``, also across a restart. ``min_in_sync_replicas`` is for the time after that.
@@ -62,6 +63,13 @@ class ReplicaSet:
             progress.node = node
             self._by_id[node.node_id] = progress
         self.list_pushed()
+
+    def begin_epoch(self, now_s: float) -> None:
+        """Forget the logs of the replicas: they may have followed another leader between the epochs, and truncated."""
+        for progress in self._by_id.values():
+            if progress.is_in_sync:
+                progress.awaited_until_s = now_s + self._settings.replica_lag_time_max_s
+            progress.forget_log()
 
     def list_pushed(self) -> None:
         """List anew which replicas are in push mode."""
