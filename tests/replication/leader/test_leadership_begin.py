@@ -36,6 +36,11 @@ class RestartedStory(ReplicatorStory):
         self.replicator.assign([node for node in NODES if node.node_id in replicas])
 
 
+def in_sync(story: ReplicatorStory) -> tuple[list[int], int]:
+    """Return the replicas in sync, and the high watermark."""
+    return list(story.replicator.in_sync_ids), story.log.high_watermark
+
+
 @pytest.mark.spec("push-replication F1")
 @pytest.mark.spec("push-replication F2")
 def test_watermark_of_a_restarted_leader_stands_still_until_the_standby_has_fetched() -> None:
@@ -46,12 +51,10 @@ def test_watermark_of_a_restarted_leader_stands_still_until_the_standby_has_fetc
     assert story.log.high_watermark == 5
 
     story.fetch(8, session_id=FINAL_SESSION_ID)
-    assert story.log.high_watermark == 8
-    assert story.replicator.in_sync_ids == ()
+    assert in_sync(story) == ([], 8)
 
     story.fetch(11, session_id=FINAL_SESSION_ID)
-    assert story.log.high_watermark == 11
-    assert story.replicator.in_sync_ids == (1,)
+    assert in_sync(story) == ([1], 11)
 
 
 def test_watermark_of_a_restarted_leader_goes_on_when_a_standby_would_have_lagged_out() -> None:
@@ -128,19 +131,19 @@ def test_another_leader_epoch_forgets_what_the_standbys_have_and_waits_for_them(
     story.promote(1)
     story.log.append()
     story.answer_all()
-    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1,), 0)
+    assert in_sync(story) == ([1], 0)
     story.fetch(1, replica=2, session_id=FINAL_SESSION_ID)
-    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1, 2), 1)
+    assert in_sync(story) == ([1, 2], 1)
 
     story.log.leader_epoch = 3
     story.log.append()
-    assert story.replicator.in_sync_ids == ()
+    assert in_sync(story) == ([], 1)
 
     story.fetch(2, replica=1, session_id=FINAL_SESSION_ID)
-    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1,), 1)
+    assert in_sync(story) == ([1], 1)
     story.fetch(1, replica=2, session_id=FINAL_SESSION_ID)
     story.fetch(2, replica=2, session_id=FINAL_SESSION_ID)
-    assert (story.replicator.in_sync_ids, story.log.high_watermark) == ((1, 2), 2)
+    assert in_sync(story) == ([1, 2], 2)
 
 
 def test_standby_that_was_not_in_sync_is_not_waited_for_in_the_next_leader_epoch() -> None:

@@ -1,6 +1,7 @@
 """Chaos: what happens in a story: appends, faults of links, deaths, pauses, elections, truncations, cleaning."""
 
 from collections.abc import Callable
+from functools import partial
 
 from tests.replication.simulation.controller import Controller, PartitionRecord
 from tests.replication.simulation.network import NetworkFaults, SimulatedNetwork
@@ -67,7 +68,7 @@ class Chaos:
                 self._boot_node(node)
             elif node.is_paused:
                 self._world.resume(node)
-            self._world.take_turn(node, lambda node=node: node.keeper.enable_push(is_enabled=True))
+            self._world.take_turn(node, partial(node.keeper.enable_push, is_enabled=True))
             for replicator in node.led.replicators():
                 for replica_id in replicator.replica_ids:
                     replicator.throttle(replica_id, is_throttled=False)

@@ -76,7 +76,7 @@ class History:
         Raises:
             AssertionError: no leader has appended them.
         """
-        uid = _PAYLOAD.unpack_from(data, _PAYLOAD_AT)[0]
+        uid: int = _PAYLOAD.unpack_from(data, _PAYLOAD_AT)[0]
         assert 0 <= uid < len(self._batches), "a log has a batch that no leader has appended"
         batch = self._batches[uid]
         assert batch.data == data, f"a log has other bytes than batch {uid} of the leader"

@@ -1,8 +1,8 @@
 """SimulatedNetwork: connections between the processes, with everything that a network does to messages.
 
-A connection keeps the order of its messages, as TCP does; two connections do not. A connection that breaks may break for
-one side only, and its last messages may arrive or not: what was sent again over the next connection then comes twice,
-or in another order. A duplicate of a request comes over a connection of its own.
+A connection keeps the order of its messages, as TCP does; two connections do not. A connection that breaks may break
+for one side only, and its last messages may arrive or not: what was sent again over the next connection then comes
+twice, or in another order. A duplicate of a request comes over a connection of its own.
 """
 
 import asyncio
@@ -295,8 +295,8 @@ class SimulatedChannel:
 def _pieces_of(request: AppendRecordsRequest) -> dict[int, int]:
     """Return the sizes of the appends and chunks whose bytes a request has, by their identity."""
     pieces = (piece for part in request.partitions for piece in part.records or ())
-    whole = (piece.obj if isinstance(piece, memoryview) else piece for piece in pieces)
-    return {id(data): len(data) for data in whole}
+    whole = [memoryview(piece.obj if isinstance(piece, memoryview) else piece) for piece in pieces]
+    return {id(view.obj): view.nbytes for view in whole}
 
 
 def _with_flipped_bit(request: AppendRecordsRequest) -> AppendRecordsRequest:

@@ -17,8 +17,8 @@ from tests.replication.simulation.world import NodeClock, NodeLoop, SimulatedWor
 from tierd.model import TopicIdPartition
 from tierd.replication.follower.assignment_book import AssignmentBook, AssignmentStep, KeepReplica, KeptReplica
 from tierd.replication.follower.assignment_watch import AssignmentWatch
-from tierd.replication.follower.follower_appender import FollowerAppender
 from tierd.replication.follower.followed_partition import FollowedPartition, LeaderClaim
+from tierd.replication.follower.follower_appender import FollowerAppender
 from tierd.replication.follower.leader_connection import LeaderConnection
 from tierd.replication.follower.pull_changes import PullChanges
 from tierd.replication.follower.pull_fetcher import PullFetcher
@@ -280,7 +280,7 @@ class SimulatedNode:
         yield asyncio.create_task(fetcher.run(random=self._rng.random), name=f"fetch from {leader_id}")
 
     async def _tick(self) -> None:
-        """Do what a daemon does once a second: as a leader, as the watchdog of a standby, and for the standby's file."""
+        """Do what a daemon does once a second: as a leader, as a standby's watchdog, and for the standby's file."""
         while True:
             await self._clock.sleep(self._settings.standby.tick_s)
             self.led.advance()

@@ -148,7 +148,7 @@ class SimulatedLog(MemoryFollowerLog):
             tip = batch.uid
 
     def _check_place(self, batch: KnownBatch, tip: int) -> None:
-        if tip == NO_BATCH or batch.parent == NO_BATCH:
+        if NO_BATCH in (tip, batch.parent):
             return  # retention has removed what was before
         if self.is_compacted:
             assert self.history.is_on_path(tip, batch.parent), f"batch {batch.uid} does not come after {tip}"

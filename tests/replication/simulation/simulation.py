@@ -1,4 +1,4 @@
-"""One story of push replication: daemons, a network and a controller, drawn from a seed; and the promises that must hold.
+"""One story of push replication: daemons, a network and a controller, drawn from a seed; and the promises that hold.
 
 The promises:
 

@@ -18,7 +18,6 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Protocol
 
-
 _TICK_S = 1e-6
 
 
@@ -67,12 +66,12 @@ class NodeLoop(asyncio.BaseEventLoop):
         finally:
             events._set_running_loop(None)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self,
         when: float,
         callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,  # noqa: ANN401
+        *args: Any,  # noqa: ANN401 - as the method of the library has it
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call at a time, which is never now: a clock moves on between the making of a timer and its end."""
         return super().call_at(max(when, self.time() + _TICK_S), callback, *args, context=context)
@@ -93,8 +92,8 @@ class NodeLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self,
         callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,  # noqa: ANN401
+        *args: Any,  # noqa: ANN401 - as the method of the library has it
+        context: Context | None = None,
     ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 

@@ -3,14 +3,14 @@
 There is no controller of push replicas. A standby counts as in sync from the fetch that shows that it has everything
 below the high watermark and below the start of the leadership, until it lags for too long, is throttled or removed.
 
-**The begin of a leadership** (F1, F2). The set of in-sync replicas is not stored. A leader that has just begun, after an
-election or as another process in the same epoch, does not know which replicas were in sync before, and a clean election
-could take any of those. So the high watermark of an owned log waits for every replica of the first assignment, and after
-another change of the leader epoch for every replica that was in sync then (Kafka: Replica.resetReplicaState): it does not
-rise above the log end of a replica that has fetched, and stands still for one that has not. The wait ends when the
-replica is in sync, or after ``replica_lag_time_max_s``, which is when the leader of before would have taken the replica
-out. A record below the watermark is thus on every replica that was in sync at any time of the last
-``replica_lag_time_max_s``, also across a restart. ``min_in_sync_replicas`` is for the time after that.
+**The begin of a leadership** (F1, F2). The set of in-sync replicas is not stored. A leader that has just begun, after
+an election or as another process in the same epoch, does not know which replicas were in sync before, and a clean
+election could take any of those. So the high watermark of an owned log waits for every replica of the first assignment,
+and after another change of the leader epoch for every replica that was in sync then (Kafka: Replica.resetReplicaState).
+The watermark does not rise above the log end of a replica that has fetched, and stands still for one that has not. The
+wait ends when the replica is in sync, or after ``replica_lag_time_max_s``: by then the leader of before would have taken
+the replica out. So a restart of the leader takes no replica out sooner than a silence of that length would.
+``min_in_sync_replicas`` is for the time after that.
 """
 
 from collections.abc import Iterable, Iterator
@@ -106,8 +106,8 @@ class ReplicaSet:
     def _awaited(self, now_s: float) -> Iterator[ReplicaProgress]:
         """Yield the replicas in sync, those that may have been before the leadership, and those that may join.
 
-        Without those that kept up lately and may join, the watermark of a busy log would stay ahead of a standby that keeps up, and the standby
-        could never join (Kafka: Partition.maybeIncrementLeaderHW).
+        Without those that kept up lately and may join, the watermark of a busy log would stay ahead of a standby that
+        keeps up, and the standby could never join (Kafka: Partition.maybeIncrementLeaderHW).
         """
         since_s = now_s - self._settings.replica_lag_time_max_s
         for progress in self._by_id.values():
