@@ -7,9 +7,9 @@ below the high watermark and below the start of the leadership, until it lags fo
 an election or as another process in the same epoch, does not know which replicas were in sync before, and a clean
 election could take any of those. So the high watermark of an owned log waits for every replica of the first assignment,
 and after another change of the leader epoch for every replica that was in sync then (Kafka: Replica.resetReplicaState).
-The watermark does not rise above the log end of a replica that has fetched, and stands still for one that has not. The
-wait ends when the replica is in sync, or after ``replica_lag_time_max_s``: by then the leader of before would have taken
-the replica out. So a restart of the leader takes no replica out sooner than a silence of that length would.
+The watermark does not rise above the log end of a replica that has fetched, and stands still for one that has not.
+The wait ends when the replica is in sync, or after ``replica_lag_time_max_s``: by then the leader of before would have
+taken the replica out. So a restart of the leader takes no replica out sooner than a silence of that length would.
 ``min_in_sync_replicas`` is for the time after that.
 """
 
