@@ -107,11 +107,8 @@ class SimulatedNetwork:
 
     def bytes_on_their_way(self, client: NetworkNode) -> int:
         """Return the size of the records that the connections of a process may still read."""
-        pieces: dict[int, int] = {}
-        for channel in self._channels:
-            if channel.client is client:
-                pieces |= channel.held
-        return sum(pieces.values())
+        mine = [channel.held for channel in self._channels if channel.client is client and channel.is_holding]
+        return sum({key: size for held in mine for key, size in held.items()}.values())
 
     def forget(self, channel: "SimulatedChannel") -> None:
         self._channels.pop(channel, None)
@@ -151,6 +148,10 @@ class SimulatedChannel:
         self._requests: deque[tuple[int, Any]] = deque()
         self._is_serving = False
         self._held: dict[int, dict[int, int]] = {}
+
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
 
     @property
     def held(self) -> dict[int, int]:
