@@ -63,6 +63,8 @@ class ReplicaProgress:
         complete_s: last time at which the replica lacked nothing; an append to a replica that lacks nothing counts.
         session: present push session.
         ended_session_id: highest id of a session that ended, of this process of the standby.
+        awaited_until_s: of a replica that may have been in sync before the leader epoch began, until it is in sync: the
+            end of the time for which the high watermark waits for it.
         told_high_watermark: high watermark of the last answer to a fetch.
         obstacle: the reason why the last fetch began no session; None before a fetch and in a session.
     """
@@ -75,6 +77,7 @@ class ReplicaProgress:
     caught_up_s: float = NEVER_S
     complete_s: float = NEVER_S
     is_in_sync: bool = False
+    awaited_until_s: float = NEVER_S
     is_throttled: bool = False
     session: PushSession | None = None
     session_began_s: float = NEVER_S
@@ -160,7 +163,7 @@ class ReplicaProgress:
 
     def join_in_sync(self, now_s: float) -> None:
         """Count as in sync from now on; the time for which the replica may lag begins."""
-        self.is_in_sync = True
+        self.is_in_sync, self.awaited_until_s = True, NEVER_S
         self.caught_up_s = max(self.caught_up_s, now_s)
 
     def _reach(self, at_s: float) -> None:

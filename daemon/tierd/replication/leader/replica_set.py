@@ -2,11 +2,20 @@
 
 There is no controller of push replicas. A standby counts as in sync from the fetch that shows that it has everything
 below the high watermark and below the start of the leadership, until it lags for too long, is throttled or removed.
+
+**The begin of a leadership** (F1, F2). The set of in-sync replicas is not stored. A leader that has just begun, after
+an election or as another process in the same epoch, does not know which replicas were in sync before, and a clean
+election could take any of those. So the high watermark of an owned log waits for every replica of the first assignment,
+and after another change of the leader epoch for every replica that was in sync then (Kafka: Replica.resetReplicaState).
+The watermark does not rise above the log end of a replica that has fetched, and stands still for one that has not.
+The wait ends when the replica is in sync, or after ``replica_lag_time_max_s``: by then the leader of before would have
+taken the replica out. So a restart of the leader takes no replica out sooner than a silence of that length would.
+``min_in_sync_replicas`` is for the time after that.
 """
 
 from collections.abc import Iterable, Iterator
 
-from tierd.replication.leader.replica_progress import ReplicaProgress
+from tierd.replication.leader.replica_progress import NEVER_S, ReplicaProgress
 from tierd.replication.leader.replicator_settings import PartitionLeadership, ReplicatorSettings
 from tierd.replication.model.push_session import PeerNode
 
@@ -19,6 +28,7 @@ class ReplicaSet:
         self._settings = settings
         self._leadership = leadership
         self._by_id: dict[int, ReplicaProgress] = {}
+        self._is_assigned = False
         self.pushed: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[ReplicaProgress]:
@@ -44,14 +54,22 @@ class ReplicaSet:
         wanted = {node.node_id for node in nodes}
         return [progress for replica_id, progress in self._by_id.items() if replica_id not in wanted]
 
-    def replace(self, nodes: Iterable[PeerNode]) -> None:
+    def replace(self, nodes: Iterable[PeerNode], now_s: float) -> None:
         """Keep the replicas of ``nodes`` and no others. A session keeps the address at which it began."""
-        before, self._by_id = self._by_id, {}
+        awaited_until_s = NEVER_S if self._is_assigned else now_s + self._settings.replica_lag_time_max_s
+        before, self._by_id, self._is_assigned = self._by_id, {}, True
         for node in nodes:
-            progress = before.get(node.node_id) or ReplicaProgress(node)
+            progress = before.get(node.node_id) or ReplicaProgress(node, awaited_until_s=awaited_until_s)
             progress.node = node
             self._by_id[node.node_id] = progress
         self.list_pushed()
+
+    def begin_epoch(self, now_s: float) -> None:
+        """Forget the logs of the replicas: they may have followed another leader between the epochs, and truncated."""
+        for progress in self._by_id.values():
+            if progress.is_in_sync:
+                progress.awaited_until_s = now_s + self._settings.replica_lag_time_max_s
+            progress.forget_log()
 
     def list_pushed(self) -> None:
         """List anew which replicas are in push mode."""
@@ -86,13 +104,14 @@ class ReplicaSet:
         return min((log_end, *(progress.log_end_offset for progress in self._awaited(now_s))))
 
     def _awaited(self, now_s: float) -> Iterator[ReplicaProgress]:
-        """Yield the replicas in sync, and those that kept up lately and may join.
+        """Yield the replicas in sync, those that may have been before the leadership, and those that may join.
 
-        Without the latter, the watermark of a busy log would stay ahead of a standby that keeps up, and the standby
-        could never join (Kafka: Partition.maybeIncrementLeaderHW).
+        Without those that kept up lately and may join, the watermark of a busy log would stay ahead of a standby that
+        keeps up, and the standby could never join (Kafka: Partition.maybeIncrementLeaderHW).
         """
         since_s = now_s - self._settings.replica_lag_time_max_s
         for progress in self._by_id.values():
-            may_join = progress.is_known and not progress.is_throttled and progress.caught_up_s >= since_s
-            if progress.is_in_sync or may_join:
+            may_join = progress.is_known and progress.caught_up_s >= since_s
+            may_have_been = now_s < progress.awaited_until_s
+            if progress.is_in_sync or (not progress.is_throttled and (may_join or may_have_been)):
                 yield progress
