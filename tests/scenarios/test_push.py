@@ -30,12 +30,17 @@ async def test_standby_has_the_batches_of_the_broker_before_and_after_new_traffi
     leader = make_installation(broker.log_dirs, name="leader", settings=hosts.leader())
     standby = make_installation([], name="standby", settings=hosts.standby(tmp_path / "standby", cluster_id_of(broker)))
 
-    with leader.daemon(), standby.daemon():
+    with leader.daemon() as led, standby.daemon():
         await same_batches(broker, copies_of(standby))
         await asyncio.to_thread(lambda: Traffic(broker, TOPICS, seed=12).fill(rolled_segments=3))
         await same_batches(broker, copies_of(standby))
         assert "push: 3 partitions to nodes 2" in leader.ask("status").output
         assert "standby: 3 copies" in standby.ask("status").output
+
+        leader.configure({"push": {"enabled": False}})
+        led.reload()
+        assert "push: switched off" in leader.ask("status").output
+        led.wait_until(lambda: led.metrics()['tierd_push_active_sessions{peer="2"}'] == 0, what="the end of sessions")
 
 
 @pytest.mark.spec("push-replication F12", "push-replication F13")

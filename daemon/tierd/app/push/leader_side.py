@@ -33,7 +33,7 @@ from tierd.replication import (
 )
 from tierd.tasks import end_tasks
 
-_REFRESH_S: Final = 5.0
+_REFRESH_S: Final = 30.0  # changed settings are told at once; this is for what no event tells
 _STATUS_AGE_S: Final = 1.0
 
 
