@@ -51,7 +51,7 @@ def plain_fetches(bootstrap: str, topic: str) -> PlainCost:
 def _answer_head(topic: str) -> bytes:
     """Return an answer without records; the records of one partition follow behind such a head."""
     none = PartitionData(
-        partition_index=i32(0), error_code=ErrorCode.none, high_watermark=i64(0), aborted_transactions=(), records=b""
+        partition_index=i32(0), error_code=ErrorCode.none, high_watermark=i64(0), aborted_transactions=(), records=None
     )
     response = FetchResponse(
         throttle_time=i32Timedelta.parse(timedelta()),
