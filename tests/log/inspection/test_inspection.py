@@ -146,7 +146,7 @@ def write_log_start(log: UnifiedLog) -> None:
 
 
 def test_snapshot_of_a_roll_at_the_log_start_is_not_missing(tmp_path: Path) -> None:
-    """A broker takes no snapshot where its log starts; the first epoch begins there before the checkpoint is written."""
+    """A broker takes no snapshot at its log start; the first epoch begins there before the checkpoint is written."""
     log = rolled_log(tmp_path, raised_to=1, before=1)
     assert snapshots(log) == [2, 3]
     assert damage(log.directory) == []
