@@ -19,6 +19,7 @@ from tierd.log import (
     FileFound,
     Finding,
     Note,
+    UnifiedLog,
     encode_offset_checkpoint,
     inspect_path,
 )
@@ -112,13 +113,63 @@ def test_log_that_was_truncated_to_its_log_start_has_no_damage(tmp_path: Path) -
     log.increment_log_start_offset(1, reason="test")
     log.truncate_to(1, now_ms=NOW_MS)
     assert log.leader_epochs == Lineage()
-    checkpoint = tmp_path / LOG_START_OFFSET_CHECKPOINT
-    checkpoint.write_bytes(encode_offset_checkpoint({log.topic_partition: 1}))
+    write_log_start(log)
     assert damage(log.directory) == []
-    checkpoint.unlink()
+    (tmp_path / LOG_START_OFFSET_CHECKPOINT).unlink()
     assert [each.problem for each in damage(log.directory)] == [
         "leader epoch 0 at offset 0, where leader-epoch-checkpoint has no epoch"
     ]
+
+
+def rolled_log(log_dir: Path, *, raised_to: int = 0, before: int = 0) -> UnifiedLog:
+    """Return a log of four records and a segment for each; its start rose before the record ``before``."""
+    log = open_log(log_dir)
+    log.assign_topic_id(TOPIC_ID)
+    for offset in range(4):
+        if offset == before:
+            log.increment_log_start_offset(raised_to, reason="test")
+        if offset:
+            log.roll(now_ms=NOW_MS)
+        lead(log, records())
+        log.update_high_watermark(offset + 1)
+    log.housekeep(NOW_MS)
+    return log
+
+
+def snapshots(log: UnifiedLog) -> list[int]:
+    return [int(path.stem) for path in sorted(log.directory.glob("*.snapshot"))]
+
+
+def write_log_start(log: UnifiedLog) -> None:
+    offsets = {log.topic_partition: log.log_start_offset}
+    (log.directory.parent / LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(offsets))
+
+
+def test_snapshot_of_a_roll_at_the_log_start_is_not_missing(tmp_path: Path) -> None:
+    """A broker takes no snapshot at its log start; the first epoch begins there before the checkpoint is written."""
+    log = rolled_log(tmp_path, raised_to=1, before=1)
+    assert snapshots(log) == [2, 3]
+    assert damage(log.directory) == []
+    write_log_start(log)
+    assert damage(log.directory) == []
+
+
+def test_snapshots_that_a_truncation_deletes_below_the_log_start_are_not_missing(tmp_path: Path) -> None:
+    log = rolled_log(tmp_path)
+    log.increment_log_start_offset(2, reason="test")
+    log.truncate_to(2, now_ms=NOW_MS)
+    assert snapshots(log) == []
+    assert log.leader_epochs == Lineage()
+    write_log_start(log)
+    assert damage(log.directory) == []
+
+
+def test_snapshot_above_the_log_start_is_missing(tmp_path: Path) -> None:
+    log = rolled_log(tmp_path, raised_to=1, before=1)
+    write_log_start(log)
+    for offset in (2, 3):
+        (log.directory / f"{offset:020d}.snapshot").unlink()
+    assert [int(each.path.stem) for each in damage(log.directory)] == [2, 3]
 
 
 # the files that were damaged by hand: the file that inspect names

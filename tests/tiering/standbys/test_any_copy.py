@@ -95,6 +95,16 @@ BEGUN_INSIDE_A_BATCH = [
 ]
 
 
+ROLLED_AT_ITS_START = [
+    Step("append"),
+    Step("append"),
+    Step("follow"),
+    Step("retain standby", count=2),
+    Step("clean standby"),
+]
+
+
+@example(ROLLED_AT_ITS_START, COMPACT)
 @example(TRUNCATED_TO_ITS_START, DELETE)
 @example(BEGUN_INSIDE_A_BATCH, DELETE)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

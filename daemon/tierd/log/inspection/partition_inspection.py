@@ -39,6 +39,7 @@ from tierd.log.inspection.segment_inspection import (
     load_index,
 )
 from tierd.log.log_errors import CheckpointError
+from tierd.log.producers.producer_snapshots import is_snapshot_kept
 from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.log_config import LogConfig
@@ -199,7 +200,8 @@ class _Directory:
             for suffix in (suffix for suffix, there in present.items() if not there):
                 file = self.path / file_name(base, suffix)
                 yield Damage(file, None, f"{file}: missing", _RESTART)
-        if base != self.offsets[".log"][0] and base not in self.offsets[".snapshot"]:
+        is_kept = is_snapshot_kept(base, log_start_offset=self.log_start_offset, lineage=self.lineage)
+        if is_kept and base != self.offsets[".log"][0] and base not in self.offsets[".snapshot"]:
             file = self.path / file_name(base, ".snapshot")
             yield Damage(file, None, f"{file}: missing", _RESTART)
 
