@@ -107,10 +107,9 @@ class Pusher:
         now_s, loop = self._now_s(), asyncio.get_running_loop()
         if at_s <= now_s:
             self._soon = loop.call_soon(self._turn)
-        else:
-            if self._timer is None or at_s < self._timer_at_s:
-                self._cancel_timer()
-                self._timer, self._timer_at_s = loop.call_later(at_s - now_s, self._fire), at_s
+        elif self._timer is None or at_s < self._timer_at_s:
+            self._cancel_timer()
+            self._timer, self._timer_at_s = loop.call_later(at_s - now_s, self._fire), at_s
 
     def open_link(self, action: OpenLink) -> None:
         """Connect in a task."""
