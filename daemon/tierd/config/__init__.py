@@ -22,7 +22,7 @@ from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, R
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError
-from tierd.config.push_settings import PushTlsSettings
+from tierd.config.push_settings import PushReplicationSettings, PushTlsSettings
 from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
 from tierd.config.schema import (
     CatalogueSettings,
@@ -92,6 +92,7 @@ __all__ = [
     "PlacedFaultsError",
     "PluginSettings",
     "PostgresSettings",
+    "PushReplicationSettings",
     "PushTlsSettings",
     "RedisSettings",
     "RemoteSettings",

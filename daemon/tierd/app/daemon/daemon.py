@@ -22,6 +22,7 @@ from tierd.app.daemon.copy_verbs import copy_handlers
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
+from tierd.app.daemon.daemon_push import DaemonPush, new_daemon_push
 from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
 from tierd.app.daemon.peer_verbs import peer_handlers, peer_verbs
@@ -39,7 +40,7 @@ from tierd.app.spark.build_pipeline import build_pipeline, require_pipeline
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.backoff import Backoff
 from tierd.config import KafkaEndpointSettings
-from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, TierError
+from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, LogError, TierError
 from tierd.serve import ControlServer, HttpServer
 from tierd.tiering import (
     CopyTask,
@@ -90,6 +91,7 @@ class Daemon:
         self._catalogue: DaemonCatalogue
         self._drills: DaemonDrills
         self._endpoint: DaemonEndpoint
+        self._push: DaemonPush
         self._status: DaemonStatus
 
     async def run(self) -> int:
@@ -116,6 +118,7 @@ class Daemon:
                 self._endpoint = await new_daemon_endpoint(
                     self._engine, self._tiering, fetches, is_short=self._ports.is_short
                 )
+                self._push = await new_daemon_push(self._engine, is_short=self._ports.is_short)
                 self._status = DaemonStatus(
                     self._engine,
                     self._tiering.manager,
@@ -170,9 +173,11 @@ class Daemon:
     async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
         pipeline = self._vital(group, "pipeline", self._pipeline.run())
         endpoint = self._vital(group, "read endpoint", self._endpoint.run(self._status.wait_until_loaded))
+        push = self._vital(group, "push replication", self._push.run())
         vital = [
             pipeline,
             endpoint,
+            push,
             self._vital(group, "manager", self._tiering.manager.run()),
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run(self._tiering, status_line=self._status.line)),
@@ -191,28 +196,31 @@ class Daemon:
         ]
         try:
             await self._stop.asked.wait()
-            await self._stop_in_order(pipeline, endpoint)
+            await self._stop_in_order(pipeline, endpoint, push)
         finally:
             for task in vital:
                 task.cancel()
             await asyncio.wait(vital)
 
-    async def _stop_in_order(self, pipeline: asyncio.Task[None], endpoint: asyncio.Task[None]) -> None:
+    async def _stop_in_order(
+        self, pipeline: asyncio.Task[None], endpoint: asyncio.Task[None], push: asyncio.Task[None]
+    ) -> None:
         """Begin no pass, let running passes end until the deadline or a second signal, then cancel them.
 
         A run of the pipeline is ended meanwhile, and has the time that its job may take to stop. Clients of the read
-        endpoint get the answers that are under way.
+        endpoint get the answers that are under way. Standbys are told that their sessions end.
         """
         self._notifier.stopping()
         self._tiering.manager.stop_intake()
         self._pipeline.stop()
         self._endpoint.stop()
+        self._push.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
         run_timeout_s = max(timeout_s, self._config.pipeline.stop_timeout_s + _ABANDON_S)
         draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
         run_ending = asyncio.create_task(asyncio.wait({pipeline}, timeout=run_timeout_s), name="end of a run")
-        serving_ending = asyncio.create_task(asyncio.wait({endpoint}), name="end of the read endpoint")
+        serving_ending = asyncio.create_task(asyncio.wait({endpoint, push}), name="end of serving")
         hurried = asyncio.create_task(self._stop.at_once.wait(), name="second signal")
         waits: tuple[asyncio.Task[object], ...] = (draining, run_ending, serving_ending, hurried)
         try:
@@ -233,7 +241,7 @@ class Daemon:
         """Run vital work; when it fails, the daemon stops in order."""
         try:
             await work
-        except (ForeignTierError, IdentityTakenError, ListenError) as error:
+        except (ForeignTierError, IdentityTakenError, ListenError, LogError) as error:
             self._failure = error
             self._stop.ask(str(error), exit_code=1)
         except Exception:

@@ -188,6 +188,24 @@ def control_plane(
     return ControlPlane(asked, topic_configs, mqtt, _announced(asked, announcing), asked=asked)
 
 
+def second_leadership(
+    control: ControlPlane,
+    settings: LeadershipSettings,
+    identity: BrokerIdentity,
+    *,
+    clock: Clock,
+    random: Callable[[], float],
+) -> LeadershipSource:
+    """Return another source of the same leadership, for a second consumer that observes partitions of its own."""
+    if control.followed is not None and control.mqtt is not None:
+        return type(control.followed)(control.mqtt, node_id=control.mqtt.state.identity.node_id)
+    if control.asked is None or settings.kafka is None:
+        return StaticLeadership(settings.partitions)
+    return type(control.asked)(
+        settings.kafka, cluster_id=identity.cluster_id, node_id=identity.node_id, clock=clock, random=random
+    )
+
+
 def mqtt_control(
     settings: MqttSettings, identity: ControlIdentity, *, clock: Clock, random: Callable[[], float]
 ) -> "MqttControl":

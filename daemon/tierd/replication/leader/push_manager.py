@@ -85,6 +85,7 @@ class PushManager:
             jitter: number in [0, 1) for waits.
         """
         self._settings = settings
+        self._is_enabled = settings.is_enabled
         self._router = PushRouter(settings, leader, random=jitter)
         self._pushers = [
             Pusher(index, self._router, open_channel, now_s=now_s, changed=self._settle)
@@ -150,7 +151,11 @@ class PushManager:
         """Return True if partitions of such a topic may be pushed."""
         if is_cluster_link_destination or (is_internal_topic and not self._settings.sends_internal_topics):
             return False
-        return self._settings.is_enabled
+        return self._is_enabled
+
+    def enable(self, is_enabled: bool) -> None:
+        """Allow sessions to begin, or forbid it from now on; sessions that there are go on."""
+        self._is_enabled = is_enabled
 
     def record_follower_not_caught_up(self, partition: TopicIdPartition, replica_id: int) -> None:
         """Count a replica that lacks nothing for a transition but the newest records."""
