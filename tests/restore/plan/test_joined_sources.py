@@ -114,6 +114,16 @@ def test_compacted_log_that_was_cleaned_beyond_the_tier_is_taken_whole_or_not_at
     assert joined(compacted, source("standby", 10, 150, cleaned=100)) == [("standby", 100, 150)]
 
 
+def test_compacted_log_whose_first_records_were_cleaned_away_is_taken_whole() -> None:
+    for has_parts in (True, False):
+        compacted = plan(is_compacted=True, has_parts=has_parts)
+        cleaned = source("standby", 120, 150, cleaned=130, log_start=0)
+        found = join_sources(compacted, [cleaned, source("other", 120, 140, cleaned=130, log_start=0)])
+        assert (found.parts, found.log_start_offset, found.end_offset) == ((), 0, 0)
+        assert [tuple(each) for each in found.joins] == [(Path("standby"), 0, 150)]
+    assert join_sources(plan(has_parts=False), [replace(cleaned, cleaned_offset=0)]).is_left_out  # nothing may lack
+
+
 OFFSETS = st.integers(0, 200)
 
 

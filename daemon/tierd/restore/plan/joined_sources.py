@@ -68,7 +68,11 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
 
 def is_joined(end_offset: int, lineage: Lineage, source: JoinSource, *, is_compacted: bool) -> bool:
     """Return True if the batches of ``source`` go on where a log with ``lineage`` ends."""
-    if source.end_offset <= end_offset or source.first_offset > end_offset or not source.lineage:
+    if source.end_offset <= end_offset or not source.lineage:
+        return False
+    if not lineage and is_compacted and source.log_start_offset <= end_offset:
+        return True  # the log begins with it, and a cleaner may have taken the first records
+    if source.first_offset > end_offset:
         return False
     if not lineage:  # nothing was taken before
         return True
