@@ -70,7 +70,7 @@ def test_first_of_two_that_reach_equally_far_is_joined() -> None:
 @pytest.mark.parametrize(
     "refused",
     [
-        source("gap", 101, 150),
+        source("gap", 101, 150, log_start=50),
         source("behind", 0, 100),
         source("other branch", 0, 150, lineage=Lineage.of([(0, 0), (1, 60)])),
         source("no epochs", 0, 150, lineage=Lineage()),
@@ -122,6 +122,22 @@ def test_compacted_log_whose_first_records_were_cleaned_away_is_taken_whole() ->
         assert (found.parts, found.log_start_offset, found.end_offset) == ((), 0, 0)
         assert [tuple(each) for each in found.joins] == [(Path("standby"), 0, 150)]
     assert join_sources(plan(has_parts=False), [replace(cleaned, cleaned_offset=0)]).is_left_out  # nothing may lack
+
+
+def test_log_begins_with_a_standby_whose_log_start_is_beyond_what_the_tier_reaches() -> None:
+    """What lies between was deleted at the leader, and was not copied: the standby's records must not be lost to it."""
+    standby = source("standby", 110, 150, log_start=111)
+    found = join_sources(plan(), [standby, source("other", 112, 150)])
+    assert (found.parts, found.log_start_offset, found.end_offset) == ((), 111, 110)
+    assert [tuple(each) for each in found.joins] == [(Path("standby"), 110, 150)]
+    (finding,) = found.findings
+    assert "offsets 100 to 110" in finding.text
+    assert not found.is_refused
+    bridged = join_sources(plan(), [standby, source("disk", 90, 130)])
+    assert [tuple(each)[1:] for each in bridged.joins] == [(100, 130), (130, 150)]
+    assert bridged.parts
+    kept = join_sources(plan(), [replace(standby, log_start_offset=90)])  # it should have more: the tier goes first
+    assert (kept.parts, kept.joins) == (plan().parts, ())
 
 
 OFFSETS = st.integers(0, 200)

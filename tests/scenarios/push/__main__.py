@@ -23,9 +23,7 @@ def main() -> None:
     losses: list[Loss] = []
     with tempfile.TemporaryDirectory(prefix="tierd-losses-", dir=options.dir) as folder, WarmTierd() as warm:
         root = Path(folder)
-        broker = KafkaBroker(
-            root / "kafka", version=options.version, properties=PROPERTIES, has_own_controller=True
-        )
+        broker = KafkaBroker(root / "kafka", version=options.version, properties=PROPERTIES, has_own_controller=True)
         with broker, LossLab(root, broker, warm) as lab:
             for loss in lose_host_again_and_again(lab, moments=options.moments, seed=options.seed):
                 losses.append(loss)

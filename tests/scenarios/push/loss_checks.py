@@ -61,8 +61,14 @@ def assert_restored(
     for where in PARTITIONS:
         known, end = journal.of(*where), ends[named(where)]
         start = min((record["offset"] for record in committed[where]), default=end)
-        wanted = {offset for offset in known.acknowledged if start <= offset and _is_decided(where, known, offset, acknowledged)}
-        assert all(offset < end for offset in wanted), f"{where}: acknowledged by a standby, and lost: {sorted(wanted)[-3:]}"
+        wanted = {
+            offset
+            for offset in known.acknowledged
+            if start <= offset and _is_decided(where, known, offset, acknowledged)
+        }
+        assert all(offset < end for offset in wanted), (
+            f"{where}: acknowledged by a standby, and lost: {sorted(wanted)[-3:]}"
+        )
         if where[0] == COMPACTED.name:
             _assert_latest(committed[where], known, end=end)
         else:

@@ -151,7 +151,8 @@ class LossTraffic:
         return [
             SentRecord(
                 key=None,
-                value=f"{self._seed} {next(self._numbers)} ".encode() + random.randbytes(topic.value_bytes // 2).hex().encode(),
+                value=f"{self._seed} {next(self._numbers)} ".encode()
+                + random.randbytes(topic.value_bytes // 2).hex().encode(),
                 timestamp_ms=now_ms,
             )
             for _ in range(random.randrange(1, 30))

@@ -25,7 +25,7 @@ class JoinSource:
         is_existing: it is the one that the restore replaces: without the tier and without a standby it stays as it is.
         directory: of the partition.
         log_start_offset: first offset that readers may have.
-        first_offset: base offset of the first batch; it may lie below the log start.
+        first_offset: base offset of the first batch that readers may have; it may lie below the log start.
         end_offset: exclusive end of the batches, as far as they can be walked.
         cleaned_offset: exclusive end of what a log cleaner has cleaned.
         lineage: leader epochs of the batches; empty where they are not known.
@@ -45,12 +45,19 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
 
     Where the tier has no records, the log of a directory is the restored log. So it is for a compacted topic whose
     directory reaches further and was cleaned beyond the end of the tier: joined to the tier, keys that were deleted
-    would come back (changelog-restore 3.4).
+    would come back (changelog-restore 3.4). And so it is where the log start of a standby lies beyond all that can be
+    joined to the tier.
     """
     if not plan.parts and all(each.is_existing for each in sources):
         return plan
-    plan = _begun_by_a_source(plan, sources)
+    plan = _begun_by_a_source(plan, _whole_log(plan, sources))
     joins = _joins(plan, sources)
+    if (
+        plan.parts
+        and (begins := _beyond_a_gap(joins[-1].end_offset if joins else plan.end_offset, sources)) is not None
+    ):
+        plan = _begun_by_a_source(_with_gap(plan, joins, begins), begins)
+        joins = _joins(plan, sources)
     end = joins[-1].end_offset if joins else plan.end_offset
     missing = [each for each in (_above(each, end) for each in plan.missing) if each is not None]
     findings = plan.findings
@@ -88,8 +95,30 @@ def has_same_epochs(ours: Lineage, theirs: Lineage, end_offset: int) -> bool:
     return start <= end_offset and theirs.entries_in(start, end_offset) == ours.entries_in(start, end_offset)
 
 
-def _begun_by_a_source(plan: PartitionPlan, sources: Sequence[JoinSource]) -> PartitionPlan:
-    begins = _whole_log(plan, sources)
+def _beyond_a_gap(reached: int, sources: Sequence[JoinSource]) -> JoinSource | None:
+    """Return the standby whose log begins beyond what tier and directories reach, and goes furthest.
+
+    Its log start is the leader's: the leader has deleted what lies between, by DeleteRecords or retention.
+    """
+    candidates = [
+        each
+        for each in sources
+        if not each.is_existing and reached < each.log_start_offset < each.end_offset and each.lineage
+    ]
+    return max(candidates, key=lambda each: (each.end_offset, -each.log_start_offset), default=None)
+
+
+def _with_gap(plan: PartitionPlan, joins: Sequence[PlannedJoin], begins: JoinSource) -> PartitionPlan:
+    reached = joins[-1].end_offset if joins else plan.end_offset
+    text = (
+        f"offsets {reached} to {begins.log_start_offset - 1} were deleted at the leader and are not in the tier: the "
+        f"restored log begins at {begins.log_start_offset}, where that of the standby does"
+    )
+    remedy = "nothing to do: the tier keeps the records below that it has"
+    return replace(plan, findings=(*plan.findings, PlanFinding(PlanSeverity.WARNING, text, remedy)))
+
+
+def _begun_by_a_source(plan: PartitionPlan, begins: JoinSource | None) -> PartitionPlan:
     if begins is None:
         return plan
     return replace(
