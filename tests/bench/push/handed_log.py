@@ -1,6 +1,5 @@
 """Logs of a leader for the benchmark: batches in memory that are handed over, and the watch on what is acknowledged."""
 
-import asyncio
 from collections.abc import Callable
 
 from tierd.model import Lineage, TopicIdPartition
