@@ -258,6 +258,7 @@ def test_metric_labels_are_of_a_fixed_set() -> None:
     allowed |= {"kind", "part"}  # of the catalogue: kinds of its objects, parts of the work on them
     allowed |= {"source"}  # of the bytes of a restore: remote, local
     allowed |= {"listener", "request", "principal"}  # of the read endpoint, which bounds the principals
+    allowed |= {"peer", "pusher"}  # of push replication: node ids of the configuration, numbers from 0
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed

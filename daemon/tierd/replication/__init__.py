@@ -6,7 +6,7 @@ from tierd.replication.follower.standby import Standby
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_memory import StandbyMemory
 from tierd.replication.follower.standby_settings import StandbySettings
-from tierd.replication.follower.standby_status import StandbyStatus
+from tierd.replication.follower.standby_status import ReplicaStatus, StandbyStatus
 from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.leader_log import LeaderLog
@@ -15,10 +15,12 @@ from tierd.replication.leader.led_replicators import LedReplicators
 from tierd.replication.leader.open_segments import OpenSegments
 from tierd.replication.leader.owned_leader_log import OwnedLeaderLog
 from tierd.replication.leader.push_actions import PushLeader
+from tierd.replication.leader.push_counters import PushHistogram
 from tierd.replication.leader.push_manager import PushManager
 from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.pusher import OpenAppendChannel
 from tierd.replication.leader.replicator_settings import ReplicatorSettings
+from tierd.replication.leader.replicator_status import ReplicatorStatus, UnprotectedRecords, unprotected
 from tierd.replication.links.link_errors import PushLinkLostError
 from tierd.replication.links.link_identity import LinkIdentity
 from tierd.replication.links.node_certificates import NodeCertificates
@@ -28,6 +30,7 @@ from tierd.replication.links.push_listener import PushListener, PushListenPlan
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSessionEndReason
+from tierd.replication.model.replication_state import ReplicationMode
 from tierd.replication.tail.tail_follower import TailFollower
 from tierd.replication.tail.tail_values import TailLimit, TailSettings
 
@@ -49,6 +52,7 @@ __all__ = [
     "PeerLink",
     "PeerNode",
     "PushErrorCode",
+    "PushHistogram",
     "PushLeader",
     "PushLeaderServer",
     "PushLinkLostError",
@@ -57,7 +61,10 @@ __all__ = [
     "PushManager",
     "PushSessionEndReason",
     "PushSettings",
+    "ReplicaStatus",
+    "ReplicationMode",
     "ReplicatorSettings",
+    "ReplicatorStatus",
     "Standby",
     "StandbyIdentity",
     "StandbyMemory",
@@ -67,4 +74,6 @@ __all__ = [
     "TailFollower",
     "TailLimit",
     "TailSettings",
+    "UnprotectedRecords",
+    "unprotected",
 ]

@@ -78,6 +78,7 @@ from tierd.serve.http_server import HttpServer
 from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
 from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
 from tierd.serve.outage import Outage, Service
+from tierd.serve.push_report import push_lines, push_problems, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot
 from tierd.serve.urgency import by_urgency
 
@@ -200,8 +201,11 @@ __all__ = [
     "fetch_sessions",
     "group_lines",
     "open_quarantine",
+    "push_lines",
+    "push_problems",
     "quarantine_handlers",
     "server_context",
+    "unprotected_line",
 ]
 
 # The read endpoint needs the modules of Kafka's protocol, which take 0.3 s and 27 MB to import.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from tierd.serve.control_answers import DrillsSummary, EndpointSummary
+from tierd.serve.control_answers import DrillsSummary, EndpointSummary, PushSummary, UnprotectedSummary
 from tierd.serve.outage import Outage
 from tierd.tiering import LogDirState, PartitionStatus
 
@@ -24,6 +24,9 @@ class StatusSnapshot:
         catalogue: work on the catalogue in the bucket; ``problems`` needs a person.
         drills: what is proven to come back from the tier; ``failing`` and ``problem`` need a person.
         endpoint: clients and consumer groups of the read endpoint; empty where it is off.
+        control: the control plane over MQTT; empty where it is off.
+        push: push replication: what is sent to standbys, and the copies on this host; empty where it is off.
+        unprotected: what a loss of this host now would cost.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
@@ -46,6 +49,8 @@ class StatusSnapshot:
     endpoint: Facts = field(default_factory=dict)
     descriptors: Facts = field(default_factory=dict)
     control: Facts = field(default_factory=dict)
+    push: Facts = field(default_factory=dict)
+    unprotected: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
 
     @property
@@ -87,6 +92,14 @@ class StatusSnapshot:
     def endpoint_summary(self) -> EndpointSummary:
         """Return the read endpoint, as the control socket answers it."""
         return EndpointSummary.model_validate(dict(self.endpoint))
+
+    def push_summary(self) -> PushSummary:
+        """Return push replication, as the control socket answers it."""
+        return PushSummary.model_validate(dict(self.push))
+
+    def unprotected_summary(self) -> UnprotectedSummary:
+        """Return what a loss of this host now would cost, as the control socket answers it."""
+        return UnprotectedSummary.model_validate(dict(self.unprotected))
 
     def descriptors_problem(self) -> str:
         """Return the problem of open descriptors near their limit; empty when there are enough."""
@@ -132,6 +145,8 @@ class StatusSnapshot:
             "endpoint": dict(self.endpoint),
             "descriptors": dict(self.descriptors),
             "control": dict(self.control),
+            "push": dict(self.push),
+            "unprotected": dict(self.unprotected),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

@@ -10,6 +10,16 @@ from tierd.telemetry.metrics import Metrics, render_store_restore
 from tierd.telemetry.metrics_file import MetricsFile
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
+from tierd.telemetry.push_metrics import (
+    HistogramUse,
+    PushCopyUse,
+    PushLeaderUse,
+    PushPeerUse,
+    PushStandbyUse,
+    PushUse,
+    StandbyLagUse,
+    UnprotectedUse,
+)
 from tierd.telemetry.reading_metrics import CacheUse, ReadingUse
 from tierd.telemetry.scraped import EngineUse, HoldUsage, Latency, LeadershipUse, MetadataCounts, PartitionLag
 from tierd.telemetry.store_restore_metrics import ChangelogRestoreUse, StoreRestoreUse
@@ -24,6 +34,7 @@ __all__ = [
     "EndpointSessionUse",
     "EndpointUse",
     "EngineUse",
+    "HistogramUse",
     "HoldUsage",
     "Latency",
     "LeadershipUse",
@@ -34,8 +45,15 @@ __all__ = [
     "OwnLogUse",
     "PartitionLag",
     "PipelineUse",
+    "PushCopyUse",
+    "PushLeaderUse",
+    "PushPeerUse",
+    "PushStandbyUse",
+    "PushUse",
     "ReadingUse",
+    "StandbyLagUse",
     "StoreRestoreUse",
+    "UnprotectedUse",
     "configure_logging",
     "render_store_restore",
 ]

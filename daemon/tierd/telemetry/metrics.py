@@ -5,7 +5,7 @@ values of a state (lag, age, holds) are asked for at each scrape, so that they s
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -27,6 +27,7 @@ from tierd.telemetry.endpoint_metrics import (
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
+from tierd.telemetry.push_metrics import PushUse, PushWatch, UnprotectedUse, push_histograms
 from tierd.telemetry.reading_metrics import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
 from tierd.telemetry.store_restore_metrics import STORE_RESTORE, StoreRestoreUse, store_restore_samples
@@ -190,6 +191,8 @@ class Metrics:
         self._drills: Callable[[], DrillUse | None] = lambda: None
         self._endpoint: Callable[[], EndpointUse | None] = lambda: None
         self._control: Callable[[], ControlUse | None] = lambda: None
+        self._push: Callable[[], PushUse | None] = lambda: None
+        self._unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
         self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
@@ -340,6 +343,14 @@ class Metrics:
         """Ask ``source`` at every scrape for the state of the read endpoint; None where it is off."""
         self._endpoint = source
 
+    def watch_push(self, source: Callable[[], PushUse | None]) -> None:
+        """Ask ``source`` at every scrape for the state of push replication; None where it is off."""
+        self._push = source
+
+    def watch_unprotected(self, source: Callable[[], Sequence[UnprotectedUse]]) -> None:
+        """Ask ``source`` at every scrape for the records that neither the tier nor a standby has; it must not block."""
+        self._unprotected = source
+
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
         """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
         self._leadership = source
@@ -354,8 +365,8 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Compute the scraped metrics; called by the registry."""
-        metadata = self._metadata()
-        simple = {d.name: _family(d) for d in SCRAPED if d.kind is not Kind.SUMMARY}
+        metadata, push = self._metadata(), self._push()
+        simple = {d.name: _family(d) for d in SCRAPED if d.kind in {Kind.COUNTER, Kind.GAUGE}}
         samples = scrape(
             now_ms=self._clock.now_ms(),
             partitions=self._partitions(),
@@ -371,12 +382,14 @@ class Metrics:
             drills=self._drills(),
             endpoint=self._endpoint(),
             control=self._control(),
+            push=PushWatch(push, self._unprotected()),
             unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)
         yield from simple.values()
         yield from (_backend_summary(d, metadata) for d in SCRAPED if d.kind is Kind.SUMMARY)
+        yield from push_histograms(push)
 
     def _throttled(self, quota: str, throttle_ms: int) -> None:
         self._histograms[THROTTLE_SECONDS].labels(quota).observe(throttle_ms / 1000)

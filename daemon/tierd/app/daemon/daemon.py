@@ -30,6 +30,7 @@ from tierd.app.daemon.reloader import Reloader, log_config_warnings
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
 from tierd.app.daemon.systemd_notifier import SystemdNotifier, feed_watchdog
 from tierd.app.daemon.task_supervisor import TaskSupervisor
+from tierd.app.daemon.unprotected_watch import UnprotectedWatch
 from tierd.app.engine.compose import Engine, compose
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.host_caches import fetching
@@ -80,7 +81,12 @@ class Daemon:
         self._stop = StopRequest()
         self._policy_changes = PolicyChanges(engine.logs)
         self._reloader = Reloader(
-            engine, env, notifier, on_topics=self._policy_changes.report, on_endpoint=self._follow_endpoint
+            engine,
+            env,
+            notifier,
+            on_topics=self._policy_changes.report,
+            on_endpoint=self._follow_endpoint,
+            on_push=self._follow_push,
         )
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
@@ -92,6 +98,7 @@ class Daemon:
         self._drills: DaemonDrills
         self._endpoint: DaemonEndpoint
         self._push: DaemonPush
+        self._unprotected: UnprotectedWatch
         self._status: DaemonStatus
 
     async def run(self) -> int:
@@ -119,10 +126,22 @@ class Daemon:
                     self._engine, self._tiering, fetches, is_short=self._ports.is_short
                 )
                 self._push = await new_daemon_push(self._engine, is_short=self._ports.is_short)
+                self._unprotected = UnprotectedWatch(
+                    self._tiering.replicas, self._push.at_risk, clock=self._engine.clock
+                )
+                self._engine.metrics.watch_push(self._push.use)
+                self._engine.metrics.watch_unprotected(self._unprotected.use)
                 self._status = DaemonStatus(
                     self._engine,
                     self._tiering.manager,
-                    parts=WatchedParts(self._pipeline, self._catalogue, self._drills, self._endpoint),
+                    parts=WatchedParts(
+                        self._pipeline,
+                        self._catalogue,
+                        self._drills,
+                        self._endpoint,
+                        self._push,
+                        self._unprotected,
+                    ),
                     ports=self._ports,
                     stop=self._stop,
                     is_file_rejected=lambda: self._reloader.is_rejected,
@@ -185,6 +204,7 @@ class Daemon:
             self._vital(group, "catalogue", self._catalogue.run()),
             self._vital(group, "drills", self._drills.run()),
             self._vital(group, "usage", self._keep_usage()),
+            self._vital(group, "unprotected records", self._unprotected.run()),
             self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),
             self._vital(group, "control plane", self._tell_peers()),
@@ -250,6 +270,9 @@ class Daemon:
 
     async def _follow_endpoint(self, settings: KafkaEndpointSettings) -> None:
         await self._endpoint.follow(settings)
+
+    def _follow_push(self) -> None:
+        self._push.follow()
 
     async def _own_tier(self) -> None:
         engine = self._engine

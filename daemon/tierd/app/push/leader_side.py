@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,10 @@ from tierd.replication import (
     PushLeaderServer,
     PushManager,
     PushSessionEndReason,
+    ReplicatorStatus,
     TailFollower,
+    UnprotectedRecords,
+    unprotected,
 )
 from tierd.tasks import end_tasks
 
@@ -135,6 +139,13 @@ class LeaderSide:
             self.led.end_sessions(PushSessionEndReason.PUSH_DISABLED)
         self.leading.refresh()
         self._partitions.look_again()
+
+    def lacking_on_standbys(self) -> dict[TopicIdPartition, UnprotectedRecords]:
+        """Return what the best standby of each partition lacks that is sent to any."""
+        statuses: dict[TopicIdPartition, list[ReplicatorStatus]] = defaultdict(list)
+        for status in self.led.statuses():
+            statuses[status.partition].append(status)
+        return {partition: unprotected(each) for partition, each in statuses.items()}
 
     @contextlib.asynccontextmanager
     async def _sending(self) -> AsyncIterator[None]:

@@ -58,6 +58,11 @@ class PushedReplica:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
+    @property
+    def is_sent(self) -> bool:
+        """Return True if the standbys are told that this host leads the partition."""
+        return self.applied is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTopics:

@@ -126,6 +126,21 @@ class PushNode:
             self.standby.follow()
 
     @property
+    def identity(self) -> LinkIdentity:
+        """Return the identity of this process on its links."""
+        return self._context.identity
+
+    @property
+    def is_enabled(self) -> bool:
+        """Return False while the configuration switches sessions off."""
+        return self._context.settings().enabled
+
+    @property
+    def certificate_problem(self) -> str:
+        """Return why the certificate is no good; empty when it is, and without TLS."""
+        return "" if self._certificates is None else self._certificates.problem
+
+    @property
     def not_ready(self) -> str:
         """Return why push replication does not work yet; empty when it does."""
         return "" if self.standby is None else self.standby.not_ready

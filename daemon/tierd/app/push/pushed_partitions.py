@@ -79,6 +79,7 @@ class PushedPartitions:
         self._changed = asyncio.Event()
         self._seen: dict[Path, tuple[KnownDirectory, int]] = {}  # with the leader epoch
         self._watcher: LogDirWatcher | None = None
+        self._watched: set[Path] = set()  # pending directories
         self._offline: dict[Path, str] = {}
 
     def look_again(self) -> None:
@@ -108,7 +109,7 @@ class PushedPartitions:
         while True:
             try:
                 async with LogDirWatcher(self._log_dirs) as watcher:
-                    self._watcher = watcher
+                    self._watcher, self._watched = watcher, set()
                     self._changed.set()
                     async for _ in watcher.events():
                         self._changed.set()
@@ -119,9 +120,15 @@ class PushedPartitions:
             await self._clock.sleep(_RETRY_S)
 
     def _watch_pending(self, pending: Iterable[Path]) -> None:
-        if self._watcher is not None:
-            for path in pending:
-                self._watcher.watch_partition(path)
+        """Watch the pending directories, and list again for what came before the watch."""
+        if self._watcher is None:
+            return
+        for path in self._watched.difference(pending):
+            self._watcher.unwatch_partition(path)
+        new = {path for path in pending if path not in self._watched and self._watcher.watch_partition(path)}
+        self._watched = self._watched.intersection(pending) | new
+        if new:
+            self._changed.set()
 
     async def _look(self) -> PartitionsFound:
         looked = await asyncio.gather(*(self._look_at(log_dir) for log_dir in self._log_dirs))

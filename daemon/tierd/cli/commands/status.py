@@ -32,6 +32,9 @@ from tierd.serve import (
     endpoint_line,
     endpoint_problems,
     group_lines,
+    push_lines,
+    push_problems,
+    unprotected_line,
 )
 
 WATCH_INTERVAL_S = 2.0
@@ -108,12 +111,16 @@ def rendered(status: StatusAnswer) -> list[Part]:
     catalogue = [plain_text(line, "red") for line in catalogue_lines(status.catalogue)]
     drills = [plain_text(line, "red") for line in drill_problems(status.drills)]
     endpoint = [plain_text(line, "red") for line in endpoint_problems(status.endpoint)]
+    push = [plain_text(line, "yellow") for line in push_problems(status.push)]
     unheld = [plain_text(line, "red") for line in unheld_lines(status.hold)]
     stored = (hold_line(status.hold), grace_line(status.partitions))
     control = [plain_text(line, "yellow") for line in control_lines(status.control)]
-    told = (*stored, pipeline, drill_line(status.drills), endpoint_line(status.endpoint), *group_lines(status.endpoint))
+    endpoint_told = (endpoint_line(status.endpoint), *group_lines(status.endpoint))
+    push_told = (*push_lines(status.push), unprotected_line(status.unprotected))
+    told = (*stored, pipeline, drill_line(status.drills), *endpoint_told, *push_told)
     lines = [plain_text(line) for line in told if line]
-    return [head, *causes, *offline, *unheld, *short, *catalogue, *drills, *endpoint, *control, *lines, *damaged, table]
+    problems = [*causes, *offline, *unheld, *short, *catalogue, *drills, *endpoint, *control, *push]
+    return [head, *problems, *lines, *damaged, table]
 
 
 def hold_line(hold: HoldSummary) -> str:

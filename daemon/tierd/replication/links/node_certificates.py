@@ -98,6 +98,7 @@ class NodeCertificates:
         self._turn = asyncio.Lock()
         self.failed_reloads = 0
         """Changes of the files that could not be used, since the start."""
+        self._reload_problem = ""
 
     async def load(self) -> None:
         """Read the files for the first time.
@@ -127,6 +128,13 @@ class NodeCertificates:
         valid_until = self._contexts.valid_until
         return valid_until if valid_until.timestamp() * 1000 < self._clock.now_ms() else None
 
+    @property
+    def problem(self) -> str:
+        """Return why the certificate is no good, or why a newer one is not in force; empty when all is well."""
+        if (expired_at := self.expired_at()) is not None:
+            return f"the certificate of this daemon has expired at {expired_at:%Y-%m-%d %H:%M} UTC"
+        return self._reload_problem
+
     async def _look(self) -> None:
         settings = self._settings()
         marks = await asyncio.to_thread(_marks, settings)
@@ -138,9 +146,10 @@ class NodeCertificates:
         except PushLinkError as error:
             self._loaded = _LoadedContexts(settings, marks, None)  # the same files are not tried again
             self.failed_reloads += 1
+            self._reload_problem = str(error)
             log.warning("push_certificate_unusable", problem=str(error), remedy=error.remedy)
         else:
-            self._contexts = self._loaded.contexts
+            self._contexts, self._reload_problem = self._loaded.contexts, ""
             log.info("push_certificate_loaded", certificate_file=str(settings.certificate_file))
 
 
