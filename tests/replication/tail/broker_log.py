@@ -135,6 +135,11 @@ class BrokerLog:
         if len(self.segments) > 1:
             self._delete(self.segments.pop(0))
 
+    def delete_records(self, before: int) -> None:
+        """Raise the log start into a segment, as DeleteRecords does: the epochs begin there from now on."""
+        self.lineage = self.lineage.truncated_from_start(before)
+        self._write_lineage()
+
     def move_to(self, log_dir: Path) -> None:
         """Move the log to another log dir: a copy takes the name, and the former directory is deleted."""
         future = log_dir / f"{self.path.name}.{'0' * 32}-future"

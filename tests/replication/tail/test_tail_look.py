@@ -297,6 +297,38 @@ def test_delete_records_raises_the_log_start_after_the_watermark(broker: BrokerL
     assert tail.listener.events[1:] == [("high watermark", 8), ("log start", 5)]
 
 
+@pytest.mark.parametrize("before", [5, 6, 9, 10, 12])
+def test_epochs_that_begin_at_a_raised_log_start_are_no_truncation(
+    broker: BrokerLog, follow: Follow, before: int
+) -> None:
+    tail = follow(broker)
+    for _ in range(3):
+        broker.append(4)
+        broker.begin_epoch()
+    tail.look()
+    events = tail.listener.taken_events()
+    broker.delete_records(before)
+    broker.append(1)
+    tail.look_to_the_end()
+    assert tail.listener.taken_events() == [("append", 13)]
+    assert [name for name, _ in events] == ["append"] * len(events)
+    assert tail.log.lineage.epoch_for(12) == 3
+
+
+@pytest.mark.spec("push-replication F18")
+def test_other_epoch_behind_a_raised_log_start_is_a_truncation(broker: BrokerLog, follow: Follow) -> None:
+    tail = follow(broker)
+    broker.append(4)
+    broker.append(4)
+    tail.look()
+    broker.truncate(1)
+    broker.begin_epoch()
+    broker.append(4)
+    broker.delete_records(6)
+    tail.look_to_the_end()
+    assert tail.listener.events[-1] == ("truncated", 8)
+
+
 def test_watermark_above_the_log_end_waits_for_the_records(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     tail.log.raise_watermark(6)

@@ -27,7 +27,7 @@ def main() -> None:
         with broker, LossLab(root, broker, warm) as lab:
             for loss in lose_host_again_and_again(lab, moments=options.moments, seed=options.seed):
                 losses.append(loss)
-                print(f"loss {len(losses)}: {loss.lost_ms:.0f} ms, {loss.records} records", flush=True)
+                print(f"loss {len(losses)}: {loss.lost_ms:.0f} ms, {loss.records} records {loss.partition}", flush=True)
     print(report(losses))
 
 

@@ -18,21 +18,24 @@ class Loss:
     Attributes:
         lost_ms: from the first acknowledged record that did not come back to the end of the host; 0 if all came back.
         records: acknowledged records that did not come back.
+        partition: of the first of them; empty without one.
     """
 
     lost_ms: float
     records: int
+    partition: str = ""
 
     @classmethod
     def of(cls, traffic: LossTraffic, ends: Mapping[str, int], cut_s: float) -> "Loss":
         """Return the cost of a loss after which the partitions end at ``ends``."""
-        lost_at_s = [
-            at_s
+        lost = [
+            (at_s, named(where))
             for where, known in traffic.acknowledged_at_s.items()
             for offset, at_s in known.items()
             if offset >= ends[named(where)] and at_s <= cut_s
         ]
-        return cls(1e3 * (cut_s - min(lost_at_s, default=cut_s)), len(lost_at_s))
+        first_s, partition = min(lost, default=(cut_s, ""))
+        return cls(1e3 * (cut_s - first_s), len(lost), partition)
 
 
 def report(losses: Sequence[Loss]) -> str:
@@ -46,29 +49,34 @@ def report(losses: Sequence[Loss]) -> str:
     )
 
 
-def assert_restored(
-    broker: KafkaBroker, journal: Journal, acknowledged: Mapping[PartitionName, int], ends: Mapping[str, int]
-) -> None:
-    """Fail unless the broker serves what the standbys had, and nothing that was aborted or undecided.
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore had to work with, and what came of it.
 
-    Args:
-        broker: runs on the restored log dir.
-        journal: of the producers.
-        acknowledged: exclusive end of what a standby had at the loss.
-        ends: of the restored records.
+    Attributes:
+        acknowledged: exclusive end of what a standby had at the loss, by partition.
+        log_starts: offsets below which records may be deleted; without one, none may.
+        ends: exclusive ends of the restored records, by the name of the directory.
     """
+
+    acknowledged: Mapping[PartitionName, int]
+    log_starts: Mapping[PartitionName, int]
+    ends: Mapping[str, int]
+
+
+def assert_restored(broker: KafkaBroker, journal: Journal, restored: Restored) -> None:
+    """Fail unless the broker serves what the standbys had, and nothing that was aborted or undecided."""
     committed = broker.consume_all(PARTITIONS, committed=True)
     for where in PARTITIONS:
-        known, end = journal.of(*where), ends[named(where)]
-        start = min((record["offset"] for record in committed[where]), default=end)
-        wanted = {
-            offset
-            for offset in known.acknowledged
-            if start <= offset and _is_decided(where, known, offset, acknowledged)
-        }
-        assert all(offset < end for offset in wanted), (
-            f"{where}: acknowledged by a standby, and lost: {sorted(wanted)[-3:]}"
-        )
+        known, end = journal.of(*where), restored.ends[named(where)]
+        start = restored.log_starts.get(where, 0)
+        had = restored.acknowledged[where]
+        lost = [
+            each
+            for each in known.acknowledged
+            if start <= each and end <= each and _is_decided(where, known, each, had)
+        ]
+        assert not lost, f"{where}: a standby had {sorted(lost)[:3]}, and the log ends at {end}"
         if where[0] == COMPACTED.name:
             _assert_latest(committed[where], known, end=end)
         else:
@@ -76,16 +84,14 @@ def assert_restored(
         assert broker.end_offset(*where, committed=True) == broker.end_offset(*where), f"{where}: a transaction is open"
 
 
-def _is_decided(
-    where: PartitionName, known: PartitionJournal, offset: int, acknowledged: Mapping[PartitionName, int]
-) -> bool:
-    """Return True if a standby had the record, and the marker behind its transaction."""
+def _is_decided(where: PartitionName, known: PartitionJournal, offset: int, had: int) -> bool:
+    """Return True if a standby whose log ends at ``had`` has the record, and the marker behind its transaction."""
     end = offset + 1
     if where[0] == TRANSACTIONAL.name:
         while end in known.acknowledged:  # of the same transaction: a marker is between two
             end += 1
         end += 1
-    return end <= acknowledged[where]
+    return end <= had
 
 
 def _assert_latest(found: Iterable[Record], known: PartitionJournal, *, end: int) -> None:

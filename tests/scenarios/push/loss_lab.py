@@ -28,6 +28,7 @@ LEADER, STANDBYS = 1, (2, 3)
 PARTITIONS: Final = [(topic.name, partition) for topic in TOPICS for partition in range(topic.partitions)]
 PROPERTIES: Final = {"log.cleaner.backoff.ms": "200", "replica.high.watermark.checkpoint.interval.ms": "500"}
 _PROTECTED_S: Final = 120.0
+_OPTIONS: Final = ("--hold-retention", "--from-bucket", "--accept-holes")  # records were deleted before their copy
 _DAMAGED: Final = 1  # the cut may have left a manifest whose log was being deleted; all else is rebuilt
 
 
@@ -105,9 +106,7 @@ class LossLab:
         (log_dir,) = self.broker.log_dirs
         places = {PAGE_LOG_DIR: str(log_dir), PAGE_CLUSTER_ID: CLUSTER_ID, "replica": "last-copy"}
         standbys = [word for copies in self.copies for word in ("--standby", str(copies))]
-        answer = run_printed(
-            self._leader, ONE_OF_SEVERAL, "log-dir", places, "--hold-retention", "--from-bucket", *standbys
-        )
+        answer = run_printed(self._leader, ONE_OF_SEVERAL, "log-dir", places, *_OPTIONS, *standbys)
         self.answer: dict[str, Any] = answer
         rebuilt = self._leader.ask("rebuild-metadata")
         assert rebuilt.exit_code in (0, _DAMAGED), rebuilt.output

@@ -46,11 +46,15 @@ class LossTraffic:
     Attributes:
         acknowledged_at_s: monotonic times at which a producer knew that its record is in the log for good, by
             partition and offset.
+        log_starts: offsets below which records may be deleted, by partition; from one life to the next.
         passed: topics that were made, written and deleted.
     """
 
-    def __init__(self, broker: KafkaBroker, journal: Journal, *, seed: str) -> None:
+    def __init__(
+        self, broker: KafkaBroker, journal: Journal, log_starts: dict[PartitionName, int], *, seed: str
+    ) -> None:
         self.acknowledged_at_s: defaultdict[PartitionName, dict[int, float]] = defaultdict(dict)
+        self.log_starts = log_starts
         self.passed: list[str] = []
         self._broker = broker
         self._journal = journal
@@ -132,7 +136,8 @@ class LossTraffic:
             where = (PLAIN.name, 1)
             written = [*self.acknowledged_at_s[where]]
             if written:
-                self._broker.delete_records(*where, random.choice(written[: len(written) // 2 + 1]))
+                self.log_starts[where] = before = random.choice(written[: len(written) // 2 + 1])
+                self._broker.delete_records(*where, before)
             return
         name = f"passing-{random.randrange(10**9)}"
         self._broker.create_topic(name)

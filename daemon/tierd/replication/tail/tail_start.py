@@ -150,8 +150,10 @@ def _neighbours(
 
 
 def has_same_epochs(own: Lineage, other: Lineage, *, start: int, end: int) -> bool:
-    """Return True if both lineages have the same epochs for the offsets of ``[start, end)``."""
+    """Return True if both lineages have the same epochs for the offsets of ``[start, end)`` of which both know."""
+    firsts = [each.earliest.start_offset for each in (own, other) if each.earliest is not None]
+    start = max([start, *firsts])  # a broker forgets the epochs below the log start, which may lie inside of a segment
     if start >= end or not own:  # no epochs: the oldest formats have none
         return True
     mine, theirs = ([entry for entry in each.entries if start < entry.start_offset < end] for each in (own, other))
-    return mine == theirs and own.epoch_for(end - 1) == other.epoch_for(end - 1)
+    return mine == theirs and all(own.epoch_for(at) == other.epoch_for(at) for at in (start, end - 1))
