@@ -235,6 +235,8 @@ class PushReplicationSettings(Settings):
             require_none([(("buffer", "session_max_bytes"), "must be at most push.buffer.max_bytes")])
         if self.request.partition_max_bytes > self.request.max_bytes:
             require_none([(("request", "partition_max_bytes"), "must be at most push.request.max_bytes")])
+        if self.request.linger_s >= self.session.keepalive_s:
+            require_none([(("request", "linger"), "must be less than push.session.keepalive")])
         return self
 
     @model_validator(mode="after")

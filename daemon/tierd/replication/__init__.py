@@ -21,7 +21,7 @@ from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.pusher import OpenAppendChannel
 from tierd.replication.leader.replicator_settings import ReplicatorSettings
 from tierd.replication.leader.replicator_status import ReplicatorStatus, UnprotectedRecords, unprotected
-from tierd.replication.links.link_errors import PushLinkLostError
+from tierd.replication.links.link_errors import PushLinkError, PushLinkLostError, PushLinkRefusedError
 from tierd.replication.links.link_identity import LinkIdentity
 from tierd.replication.links.node_certificates import NodeCertificates
 from tierd.replication.links.peer_connector import PeerConnector
@@ -55,7 +55,9 @@ __all__ = [
     "PushHistogram",
     "PushLeader",
     "PushLeaderServer",
+    "PushLinkError",
     "PushLinkLostError",
+    "PushLinkRefusedError",
     "PushListenPlan",
     "PushListener",
     "PushManager",

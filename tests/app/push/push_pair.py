@@ -29,12 +29,12 @@ class LiveSection:
 
     def __init__(self, root: Path, section: Section) -> None:
         self._root = root
-        self._section = section
+        self.section = section
         self.settings = self._read()
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - values of YAML
         """Set keys of the section."""
-        self._section |= changes
+        self.section |= changes
         self.settings = self._read()
 
     def _read(self) -> Any:  # noqa: ANN401 - PushReplicationSettings, by the model of the file
@@ -43,7 +43,7 @@ class LiveSection:
                 "state_dir": str(self._root / "state"),
                 "log_dirs": [{"path": str(self._root / "logs")}],
                 "remote": {"backend": "filesystem", "filesystem": {"path": str(self._root / "store")}},
-                "push": self._section,
+                "push": self.section,
             }
         ).push
 

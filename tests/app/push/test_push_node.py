@@ -7,16 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from tests.app.push.push_pair import STANDBY, PushPair
+from tests.app.push.push_pair import CLUSTER, STANDBY, PushPair
 from tests.fakes.eventually import eventually
 from tests.log.logs import records
 from tests.replication.tail.broker_log import BrokerLog
+from tests.services.certificates import Authority
 from tierd.app.push.push_facts import push_facts
 from tierd.app.push.push_node import PushNode
 from tierd.app.push.push_use import push_use
 from tierd.errors import ListenError, LogDirOfflineError
 from tierd.log import LogService
 from tierd.model import TopicPartition
+from tierd.replication import PushLinkError
 from tierd.serve import push_problems
 from tierd.serve.control_answers import PushSummary
 
@@ -213,3 +215,23 @@ async def test_log_dir_of_copies_that_cannot_be_made_ends_the_run_with_its_error
         with pytest.raises(LogDirOfflineError, match=r"push\.standby\.log_dir"):
             async with asyncio.timeout(30):
                 await node.run()
+
+
+@pytest.mark.spec("push-replication 3.5")
+async def test_daemons_with_certificates_replicate_and_one_with_that_of_another_does_not_start(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", "authority")
+    async with PushPair(tmp_path) as pair:
+        for node_id, section in ((1, pair.leading), (STANDBY, pair.keeping)):
+            issued = authority.issue(f"node-{node_id}", hosts=("127.0.0.1",), uris=(f"tierd://{CLUSTER}/{node_id}",))
+            files = {"certificate_file": issued.cert_file, "key_file": issued.key_file, "ca_file": authority.ca_file}
+            section.change(tls={name: str(path) for name, path in files.items()})
+        log = BrokerLog(pair.log_dir)
+        log.append(3)
+        async with pair.leader() as leader, pair.standby():
+            await pair.same("orders-0")
+            await in_session(leader)
+            assert leader.certificate_problem == ""
+
+        pair.leading.change(tls=pair.keeping.section["tls"])
+        with pytest.raises(PushLinkError, match=f"this daemon is tierd://{CLUSTER}/1"):
+            await pair.node(1, pair.leading).start()

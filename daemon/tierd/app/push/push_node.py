@@ -93,10 +93,11 @@ class PushNode:
 
         Raises:
             ListenError: the port cannot be bound.
-            PushLinkError: a certificate cannot be used.
+            PushLinkError: a certificate cannot be used, or is that of another node.
         """
         if self._certificates is not None:
             await self._certificates.load()
+            self._certificates.require_name(self._context.identity.name)
         host, port = await self.listener.bind()
         log.info("push_listening", address=f"{host}:{port}", node_id=self._context.identity.node_id)
 

@@ -62,7 +62,7 @@ def certified_name(certificate: Mapping[str, Any]) -> NodeName:
     if len(found) != 1:
         named = ", ".join(sorted(map(str, found))) or "none"
         raise PushLinkError(
-            f"the certificate of the peer has to name one node, and names {named}",
+            f"the certificate of a daemon has to name one node, and this one names {named}",
             remedy="issue it with the URI tierd://CLUSTER-ID/NODE-ID as a subject alternative name",
         )
     return found.pop()

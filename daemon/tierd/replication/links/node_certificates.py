@@ -15,6 +15,7 @@ from tierd.clock import Clock
 from tierd.config import PushTlsSettings
 from tierd.masking import Masking
 from tierd.replication.links.link_errors import PushLinkError
+from tierd.replication.links.link_identity import NodeName, certified_name
 
 LOOK_INTERVAL_S: Final = 1.0
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -27,12 +28,31 @@ class NodeContexts(NamedTuple):
     """Contexts of both directions. Each side has to show a certificate of the authority.
 
     Attributes:
-        valid_until: end of this daemon's own certificate.
+        own: this daemon's own certificate.
     """
 
     client: ssl.SSLContext
     server: ssl.SSLContext
-    valid_until: datetime
+    own: x509.Certificate
+
+    @property
+    def valid_until(self) -> datetime:
+        """Return the end of this daemon's own certificate."""
+        return self.own.not_valid_after_utc
+
+    @property
+    def name(self) -> NodeName:
+        """Return the node that this daemon's own certificate names.
+
+        Raises:
+            PushLinkError: it names no node, or several.
+        """
+        try:
+            names = self.own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return certified_name({})
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        return certified_name({"subjectAltName": [("URI", uri) for uri in uris]})
 
 
 def node_contexts(settings: PushTlsSettings) -> NodeContexts:
@@ -47,19 +67,19 @@ def node_contexts(settings: PushTlsSettings) -> NodeContexts:
     server.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     for context in (client, server):
         context.minimum_version = _VERSIONS[settings.min_version]
-        valid_until = _load(context, settings)
-    return NodeContexts(client, server, valid_until)
+        own = _load(context, settings)
+    return NodeContexts(client, server, own)
 
 
-def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> datetime:
-    """Read the files into a context, and return the end of the certificate."""
+def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> x509.Certificate:
+    """Read the files into a context, and return this daemon's own certificate."""
     if settings.certificate_file is None or settings.key_file is None or settings.ca_file is None:
         raise PushLinkError("push.tls has no certificate", remedy="set certificate_file, key_file and ca_file")
     # Without a password of ours OpenSSL would ask for one on the terminal.
     secret = settings.key_password.get_secret_value() if settings.key_password is not None else ""
     try:
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=lambda: secret)
-        valid_until = x509.load_pem_x509_certificate(settings.certificate_file.read_bytes()).not_valid_after_utc
+        own = x509.load_pem_x509_certificate(settings.certificate_file.read_bytes())
     except (OSError, ssl.SSLError, ValueError) as error:
         failure = Masking(secret).error(error)
         raise PushLinkError(
@@ -73,7 +93,7 @@ def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> datetime:
             f"ca_file {settings.ca_file} cannot be used: {error}",
             remedy="let push.tls.ca_file name a readable file of PEM certificates",
         ) from error
-    return valid_until
+    return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +141,19 @@ class NodeCertificates:
                 self._looked_at_s = now_s
                 await self._look()
         return self._contexts
+
+    def require_name(self, expected: NodeName) -> None:
+        """Require that this daemon's own certificate names it.
+
+        Raises:
+            PushLinkError: it names another node, none, or several.
+        """
+        assert self._contexts is not None, "load comes before require_name"
+        if self._contexts.name != expected:
+            raise PushLinkError(
+                f"push.tls.certificate_file is the certificate of {self._contexts.name}, and this daemon is {expected}",
+                remedy=f"issue it with the URI {expected} as a subject alternative name, or correct push.node_id",
+            )
 
     def expired_at(self) -> datetime | None:
         """Return the end of this daemon's certificate if it is over, else None. Peers refuse it then."""

@@ -6,7 +6,12 @@ import ssl
 from typing import Final
 
 from tierd.errors import TierError
-from tierd.replication.links.link_errors import PushLinkError, PushLinkLostError, PushLinkTimeoutError
+from tierd.replication.links.link_errors import (
+    PushLinkError,
+    PushLinkLostError,
+    PushLinkRefusedError,
+    PushLinkTimeoutError,
+)
 from tierd.replication.links.link_identity import LinkIdentity, NodeName, certified_name
 from tierd.replication.links.link_limits import LinkLimits, require_loopback
 from tierd.replication.links.node_certificates import NodeCertificates
@@ -109,7 +114,8 @@ class PeerConnector:
     def _check(self, link: PeerLink, node: PeerNode, hello: HelloMessage, name: str) -> None:
         """Raise an error unless Hello and certificate are those of ``node``."""
         if hello.error_code:
-            raise PushLinkError(f"{name} refused the connection: {_refusal(hello.error_code)}")
+            cause = f"{name} refused the connection: {_refusal(hello.error_code)}"
+            raise PushLinkRefusedError(cause, refusal=hello.error_code)
         expected = NodeName(self._me.cluster_id, node.node_id)
         said = NodeName(hello.cluster_id, hello.node_id)
         if said != expected:
