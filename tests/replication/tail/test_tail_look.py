@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.logs import records
 from tests.replication.tail.broker_log import BrokerLog, epochs
 from tests.replication.tail.tail_listening import TailFollowing
 from tierd.errors import CorruptRecordError, SegmentChangedError
+from tierd.log.records.new_record import NO_PRODUCER, Producer
 from tierd.replication.tail.tail_values import TailLimit
 
 Follow = Callable[..., TailFollowing]
@@ -237,6 +239,25 @@ def test_compaction_swap_of_rolled_segments_changes_nothing(broker: BrokerLog, f
     tail.look_to_the_end()
     assert tail.listener.taken_events() == [("append", broker.next_offset)]
     assert all(name == "append" for name, _ in events)
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_last_batch_that_a_cleaner_rewrites_is_known_by_its_producer(
+    broker: BrokerLog, follow: Follow, is_idempotent: bool
+) -> None:
+    """Without a producer id it could be a batch that took the place of the one that was read."""
+    tail = follow(broker)
+    broker.append(2)
+    producer = Producer(7, 0, 30) if is_idempotent else NO_PRODUCER
+    broker.append_data(records(3, base_offset=2, value=bytes(50), producer=producer), 3)
+    broker.roll()
+    tail.look_to_the_end()
+    tail.listener.taken_events()
+    rolled = broker.segments[0]
+    broker.rewrite(rolled, rolled.batches[0].data + records(3, base_offset=2, value=b"", producer=producer))
+    broker.append(1)
+    tail.look_to_the_end()
+    assert tail.listener.taken_events() == [("append" if is_idempotent else "truncated", 6)]
 
 
 def test_tail_that_lags_in_a_compacted_segment_goes_on_behind_the_gap(broker: BrokerLog, follow: Follow) -> None:

@@ -28,12 +28,15 @@ from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.new_record import NO_PRODUCER, Producer
 from tierd.model import TopicPartition
+from tierd.tasks import end_tasks
 from tierd.telemetry import configure_logging
 
 PARTITIONS: Final = (*(TopicPartition("orders", number) for number in range(3)), TopicPartition("transactions", 0))
 _LEADER_EPOCH: Final = 1
 _PAUSE_S: Final = 0.005
 _ABORTED: Final = 1 / 3
+_PRODUCER_ID: Final = 1000
+_START: Final = "start\n"  # the line with which a process begins
 
 
 class OwnProducer:
@@ -45,10 +48,13 @@ class OwnProducer:
         self._journal = journal
         self._random = random
         self._waiting: deque[tuple[int, list[tuple[int, str]]]] = deque()
+        self._epoch = len(Path(journal.name).read_text().split(_START)) % 0x7FFF
         self._sequence = 0
 
     async def run(self, produce: "Callable[[OwnProducer], Coroutine[None, None, None]]") -> None:
         """Produce until cancelled."""
+        if produce is OwnProducer.transact:
+            await self._end(commit=False)  # what the process before this one left open
         while True:
             await produce(self)
             self._note_acknowledged()
@@ -62,19 +68,20 @@ class OwnProducer:
 
     async def transact(self) -> None:
         """Append the records of a transaction, and its marker; a third of them aborts."""
-        sent, producer_id = [], 1000
+        sent = []
         for _ in range(self._random.randrange(1, 5)):
             value = self._value()
-            appended = await self._append(value, Producer(producer_id, 0, self._sequence))
+            appended = await self._append(value, Producer(_PRODUCER_ID, self._epoch, self._sequence))
             self._sequence += 1
             sent.append((appended.last_offset, value))
         commit = self._random.random() > _ABORTED
-        request = AppendRequest(
-            end_marker(producer_id, commit=commit, timestamp_ms=_now_ms()), AppendOrigin.COORDINATOR, _LEADER_EPOCH
-        )
-        marker = await self._writer.append(request)
+        marker = await self._end(commit=commit)
         if commit:
             self._waiting.append((marker.last_offset, sent))
+
+    async def _end(self, *, commit: bool) -> AppendInfo:
+        marker = end_marker(_PRODUCER_ID, commit=commit, producer_epoch=self._epoch, timestamp_ms=_now_ms())
+        return await self._writer.append(AppendRequest(marker, AppendOrigin.COORDINATOR, _LEADER_EPOCH))
 
     async def _append(self, value: str, producer: Producer) -> AppendInfo:
         data = records(
@@ -98,6 +105,7 @@ class OwnProducer:
 
 
 async def _produce(service: LogService, journal: TextIO) -> None:
+    print(_START, end="", file=journal, flush=True)
     async with asyncio.TaskGroup() as group:
         for number, partition in enumerate(PARTITIONS):
             topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, partition.topic)
@@ -114,8 +122,8 @@ async def _run(deployment: Deployment, journal: TextIO) -> int:
         try:
             return await Daemon(engine, os.environ, SystemdNotifier.from_environment(os.environ)).run()
         finally:
-            producing.cancel()
-            await asyncio.wait({producing})
+            await end_tasks([producing])
+            assert producing.cancelled(), producing.exception()
 
 
 def _now_ms() -> int:
