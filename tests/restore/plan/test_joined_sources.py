@@ -109,8 +109,12 @@ def test_compacted_log_that_was_cleaned_beyond_the_tier_is_taken_whole_or_not_at
     whole = join_sources(compacted, [source("standby", 0, 150, cleaned=120)])
     assert (whole.parts, whole.fetch_bytes, whole.end_offset) == ((), 0, 0)
     assert [tuple(each)[1:] for each in whole.joins] == [(0, 150)]
-    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])
-    assert (late.parts, late.joins) == (compacted.parts, ())
+    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])  # the leader's log began there, too
+    assert (late.parts, late.log_start_offset) == ((), 10)
+    assert [tuple(each)[1:] for each in late.joins] == [(10, 150)]
+    assert "keys that were deleted would come back" in late.findings[0].text
+    old_disk = join_sources(compacted, [source("disk", 10, 150, cleaned=120)])
+    assert (old_disk.parts, old_disk.joins) == (compacted.parts, ())
     assert joined(compacted, source("standby", 10, 150, cleaned=100)) == [("standby", 100, 150)]
 
 

@@ -48,6 +48,7 @@ class OwnLab:
         *,
         standbys: int = 1,
         addresses: Mapping[int, str] | None = None,
+        hosts: PushHosts | None = None,
         settings: Settings | None = None,
         push: Mapping[int, Settings] | None = None,
     ) -> None:
@@ -58,6 +59,7 @@ class OwnLab:
             warm: forks the daemons.
             standbys: their number.
             addresses: at which peers reach a node, by node; by default that of its port.
+            hosts: has the ports.
             settings: of every daemon.
             push: keys of section ``push``, by node.
         """
@@ -65,7 +67,7 @@ class OwnLab:
         self._settings = settings or {}
         self._addresses = addresses or {}
         self._push = push or {}
-        self.hosts = PushHosts(1 + standbys)
+        self.hosts = hosts or PushHosts(1 + standbys)
         self._warm = warm
         self.journal_file = root / "journal"
         self.log_dir = root / "leader-logs"

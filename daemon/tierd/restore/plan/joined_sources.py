@@ -46,19 +46,16 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
     Where the tier has no records, the log of a directory is the restored log. So it is for a compacted topic whose
     directory reaches further and was cleaned beyond the end of the tier: joined to the tier, keys that were deleted
     would come back (changelog-restore 3.4). And so it is where the log start of a standby lies beyond all that can be
-    joined to the tier.
+    joined to the tier; a finding says so.
     """
     if not plan.parts and all(each.is_existing for each in sources):
         return plan
     plan = _begun_by_a_source(plan, _whole_log(plan, sources))
     joins = _joins(plan, sources)
-    if (
-        plan.parts
-        and (begins := _beyond_a_gap(joins[-1].end_offset if joins else plan.end_offset, sources)) is not None
-    ):
-        plan = _begun_by_a_source(_with_gap(plan, joins, begins), begins)
+    if plan.parts and (begins := _better_than_the_tier(plan, joins, sources)) is not None:
+        plan = _begun_by_a_source(_without_the_tier(plan, joins, begins), begins)
         joins = _joins(plan, sources)
-    end = joins[-1].end_offset if joins else plan.end_offset
+    end = _reached(plan, joins)
     missing = [each for each in (_above(each, end) for each in plan.missing) if each is not None]
     findings = plan.findings
     if not plan.parts and not joins:
@@ -95,27 +92,38 @@ def has_same_epochs(ours: Lineage, theirs: Lineage, end_offset: int) -> bool:
     return start <= end_offset and theirs.entries_in(start, end_offset) == ours.entries_in(start, end_offset)
 
 
-def _beyond_a_gap(reached: int, sources: Sequence[JoinSource]) -> JoinSource | None:
-    """Return the standby whose log begins beyond what tier and directories reach, and goes furthest.
+def _better_than_the_tier(
+    plan: PartitionPlan, joins: Sequence[PlannedJoin], sources: Sequence[JoinSource]
+) -> JoinSource | None:
+    """Return the standby that goes furthest and cannot be joined to the tier; None where none goes beyond the joins.
 
-    Its log start is the leader's: the leader has deleted what lies between, by DeleteRecords or retention.
+    Its log start is the leader's: what lies below, the leader had deleted, by DeleteRecords or retention. So its log
+    alone lacks nothing that the leader had, and tier and old disk alone lack the newest records.
     """
+    reached = _reached(plan, joins)
     candidates = [
         each
         for each in sources
-        if not each.is_existing and reached < each.log_start_offset < each.end_offset and each.lineage
+        if not each.is_existing
+        and reached < each.end_offset
+        and each.lineage
+        and (reached < each.log_start_offset or (plan.is_compacted and reached < each.cleaned_offset))
     ]
     return max(candidates, key=lambda each: (each.end_offset, -each.log_start_offset), default=None)
 
 
-def _with_gap(plan: PartitionPlan, joins: Sequence[PlannedJoin], begins: JoinSource) -> PartitionPlan:
-    reached = joins[-1].end_offset if joins else plan.end_offset
-    text = (
-        f"offsets {reached} to {begins.log_start_offset - 1} were deleted at the leader and are not in the tier: the "
-        f"restored log begins at {begins.log_start_offset}, where that of the standby does"
-    )
+def _without_the_tier(plan: PartitionPlan, joins: Sequence[PlannedJoin], begins: JoinSource) -> PartitionPlan:
+    reached, start = _reached(plan, joins), begins.log_start_offset
+    why = f"offsets {reached} to {start - 1} were deleted at the leader and are not in the tier"
+    if start <= reached:
+        why = "a log cleaner has rewritten it beyond the tier, and joined to it keys that were deleted would come back"
+    text = f"the log is that of a standby, which begins at {start}: {why}"
     remedy = "nothing to do: the tier keeps the records below that it has"
     return replace(plan, findings=(*plan.findings, PlanFinding(PlanSeverity.WARNING, text, remedy)))
+
+
+def _reached(plan: PartitionPlan, joins: Sequence[PlannedJoin]) -> int:
+    return joins[-1].end_offset if joins else plan.end_offset
 
 
 def _begun_by_a_source(plan: PartitionPlan, begins: JoinSource | None) -> PartitionPlan:
