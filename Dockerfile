@@ -7,6 +7,7 @@
 # Holds: a volume is a mount of its own. Hard links from one volume into another fail, and tierd keeps files open instead.
 # To hold by links, mount the common parent once, writable (-v /var/lib/kafka:/var/lib/kafka), and set hold.dir below it.
 # To let another host read the metrics, set http.listen to 0.0.0.0:9405.
+# Push replication needs its port (-p 9406:9406), and a volume for copies (-v /var/lib/tierd-copies:/var/lib/tierd-copies).
 #
 # With Java and Spark, for compaction (docs/pipeline.md): docker build --build-arg SPARK=yes -t tierd-spark .
 

@@ -126,6 +126,17 @@ def test_example_of_the_endpoint_lets_other_hosts_in_with_a_login_alone(tmp_path
     assert config_warnings(config) == []
 
 
+def test_example_of_push_sends_and_keeps_copies_with_certificates(tmp_path: Path) -> None:
+    (tmp_path / "metadata-dsn").write_text("postgresql://tierd:secret@127.0.0.1/tierd")
+
+    config = load_config(ROOT / "config" / "push.yaml", {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
+    assert config.push.is_leader
+    assert config.push.is_standby
+    assert config.push.tls.is_configured
+    assert config_warnings(config) == []
+
+
 def test_quickstart_uses_only_paths_in_the_run_directory() -> None:
     config = load_config(ROOT / "config" / "quickstart.yaml", {})
 

@@ -1,6 +1,6 @@
 """Push replication in words."""
 
-from tierd.serve import push_lines, push_problems, unprotected_line
+from tierd.serve import StatusSnapshot, push_lines, push_problems, unprotected_line
 from tierd.serve.control_answers import (
     FollowedLeader,
     KeptPartition,
@@ -12,6 +12,7 @@ from tierd.serve.control_answers import (
     TailSummary,
     UnprotectedSummary,
 )
+from tierd.serve.page import render_page
 
 
 def sent(number: int, *standbys: StandbyOfPartition, problem: str = "") -> SentPartition:
@@ -101,3 +102,28 @@ def test_cost_of_a_loss_names_size_age_and_partition() -> None:
     assert line == (
         "not protected: 3.0 MiB are neither in the tier nor on a standby; the oldest record is 12.3 s old, of orders-0"
     )
+
+
+def test_page_has_the_lines_of_push_and_the_cost_of_a_loss() -> None:
+    leader = PushLeaderSummary(partitions=(sent(0, FETCHING),))
+    push = PushSummary(enabled=True, leader=leader)
+    cost = UnprotectedSummary(bytes=1 << 20, seconds=2.0, partition="orders-0")
+    page = render_page(
+        StatusSnapshot(
+            version="1",
+            pid=1,
+            cluster_id="c",
+            node_id=1,
+            started_ms=0,
+            now_ms=0,
+            not_ready=(),
+            partitions=(),
+            log_dirs=(),
+            hold={},
+            metadata={},
+            push=push.model_dump(mode="json"),
+            unprotected=cost.model_dump(mode="json"),
+        )
+    )
+    for line in (*push_lines(push), *push_problems(push), unprotected_line(cost)):
+        assert line in page

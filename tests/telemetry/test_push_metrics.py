@@ -18,6 +18,7 @@ NONE = HistogramUse((1.0,), (0, 0), 0.0)
 
 LEADER = PushLeaderUse(
     memory_bytes=5,
+    memory_max_bytes=50,
     stopping_sessions=1,
     session_starts=7,
     session_ends={"buffer_overflow": 2},

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
     from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
     from tierd.control.mqtt.control_state import ControlIdentity
+    from tierd.control.mqtt.control_topics import PushEventTopic
     from tierd.control.mqtt.mqtt_control import MqttControl
     from tierd.control.mqtt.mqtt_leadership import MqttLeadership
     from tierd.control.record_messages import (
@@ -79,6 +80,7 @@ __all__ = [
     "ProduceAnswer",
     "ProduceOutcome",
     "ProducerIdentity",
+    "PushEventTopic",
     "Request",
     "Role",
     "StaticLeadership",
@@ -110,6 +112,7 @@ __all__ = [
 _ON_DEMAND = {
     "AnnouncedLeadership": "tierd.control.mqtt.announced_leadership",
     "ControlIdentity": "tierd.control.mqtt.control_state",
+    "PushEventTopic": "tierd.control.mqtt.control_topics",
     "MqttControl": "tierd.control.mqtt.mqtt_control",
     "MqttLeadership": "tierd.control.mqtt.mqtt_leadership",
     "NodeState": "tierd.control.mqtt.control_messages",

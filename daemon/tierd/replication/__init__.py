@@ -16,7 +16,7 @@ from tierd.replication.leader.open_segments import OpenSegments
 from tierd.replication.leader.owned_leader_log import OwnedLeaderLog
 from tierd.replication.leader.push_actions import PushLeader
 from tierd.replication.leader.push_counters import PushHistogram
-from tierd.replication.leader.push_manager import PushManager
+from tierd.replication.leader.push_manager import OnSession, PushManager
 from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.pusher import OpenAppendChannel
 from tierd.replication.leader.replicator_settings import ReplicatorSettings
@@ -29,7 +29,7 @@ from tierd.replication.links.peer_link import PeerLink
 from tierd.replication.links.push_listener import PushListener, PushListenPlan
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_error_code import PushErrorCode
-from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSessionEndReason
+from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSessionEndReason, PushSessionIdentity
 from tierd.replication.model.replication_state import ReplicationMode
 from tierd.replication.tail.tail_follower import TailFollower
 from tierd.replication.tail.tail_values import TailLimit, TailSettings
@@ -43,6 +43,7 @@ __all__ = [
     "LedReplicators",
     "LinkIdentity",
     "NodeCertificates",
+    "OnSession",
     "OpenAppendChannel",
     "OpenLeaderChannel",
     "OpenSegments",
@@ -62,6 +63,7 @@ __all__ = [
     "PushListener",
     "PushManager",
     "PushSessionEndReason",
+    "PushSessionIdentity",
     "PushSettings",
     "ReplicaStatus",
     "ReplicationMode",

@@ -57,6 +57,7 @@ class PushLeaderUse:
     """
 
     memory_bytes: int
+    memory_max_bytes: int
     stopping_sessions: int
     session_starts: int
     session_ends: Mapping[str, int]
@@ -144,6 +145,7 @@ _HISTOGRAMS = (
 
 PUSH_METRICS = (
     Declaration("tierd_push_memory_used_bytes", Kind.GAUGE, "Records that are queued for standbys or on their way."),
+    Declaration("tierd_push_memory_max_bytes", Kind.GAUGE, "Most records that may be queued or on their way."),
     Declaration("tierd_push_stopping_sessions", Kind.GAUGE, "Ended sessions whose standby was not told yet."),
     Declaration("tierd_push_transitions_total", Kind.COUNTER, "Sessions that began: from pull to push."),
     Declaration("tierd_push_session_ends_total", Kind.COUNTER, "Sessions that ended, by reason.", ("reason",)),
@@ -259,6 +261,7 @@ def _cumulative(histogram: HistogramUse) -> Iterator[tuple[str, float]]:
 
 def _leader_samples(use: PushLeaderUse) -> Iterator[Sample]:
     yield "tierd_push_memory_used_bytes", (), use.memory_bytes
+    yield "tierd_push_memory_max_bytes", (), use.memory_max_bytes
     yield "tierd_push_stopping_sessions", (), use.stopping_sessions
     yield "tierd_push_transitions_total", (), use.session_starts
     for reason, count in sorted(use.session_ends.items()):

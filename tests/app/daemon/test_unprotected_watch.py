@@ -93,6 +93,7 @@ async def test_records_that_a_standby_has_are_protected(log_dir: LogDirWriter) -
     whole = watch(led, standbys={led.local.partition: RecordsAtRisk(0.0, 0)})
     await whole.measure()
     assert [(each.seconds, each.size_bytes) for each in whole.use()] == [(0.0, 0)]
+    assert whole._not_in_tier == {}
 
     behind = watch(led, standbys={led.local.partition: RecordsAtRisk(2.5, 100)})
     await behind.measure()

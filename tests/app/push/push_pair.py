@@ -16,6 +16,7 @@ from tierd.clock import SystemClock
 from tierd.config import LogCleanerSettings, TierdConfig
 from tierd.control import StaticLeadership
 from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService
+from tierd.replication import PushSessionEndReason
 
 CLUSTER: Final = "cluster"
 LEADER, STANDBY = 1, 2
@@ -80,6 +81,8 @@ class PushPair:
         for each in ("leader", "standby"):
             (root / each / "state").mkdir(parents=True)
         self.logs: LogService | None = None
+        self.closed_sources: list[int] = []
+        self.session_events: list[tuple[int, PushSessionEndReason | None]] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -119,11 +122,13 @@ class PushPair:
                     own_log_dirs=log_dirs if is_own else [],
                     service=self.logs if is_own else None,
                     source=StaticLeadership(),
+                    close_source=lambda: self.closed_sources.append(node_id),
                     is_cluster_asked=False,
                     config_for=lambda _topic, _log_dir: (("cleanup.policy", "delete"), ("retention.ms", "-1")),
                 ),
                 state_dir=self.root / ("leader" if node_id == LEADER else "standby") / "state",
                 cleaner=LogCleanerSettings(),
+                on_session=lambda identity, reason: self.session_events.append((identity.session_id, reason)),
                 clock=self.clock,
                 random=lambda: 0.5,
                 is_short=lambda: False,

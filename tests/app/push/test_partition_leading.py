@@ -276,6 +276,7 @@ async def test_changed_settings_reach_the_standby_and_unknown_ones_do_not() -> N
         await story.lead()
         version = story.setup.assignments.response_to(NODE.node_id, -1).version
 
+        story.leading.refresh()
         story.config = ()
         story.leading.refresh()
         assert story.setup.assignments.response_to(NODE.node_id, -1).version == version

@@ -18,7 +18,7 @@ from tierd.app.push.push_use import push_use
 from tierd.errors import ListenError, LogDirOfflineError
 from tierd.log import LogService
 from tierd.model import TopicPartition
-from tierd.replication import PushLinkError
+from tierd.replication import PushLinkError, PushSessionEndReason
 from tierd.serve import push_problems
 from tierd.serve.control_answers import PushSummary
 
@@ -52,6 +52,9 @@ async def test_copy_has_the_batches_of_a_broker_before_and_after_the_session_beg
 
             await pair.same("orders-0")
             assert leader.leader.lacking_on_standbys()
+            assert pair.session_events == [(0, None)]
+        assert sorted(pair.closed_sources) == [1, STANDBY]
+        assert pair.session_events[1:] == [(0, PushSessionEndReason.BROKER_SHUTDOWN)]
 
 
 async def test_topic_that_is_made_later_and_topics_of_other_names(tmp_path: Path) -> None:
@@ -168,7 +171,10 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         BrokerLog(pair.log_dir).append(3)
         await pair.same("orders-0")
         await in_session(leader)
-        await eventually(lambda: push_use(leader).leader.lags[0].records == 0, what="the acknowledgement")
+        await eventually(
+            lambda: [each.records for each in push_use(leader).leader.lags] == [0], what="the acknowledgement"
+        )
+        await eventually(lambda: told_mode(leader) == "push", what="the session in the status")
         await eventually(lambda: pushed_copies(standby) == 1, what="the session of the standby")
 
         told, kept = PushSummary.model_validate(push_facts(leader)), PushSummary.model_validate(push_facts(standby))
@@ -184,6 +190,16 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         assert push_problems(told) == push_problems(kept) == []
         assert push_use(leader).leader.peers[0].sessions == 1
         assert push_use(leader).leader.request_seconds.total > 0
+
+
+def lags(node: PushNode) -> list[int]:
+    return [each.records for each in push_use(node).leader.lags]
+
+
+def told_mode(node: PushNode) -> str:
+    leader = PushSummary.model_validate(push_facts(node)).leader
+    modes = [each.mode for partition in (leader.partitions if leader else ()) for each in partition.standbys]
+    return "".join(modes)
 
 
 def pushed_copies(node: PushNode) -> int:

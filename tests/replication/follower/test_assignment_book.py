@@ -1,5 +1,6 @@
 """Announcements of leaders, and the partitions that a standby keeps because of them."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -146,3 +147,27 @@ def test_topic_without_any_copy_left_gets_its_settings_again_when_it_is_made_aga
     book.on_announced(1, [], [deleted()])
     steps = book.on_announced(1, [assigned(NEW)])
     assert steps[0] == ConfigureTopic("orders", (("cleanup.policy", "delete"),))
+
+
+def test_settings_that_are_not_known_leave_those_of_before_in_force() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(cleanup="compact")])
+    unknown = replace(assigned(epoch=6), config=())
+
+    assert book.on_announced(1, [unknown]) == [KeepReplica(kept(epoch=6))]
+    assert AssignmentBook(book.kept).on_announced(1, [unknown]) == []  # after a restart of the standby
+    assert book.on_announced(1, [assigned(epoch=6)]) == [ConfigureTopic("orders", (("cleanup.policy", "delete"),))]
+
+
+def test_settings_of_a_former_incarnation_do_not_apply_to_the_next_one() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(cleanup="compact")])
+    book.on_lost(1)
+
+    steps = book.on_announced(2, [replace(assigned(NEW, epoch=0), config=())])
+
+    assert steps == [
+        SetReplicaAside(kept().partition),
+        ConfigureTopic("orders", ()),
+        KeepReplica(kept(NEW, leader=2, epoch=0)),
+    ]

@@ -22,7 +22,7 @@ from tierd.model import TopicIdPartition
 from tierd.telemetry import UnprotectedUse
 from tierd.tiering import Replica, ReplicaTable
 
-INTERVAL_S: Final = 10.0
+INTERVAL_S: Final = 30.0
 _BLOCK_BYTES: Final = 512
 _MAGIC_AT: Final = 16
 _BASE_TIMESTAMP: Final = slice(27, 35)
@@ -74,8 +74,12 @@ class UnprotectedWatch:
             await self._clock.sleep(INTERVAL_S)
 
     async def measure(self) -> None:
-        """Measure all led partitions once. One whose frontier in the tier is not known yet keeps its former measure."""
-        led = [each for each in self._replicas.all() if _is_led(each)]
+        """Measure once the led partitions that are not on a standby already.
+
+        A partition whose frontier in the tier is not known yet keeps its former measure.
+        """
+        protected = {each for each, risk in self._on_standbys().items() if not risk.size_bytes}
+        led = [each for each in self._replicas.all() if _is_led(each) and each.local.partition not in protected]
         wanted = {each.local.partition: (each.local.scan, _frontier(each)) for each in led}
         known = {partition: (scan, through) for partition, (scan, through) in wanted.items() if through is not None}
         found, first_ms = await asyncio.to_thread(_measure_all, known, dict(self._first_ms))

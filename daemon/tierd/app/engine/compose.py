@@ -19,7 +19,7 @@ from tierd.app.services.owned_object_store import OwnedObjectStore
 from tierd.app.services.service_watch import ServiceWatch
 from tierd.app.services.usage_keeper import UsageKeeper
 from tierd.clock import Clock, SystemClock
-from tierd.config import TierdConfig
+from tierd.config import PushReplicationSettings, TierdConfig
 from tierd.log import BrokerIdentity
 from tierd.metadata import (
     KeyValueStore,
@@ -290,9 +290,15 @@ def _mqtt(config: TierdConfig, identity: BrokerIdentity, process_epoch: int, clo
         identity,
         node_id=identity.node_id if push.node_id is None else push.node_id,
         process_epoch=process_epoch,
-        features=tuple(name for name, is_on in {"leader": push.is_leader, "standby": push.is_standby}.items() if is_on),
+        features=_features(push),
     )
     return mqtt_control(settings, own, clock=clock, random=random.random)
+
+
+def _features(push: PushReplicationSettings) -> tuple[str, ...]:
+    """Return the parts of push replication that this daemon has, for its presence."""
+    parts = {"push": push.is_configured, "leader": push.is_leader, "standby": push.is_standby}
+    return tuple(name for name, is_on in parts.items() if is_on)
 
 
 async def _owned(

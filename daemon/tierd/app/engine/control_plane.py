@@ -195,7 +195,7 @@ def second_leadership(
     *,
     clock: Clock,
     random: Callable[[], float],
-) -> LeadershipSource:
+) -> "StaticLeadership | KafkaLeadership | MqttLeadership":
     """Return another source of the same leadership, for a second consumer that observes partitions of its own."""
     if control.followed is not None and control.mqtt is not None:
         return type(control.followed)(control.mqtt, node_id=control.mqtt.state.identity.node_id)

@@ -2,13 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tierd.app.engine.compose import Engine
 from tierd.app.engine.control_plane import second_leadership
 from tierd.app.push.leader_side import HostPartitions
 from tierd.app.push.partition_leading import TopicConfig
 from tierd.app.push.push_node import PushContext, PushNode, link_identity
+from tierd.control import StaticLeadership
 from tierd.log import LogConfig
+from tierd.replication import OnSession, PushSessionEndReason, PushSessionIdentity
+
+if TYPE_CHECKING:  # at run time only where it is configured
+    from tierd.control import MqttControl
 
 _OWN_SETTINGS = (
     "cleanup_policy",
@@ -36,11 +42,13 @@ async def engine_push(engine: Engine, *, is_short: Callable[[], bool]) -> PushNo
     """
     config = engine.deployment.config
     push, identity = config.push, engine.identity
+    source = second_leadership(engine.control, config.leadership, identity, clock=engine.clock, random=engine.random)
     local = HostPartitions(
         broker_log_dirs=[each.path for each in config.log_dirs if each.owner == "kafka"],
         own_log_dirs=[each.path for each in config.log_dirs if each.owner == "tierd"],
         service=engine.logs.service,
-        source=second_leadership(engine.control, config.leadership, identity, clock=engine.clock, random=engine.random),
+        source=source,
+        close_source=_nothing_to_close if isinstance(source, StaticLeadership) else source.close,
         is_cluster_asked=config.leadership.source == "kafka",
         config_for=_topic_config(engine),
     )
@@ -55,13 +63,45 @@ async def engine_push(engine: Engine, *, is_short: Callable[[], bool]) -> PushNo
             local=local,
             state_dir=config.state_dir,
             cleaner=config.log_cleaner,
+            on_session=session_announcer(engine.control.mqtt),
             clock=engine.clock,
             random=engine.random,
             is_short=is_short,
         )
     )
     await node.start()
+    if (configs := engine.control.topic_configs) is not None:
+        configs.on_change(lambda _topics: node.refresh())
     return node
+
+
+def _nothing_to_close() -> None:
+    """Do nothing: the configuration has no connection."""
+
+
+def session_announcer(mqtt: "MqttControl | None") -> OnSession:
+    """Return the function that announces the begin and the end of sessions; it does nothing without an MQTT broker.
+
+    Of several events of a partition within a second, the last one is announced.
+    """
+    if mqtt is None:
+        return lambda _identity, _reason: None
+    from tierd.control import PushEventTopic  # noqa: PLC0415 - only when configured
+
+    control = mqtt
+
+    def announce(identity: PushSessionIdentity, reason: PushSessionEndReason | None) -> None:
+        control.state.announce_session(
+            PushEventTopic(identity.partition.topic_id, identity.partition.partition, identity.replica_id),
+            "started" if reason is None else "ended",
+            leader_epoch=identity.leader_epoch,
+            replica_epoch=identity.replica_epoch,
+            session_id=identity.session_id,
+            reason="" if reason is None else reason.name,
+        )
+        control.wake()
+
+    return announce
 
 
 def _topic_config(engine: Engine) -> Callable[[str, Path], TopicConfig]:

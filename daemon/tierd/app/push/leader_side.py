@@ -20,6 +20,7 @@ from tierd.model import TopicIdPartition
 from tierd.replication import (
     LeaderAssignments,
     LedReplicators,
+    OnSession,
     OpenAppendChannel,
     PushLeader,
     PushLeaderServer,
@@ -32,7 +33,8 @@ from tierd.replication import (
 )
 from tierd.tasks import end_tasks
 
-_REFRESH_S: Final = 5.0
+_REFRESH_S: Final = 30.0  # changed settings are told at once; this is for what no event tells
+_STATUS_AGE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class HostPartitions:
         own_log_dirs: that tierd owns.
         service: of the logs in ``own_log_dirs``; None without one.
         source: of leadership, for push replication alone.
+        close_source: closes the connections of ``source``.
         is_cluster_asked: the source knows from the cluster if a topic was deleted.
         config_for: the settings that copies follow, by topic and log dir; empty while they are not known.
     """
@@ -52,6 +55,7 @@ class HostPartitions:
     own_log_dirs: Sequence[Path]
     service: LogService | None
     source: LeadershipSource
+    close_source: Callable[[], None]
     is_cluster_asked: bool
     config_for: Callable[[str, Path], TopicConfig]
 
@@ -66,6 +70,7 @@ class LeaderSide:
         open_channel: OpenAppendChannel,
         local: HostPartitions,
         *,
+        on_session: OnSession,
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
@@ -76,14 +81,23 @@ class LeaderSide:
             settings: return those in force.
             open_channel: connects to a standby.
             local: partitions.
+            on_session: called when a session begins or ends.
             clock: time.
             random: in [0, 1), for jitter.
         """
         push = settings()
         self._settings = settings
+        self._close_source = local.close_source
+        self._statuses: tuple[ReplicatorStatus, ...] = ()
+        self._counted_s = float("-inf")
         self._clock = clock
         self.manager = PushManager(
-            manager_settings(push), leader, open_channel, on_leadership_doubted=self._doubt, now_s=clock.monotonic_s
+            manager_settings(push),
+            leader,
+            open_channel,
+            on_leadership_doubted=self._doubt,
+            on_session=on_session,
+            now_s=clock.monotonic_s,
         )
         self.tail = TailFollower(local.broker_log_dirs, tail_settings(push), clock=clock, random=random)
         assignments = LeaderAssignments(clock)
@@ -140,10 +154,17 @@ class LeaderSide:
         self.leading.refresh()
         self._partitions.look_again()
 
+    def statuses(self) -> tuple[ReplicatorStatus, ...]:
+        """Return the state of all replicas, which is at most a second old: thousands of them take a while."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._counted_s >= _STATUS_AGE_S:
+            self._counted_s, self._statuses = now_s, self.led.statuses()
+        return self._statuses
+
     def lacking_on_standbys(self) -> dict[TopicIdPartition, UnprotectedRecords]:
         """Return what the best standby of each partition lacks that is sent to any."""
         statuses: dict[TopicIdPartition, list[ReplicatorStatus]] = defaultdict(list)
-        for status in self.led.statuses():
+        for status in self.statuses():
             statuses[status.partition].append(status)
         return {partition: unprotected(each) for partition, each in statuses.items()}
 
@@ -154,6 +175,7 @@ class LeaderSide:
             yield
         finally:
             self.manager.shutdown()
+            self._close_source()
 
     async def _list(self) -> None:
         async for listing in self._partitions.listings():

@@ -42,6 +42,7 @@ class PushedReplica:
         leader_epoch: the newest one that the leadership source was told.
         wanted: the leadership that this host has; None while another node leads, or none is known.
         applied: the leadership that the standbys were told.
+        told: standbys and settings of the topic that they were told.
         is_gone: no log dir has the partition any more, or its topic is not sent.
         problem: why the log is not led although it should be; empty without a reason.
     """
@@ -53,6 +54,7 @@ class PushedReplica:
     applied: Leadership | None = None
     opened: OpenedLog | None = None
     config: TopicConfig = ()
+    told: tuple[tuple[PeerNode, ...], TopicConfig] | None = None
     is_gone: bool = False
     problem: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -167,13 +169,15 @@ class PartitionLeading:
     def refresh(self) -> None:
         """Tell the standbys of changed nodes and settings of topics, and the source of newer leader epochs."""
         configs: dict[tuple[str, Path], TopicConfig] = {}
+        nodes = self._orders.nodes()
         for replica in self._replicas.values():
             if replica.applied is not None and replica.opened is not None:
                 key = (replica.partition.topic, replica.log_dir)
                 if key not in configs:
                     configs[key] = self._orders.config_for(*key)
                 replica.config = configs[key] or replica.config  # settings that are not known now do not change any
-                self._lead(replica, replica.opened)
+                if replica.told != (nodes, replica.config):
+                    self._lead(replica, replica.opened)
                 self._note_epoch(replica, replica.opened.log.leader_epoch)
 
     # ---------------------------------------------------------------- parts
@@ -260,9 +264,11 @@ class PartitionLeading:
         await self._logs.close(replica.partition)
 
     def _lead(self, replica: PushedReplica, opened: OpenedLog) -> None:
+        nodes = self._orders.nodes()
+        replica.told = (nodes, replica.config)
         self._led.lead(
             opened.log,
-            self._orders.nodes(),
+            nodes,
             config=replica.config,
             is_internal_topic=replica.partition.topic.startswith("__"),
             raise_high_watermark=opened.raise_high_watermark,

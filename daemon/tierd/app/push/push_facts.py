@@ -36,7 +36,7 @@ def push_facts(node: PushNode) -> dict[str, JsonValue]:
 def _leader(side: LeaderSide) -> dict[str, JsonValue]:
     now, tail = side.manager.statistics(), side.tail.statistics()
     statuses: dict[TopicIdPartition, list[ReplicatorStatus]] = defaultdict(list)
-    for status in side.led.statuses():
+    for status in side.statuses():
         statuses[status.partition].append(status)
     replicas = sorted(side.leading.replicas(), key=lambda each: each.partition.topic_partition)
     return {

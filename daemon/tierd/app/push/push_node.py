@@ -26,6 +26,7 @@ from tierd.replication import (
     AppendRecordsRequest,
     LinkIdentity,
     NodeCertificates,
+    OnSession,
     PeerConnector,
     PeerLink,
     PushLeader,
@@ -49,6 +50,7 @@ class PushContext:
         local: partitions of this host.
         state_dir: has the standby's file.
         cleaner: settings of the cleaner of compacted copies.
+        on_session: called when a session begins or ends.
         clock: time.
         random: in [0, 1), for jitter.
         is_short: returns True while descriptors run out.
@@ -59,6 +61,7 @@ class PushContext:
     local: HostPartitions
     state_dir: Path
     cleaner: LogCleanerSettings
+    on_session: OnSession
     clock: Clock
     random: Callable[[], float]
     is_short: Callable[[], bool]
@@ -82,6 +85,7 @@ class PushNode:
             context.settings,
             self._connector.open,
             context.local,
+            on_session=context.on_session,
             clock=context.clock,
             random=context.random,
         )
@@ -125,6 +129,10 @@ class PushNode:
         self.leader.follow()
         if self.standby is not None:
             self.standby.follow()
+
+    def refresh(self) -> None:
+        """Tell the standbys of settings of topics that have changed."""
+        self.leader.leading.refresh()
 
     @property
     def identity(self) -> LinkIdentity:

@@ -42,6 +42,7 @@ def _leader_use(side: LeaderSide) -> PushLeaderUse:
     now, tail = side.manager.statistics(), side.tail.statistics()
     return PushLeaderUse(
         memory_bytes=now.memory_used_bytes,
+        memory_max_bytes=now.memory_cap_bytes,
         stopping_sessions=now.stopping_sessions,
         session_starts=now.session_starts,
         session_ends={reason.name.lower(): count for reason, count in now.session_ends.items()},
@@ -55,7 +56,7 @@ def _leader_use(side: LeaderSide) -> PushLeaderUse:
             PushPeerUse(node_id=p.node_id, sessions=p.active_sessions, oldest_unacked_s=p.oldest_unacked_s)
             for p in now.peers
         ],
-        lags=_lags(side.led.statuses()),
+        lags=_lags(side.statuses()),
         request_bytes=_histogram(now.request_bytes),
         request_partitions=_histogram(now.request_partitions),
         request_seconds=_histogram(now.request_latency_s),

@@ -5,6 +5,7 @@ The rules:
 - Of all announcements of a topic incarnation, the one with the highest leader epoch names the leader.
 - A copy is deleted only when the node that leads it announces the deletion. A leader that is away, and an announcement
   that lacks a partition, change nothing. A deleted incarnation is never kept again.
+- Settings that are empty are not known to the leader, as before the brokers have answered it: those of before stay.
 - A topic that was created anew has another id under the same name. The old copy is set aside, unless its own leader
   still announces it: then the new incarnation is refused, and shown as a conflict.
 """
@@ -181,5 +182,14 @@ class AssignmentBook:
     def _configure(self, assigned: AssignedPartition) -> list[AssignmentStep]:
         if self._configs.get(assigned.topic) == assigned.config:
             return []
+        if not assigned.config and self._is_kept(assigned):
+            return []
         self._configs[assigned.topic] = assigned.config
         return [ConfigureTopic(assigned.topic, assigned.config)]
+
+    def _is_kept(self, assigned: AssignedPartition) -> bool:
+        """Return True if this partition, or another one of its topic, is kept; the first answer needs no search."""
+        kept = self._kept.get(TopicPartition(assigned.topic, assigned.partition))
+        if kept is not None and kept.partition.topic_id == assigned.topic_id:
+            return True
+        return any(each.partition.topic_id == assigned.topic_id for each in self._kept.values())
