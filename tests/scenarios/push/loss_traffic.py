@@ -23,7 +23,7 @@ COMPACTED: Final = TopicPlan(
 )
 TOPICS: Final = (PLAIN, TRANSACTIONAL, COMPACTED)
 _KEYS: Final = 40
-_DEADLINE_S: Final = 10.0  # after the loss, producers wait that long for the broker
+_DEADLINE_S: Final = 4.0  # after the loss, producers wait that long for the broker
 _JOIN_S: Final = 60.0
 _ABORTED: Final = 1 / 3
 
@@ -136,7 +136,8 @@ class LossTraffic:
             where = (PLAIN.name, 1)
             written = [*self.acknowledged_at_s[where]]
             if written:
-                self.log_starts[where] = before = random.choice(written[: len(written) // 2 + 1])
+                before = random.choice(written[: len(written) // 2 + 1])
+                self.log_starts[where] = max(before, self.log_starts.get(where, 0))
                 self._broker.delete_records(*where, before)
             return
         name = f"passing-{random.randrange(10**9)}"

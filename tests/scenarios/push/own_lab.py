@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,7 @@ class OwnLab:
         hosts: PushHosts | None = None,
         settings: Settings | None = None,
         push: Mapping[int, Settings] | None = None,
+        standby_command: Sequence[str] | None = None,
     ) -> None:
         """Prepare.
 
@@ -62,6 +63,7 @@ class OwnLab:
             hosts: has the ports.
             settings: of every daemon.
             push: keys of section ``push``, by node.
+            standby_command: program that runs ``tierd`` for a standby, given the program behind its arguments.
         """
         self._root = root
         self._settings = settings or {}
@@ -74,7 +76,7 @@ class OwnLab:
         self.leader = self._make_leader()
         self.standbys = {node: self._standby(node) for node in range(STANDBY, STANDBY + standbys)}
         self.daemons = {LEADER: self._leader_daemon()} | {
-            node: installation.daemon() for node, installation in self.standbys.items()
+            node: installation.daemon(command=standby_command) for node, installation in self.standbys.items()
         }
         self._stack = ExitStack()
 
@@ -190,6 +192,13 @@ class OwnLab:
             assert records, f"{name}: nothing was safe"
             assert not open_transactions(self.log_dir / name), f"{name}: a transaction has no end"
 
+    def twin(self, node: int, *, listen: str) -> Installation:
+        """Return another standby with the identity of one, and with directories and an address of its own."""
+        root = self._root / f"twin-{node}"
+        section = self.hosts.standby(root, CLUSTER_ID, node, **_TIMES)
+        section["push"]["listen"] = listen
+        return self._install(f"twin-{node}", section.pop("log_dirs"), node, section)
+
     # ---------------------------------------------------------------- parts
 
     def _kill_all(self) -> None:
@@ -212,7 +221,7 @@ class OwnLab:
         return self._install(f"standby-{node}", section.pop("log_dirs"), node, section)
 
     def _install(self, name: str, log_dirs: list[Settings], node: int, section: Settings) -> Installation:
-        tier = {"backend": "filesystem", "filesystem": {"path": str(self._root / f"tier-{node}")}}
+        tier = {"backend": "filesystem", "filesystem": {"path": str(self._root / f"tier-{name}")}}
         for peer in section["push"]["peers"]:
             peer["address"] = self._addresses.get(peer["node_id"], peer["address"])
         settings = {
