@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from tests.bench.append import KIB, MIB, make_batches
 from tests.bench.child_process import cpu_seconds, resident_bytes
@@ -81,19 +81,19 @@ class Pair:
         return {"leader_cpu_s": leader_s, "standby_cpu_s": standby_s, "wall_s": monotonic() - begun_s} | answer
 
 
-def bench_push(root: Path, *, data_bytes: int, rounds: int, latency_s: float, idle_partitions: int) -> list[Figure]:
-    """Send ``data_bytes`` a round in batches of both sizes; append for ``latency_s``; rest with idle partitions."""
+def bench_push(root: Path, *, data_bytes: int, rounds: int, seconds: float, idle_partitions: int) -> list[Figure]:
+    """Send ``data_bytes`` a round in batches of both sizes; append, then rest with idle partitions, for ``seconds``."""
     figures: list[Figure] = []
     with running_pair(root) as pair:
         for batch_bytes, goal in _GOALS.items():
             figures += _throughput(root, pair, batch_bytes, goal, data_bytes=data_bytes, rounds=rounds)
-        figures += _latency(pair, latency_s)
+        figures += _latency(pair, seconds)
         peaks = [resident_bytes(each.pid)[1] for each in (pair.leader, pair.standby)]
         figures += [
             Figure(f"push: peak memory of the {name}", peak / 1e6, "MB")
             for name, peak in zip(("leader", "standby"), peaks, strict=True)
         ]
-        return figures + _idle(pair, idle_partitions)
+        return figures + _idle(pair, idle_partitions, seconds)
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def _throughput(root: Path, pair: Pair, batch_bytes: int, goal: str, *, data_byt
     return figures
 
 
-def _cpu_s_per_gb(found: list[dict[str, Any]], side: str) -> float:
+def _cpu_s_per_gb(found: list[dict[str, float]], side: str) -> float:
     return median(each[f"{side}_cpu_s"] / (each["bytes"] / _GB) for each in found)
 
 
@@ -153,12 +153,20 @@ def _latency(pair: Pair, seconds: float) -> list[Figure]:
     ]
 
 
-def _idle(pair: Pair, partitions: int) -> list[Figure]:
-    pair.leader.ask("begin_idle", partitions=partitions)
+def _idle(pair: Pair, partitions: int, seconds: float) -> list[Figure]:
+    """Have sessions of partitions that nobody writes to."""
     before = [resident_bytes(each.pid)[0] for each in (pair.leader, pair.standby)]
-    found = pair.measure("rest", seconds=30)
-    del before
-    return [
-        Figure(f"push: {partitions} idle partitions, CPU of the {side}", 100 * found[f"{side}_cpu_s"] / 30, "% of core")
-        for side in ("leader", "standby")
-    ]
+    pair.leader.ask("begin_idle", partitions=partitions)
+    pair.leader.ask("rest", seconds=seconds / 3)  # the logs of the standby are made
+    found = pair.measure("rest", seconds=seconds)
+    grown = [resident_bytes(each.pid)[0] - was for each, was in zip((pair.leader, pair.standby), before, strict=True)]
+    figures = [Figure("push: idle partitions", partitions, "")]
+    for side, grown_bytes in zip(("leader", "standby"), grown, strict=True):
+        percent = 100 * found[f"{side}_cpu_s"] / found["wall_s"]
+        figures += [
+            Figure(
+                f"push: idle partitions, CPU of the {side}", percent, "% of core", "< 1" if side == "leader" else ""
+            ),
+            Figure(f"push: idle partitions, memory of the {side}", grown_bytes / partitions / 1024, "KiB each"),
+        ]
+    return figures

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from itertools import count, cycle, islice
 from statistics import quantiles
 from time import perf_counter, process_time
@@ -136,7 +137,7 @@ class LeaderVerbs:
                 log,
                 [self._standby],
                 config=_SETTINGS,
-                raise_high_watermark=lambda offset, log=log: self._take_acknowledgement(log, offset),
+                raise_high_watermark=partial(self._take_acknowledgement, log),
             )
             logs.append(log)
         await self._all_pushed()

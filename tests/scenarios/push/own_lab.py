@@ -208,7 +208,8 @@ class OwnLab:
 
     def _make_leader(self) -> Installation:
         self.log_dir.mkdir()
-        section = self.hosts.leader(LEADER, **_TIMES, **self._push.get(LEADER, {}))
+        section = self.hosts.leader(LEADER)
+        section["push"] |= {**_TIMES, **self._push.get(LEADER, {})}
         return self._install("leader", [{"path": str(self.log_dir), "owner": "tierd"}], LEADER, section)
 
     def _leader_daemon(self) -> Daemon:

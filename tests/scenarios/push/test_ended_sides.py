@@ -1,4 +1,4 @@
-"""SIGKILL and SIGSTOP of leader and standby at random: no copy has what its leader lacks, and none lacks what was safe."""
+"""SIGKILL and SIGSTOP of either side at random: no copy has what its leader lacks, and none lacks what was safe."""
 
 import signal
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 ``python -m tests.scenarios.push --moments 50`` loses the host more often, and reports what it costs.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ MOMENTS = 2  # of each version
 @pytest.mark.spec("push-replication F1")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_that_a_standby_acknowledged_is_lost_with_the_host(
-    version: str, tmp_path: Path, make_broker: MakeBroker, warm_tierd: WarmTierd, record_property: pytest.RecordProperty
+    version: str,
+    tmp_path: Path,
+    make_broker: MakeBroker,
+    warm_tierd: WarmTierd,
+    record_property: Callable[[str, object], None],
 ) -> None:
     broker = make_broker(version, properties=PROPERTIES, has_own_controller=True)
     with LossLab(tmp_path, broker, warm_tierd) as lab:

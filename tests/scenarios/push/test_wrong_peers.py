@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_daemon_does_not_start_with_the_certificate_of_another_node(tmp_path: Pa
     ],
 )
 def test_standby_with_a_wrong_certificate_gets_nothing_until_it_has_a_right_one(
-    wrong: dict[str, object],
+    wrong: dict[str, Any],
     said_at_the_leader: str,
     said_at_the_standby: str,
     tmp_path: Path,
