@@ -160,9 +160,12 @@ async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(d
     assert disk.found() == disk.records
 
 
-async def test_log_begins_with_a_standby_whose_leader_deleted_what_the_tier_lacks(disk: Disk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpointed", [33, 4])  # a standby writes the checkpoint at intervals, the epochs at once
+async def test_log_begins_with_a_standby_whose_leader_deleted_what_the_tier_lacks(
+    disk: Disk, tmp_path: Path, checkpointed: int
+) -> None:
     standby = standby_of(disk, tmp_path)
-    (standby / "log-start-offset-checkpoint").write_text("0\n1\norders 0 33\n")
+    (standby / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {checkpointed}\n")
     (standby / disk.directory.name / "leader-epoch-checkpoint").write_text("0\n2\n1 33\n2 40\n")
     shutil.rmtree(disk.directory)
     directory = identify_directory(standby / disk.directory.name)

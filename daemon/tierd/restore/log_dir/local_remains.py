@@ -121,6 +121,8 @@ class JoinSourceReader:
         scan, log_dir, name = scan_partition(directory), directory.path.parent, directory.topic_partition
         base = scan.segments[0].base_offset if scan.segments else 0
         log_start = max(self._checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(name, 0), base)
+        if not is_existing and (earliest := scan.lineage.earliest) is not None:
+            log_start = max(log_start, earliest.start_offset)  # the checkpoint of a standby that runs is older
         visible = [each for each in scan.segments if _reaches_beyond(each, log_start)]
         firsts = (first for each in visible if (first := _first_offset(each, log_start)) is not None)
         return JoinSource(
