@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
@@ -359,3 +360,23 @@ async def test_leadership_is_doubted_after_a_fenced_epoch() -> None:
         peers.error_codes[0] = PushErrorCode.FENCED_LEADER_EPOCH
         begin(pushing, mine)
         await eventually(lambda: doubts == [topic_partition()], what="the doubt")
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_timers_of_less_than_a_millisecond_send_what_waits(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Such a timer of uvloop is a handle that does not know its time."""
+
+    async def story() -> None:
+        peers, replica = FakePeers(), session()
+        async with manager(peers, linger_s=0.0003, batch_min_bytes=1000) as pushing:
+            begin(pushing, replica)
+            await eventually(lambda: bool(replica.acks), what="the session")
+            for offset in range(5):
+                append(pushing, offset)
+            await eventually(lambda: replica.acks[-1][0] == 5, what="the last append")
+            assert pushing.statistics().processing_time_s.total > 0
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(story())

@@ -160,6 +160,26 @@ async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(d
     assert disk.found() == disk.records
 
 
+@pytest.mark.parametrize("checkpointed", [33, 4])  # a standby writes the checkpoint at intervals, the epochs at once
+async def test_log_begins_with_a_standby_whose_leader_deleted_what_the_tier_lacks(
+    disk: Disk, tmp_path: Path, checkpointed: int
+) -> None:
+    standby = standby_of(disk, tmp_path)
+    (standby / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {checkpointed}\n")
+    (standby / disk.directory.name / "leader-epoch-checkpoint").write_text("0\n2\n1 33\n2 40\n")
+    shutil.rmtree(disk.directory)
+    directory = identify_directory(standby / disk.directory.name)
+    assert directory is not None
+    source = JoinSourceReader().read(directory, is_existing=False)
+    assert source is not None
+    joined = join_sources(disk.lab.plan(disk.segments), [source])
+    assert (joined.parts, joined.log_start_offset) == ((), 33)
+    restored = await disk.lab.restore(joined, standbys=(standby,))
+    assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(32, 50)])
+    assert disk.found() == [each for each in disk.records if each[0] >= 33]
+    assert (disk.lab.log_dir / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 33\n"
+
+
 async def test_import_joins_the_records_of_a_standby(disk: Disk, tmp_path: Path) -> None:
     standby = standby_of(disk, tmp_path)
     shutil.rmtree(disk.directory)

@@ -70,7 +70,7 @@ def test_first_of_two_that_reach_equally_far_is_joined() -> None:
 @pytest.mark.parametrize(
     "refused",
     [
-        source("gap", 101, 150),
+        source("gap", 101, 150, log_start=50),
         source("behind", 0, 100),
         source("other branch", 0, 150, lineage=Lineage.of([(0, 0), (1, 60)])),
         source("no epochs", 0, 150, lineage=Lineage()),
@@ -109,9 +109,39 @@ def test_compacted_log_that_was_cleaned_beyond_the_tier_is_taken_whole_or_not_at
     whole = join_sources(compacted, [source("standby", 0, 150, cleaned=120)])
     assert (whole.parts, whole.fetch_bytes, whole.end_offset) == ((), 0, 0)
     assert [tuple(each)[1:] for each in whole.joins] == [(0, 150)]
-    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])
-    assert (late.parts, late.joins) == (compacted.parts, ())
+    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])  # the leader's log began there, too
+    assert (late.parts, late.log_start_offset) == ((), 10)
+    assert [tuple(each)[1:] for each in late.joins] == [(10, 150)]
+    assert "keys that were deleted would come back" in late.findings[0].text
+    old_disk = join_sources(compacted, [source("disk", 10, 150, cleaned=120)])
+    assert (old_disk.parts, old_disk.joins) == (compacted.parts, ())
     assert joined(compacted, source("standby", 10, 150, cleaned=100)) == [("standby", 100, 150)]
+
+
+def test_compacted_log_whose_first_records_were_cleaned_away_is_taken_whole() -> None:
+    for has_parts in (True, False):
+        compacted = plan(is_compacted=True, has_parts=has_parts)
+        cleaned = source("standby", 120, 150, cleaned=130, log_start=0)
+        found = join_sources(compacted, [cleaned, source("other", 120, 140, cleaned=130, log_start=0)])
+        assert (found.parts, found.log_start_offset, found.end_offset) == ((), 0, 0)
+        assert [tuple(each) for each in found.joins] == [(Path("standby"), 0, 150)]
+    assert join_sources(plan(has_parts=False), [replace(cleaned, cleaned_offset=0)]).is_left_out  # nothing may lack
+
+
+def test_log_begins_with_a_standby_whose_log_start_is_beyond_what_the_tier_reaches() -> None:
+    """What lies between was deleted at the leader, and was not copied: the standby's records must not be lost to it."""
+    standby = source("standby", 110, 150, log_start=111)
+    found = join_sources(plan(), [standby, source("other", 112, 150)])
+    assert (found.parts, found.log_start_offset, found.end_offset) == ((), 111, 110)
+    assert [tuple(each) for each in found.joins] == [(Path("standby"), 110, 150)]
+    (finding,) = found.findings
+    assert "offsets 100 to 110" in finding.text
+    assert not found.is_refused
+    bridged = join_sources(plan(), [standby, source("disk", 90, 130)])
+    assert [tuple(each)[1:] for each in bridged.joins] == [(100, 130), (130, 150)]
+    assert bridged.parts
+    kept = join_sources(plan(), [replace(standby, log_start_offset=90)])  # it should have more: the tier goes first
+    assert (kept.parts, kept.joins) == (plan().parts, ())
 
 
 OFFSETS = st.integers(0, 200)

@@ -121,7 +121,10 @@ class JoinSourceReader:
         scan, log_dir, name = scan_partition(directory), directory.path.parent, directory.topic_partition
         base = scan.segments[0].base_offset if scan.segments else 0
         log_start = max(self._checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(name, 0), base)
-        firsts = (first for each in scan.segments if (first := _first_offset(each)) is not None)
+        if not is_existing and (earliest := scan.lineage.earliest) is not None:
+            log_start = max(log_start, earliest.start_offset)  # the checkpoint of a standby that runs is older
+        visible = [each for each in scan.segments if _reaches_beyond(each, log_start)]
+        firsts = (first for each in visible if (first := _first_offset(each, log_start)) is not None)
         return JoinSource(
             directory=directory.path,
             is_existing=is_existing,
@@ -286,11 +289,12 @@ def _reaches_beyond(segment: SegmentFiles, offset: int) -> bool:
     return segment.next_base_offset is None or segment.next_base_offset > offset
 
 
-def _first_offset(segment: SegmentFiles) -> int | None:
-    """Return the base offset of the first batch; None without one that can be read."""
+def _first_offset(segment: SegmentFiles, log_start: int) -> int | None:
+    """Return the base offset of the first batch that is not below the log start; None without one that can be read."""
     try:
         with open_source(segment.log) as source:
-            first = next(iter(walk(source, base_offset=segment.base_offset, next_base_offset=None)), None)
+            batches = walk(source, base_offset=segment.base_offset, next_base_offset=None)
+            first = next((each for each in batches if _last_offset(each) >= log_start), None)
     except LogError:
         return None
     return first.base_offset if isinstance(first, BatchHeader) else None

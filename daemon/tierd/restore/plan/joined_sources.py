@@ -25,7 +25,7 @@ class JoinSource:
         is_existing: it is the one that the restore replaces: without the tier and without a standby it stays as it is.
         directory: of the partition.
         log_start_offset: first offset that readers may have.
-        first_offset: base offset of the first batch; it may lie below the log start.
+        first_offset: base offset of the first batch that readers may have; it may lie below the log start.
         end_offset: exclusive end of the batches, as far as they can be walked.
         cleaned_offset: exclusive end of what a log cleaner has cleaned.
         lineage: leader epochs of the batches; empty where they are not known.
@@ -45,13 +45,17 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
 
     Where the tier has no records, the log of a directory is the restored log. So it is for a compacted topic whose
     directory reaches further and was cleaned beyond the end of the tier: joined to the tier, keys that were deleted
-    would come back (changelog-restore 3.4).
+    would come back (changelog-restore 3.4). And so it is where the log start of a standby lies beyond all that can be
+    joined to the tier; a finding says so.
     """
     if not plan.parts and all(each.is_existing for each in sources):
         return plan
-    plan = _begun_by_a_source(plan, sources)
+    plan = _begun_by_a_source(plan, _whole_log(plan, sources))
     joins = _joins(plan, sources)
-    end = joins[-1].end_offset if joins else plan.end_offset
+    if plan.parts and (begins := _better_than_the_tier(plan, joins, sources)) is not None:
+        plan = _begun_by_a_source(_without_the_tier(plan, joins, begins), begins)
+        joins = _joins(plan, sources)
+    end = _reached(plan, joins)
     missing = [each for each in (_above(each, end) for each in plan.missing) if each is not None]
     findings = plan.findings
     if not plan.parts and not joins:
@@ -68,7 +72,11 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
 
 def is_joined(end_offset: int, lineage: Lineage, source: JoinSource, *, is_compacted: bool) -> bool:
     """Return True if the batches of ``source`` go on where a log with ``lineage`` ends."""
-    if source.end_offset <= end_offset or source.first_offset > end_offset or not source.lineage:
+    if source.end_offset <= end_offset or not source.lineage:
+        return False
+    if not lineage and is_compacted and source.log_start_offset <= end_offset:
+        return True  # the log begins with it, and a cleaner may have taken the first records
+    if source.first_offset > end_offset:
         return False
     if not lineage:  # nothing was taken before
         return True
@@ -84,8 +92,41 @@ def has_same_epochs(ours: Lineage, theirs: Lineage, end_offset: int) -> bool:
     return start <= end_offset and theirs.entries_in(start, end_offset) == ours.entries_in(start, end_offset)
 
 
-def _begun_by_a_source(plan: PartitionPlan, sources: Sequence[JoinSource]) -> PartitionPlan:
-    begins = _whole_log(plan, sources)
+def _better_than_the_tier(
+    plan: PartitionPlan, joins: Sequence[PlannedJoin], sources: Sequence[JoinSource]
+) -> JoinSource | None:
+    """Return the standby that goes furthest and cannot be joined to the tier; None where none goes beyond the joins.
+
+    Its log start is the leader's: what lies below, the leader had deleted, by DeleteRecords or retention. So its log
+    alone lacks nothing that the leader had, and tier and old disk alone lack the newest records.
+    """
+    reached = _reached(plan, joins)
+    candidates = [
+        each
+        for each in sources
+        if not each.is_existing
+        and reached < each.end_offset
+        and each.lineage
+        and (reached < each.log_start_offset or (plan.is_compacted and reached < each.cleaned_offset))
+    ]
+    return max(candidates, key=lambda each: (each.end_offset, -each.log_start_offset), default=None)
+
+
+def _without_the_tier(plan: PartitionPlan, joins: Sequence[PlannedJoin], begins: JoinSource) -> PartitionPlan:
+    reached, start = _reached(plan, joins), begins.log_start_offset
+    why = f"offsets {reached} to {start - 1} were deleted at the leader and are not in the tier"
+    if start <= reached:
+        why = "a log cleaner has rewritten it beyond the tier, and joined to it keys that were deleted would come back"
+    text = f"the log is that of a standby, which begins at {start}: {why}"
+    remedy = "nothing to do: the tier keeps the records below that it has"
+    return replace(plan, findings=(*plan.findings, PlanFinding(PlanSeverity.WARNING, text, remedy)))
+
+
+def _reached(plan: PartitionPlan, joins: Sequence[PlannedJoin]) -> int:
+    return joins[-1].end_offset if joins else plan.end_offset
+
+
+def _begun_by_a_source(plan: PartitionPlan, begins: JoinSource | None) -> PartitionPlan:
     if begins is None:
         return plan
     return replace(
