@@ -45,6 +45,7 @@ class Replicated:
         leader: the leader's log.
         standby: the standby's log.
         now_ms: time, which each step moves on.
+        has_lost_cleaned: records are lost because of which a cleaner has removed earlier ones.
     """
 
     def __init__(self, folder: Path, *, policy: frozenset[str] = DELETE) -> None:
@@ -60,6 +61,7 @@ class Replicated:
         self._copied_end = 0
         self._diverged_at: int | None = None
         self._cleaned: dict[str, int] = {}
+        self.has_lost_cleaned = False
         self.leader.assign_leader_epoch(0, 0)
         self.session = Tier(folder, [self.leader.directory.parent]).session()
 
@@ -103,7 +105,7 @@ class Replicated:
         end = max(self.leader.log_end_offset - records, self.tier_end, self.leader.log_start_offset)
         ends = {batch.base_offset for batch in _batches(self.leader, self.leader.log_start_offset)}
         end = min(each for each in (*ends, self.leader.log_end_offset) if each >= end)
-        self.leader.truncate_to(end, now_ms=self.now_ms)
+        self._truncate("leader", self.leader, end)
         if end < self.standby.log_end_offset:
             self._diverged_at = end if self._diverged_at is None else min(end, self._diverged_at)
         self.begin_epoch()
@@ -143,7 +145,7 @@ class Replicated:
     def truncate(self) -> None:
         """Let the standby truncate what its leader lost."""
         if self._diverged_at is not None:
-            self.standby.truncate_to(self._diverged_at, now_ms=self.now_ms)
+            self._truncate("standby", self.standby, self._diverged_at)
             self._diverged_at = None
         self._write_checkpoints()
 
@@ -171,6 +173,12 @@ class Replicated:
 
     def _committed(self) -> None:
         self.leader.update_high_watermark(self.leader.log_end_offset)
+
+    def _truncate(self, name: str, log: UnifiedLog, end: int) -> None:
+        if self._cleaned.get(name, 0) > end:
+            self._cleaned[name] = end
+            self.has_lost_cleaned = True
+        log.truncate_to(end, now_ms=self.now_ms)
 
     def _clean(self, name: str, log: UnifiedLog) -> None:
         self.now_ms += STEP_MS
