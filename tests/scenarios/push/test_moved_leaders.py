@@ -1,4 +1,4 @@
-"""Leadership of a partition moves between brokers, in order and by the loss of a host: the standby follows each leader."""
+"""Leadership moves between brokers, in order and by the loss of a host: the standby follows each leader."""
 
 import threading
 import time
