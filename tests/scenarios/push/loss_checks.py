@@ -95,14 +95,19 @@ def _is_decided(where: PartitionName, known: PartitionJournal, offset: int, had:
 
 
 def _assert_latest(found: Iterable[Record], known: PartitionJournal, *, end: int) -> None:
-    """Fail unless each key has its latest acknowledged record, or a later one that was in doubt."""
+    """Fail unless each key has its latest acknowledged record, or a later one that was in doubt.
+
+    A key whose latest record was lost may also have lost the one before: the broker's cleaner had removed that one when
+    the standby copied the rest.
+    """
     latest = {record["key"]: record for record in found}
     wanted: dict[bytes | None, int] = {}
     for offset in sorted(known.acknowledged):
-        if offset < end:
-            wanted[known.acknowledged[offset].key] = offset
+        wanted[known.acknowledged[offset].key] = offset
     by_offset = {record["offset"]: record for record in latest.values()}
     for key, offset in wanted.items():
+        if offset >= end:
+            continue
         record = by_offset.get(offset)
         if record is None:
             doubted = [each for each in latest.values() if each["offset"] > offset and each["value"] in known.in_doubt]
