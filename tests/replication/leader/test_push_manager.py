@@ -164,6 +164,7 @@ async def test_what_a_new_manager_was_told_is_sent_after_its_startup() -> None:
 
 
 @pytest.mark.spec("push-replication 9")
+@pytest.mark.spec("push-replication F30")
 @pytest.mark.parametrize("is_silent", [False, True])
 async def test_shutdown_leaves_no_session_no_bytes_no_task_and_no_connection(is_silent: bool) -> None:
     peers = FakePeers()
@@ -225,6 +226,7 @@ async def test_manager_whose_owner_is_cancelled_closes_its_connections() -> None
 
 
 @pytest.mark.spec("push-replication 49")
+@pytest.mark.spec("push-replication F26")
 async def test_callback_that_raises_ends_its_session_and_no_other() -> None:
     peers, bad, good = FakePeers(), session(0), session(1)
     bad.raises = True

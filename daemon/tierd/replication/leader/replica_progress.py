@@ -30,6 +30,8 @@ _RESET_AFTER_S: Final = 600.0
 class PushCooldown:
     """Delay before the next session of a replica: 1 s, doubled by each end that has a cooldown, up to 5 min.
 
+    After an end with a long cooldown it is 5 min at once.
+
     A session of 10 min resets the delay. After any end, sessions begin at least 1 s apart.
 
     Attributes:
@@ -44,6 +46,8 @@ class PushCooldown:
         """Take note of the end of a session that began at ``began_s``."""
         if now_s - began_s >= _RESET_AFTER_S:
             self.delay_s = _BASE_DELAY_S
+        if reason.has_long_cooldown:
+            self.delay_s = _MAX_DELAY_S
         if reason.has_cooldown:
             self.until_s = now_s + self.delay_s
             self.delay_s = min(2 * self.delay_s, _MAX_DELAY_S)
