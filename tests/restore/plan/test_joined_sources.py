@@ -56,6 +56,25 @@ def test_directory_that_reaches_furthest_is_joined() -> None:
     assert joined(plan(), source("disk", 0, 120), source("standby", 80, 150)) == [("standby", 100, 150)]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "is_same"),
+    [
+        pytest.param([(0, 0), (1, 60)], True, id="first batches of an epoch were cleaned"),
+        pytest.param([(0, 20), (1, 50)], True, id="the log begins later"),
+        pytest.param([(0, 0), (1, 100)], True, id="all of an epoch below the end was cleaned"),
+        pytest.param([(0, 0), (1, 60), (2, 100)], True, id="another leader follows"),
+        pytest.param([(0, 0), (1, 60), (2, 90)], False, id="another leader wrote over the end"),
+        pytest.param([(0, 0), (1, 110)], False, id="an older leader goes on beyond the end"),
+        pytest.param([(0, 0), (2, 60)], False, id="another leader instead"),
+    ],
+)
+def test_copy_of_a_compacted_topic_is_joined_by_the_epoch_of_the_last_offset(
+    theirs: list[tuple[int, int]], is_same: bool
+) -> None:
+    found = joined(plan(is_compacted=True), source("standby", 20, 150, lineage=Lineage.of(theirs)))
+    assert found == ([("standby", 100, 150)] if is_same else [])
+
+
 def test_directories_with_a_gap_before_them_are_joined_behind_others() -> None:
     assert joined(plan(), source("standby", 110, 150), source("disk", 0, 120)) == [
         ("disk", 100, 120),

@@ -224,7 +224,7 @@ class _Remains:
         theirs, ours = self._scan.lineage, self._plan.lineage
         if not theirs:
             return self._scan.lineage_problem or "leader-epoch-checkpoint is empty"
-        if ours and not has_same_epochs(ours, theirs, self.end_offset):
+        if ours and not has_same_epochs(ours, theirs, self.end_offset, is_compacted=self._plan.is_compacted):
             return "its leader epochs are not those of the tier"
         if ours and self._plan.is_compacted and self._cleaned_offset > self.end_offset:
             return "the log cleaner has rewritten it, and keys that were deleted would come back"

@@ -80,15 +80,23 @@ def is_joined(end_offset: int, lineage: Lineage, source: JoinSource, *, is_compa
         return False
     if not lineage:  # nothing was taken before
         return True
-    is_cleaned_behind = is_compacted and source.cleaned_offset > end_offset
-    return not is_cleaned_behind and has_same_epochs(lineage, source.lineage, end_offset)
+    if is_compacted and source.cleaned_offset > end_offset:
+        return False
+    return has_same_epochs(lineage, source.lineage, end_offset, is_compacted=is_compacted)
 
 
-def has_same_epochs(ours: Lineage, theirs: Lineage, end_offset: int) -> bool:
-    """Return True if both have the same leader epochs up to ``end_offset``, from where both know them."""
+def has_same_epochs(ours: Lineage, theirs: Lineage, end_offset: int, *, is_compacted: bool) -> bool:
+    """Return True if both have the same leader epochs up to ``end_offset``, from where both know them.
+
+    Copies of a compacted topic may know different first offsets of an epoch: a cleaner took its first batches before
+    they were copied. There the epoch of the last offset decides, for logs that have the same epoch at an offset have
+    the same records up to it, but for what cleaners took (KIP-101; Raft's log matching).
+    """
     if not theirs:
         return False
     start = max(entry.start_offset for entry in (theirs.entries[0], *ours.entries[:1]))
+    if is_compacted and start < end_offset:
+        return ours.epoch_for(end_offset - 1) in (theirs.epoch_for(end_offset - 1), theirs.epoch_for(end_offset))
     return start <= end_offset and theirs.entries_in(start, end_offset) == ours.entries_in(start, end_offset)
 
 
