@@ -1,13 +1,16 @@
-"""Ports that take connections: the accept loop, and the places of connections in all and for each peer."""
+"""Ports that take connections: the accept loop, the places of connections, and the certificates of TLS."""
 
 from tierd.ports.accepting import BACKLOG, accept_connections, listening_sockets
 from tierd.ports.connection_gate import Connection, ConnectionGate, ConnectionLimits, peer_of
+from tierd.ports.loaded_certificates import CertificateMaking, LoadedCertificates
 
 __all__ = [
     "BACKLOG",
+    "CertificateMaking",
     "Connection",
     "ConnectionGate",
     "ConnectionLimits",
+    "LoadedCertificates",
     "accept_connections",
     "listening_sockets",
     "peer_of",

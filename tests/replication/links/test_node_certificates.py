@@ -214,13 +214,13 @@ async def test_damaged_certificate_leaves_the_former_one_in_force(tmp_path: Path
     settings = nodes.settings(nodes.certificate(STANDBY))
     certificates = NodeCertificates(lambda: settings, clock=clock)
     await certificates.load()
-    former = await certificates.contexts()
+    former = await certificates.latest()
     assert settings.certificate_file is not None
     settings.certificate_file.write_text("half a certificate")
     with capture_logs() as lines:
         for _ in range(3):
             clock.advance(1.0)
-            assert await certificates.contexts() is former
+            assert await certificates.latest() is former
     assert certificates.failed_reloads == 1
     assert [line["event"] for line in lines] == ["push_certificate_unusable"]
 

@@ -64,7 +64,7 @@ async def _usable_certificate(certificates: NodeCertificates, me: LinkIdentity |
         raise PushLinkError(
             certificates.problem, remedy="put a new certificate there; tierd takes it without a restart"
         )
-    contexts = await certificates.contexts()
+    contexts = await certificates.latest()
     days = int((contexts.valid_until.timestamp() - clock.now_ms() / 1000) / _DAY_S)
     return f"of {contexts.name}, fits its key, and is valid for {days} days"
 

@@ -1,27 +1,21 @@
 """NodeCertificates: TLS between daemons, with the certificates that the files have now (push-replication 3.5)."""
 
-import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
 from cryptography import x509
 
 from tierd.clock import Clock
 from tierd.config import PushTlsSettings
 from tierd.masking import Masking
+from tierd.ports import CertificateMaking, LoadedCertificates
 from tierd.replication.links.link_errors import PushLinkError
 from tierd.replication.links.link_identity import NodeName, certified_name
 
-LOOK_INTERVAL_S: Final = 1.0
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_FileMark = tuple[int, int, int]
-
-log = structlog.get_logger()
 
 
 class NodeContexts(NamedTuple):
@@ -96,51 +90,19 @@ def _load(context: ssl.SSLContext, settings: PushTlsSettings) -> x509.Certificat
     return own
 
 
-@dataclass(frozen=True, slots=True)
-class _LoadedContexts:
-    """Contexts with the settings and the state of the files that they were made of; None if that failed."""
-
-    settings: PushTlsSettings
-    marks: tuple[_FileMark | None, ...]
-    contexts: NodeContexts | None
-
-
-class NodeCertificates:
-    """The TLS of all links of this daemon. Open links keep the certificates that they began with."""
+class NodeCertificates(LoadedCertificates[PushTlsSettings, NodeContexts]):
+    """The TLS of all links of this daemon."""
 
     def __init__(self, settings: Callable[[], PushTlsSettings], *, clock: Clock) -> None:
         """Load nothing yet; ``settings`` returns those in force."""
-        self._settings = settings
-        self._clock = clock
-        self._loaded: _LoadedContexts | None = None
-        self._contexts: NodeContexts | None = None
-        self._looked_at_s = float("-inf")
-        self._turn = asyncio.Lock()
-        self.failed_reloads = 0
-        """Changes of the files that could not be used, since the start."""
-        self._reload_problem = ""
-
-    async def load(self) -> None:
-        """Read the files for the first time.
-
-        Raises:
-            PushLinkError: they cannot be used.
-        """
-        self._loaded = await asyncio.to_thread(_load_marked, self._settings())
-        self._contexts = self._loaded.contexts
-
-    async def contexts(self) -> NodeContexts:
-        """Return the contexts for one handshake; files that have changed are read before, at most once a second.
-
-        Files that cannot be used leave the former contexts in force, and are named in the log.
-        """
-        assert self._contexts is not None, "load comes before contexts"
-        async with self._turn:
-            now_s = self._clock.monotonic_s()
-            if now_s - self._looked_at_s >= LOOK_INTERVAL_S:
-                self._looked_at_s = now_s
-                await self._look()
-        return self._contexts
+        making = CertificateMaking(
+            settings=settings,
+            files=_files,
+            make=node_contexts,
+            loaded_event="push_certificate_loaded",
+            unusable_event="push_certificate_unusable",
+        )
+        super().__init__(making, clock=clock)
 
     def require_name(self, expected: NodeName) -> None:
         """Require that this daemon's own certificate names it.
@@ -148,17 +110,16 @@ class NodeCertificates:
         Raises:
             PushLinkError: it names another node, none, or several.
         """
-        assert self._contexts is not None, "load comes before require_name"
-        if self._contexts.name != expected:
+        name = self.loaded.name
+        if name != expected:
             raise PushLinkError(
-                f"push.tls.certificate_file is the certificate of {self._contexts.name}, and this daemon is {expected}",
+                f"push.tls.certificate_file is the certificate of {name}, and this daemon is {expected}",
                 remedy=f"issue it with the URI {expected} as a subject alternative name, or correct push.node_id",
             )
 
     def expired_at(self) -> datetime | None:
         """Return the end of this daemon's certificate if it is over, else None. Peers refuse it then."""
-        assert self._contexts is not None, "load comes before expired_at"
-        valid_until = self._contexts.valid_until
+        valid_until = self.loaded.valid_until
         return valid_until if valid_until.timestamp() * 1000 < self._clock.now_ms() else None
 
     @property
@@ -166,39 +127,8 @@ class NodeCertificates:
         """Return why the certificate is no good, or why a newer one is not in force; empty when all is well."""
         if (expired_at := self.expired_at()) is not None:
             return f"the certificate of this daemon has expired at {expired_at:%Y-%m-%d %H:%M} UTC"
-        return self._reload_problem
-
-    async def _look(self) -> None:
-        settings = self._settings()
-        marks = await asyncio.to_thread(_marks, settings)
-        assert self._loaded is not None, "load comes before contexts"
-        if (settings, marks) == (self._loaded.settings, self._loaded.marks):
-            return
-        try:
-            self._loaded = await asyncio.to_thread(_load_marked, settings)
-        except PushLinkError as error:
-            self._loaded = _LoadedContexts(settings, marks, None)  # the same files are not tried again
-            self.failed_reloads += 1
-            self._reload_problem = str(error)
-            log.warning("push_certificate_unusable", problem=str(error), remedy=error.remedy)
-        else:
-            self._contexts, self._reload_problem = self._loaded.contexts, ""
-            log.info("push_certificate_loaded", certificate_file=str(settings.certificate_file))
+        return super().problem
 
 
-def _load_marked(settings: PushTlsSettings) -> _LoadedContexts:
-    marks = _marks(settings)
-    return _LoadedContexts(settings, marks, node_contexts(settings))
-
-
-def _marks(settings: PushTlsSettings) -> tuple[_FileMark | None, ...]:
-    paths = (settings.certificate_file, settings.key_file, settings.ca_file)
-    return tuple(None if path is None else _mark(path) for path in paths)
-
-
-def _mark(path: Path) -> _FileMark | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+def _files(settings: PushTlsSettings) -> tuple[Path | None, ...]:
+    return settings.certificate_file, settings.key_file, settings.ca_file

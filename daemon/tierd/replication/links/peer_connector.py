@@ -78,7 +78,7 @@ class PeerConnector:
         return link
 
     async def _connect(self, link: PeerLink, node: PeerNode) -> None:
-        context = None if self._certificates is None else (await self._certificates.contexts()).client
+        context = None if self._certificates is None else (await self._certificates.latest()).client
         await asyncio.get_running_loop().create_connection(
             lambda: link.connection,
             node.host,

@@ -179,7 +179,7 @@ class PushListener:
         with contextlib.suppress(OSError):  # the peer may have gone away: its connection ends at the first step
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        context = None if certificates is None else (await certificates.contexts()).server
+        context = None if certificates is None else (await certificates.latest()).server
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: link.connection,
             connected,
