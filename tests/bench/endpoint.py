@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final, NamedTuple
 
 from tests.bench.child_process import cpu_seconds
-from tests.bench.endpoint_latency import first_bytes_ms, plain_fetches, wake_ups_ms
+from tests.bench.endpoint_latency import first_bytes_ms, wake_ups_ms
 from tests.bench.jvm import FAST_JVM, environment
+from tests.bench.plain_client import PlainCost, plain_fetches
 from tests.bench.report import Figure
 from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Installation, Settings
@@ -136,33 +137,53 @@ def _from_the_cache(lab: Lab, name: str, stock: Server) -> list[Figure]:
 
 def _from_the_store(lab: Lab, name: str, stock: Server) -> list[Figure]:
     """Read with empty caches in every round, and the same objects by a loop of ranged GETs."""
-    theirs, ours = list[Cost](), list[Cost]()
-    loop, plain, cacheless, first_ms = list[float](), list[float](), list[float](), list[float]()
+    theirs, ours, plain, cacheless = list[Cost](), list[Cost](), list[Cost](), list[Cost]()
+    clients, loop, first_ms = list[PlainCost](), list[Cost](), list[float]()
     for _ in range(lab.rounds):
         theirs.append(lab.read(stock, _topic(name)))
         with _tier_alone(lab) as (server, _):
             first_ms.append(first_bytes_ms(server.bootstrap, _topic(name)))
             ours.append(lab.read(server, _topic(name)))
         with _tier_alone(lab) as (server, tier):
+            begun_cpu_s = process_time()
             seconds, size_bytes = asyncio.run(_ranged_gets(tier, _topic(name)))
-            loop.append(size_bytes / seconds)
-            plain.append(size_bytes / plain_fetches(server.bootstrap, _topic(name)))
+            loop.append(Cost(size_bytes / seconds, (process_time() - begun_cpu_s) / size_bytes * 1e9))
+            plain.append(_plain_read(server, _topic(name), size_bytes, clients))
         with _tier_alone(lab, cache_bytes=0) as (server, _):
-            cacheless.append(size_bytes / plain_fetches(server.bootstrap, _topic(name)))
+            cacheless.append(_plain_read(server, _topic(name), size_bytes, clients))
+    client_cpu_s = median(each.client_cpu_s for each in clients)
     label = f"endpoint, {name} records, S3"
     return [
         *_contest(label, theirs, ours, goal=""),
-        Figure(f"{label}: a client that decodes nothing", median(plain) / 1e6, "MB/s"),
-        Figure(f"{label}: loop of ranged GETs", median(loop) / 1e6, "MB/s"),
-        Figure(f"{label}: relative to the loop", median(plain) / median(loop), "ratio"),
-        Figure(f"{label}: relative to the loop, without a cache", median(cacheless) / median(loop), "ratio", ">= 0.8"),
+        Figure(f"{label}: a client that decodes nothing", _rate(plain) / 1e6, "MB/s"),
+        Figure(f"{label}: CPU of tierd for that client", _cpu(plain), "s/GB"),
+        Figure(f"{label}: CPU of tierd for that client, without a cache", _cpu(cacheless), "s/GB"),
+        Figure(f"{label}: CPU of that client", client_cpu_s / (size_bytes / 1e9), "s/GB"),
+        Figure(f"{label}: loop of ranged GETs", _rate(loop) / 1e6, "MB/s"),
+        Figure(f"{label}: CPU of the loop", _cpu(loop), "s/GB"),
+        Figure(f"{label}: relative to the loop", _rate(plain) / _rate(loop), "ratio"),
+        Figure(f"{label}: relative to the loop, without a cache", _rate(cacheless) / _rate(loop), "ratio", ">= 0.8"),
         Figure(f"{label}: first bytes, caches empty", median(first_ms), "ms"),
     ]
 
 
+def _plain_read(server: Server, topic: str, size_bytes: int, clients: list[PlainCost]) -> Cost:
+    """Read a topic with the client that decodes nothing; its own cost goes to ``clients``."""
+    before_s = cpu_seconds(server.pid)
+    clients.append(plain_fetches(server.bootstrap, topic))
+    return Cost(size_bytes / clients[-1].seconds, (cpu_seconds(server.pid) - before_s) / (size_bytes / 1e9))
+
+
+def _rate(costs: Sequence[Cost]) -> float:
+    return median(cost.bytes_per_s for cost in costs)
+
+
+def _cpu(costs: Sequence[Cost]) -> float:
+    return median(cost.cpu_s_per_gb for cost in costs)
+
+
 def _contest(label: str, theirs: Sequence[Cost], ours: Sequence[Cost], *, goal: str = ">= 0.8") -> list[Figure]:
-    rate, stock_rate = (median(cost.bytes_per_s for cost in costs) for costs in (ours, theirs))
-    cpu, stock_cpu = (median(cost.cpu_s_per_gb for cost in costs) for costs in (ours, theirs))
+    rate, stock_rate, cpu, stock_cpu = _rate(ours), _rate(theirs), _cpu(ours), _cpu(theirs)
     return [
         Figure(f"{label}: tierd", rate / 1e6, "MB/s"),
         Figure(f"{label}: stock broker, local log", stock_rate / 1e6, "MB/s"),

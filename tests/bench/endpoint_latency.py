@@ -16,7 +16,6 @@ from tests.services.waiting import wait_until
 
 _TOPIC: Final = "wake-ups"
 _FIRST_BYTES: Final = 64 << 10
-_FETCH_BYTES: Final = 8 << 20
 _MAX_WAIT_S: Final = 20.0
 _SETTLED_S: Final = 0.03  # after which a fetch waits at the server
 
@@ -24,18 +23,6 @@ _SETTLED_S: Final = 0.03  # after which a fetch waits at the server
 def first_bytes_ms(bootstrap: str, topic: str) -> float:
     """Return the time of a first read of a topic on a connection that is open."""
     return asyncio.run(_first_bytes_ms(bootstrap, topic))
-
-
-def plain_fetches(bootstrap: str, topic: str) -> float:
-    """Return the seconds in which a client that decodes nothing reads a topic, one Fetch after the other."""
-    return asyncio.run(_plain_fetches(bootstrap, topic))
-
-
-async def _plain_fetches(bootstrap: str, topic: str) -> float:
-    async with await _connected(bootstrap) as connection:
-        begun_s = perf_counter()
-        assert await connection.consume(topic, 0, max_bytes=_FETCH_BYTES)
-        return perf_counter() - begun_s
 
 
 async def _first_bytes_ms(bootstrap: str, topic: str) -> float:

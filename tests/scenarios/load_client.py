@@ -99,7 +99,7 @@ def fetch_frame(topic: str, partition: int, offset: int, *, max_bytes: int, max_
     return sized(frame(request))
 
 
-def end_of_batches(records: bytes, offset: int) -> int:
+def end_of_batches(records: bytes | memoryview, offset: int) -> int:
     """Return the offset behind the whole batches of an answer, which have to follow ``offset`` without a gap."""
     position = 0
     while position + _BATCH_OVERHEAD <= len(records):

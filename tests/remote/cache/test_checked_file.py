@@ -1,5 +1,6 @@
 """Files that prove their content."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tierd.remote.cache import checked_file
 from tierd.remote.cache.checked_file import (
     DamagedFileError,
     file_size_of,
@@ -15,6 +17,7 @@ from tierd.remote.cache.checked_file import (
     read_checked,
     write_checked,
 )
+from tierd.testing import content_of
 
 
 @given(content=st.binary(max_size=200), identity=st.text(max_size=20))
@@ -46,6 +49,61 @@ def test_file_with_a_changed_or_lost_byte_is_damaged(
         read_checked(file, identity="mine")
 
 
+BLOCK_BYTES, STEP_BYTES, FOOTER_BYTES = 4096, 1 << 20, file_size_of(0)
+SIZES = [
+    *(0, 1, BLOCK_BYTES - FOOTER_BYTES, BLOCK_BYTES - FOOTER_BYTES + 1, BLOCK_BYTES),
+    *(STEP_BYTES - FOOTER_BYTES, STEP_BYTES - 1, STEP_BYTES, STEP_BYTES + 1, 3 * STEP_BYTES),
+]
+
+
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_file_that_passes_the_page_cache_by_is_read_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
+) -> None:
+    flags = _recorded_flags(monkeypatch)
+    content = content_of(size_bytes)
+    write_checked(tmp_path / "file", content, identity="mine", is_direct=True)
+    assert flags[0] & os.O_DIRECT
+    assert read_checked(tmp_path / "file", identity="mine") == content
+    assert (tmp_path / "file").stat().st_size == file_size_of(size_bytes)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_file_is_written_where_the_file_system_opens_none_past_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = _recorded_flags(monkeypatch, refused=os.O_DIRECT)
+    write_checked(tmp_path / "file", b"content", identity="mine", is_direct=True)
+    assert [bool(each & os.O_DIRECT) for each in flags] == [True, False]
+    assert read_checked(tmp_path / "file", identity="mine") == b"content"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_file_is_written_where_the_file_system_refuses_the_first_block_past_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked_file, "_BLOCK_BYTES", 100)  # no file system takes blocks of this size
+    write_checked(tmp_path / "file", b"content", identity="mine", is_direct=True)
+    assert read_checked(tmp_path / "file", identity="mine") == b"content"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def _recorded_flags(monkeypatch: pytest.MonkeyPatch, *, refused: int = 0) -> list[int]:
+    """Return the flags of all files that are opened from now on; those with a refused flag are made and refused."""
+    flags, real = list[int](), os.open
+
+    def open_recorded(path: Path, flag: int, mode: int = 0o777) -> int:
+        flags.append(flag)
+        opened = real(path, flag & ~refused, mode)
+        if flag & refused:
+            os.close(opened)
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return opened
+
+    monkeypatch.setattr(os, "open", open_recorded)
+    return flags
+
+
 def test_file_of_another_identity_or_format_is_damaged(tmp_path: Path) -> None:
     write_checked(tmp_path / "file", b"content", identity="theirs")
     with pytest.raises(DamagedFileError):
@@ -62,11 +120,12 @@ def test_torn_file_is_recognised_without_a_read_of_its_content(
     assert not is_complete(file)
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, is_direct: bool) -> None:
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "inside").touch()
     with pytest.raises(OSError, match="irectory"):
-        write_checked(tmp_path / "file", b"content", identity="mine")
+        write_checked(tmp_path / "file", b"content", identity="mine", is_direct=is_direct)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

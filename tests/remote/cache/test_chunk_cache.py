@@ -15,9 +15,10 @@ from tests.fakes.eventually import eventually
 from tests.fakes.small_disk import SmallDisk
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
 from tierd.model import ByteRange
+from tierd.remote.cache import chunk_cache
 from tierd.remote.cache.checked_file import file_size_of
 from tierd.remote.cache.chunk_cache import ChunkCache
-from tierd.remote.cache.chunk_files import ChunkFiles
+from tierd.remote.cache.chunk_files import ChunkFiles, chunk_name
 
 CHUNK = 1000
 OBJECT = bytes(range(250)) * 40
@@ -405,3 +406,50 @@ async def test_chunk_that_is_written_while_the_directory_is_listed_again_is_coun
     go_on.set()
     await eventually(lambda: not cache._unwritten.tasks, what="the end of all writes")
     assert cache.statistics().entries == 4
+
+
+class _HeldWrites:
+    """Writes of chunks that wait until they may go on; it notes which of them were asked to pass the page cache by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = threading.Event()
+        self.are_direct: dict[str, bool] = {}
+        real = ChunkFiles.write
+
+        def write(files: ChunkFiles, name: str, content: bytes, *, identity: str, is_direct: bool = False) -> None:
+            self.are_direct[name] = is_direct
+            assert self.go_on.wait(30)
+            real(files, name, content, identity=identity, is_direct=is_direct)
+
+        monkeypatch.setattr(ChunkFiles, "write", write)
+
+
+async def test_chunks_pass_the_page_cache_by_while_the_disk_keeps_up(
+    open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_cache, "_DIRECT_BYTES", 2 * file_size_of(CHUNK))
+    held, cache = _HeldWrites(monkeypatch), await open_cache()
+    for number in range(4):
+        await cache.get("key", chunk(number))
+    held.go_on.set()
+    await eventually(lambda: not cache._unwritten.tasks, what="the end of all writes")
+    names = [chunk_name("key", chunk(number)) for number in range(4)]
+    assert [held.are_direct[name] for name in names] == [True, True, False, False]
+    assert cache.statistics().entries == 4
+
+
+async def test_read_of_a_chunk_on_disk_waits_for_no_write(
+    open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = await open_cache()
+    await cache.get("key", chunk(0))
+    await eventually(lambda: not cache._unwritten.tasks, what="the end of the write")
+    held = _HeldWrites(monkeypatch)
+    try:
+        for number in range(1, 9):
+            await cache.get("key", chunk(number))
+        async with asyncio.timeout(10):
+            assert await cache.get("key", chunk(0)) == OBJECT[:CHUNK]
+        assert cache.statistics().hits == 1
+    finally:
+        held.go_on.set()

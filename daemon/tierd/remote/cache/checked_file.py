@@ -6,12 +6,17 @@
                               of the identity and the content
 
 Files are not flushed. A file that a loss of power tears or empties fails its checksum, and the store has its bytes.
+
+Large files are written past the page cache (``O_DIRECT``) where the file system can do it: the pages of the broker stay
+in memory, and a byte costs a tenth of the CPU, for the kernel has to find no page for it.
 """
 
 import errno
+import mmap
 import os
 import stat
 import struct
+import threading
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +27,10 @@ TEMPORARY_SUFFIX = ".tmp"
 
 _FOOTER = struct.Struct(">4sIQ")
 _MAGIC = b"tcf1"
+_BLOCK_BYTES = 4096  # positions, sizes and addresses of direct writes are multiples of it
+_STEP_BYTES = 1 << 20
+
+_local = threading.local()  # the buffer of a thread for direct writes
 
 
 class DamagedFileError(Exception):
@@ -33,13 +42,14 @@ def file_size_of(content_bytes: int) -> int:
     return content_bytes + _FOOTER.size
 
 
-def write_checked(path: Path, content: bytes, *, identity: str) -> None:
+def write_checked(path: Path, content: bytes, *, identity: str, is_direct: bool = False) -> None:
     """Write the file under a temporary name, then rename it: a reader of ``path`` finds the whole file. Blocking.
 
     Args:
         path: replaced if it is there.
         content: may be empty.
         identity: name of the content, which ``read_checked`` has to be given too.
+        is_direct: write past the page cache if the file system can do it. Then the call waits for the disk.
 
     Raises:
         OSError: the disk is full or not writable; nothing is left.
@@ -47,12 +57,8 @@ def write_checked(path: Path, content: bytes, *, identity: str) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{token_hex(4)}{TEMPORARY_SUFFIX}")
     footer = _FOOTER.pack(_MAGIC, _checksum(content, identity), len(content))
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            _write_all(fd, content)
-            _write_all(fd, footer)
-        finally:
-            os.close(fd)
+        if not (is_direct and _has_written_direct(temporary, content, footer)):
+            _write(temporary, content, footer)
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -139,8 +145,51 @@ def _checksum(content: bytes, identity: str) -> int:
     return crc32c(content, crc32c(identity.encode() + b"\0"))
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
+def _write(path: Path, content: bytes, footer: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(fd, memoryview(content))
+        _write_all(fd, memoryview(footer))
+    finally:
+        os.close(fd)
+
+
+def _has_written_direct(path: Path, content: bytes, footer: bytes) -> bool:
+    """Write past the page cache; return False, without a file, where the file system cannot do it."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_DIRECT, 0o600)
+        try:
+            _write_blocks(fd, content, footer)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        path.unlink(missing_ok=True)  # some file systems make it before they refuse it
+        return False
+    return True
+
+
+def _write_blocks(fd: int, content: bytes, footer: bytes) -> None:
+    """Write the file in whole blocks, by way of an aligned buffer, and cut it to its size."""
+    buffer: memoryview | None = _local.__dict__.get("buffer")
+    if buffer is None:
+        _local.buffer = buffer = memoryview(mmap.mmap(-1, _STEP_BYTES))
+    view = memoryview(content)
+    whole = len(view) - len(view) % _STEP_BYTES
+    for start in range(0, whole, _STEP_BYTES):
+        buffer[:] = view[start : start + _STEP_BYTES]
+        _write_all(fd, buffer)
+    rest = bytes(view[whole:]) + footer
+    rest += bytes(-len(rest) % _BLOCK_BYTES)
+    for start in range(0, len(rest), _STEP_BYTES):  # a second step if the footer does not fit into the first one
+        step = memoryview(rest)[start : start + _STEP_BYTES]
+        buffer[: len(step)] = step
+        _write_all(fd, buffer[: len(step)])
+    os.ftruncate(fd, len(view) + len(footer))
+
+
+def _write_all(fd: int, view: memoryview) -> None:
     while view:
         view = view[os.write(fd, view) :]
 

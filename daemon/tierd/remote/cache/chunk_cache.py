@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -32,8 +33,10 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-_THREADS = 4
+_READ_THREADS = 4
+_WRITE_THREADS = 2  # apart from those of the reads, which wait for no write
 _UNWRITTEN_BYTES = 64 << 20  # downloaded and not on disk yet; beyond it chunks pass by, for a reader waits for no disk
+_DIRECT_BYTES = _UNWRITTEN_BYTES // 2  # beyond it the disk is slower than the store, and the page cache takes the rest
 _WRITE_PAUSE_S = 60.0  # after a failed write; the disk is full or not ours
 _LISTED_EVERY = 8  # parts of the capacity
 
@@ -106,7 +109,8 @@ class ChunkCache:
         self._downloads: dict[str, _Download] = {}
         self._unwritten = _Unwritten()
         self._places = asyncio.Semaphore(concurrency)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="chunk-cache")
+        self._threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="chunk-cache")
+        self._writers = ThreadPoolExecutor(_WRITE_THREADS, thread_name_prefix="chunk-cache-writes")
         self._counted = CacheStatistics()
         self._since_listing_bytes = 0
         self._written_while_listing: dict[str, int] | None = None
@@ -193,6 +197,7 @@ class ChunkCache:
         if tasks := {*downloads, *self._unwritten.tasks}:
             await asyncio.wait(tasks)
         self._threads.shutdown(wait=False)
+        self._writers.shutdown(wait=False)
 
     # ------------------------------------------------------------ one lookup, shared by its callers
 
@@ -275,14 +280,16 @@ class ChunkCache:
             return
         self._unwritten.contents[name] = content
         self._unwritten.size_bytes += size
-        task = asyncio.create_task(self._write(name, content, identity), name=f"keep {name}")
+        is_direct = self._unwritten.size_bytes <= _DIRECT_BYTES
+        task = asyncio.create_task(self._write(name, content, identity, is_direct=is_direct), name=f"keep {name}")
         self._unwritten.tasks.add(task)
         task.add_done_callback(self._unwritten.tasks.discard)
 
-    async def _write(self, name: str, content: bytes, identity: str) -> None:
+    async def _write(self, name: str, content: bytes, identity: str, *, is_direct: bool) -> None:
         size = file_size_of(len(content))
+        write = partial(self._files.write, name, content, identity=identity, is_direct=is_direct)
         try:
-            await self._in_thread(lambda: self._files.write(name, content, identity=identity))
+            await asyncio.get_running_loop().run_in_executor(self._writers, write)
         except OSError as error:
             self._write_failed(error)
             return

@@ -61,13 +61,13 @@ class ChunkFiles:
         """
         return read_checked(self.directory / name, identity=identity, touch=True)
 
-    def write(self, name: str, content: bytes, *, identity: str) -> None:
-        """Keep a chunk.
+    def write(self, name: str, content: bytes, *, identity: str, is_direct: bool = False) -> None:
+        """Keep a chunk; with ``is_direct`` it is written past the page cache, and the call waits for the disk.
 
         Raises:
             OSError: the disk is full or not writable.
         """
-        write_checked(self.directory / name, content, identity=identity)
+        write_checked(self.directory / name, content, identity=identity, is_direct=is_direct)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove chunks; those that are gone or cannot be removed are left to the next listing."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,44 @@ def test_address_of_the_bucket_is_that_of_the_other_library(
     assert store_address(endpoint, bucket, path_style=path_style) == expected
 
 
-def test_settings_that_obstore_lacks_leave_reads_to_the_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
-    assert can_read_ranges(has_ca_file=False, has_customer_key=False)
-    assert not can_read_ranges(has_ca_file=True, has_customer_key=False)
-    assert not can_read_ranges(has_ca_file=False, has_customer_key=True)
+OWN_TRUST = S3Network(ca_file=Path("/etc/certificates.pem"))
+HTTPS_PROXY = S3Network(ca_file=Path("/etc/certificates.pem"), proxy_url="HTTPS://proxy.example.com")
+
+
+@pytest.mark.parametrize(
+    ("endpoint_url", "network", "has_customer_key", "expected"),
+    [
+        (None, S3Network(), False, True),
+        (None, S3Network(), True, False),
+        (None, OWN_TRUST, False, False),
+        ("https://s3.example.com", OWN_TRUST, False, False),
+        ("http://127.0.0.1:9000", OWN_TRUST, False, True),
+        ("http://127.0.0.1:9000", OWN_TRUST, True, False),
+        ("http://127.0.0.1:9000", HTTPS_PROXY, False, False),
+    ],
+)
+def test_settings_that_obstore_lacks_leave_reads_to_the_other_library(
+    monkeypatch: pytest.MonkeyPatch,
+    endpoint_url: str | None,
+    network: S3Network,
+    has_customer_key: bool,
+    expected: bool,
+) -> None:
+    for name in ("AWS_CA_BUNDLE", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert can_read_ranges(endpoint_url=endpoint_url, network=network, has_customer_key=has_customer_key) is expected
+
+
+def test_certificates_of_the_environment_matter_under_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CA_BUNDLE", "/etc/certificates.pem")
-    assert not can_read_ranges(has_ca_file=False, has_customer_key=False)
+    asked = partial(can_read_ranges, network=S3Network(), has_customer_key=False)
+    assert not asked(endpoint_url=None)
+    assert not asked(endpoint_url="https://s3.example.com")
+    assert asked(endpoint_url="http://127.0.0.1:9000")
+    monkeypatch.setenv("http_proxy", "https://proxy.example.com")
+    assert not asked(endpoint_url="http://127.0.0.1:9000")
 
 
 class TestCredentials:

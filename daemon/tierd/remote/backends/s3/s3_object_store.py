@@ -115,7 +115,9 @@ class S3ObjectStore:
         )
         self._chunks = ChunkedUploads(self._uploads, self._put_log, limits=parts)
         self._ranged: S3RangedReads | None = None
-        if can_read_ranges(has_ca_file=network.ca_file is not None, has_customer_key=options.encryption == "c"):
+        if can_read_ranges(
+            endpoint_url=bucket.endpoint_url, network=network, has_customer_key=options.encryption == "c"
+        ):
             self._ranged = S3RangedReads(bucket, keys=keys, network=network, masking=self._connection.masking)
         self._reader = ObjectReader(self._connection, options=options, part_size=parts.part_size, deadlines=deadlines)
 

@@ -4,7 +4,8 @@ A refused read is asked again through aiobotocore, whose refusals name their rea
 ask for something that obstore does differently, all reads go through aiobotocore:
 
 ===========================  =======================================================================
-certificates to trust        obstore adds them to the system's; ``ca_file`` means them alone
+certificates to trust        obstore adds them to the system's; ``ca_file`` means them alone. They do not matter
+                             where neither the store nor the proxy is reached through TLS
 customer keys (SSE-C)        the key would be held twice, and go through two libraries
 keys of unusual characters   obstore's paths are not S3's keys; tierd's own keys are plain
 ===========================  =======================================================================
@@ -16,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from botocore.exceptions import NoCredentialsError
 
@@ -169,9 +171,17 @@ class _Credentials:
         }
 
 
-def can_read_ranges(*, has_ca_file: bool, has_customer_key: bool) -> bool:
-    """Return True if obstore does what the settings and the environment say."""
-    return not (has_ca_file or has_customer_key or os.environ.get("AWS_CA_BUNDLE"))
+def can_read_ranges(*, endpoint_url: str | None, network: S3Network, has_customer_key: bool) -> bool:
+    """Return True if obstore does what the settings and the environment say; ``endpoint_url`` None: that of AWS."""
+    if has_customer_key:
+        return False
+    has_own_trust = network.ca_file is not None or bool(os.environ.get("AWS_CA_BUNDLE"))
+    return not (has_own_trust and _uses_tls(endpoint_url, network))
+
+
+def _uses_tls(endpoint_url: str | None, network: S3Network) -> bool:
+    proxy_url = network.proxy_url or getproxies().get("http", "")
+    return not (endpoint_url or "").lower().startswith("http:") or proxy_url.lower().startswith("https:")
 
 
 def store_address(endpoint_url: str, bucket: str, *, path_style: bool) -> StoreAddress:
