@@ -159,9 +159,9 @@ class S3ObjectStore:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
         if byte_range is not None and self._ranged is not None:
             where = (await self._connection.client()).meta
-            found = await self._ranged.get(
-                key, byte_range, endpoint_url=where.endpoint_url, region=where.region_name or "us-east-1"
-            )
+            region = where.region_name or "us-east-1"
+            with self._connection.translated("get", key):
+                found = await self._ranged.get(key, byte_range, endpoint_url=where.endpoint_url, region=region)
             if found is not None:
                 return found
         return (await self._reader.read(key, byte_range)).content

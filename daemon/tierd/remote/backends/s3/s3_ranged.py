@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from tierd.errors import RetriableRemoteStorageError
 from tierd.masking import Masking
@@ -75,6 +75,7 @@ class S3RangedReads:
 
         Raises:
             RetriableRemoteStorageError: the store is busy, or does not answer.
+            botocore.exceptions.BotoCoreError, ClientError: the credentials' provider failed; nobody else is asked.
         """
         if not _PLAIN_KEY.fullmatch(key):
             return None
@@ -89,7 +90,10 @@ class S3RangedReads:
                 return None  # the bucket or the object: aiobotocore tells which
             except obstore.exceptions.BaseError as error:
                 self._raise_unless_refused(key, endpoint_url, error)
-                return None
+                found = None
+        if found is None:
+            self._credentials.raise_failure()
+            return None
         return bytes(found)
 
     def _open(self, endpoint_url: str, region: str) -> "S3Store":
@@ -146,6 +150,7 @@ class _Credentials:
     def __init__(self, keys: S3Keys) -> None:
         self._keys = keys
         self._session = one_attempt_session()
+        self._failure: Exception | None = None
 
     async def __call__(self) -> "S3Credential":
         """Return credentials that are good until ``expires_at``, at least.
@@ -157,10 +162,15 @@ class _Credentials:
         if key_id is not None and secret is not None:
             token = self._keys.session_token
             return {"access_key_id": key_id, "secret_access_key": secret, "token": token, "expires_at": None}
-        found = await self._session.get_credentials()
-        if found is None:
-            raise NoCredentialsError
-        frozen = await found.get_frozen_credentials()
+        self._failure = None
+        try:
+            found = await self._session.get_credentials()
+            if found is None:
+                raise NoCredentialsError
+            frozen = await found.get_frozen_credentials()
+        except (BotoCoreError, ClientError) as error:
+            self._failure = error
+            raise
         if not (frozen.access_key and frozen.secret_key):
             raise NoCredentialsError
         return {
@@ -169,6 +179,12 @@ class _Credentials:
             "token": frozen.token,
             "expires_at": datetime.now(UTC) + _CREDENTIALS_KEPT,
         }
+
+    def raise_failure(self) -> None:
+        """Raise the failure of the last request for credentials, once; obstore hides it in an error of its own."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
 
 def can_read_ranges(*, endpoint_url: str | None, network: S3Network, has_customer_key: bool) -> bool:
