@@ -80,7 +80,7 @@ from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
 from tierd.serve.outage import Outage, Service
 from tierd.serve.push_report import push_lines, push_problems, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot
-from tierd.serve.urgency import by_urgency
+from tierd.serve.urgency import by_urgency, cause_and_remedy
 
 if TYPE_CHECKING:
     from tierd.serve.kafka.access.authorizer import Authorizer
@@ -192,6 +192,7 @@ __all__ = [
     "ask",
     "ask_or_run",
     "by_urgency",
+    "cause_and_remedy",
     "certificate_end",
     "drill_line",
     "drill_problems",

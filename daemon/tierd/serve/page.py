@@ -9,7 +9,7 @@ from tierd.serve.drill_report import drill_line, drill_problems
 from tierd.serve.endpoint_report import endpoint_line, endpoint_problems, group_lines
 from tierd.serve.push_report import push_lines, push_problems, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
-from tierd.serve.urgency import by_urgency
+from tierd.serve.urgency import by_urgency, cause_and_remedy
 from tierd.tiering import LogDirState, PartitionStatus
 
 REFRESH_S = 5
@@ -89,7 +89,7 @@ def _uncleanable(logs: Sequence[tuple[str, str]]) -> str:
 
 
 def _row(partition: PartitionStatus, now_ms: int) -> str:
-    why = "; ".join(filter(None, (partition.last_error or partition.reason, partition.remedy)))
+    why = cause_and_remedy(partition.last_error, partition.reason, partition.remedy)
     numbers = (
         _number(partition.leader_epoch),
         _number(partition.copied_through),

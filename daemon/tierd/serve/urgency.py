@@ -13,5 +13,10 @@ def by_urgency(partitions: Iterable[_T], *, state_of: Callable[[_T], str]) -> li
     return sorted(partitions, key=lambda partition: _rank(state_of(partition)))
 
 
+def cause_and_remedy(last_error: str | None, reason: str | None, remedy: str) -> str:
+    """Return why a partition is in its state, in a line: the error, or else the reason, and the next step."""
+    return "; ".join(filter(None, (last_error or reason, remedy)))
+
+
 def _rank(state: str) -> int:
     return _URGENCY.index(state) if state in _URGENCY else len(_URGENCY)

@@ -27,6 +27,7 @@ from tierd.serve import (
     StatusRequest,
     ask,
     by_urgency,
+    cause_and_remedy,
     drill_line,
     drill_problems,
     endpoint_line,
@@ -209,7 +210,7 @@ def _cells(partition: PartitionSummary) -> list[Cell]:
         str(partition.lag_segments),
         human_size(partition.lag_bytes),
         f"{partition.lag_seconds:.0f}",
-        "; ".join(filter(None, (partition.last_error or partition.reason, partition.remedy))),
+        cause_and_remedy(partition.last_error, partition.reason, partition.remedy),
     ]
 
 

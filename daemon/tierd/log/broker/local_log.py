@@ -32,7 +32,7 @@ class EndMarkerAt(NamedTuple):
     is_abort: bool
 
     def aborted(self, producer_id: int, first_offset: int) -> AbortedTransaction:
-        """Return the transaction that this marker aborts, as a broker without it in its log would not know it."""
+        """Return the transaction of ``producer_id`` from ``first_offset`` on, which this marker aborts."""
         return AbortedTransaction(producer_id, first_offset, self.offset, first_offset)
 
 

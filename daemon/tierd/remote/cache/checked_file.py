@@ -172,7 +172,7 @@ def _has_written_direct(path: Path, content: bytes, footer: bytes) -> bool:
 
 def _write_blocks(fd: int, content: bytes, footer: bytes) -> None:
     """Write the file in whole blocks, by way of an aligned buffer, and cut it to its size."""
-    buffer: memoryview | None = _local.__dict__.get("buffer")
+    buffer: memoryview | None = getattr(_local, "buffer", None)
     if buffer is None:
         _local.buffer = buffer = memoryview(mmap.mmap(-1, _STEP_BYTES))
     view = memoryview(content)

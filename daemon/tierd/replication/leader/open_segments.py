@@ -18,7 +18,7 @@ from tierd.errors import CorruptRecordError, LogError
 from tierd.log import AppendedRecords
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.record_memory import batch_bounds
-from tierd.replication.leader.shared_file import RecentPositions, SharedFile
+from tierd.replication.leader.shared_file import RecentPositions, SharedFile, SharedRange
 
 _SETS: Final = 256
 _HEADER_BYTES: Final = 61
@@ -27,29 +27,15 @@ RunRead = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 """Runs a blocking read in a thread of the log dir, within a deadline."""
 
 
-class OpenRange:
+class OpenRange(SharedRange):
     """The ``FileRecords`` of whole sets at the end of an owned log."""
 
     def __init__(
         self, file: SharedFile | None, run: RunRead, *, first_offset: int, next_offset: int, begin: int, end: int
     ) -> None:
-        """Describe the range.
-
-        Args:
-            file: the segment, of which the range is a holder from now on; None for an empty range.
-            run: runs the reads.
-            first_offset: of the range.
-            next_offset: exclusive end of the range.
-            begin: position of the first batch.
-            end: position behind the last batch.
-        """
-        self.first_offset = first_offset
-        self.next_offset = next_offset
-        self.size_bytes = end - begin
-        self._file = file
+        """Describe the range as ``SharedRange``; ``run`` runs the reads."""
+        super().__init__(file, first_offset=first_offset, next_offset=next_offset, begin=begin, end=end)
         self._run = run
-        self._begin = begin
-        self._is_closed = False
 
     async def read(self, position: int, max_bytes: int) -> bytes:
         """Return the whole batches from byte ``position`` of the range on: one, or as many as fit ``max_bytes``.
@@ -57,8 +43,7 @@ class OpenRange:
         Raises:
             LogError: the range was closed, or its bytes are not what they were.
         """
-        if self._is_closed:
-            raise LogError("the records were released", remedy="nothing to do: the session has ended")
+        self._require_open()
         file = self._file
         if file is None or position >= self.size_bytes:
             return b""
@@ -68,12 +53,6 @@ class OpenRange:
                 return _read_batches(file, self._begin + position, self.size_bytes - position, max_bytes)
 
         return await self._run(read)
-
-    def close(self) -> None:
-        """Release the file; a second call does nothing."""
-        if not self._is_closed and self._file is not None:
-            self._file.release()
-        self._is_closed = True
 
 
 def _read_batches(file: SharedFile, position: int, left: int, max_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""SharedFile and RecentPositions: an open log file with several holders, and the places of the newest offsets in it."""
+"""An open log file with several holders, the ranges of it that they hold, and the places of its newest offsets."""
 
 import os
 import threading
@@ -37,7 +37,7 @@ class SharedFile:
         """
         with self._lock:
             if not self._holders:
-                raise LogError("the records were released", remedy="nothing to do: the session has ended")
+                raise _released()
             self._holders += 1
 
     def release(self) -> None:
@@ -70,6 +70,47 @@ class SharedFile:
             return os.pread(self._fd, size, position)
         except OSError as error:
             raise LogError(f"records in an open file: {error.strerror}", remedy="check the disk") from error
+
+
+class SharedRange:
+    """Range of a log that is a holder of its file until ``close``.
+
+    Attributes:
+        first_offset: of the range.
+        next_offset: exclusive end of the range.
+        size_bytes: of the range.
+    """
+
+    def __init__(self, file: SharedFile | None, *, first_offset: int, next_offset: int, begin: int, end: int) -> None:
+        """Describe the range.
+
+        Args:
+            file: the range is a holder of it from now on; None for an empty range.
+            first_offset: of the range.
+            next_offset: exclusive end of the range.
+            begin: position of the first batch.
+            end: position behind the last batch.
+        """
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.size_bytes = end - begin
+        self._file = file
+        self._begin = begin
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Release the file; a second call does nothing."""
+        if not self._is_closed and self._file is not None:
+            self._file.release()
+        self._is_closed = True
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise _released()
+
+
+def _released() -> LogError:
+    return LogError("the records were released", remedy="nothing to do: the session has ended")
 
 
 class RecentPositions:

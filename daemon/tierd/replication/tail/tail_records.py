@@ -10,10 +10,10 @@ import os
 from collections import OrderedDict
 from typing import Final
 
-from tierd.errors import LogError, SegmentChangedError
+from tierd.errors import SegmentChangedError
 from tierd.log import OVERHEAD_BYTES
 from tierd.model import TopicIdPartition
-from tierd.replication.leader.shared_file import RecentPositions, SharedFile
+from tierd.replication.leader.shared_file import RecentPositions, SharedFile, SharedRange
 from tierd.replication.tail.tail_reads import LogDirThreads
 from tierd.replication.tail.tail_values import TailAppend
 from tierd.replication.tail.whole_batches import TailStop, whole_batches
@@ -21,7 +21,7 @@ from tierd.replication.tail.whole_batches import TailStop, whole_batches
 _BATCHES: Final = 256
 
 
-class TailRecords:
+class TailRecords(SharedRange):
     """The ``FileRecords`` of a range at the end of a broker's log."""
 
     def __init__(
@@ -34,23 +34,9 @@ class TailRecords:
         begin: int,
         end: int,
     ) -> None:
-        """Describe the range.
-
-        Args:
-            file: these records are a holder of it from now on; None for an empty range.
-            threads: for the reads.
-            first_offset: of the range.
-            next_offset: exclusive end of the range.
-            begin: position of the first batch.
-            end: position behind the last batch.
-        """
-        self.first_offset = first_offset
-        self.next_offset = next_offset
-        self.size_bytes = end - begin
-        self._file = file
+        """Describe the range as ``SharedRange``; ``threads`` run the reads."""
+        super().__init__(file, first_offset=first_offset, next_offset=next_offset, begin=begin, end=end)
         self._threads = threads
-        self._begin = begin
-        self._is_closed = False
 
     async def read(self, position: int, max_bytes: int) -> bytes:
         """Return the whole batches from byte ``position`` of the range on: one, or as many as fit ``max_bytes``.
@@ -61,15 +47,8 @@ class TailRecords:
         file = self._file
         if file is None or position >= self.size_bytes:
             return b""
-        if self._is_closed:
-            raise LogError("the records were released", remedy="nothing to do: the session has ended")
+        self._require_open()
         return await self._threads.run(lambda: self._read(file, position, max_bytes))
-
-    def close(self) -> None:
-        """Release the file; a second call does nothing."""
-        if not self._is_closed and self._file is not None:
-            self._file.release()
-        self._is_closed = True
 
     def _read(self, file: SharedFile, position: int, max_bytes: int) -> bytes:
         left = self.size_bytes - position
