@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperGroup
 
-from tierd import __version__
+import tierd
 from tierd.cli.failures import ExitCode, reported
 from tierd.cli.printing import prepare_streams, print_error, print_line
 from tierd.control_characters import visible
@@ -261,7 +261,7 @@ def _unloaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print_line(f"tierd {__version__}")
+        print_line(f"tierd {tierd.__version__}")
         raise typer.Exit
 
 

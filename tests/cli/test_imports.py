@@ -1,0 +1,95 @@
+"""Modules that a command imports: a question to the daemon costs no more than the question."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.answering_daemon import Request, answering_daemon
+
+STATUS = {"version": "1", "pid": 7, "not_ready": [], "partitions": []}
+ANSWERS: dict[str, object] = {
+    "status": STATUS,
+    "pause": [],
+    "resume": [],
+    "sync": [],
+    "peers": {"peers": []},
+    "ask-peer": {"node": 2, "answer": {}},
+}
+
+CLIENTS = {"aiobotocore", "aiohttp", "aiomqtt", "asyncpg", "botocore", "gcloud", "kio", "obstore", "redis"}
+DATA = {"cramjam", "crc32c", "cryptography", "numba", "numpy", "pandas", "pyarrow", "pyspark", "zstandard"}
+DAEMON = {"asyncinotify", "croniter", "prometheus_client", "sqlite3", "structlog"}
+ROOMS = {
+    *("tierd.arrow", "tierd.control", "tierd.cost", "tierd.exporting", "tierd.kernels", "tierd.log", "tierd.metadata"),
+    *("tierd.pipeline", "tierd.remote", "tierd.replication", "tierd.restore", "tierd.scanning", "tierd.telemetry"),
+    "tierd.tiering",
+}
+OF_A_QUESTION = CLIENTS | DATA | DAEMON | ROOMS | {"tierd.config.schema", "tierd.serve.http_server"}
+
+PROBE = """
+import atexit, sys
+atexit.register(lambda: open({file!r}, "w").write("\\n".join(sys.modules)))
+sys.argv = ["tierd", *{arguments!r}]
+from tierd.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    """Answer the verbs of ``ANSWERS`` in a state directory, beside its configuration."""
+
+    def answer(request: Request) -> object:
+        return ANSWERS[request["command"]]
+
+    (tmp_path / "tierd.yaml").write_text("state_dir: .  # of the file\nremote: {backend: s3}\n")
+    with answering_daemon(tmp_path, answer):
+        yield tmp_path
+
+
+def imported_by(arguments: list[str], folder: Path) -> set[str]:
+    """Run a command to its end, which has to be 0; return the modules that it imported."""
+    file = folder / "modules"
+    program = PROBE.format(file=str(file), arguments=arguments)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return set(file.read_text().split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["status", "--json"],
+        ["status", "--node", "2"],
+        ["pause", "orders-0"],
+        ["resume"],
+        ["sync", "--json"],
+        ["peers"],
+    ],
+    ids=" ".join,
+)
+def test_question_to_the_daemon_imports_the_client_of_its_socket_alone(words: list[str], state_dir: Path) -> None:
+    imported = imported_by([*words, "--config", str(state_dir / "tierd.yaml")], state_dir)
+
+    assert "tierd.serve.control_client" in imported
+    assert sorted(imported & OF_A_QUESTION) == []
+    assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 45
+
+
+def test_probe_lists_what_was_imported(tmp_path: Path) -> None:
+    file = tmp_path / "tierd.yaml"
+    file.write_text(json.dumps({"log_dirs": [{"path": str(tmp_path / "kafka")}], "remote": {"backend": "none"}}))
+
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE.format(file=str(tmp_path / "modules"), arguments=["check-config", "-h"])],
+        check=False,
+        capture_output=True,
+    )
+
+    assert ended.returncode == 0
+    assert "tierd.config.schema" in (tmp_path / "modules").read_text().split()
