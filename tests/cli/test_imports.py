@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.answering_daemon import Request, answering_daemon
+from tests.scenarios.installation import Installation
 
 STATUS = {"version": "1", "pid": 7, "not_ready": [], "partitions": []}
 ANSWERS: dict[str, object] = {
@@ -29,6 +30,11 @@ ROOMS = {
     "tierd.tiering",
 }
 OF_A_QUESTION = CLIENTS | DATA | DAEMON | ROOMS | {"tierd.config.schema", "tierd.serve.http_server"}
+
+OF_ROWS = (
+    CLIENTS | DATA | {"prometheus_client", "tierd.remote.object_store", "tierd.tiering.assembly", "tierd.pipeline"}
+)
+OF_A_LEDGER = CLIENTS | DATA | DAEMON | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
 
 PROBE = """
 import atexit, sys
@@ -79,6 +85,25 @@ def test_question_to_the_daemon_imports_the_client_of_its_socket_alone(words: li
     assert "tierd.serve.control_client" in imported
     assert sorted(imported & OF_A_QUESTION) == []
     assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 45
+
+
+@pytest.mark.parametrize("words", [["segments", "orders-0"], ["segments", "orders-0", "--json"]], ids=" ".join)
+def test_rows_of_the_metadata_are_listed_without_the_object_store_and_the_logs(
+    words: list[str], copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by([*words, "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.metadata.kv.sqlite" in imported
+    assert sorted(imported & OF_ROWS) == []
+
+
+def test_ledger_of_deletions_is_listed_without_the_schema_of_the_configuration(
+    copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by(["deletions", "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.tiering.removing.ledger" in imported
+    assert sorted(imported & OF_A_LEDGER) == []
 
 
 def test_probe_lists_what_was_imported(tmp_path: Path) -> None:

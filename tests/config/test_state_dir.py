@@ -34,7 +34,7 @@ def test_state_dir_of_a_sound_file_is_that_of_the_whole_configuration(file: Path
     assert find_state_dir(file, env) == load_config(file, env, secrets=False).state_dir
 
 
-@pytest.mark.parametrize("rest", ["copyy: 1\n", "copy: {concurrency: ${UNSET}}\n", "remote: {backend: nowhere}\n"])
+@pytest.mark.parametrize("rest", ["copyy: 1\n", "copy: {concurrency: '${UNSET}'}\n", "remote: {backend: nowhere}\n"])
 def test_faults_of_other_keys_do_not_matter(file: Path, rest: str) -> None:
     file.write_text("state_dir: /srv/tierd\n" + rest)
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tierd.app.commands.rewrap_keys import rewrap_keys
     from tierd.app.daemon.tier_server import ServeRequest
     from tierd.app.engine.deployment import Deployment
-    from tierd.app.engine.tier_reader import Located, TierReader, tier_reader
+    from tierd.app.engine.row_reader import Located, row_reader
+    from tierd.app.engine.tier_reader import TierReader, tier_reader
     from tierd.app.restore.drill_commands import drill, past_drills
     from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
@@ -115,6 +116,7 @@ __all__ = [
     "require_confirmed",
     "require_spark",
     "rewrap_keys",
+    "row_reader",
     "run_daemon",
     "run_in_loop",
     "serve_tier",

@@ -29,33 +29,51 @@ def ask_daemon(config: Path, socket: Path | None, verb: ControlVerb[RequestT, An
         RefusedError: the request would do harm.
         TierError: the daemon could not carry the request out, or ``socket`` is not a control socket of tierd.
     """
-    state_dir = daemon_state_dir(config, socket)
+    state_dir = _directory_of(socket) if socket is not None else state_dir_of(config)
     try:
         return run_in_loop(ask(state_dir, verb, request))
     except DaemonUnreachableError:
         if socket is None:
-            _report_faults(config)
+            daemon_state_dir(config, None)
         raise
 
 
-def daemon_state_dir(config: Path, socket: Path | None) -> Path:
-    """Return the directory of the daemon's control socket; of the file no key but ``state_dir`` is checked.
+def state_dir_of(config: Path) -> Path:
+    """Return the ``state_dir`` of a configuration file, of which no other key is checked if that one is sound.
 
-    With ``socket`` the file is not read.
+    Raises:
+        ConfigError: the file cannot be read, or its ``state_dir`` cannot be used.
+    """
+    return find_state_dir(config, os.environ) or daemon_state_dir(config, None)
+
+
+def daemon_state_dir(config: Path, socket: Path | None) -> Path:
+    """Return the directory of the daemon's control socket, for commands that do the work themselves without a daemon.
+
+    If the file has other faults, a line on standard error says so. With ``socket`` the file is not read.
 
     Raises:
         ConfigError: the file cannot be read, or its ``state_dir`` cannot be used.
         TierError: ``socket`` is not a control socket of tierd.
     """
     if socket is not None:
-        if socket.name != SOCKET_NAME:
-            raise TierError(
-                f"{socket} is no control socket",
-                remedy=f"name the file {SOCKET_NAME} in state_dir",
-                code=TierErrorCode.CONTROL,
-            )
-        return socket.absolute().parent
-    return find_state_dir(config, os.environ) or _report_faults(config)
+        return _directory_of(socket)
+    from tierd.config import load_state_dir  # noqa: PLC0415 - the schema of the file takes longer than a question
+
+    state_dir, faults = load_state_dir(config, os.environ)
+    if faults is not None:
+        print_error(f"tierd: {config} has faults, run tierd check-config; the command asks the daemon in {state_dir}")
+    return state_dir
+
+
+def _directory_of(socket: Path) -> Path:
+    if socket.name != SOCKET_NAME:
+        raise TierError(
+            f"{socket} is no control socket",
+            remedy=f"name the file {SOCKET_NAME} in state_dir",
+            code=TierErrorCode.CONTROL,
+        )
+    return socket.absolute().parent
 
 
 @contextlib.contextmanager
@@ -71,17 +89,3 @@ def until_interrupted(
 
     with contextlib.suppress(KeyboardInterrupt):
         yield answers()
-
-
-def _report_faults(config: Path) -> Path:
-    """Check the whole file, and print a line if it has faults; return its ``state_dir``.
-
-    Raises:
-        ConfigError: the file cannot be read, or its ``state_dir`` cannot be used.
-    """
-    from tierd.config import load_state_dir  # noqa: PLC0415 - the schema of the file takes longer than the question
-
-    state_dir, faults = load_state_dir(config, os.environ)
-    if faults is not None:
-        print_error(f"tierd: {config} has faults, run tierd check-config; the command asks the daemon in {state_dir}")
-    return state_dir
