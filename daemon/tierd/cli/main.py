@@ -19,7 +19,6 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperGroup
 
-import tierd
 from tierd.cli.failures import ExitCode, reported
 from tierd.cli.printing import prepare_streams, print_error, print_line
 from tierd.control_characters import visible
@@ -261,7 +260,9 @@ def _unloaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print_line(f"tierd {tierd.__version__}")
+        from tierd.version import __version__, read_build  # noqa: PLC0415 - of this option alone
+
+        print_line(f"tierd {__version__} ({read_build()})")
         raise typer.Exit
 
 

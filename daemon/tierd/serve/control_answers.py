@@ -298,6 +298,7 @@ class StatusAnswer(ControlAnswer):
     """The daemon at one moment."""
 
     version: str
+    commit: str = ""
     pid: int
     cluster_id: str = ""
     node_id: int = 0

@@ -18,6 +18,7 @@ class StatusSnapshot:
     """The daemon at one moment.
 
     Attributes:
+        commit: the commit that the daemon was built from, as ``Build`` has it.
         not_ready: causes for which ``/readyz`` says no, outages included; empty when ready.
         outages: services that the daemon needs and that do not answer.
         hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, under their own names.
@@ -47,6 +48,7 @@ class StatusSnapshot:
     descriptors: Facts = field(default_factory=dict)
     control: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
+    commit: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -108,6 +110,7 @@ class StatusSnapshot:
         """Return everything, as ``/status`` and ``tierd status --json`` print it."""
         return {
             "version": self.version,
+            "commit": self.commit,
             "pid": self.pid,
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
