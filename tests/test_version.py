@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import setuptools
 
 from tests.scenarios.command import run_tierd
 from tierd.version import Build, __version__, read_build
@@ -114,7 +113,7 @@ def test_damaged_record_of_a_build_is_no_commit(checkout: Path, text: str) -> No
 @pytest.fixture
 def record(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Any]:
     """Return the step of ``setup.py`` that records the build of ``checkout`` in a file; its answer is the record."""
-    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
     for name in ("TIERD_COMMIT", "SOURCE_DATE_EPOCH"):
         monkeypatch.delenv(name, raising=False)
     names = runpy.run_path(str(checkout / "setup.py"))

@@ -31,9 +31,7 @@ ROOMS = {
 }
 OF_A_QUESTION = CLIENTS | DATA | DAEMON | ROOMS | {"tierd.config.schema", "tierd.serve.http_server"}
 
-OF_ROWS = (
-    CLIENTS | DATA | {"prometheus_client", "tierd.remote.object_store", "tierd.tiering.assembly", "tierd.pipeline"}
-)
+OF_ROWS = (CLIENTS | DATA | {"prometheus_client", "tierd.remote.object_store", "tierd.pipeline"}) - {"crc32c"}
 OF_A_LEDGER = CLIENTS | DATA | DAEMON | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
 
 PROBE = """

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SkippedPartition,
         StatusAnswer,
         SteppedErasures,
+        TotalsSummary,
         UndeletedSegment,
         UndeletedSegments,
     )
@@ -190,6 +191,7 @@ __all__ = [
     "StatusSnapshot",
     "StepErasuresRequest",
     "SteppedErasures",
+    "TotalsSummary",
     "UndeleteRequest",
     "UndeletedSegment",
     "UndeletedSegments",

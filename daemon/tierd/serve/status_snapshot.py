@@ -25,6 +25,7 @@ class StatusSnapshot:
         catalogue: work on the catalogue in the bucket; ``problems`` needs a person.
         drills: what is proven to come back from the tier; ``failing`` and ``problem`` need a person.
         endpoint: clients and consumer groups of the read endpoint; empty where it is off.
+        totals: work since the start; the difference of two answers is a rate.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
@@ -49,6 +50,7 @@ class StatusSnapshot:
     control: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     commit: str = ""
+    totals: Facts = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -135,6 +137,7 @@ class StatusSnapshot:
             "endpoint": dict(self.endpoint),
             "descriptors": dict(self.descriptors),
             "control": dict(self.control),
+            "totals": dict(self.totals),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

@@ -122,6 +122,7 @@ class DaemonStatus:
             descriptors=self._ports.facts(),
             control=engine.control.control_facts(),
             outages=engine.services.outages(),
+            totals=asdict(engine.metrics.totals()),
         )
 
 
