@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import state_dir_of
+from tierd.cli.completion import partition_names
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.moments import timestamp_ms_of
@@ -20,7 +21,10 @@ from tierd.tiering import LedgerEntry, read_ledger
 
 def deletions(
     partition: Annotated[
-        str | None, typer.Argument(metavar="TP", help="A partition, topic-partition; none means all.")
+        str | None,
+        typer.Argument(
+            metavar="TP", help="A partition, topic-partition; none means all.", autocompletion=partition_names
+        ),
     ] = None,
     since: Annotated[
         str | None,
