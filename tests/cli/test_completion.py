@@ -10,7 +10,10 @@ import pytest
 
 from tests.cli.test_imports import OF_A_QUESTION
 from tests.fakes.answering_daemon import Request, answering_daemon
+from tests.scenarios.installation import Installation
 from tierd.cli.completion import completed_words
+from tierd.serve import TotalsSummary
+from tierd.version import read_build
 
 NAMES = ["audit-0", "orders-0", "orders-1", "orders-eu-0"]
 PROBE = """
@@ -109,3 +112,14 @@ def test_words_are_read_as_each_shell_passes_them() -> None:
     assert completed_words({"_TIERD_COMPLETE": "complete_bash", "COMP_WORDS": "tierd pause or"}) == ["pause", "or"]
     assert completed_words({"_TIERD_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "tierd log a"}) == ["log", "a"]
     assert completed_words({"COMP_WORDS": "tierd pause"}) == []
+
+
+def test_running_daemon_names_its_partitions_and_tells_its_work_and_its_build(copied: Installation) -> None:
+    with copied.daemon():
+        assert completed("tierd pause ", copied.config_file) == ["audit-0", "orders-0"]
+        assert completed("tierd pause or", copied.config_file) == ["orders-0"]
+        status = copied.ask("status", "--json").json()
+
+    assert status["commit"] == read_build().commit
+    assert set(status["totals"]) == set(TotalsSummary.model_fields)
+    assert status["totals"]["store_requests"] > 0

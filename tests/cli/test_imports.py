@@ -104,6 +104,20 @@ def test_ledger_of_deletions_is_listed_without_the_schema_of_the_configuration(
     assert sorted(imported & OF_A_LEDGER) == []
 
 
+def test_history_of_runs_is_listed_without_the_pipeline_and_the_tier(copied: Installation, tmp_path: Path) -> None:
+    imported = imported_by(["compact", "--history", "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.pipeline.running.run_history" in imported
+    assert sorted(imported & OF_ROWS - {"tierd.pipeline"}) == []
+    assert not {"tierd.app.engine.compose", "tierd.pipeline.running.spark_run"} & imported
+
+
+def test_place_of_a_record_is_explained_without_the_engine_of_the_daemon(copied: Installation, tmp_path: Path) -> None:
+    imported = imported_by(["explain", "orders-0", "3", "--config", str(copied.config_file)], tmp_path)
+
+    assert not {"tierd.app.engine.compose", "tierd.pipeline", "tierd.restore", "numpy", "aiobotocore"} & imported
+
+
 def test_probe_lists_what_was_imported(tmp_path: Path) -> None:
     file = tmp_path / "tierd.yaml"
     file.write_text(json.dumps({"log_dirs": [{"path": str(tmp_path / "kafka")}], "remote": {"backend": "none"}}))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tierd.app.run import run_daemon, run_in_loop, serve_tier
     from tierd.app.services.usage_keeper import broker_cost
     from tierd.app.spark.build_pipeline import require_spark
-    from tierd.app.spark.compaction_verbs import compact, past_runs, plan_compaction
+    from tierd.app.spark.compaction_verbs import compact, plan_compaction
     from tierd.app.spark.erasure_verbs import (
         attest_erasure,
         cancel_erasure,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         read_erasure,
         step_erasures,
     )
+    from tierd.app.spark.past_runs import past_runs
 else:
     __getattr__ = exports_on_demand(__name__)
 

@@ -5,10 +5,12 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
 
+import tierd.tiering
 from tierd.app.engine.deployment import Deployment, OpenStores
 from tierd.app.engine.host_caches import fetch_service
 from tierd.app.engine.row_reader import Located, RowReader
@@ -30,23 +32,20 @@ from tierd.model import (
     uuid_from_text,
 )
 from tierd.tiering import (
-    AuditLimits,
-    BucketReader,
     FetchService,
     FetchTask,
-    Finding,
     LedgerStep,
-    OrphanInspector,
-    RepairPlanner,
-    SegmentCheck,
     SilentRecorder,
     StoredTier,
-    TierAudit,
     TieredLog,
     linked_offsets,
     partitions_left,
     read_ledger,
 )
+
+# The audit and the repair of the tier are a third of its code, and most commands that read need neither.
+if TYPE_CHECKING:
+    from tierd.tiering import AuditLimits, Finding, RepairPlanner, TierAudit
 
 log = structlog.get_logger()
 
@@ -145,7 +144,7 @@ class TierReader:
 
     async def verify(
         self, names: Iterable[TopicPartition], *, deep: bool, tell: Callable[[str], None]
-    ) -> AsyncGenerator[Finding, None]:
+    ) -> AsyncGenerator["Finding", None]:
         """Yield the faults of the tier: of some partitions, or of everything below the prefix.
 
         Args:
@@ -181,9 +180,9 @@ class TierReader:
         rows, keys = self.tier.rows, self.tier.row_keys
         return [*await partitions_left(rows, keys, broker_id=self.identity.node_id, is_here=is_here)]
 
-    def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
+    def audit(self, *, tell: Callable[[str], None]) -> "TierAudit":
         """Return the audit that compares this tier with its metadata."""
-        return TierAudit(
+        return tierd.tiering.TierAudit(
             self.tier,
             tiered_log=self.tiered_log_of,
             clock=self.clock,
@@ -199,13 +198,13 @@ class TierReader:
         min_age_s: float,
         accepts_unauthenticated: bool,
         tell: Callable[[str], None],
-    ) -> RepairPlanner:
+    ) -> "RepairPlanner":
         """Return the planner of repairs for the ``led`` partitions of this tier."""
         tier = self.tier
-        return RepairPlanner(
+        return tierd.tiering.RepairPlanner(
             audit=self.audit(tell=tell),
-            orphans=OrphanInspector(
-                check=SegmentCheck(
+            orphans=tierd.tiering.OrphanInspector(
+                check=tierd.tiering.SegmentCheck(
                     tier.objects,
                     tier.segments,
                     cluster_id=self.identity.cluster_id,
@@ -213,7 +212,7 @@ class TierReader:
                     limits=self._limits(),
                     retained=self._retained,
                 ),
-                bucket=BucketReader(
+                bucket=tierd.tiering.BucketReader(
                     tier.objects, tier.segments, tier.object_keys, accepts_unauthenticated=accepts_unauthenticated
                 ),
                 segments=tier.segments,
@@ -228,8 +227,8 @@ class TierReader:
             min_age_s=min_age_s,
         )
 
-    def _limits(self) -> AuditLimits:
-        return AuditLimits(self.grace_s, self._settings.attempt_timeout_s)
+    def _limits(self) -> "AuditLimits":
+        return tierd.tiering.AuditLimits(self.grace_s, self._settings.attempt_timeout_s)
 
     async def _retained(self) -> frozenset[UUID]:
         return await asyncio.to_thread(_retained, self._settings.state_dir)
