@@ -25,12 +25,13 @@ from tests.bench.restoring_topics import bench_restoring_topics
 from tests.bench.spark_scan import bench_spark_scan
 from tests.bench.tail_mode import bench_tail_mode
 from tests.bench.transforming import bench_transforming
+from tests.bench.verbs import bench_verbs
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
     *("many", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
-    *("endpoint", "tail", "push"),
+    *("endpoint", "tail", "push", "verbs"),
 )
 
 
@@ -125,6 +126,8 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
                 seconds=2 if quick else 30,
                 idle_partitions=200 if quick else 10_000,
             )
+        case "verbs":
+            return bench_verbs(root, rounds=rounds)
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:

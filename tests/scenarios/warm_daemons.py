@@ -114,6 +114,9 @@ def import_tierd(*verbs: str) -> Callable[[], None]:
     main: Callable[[], None] = importlib.import_module("tierd.cli").main
     for module in (*(f"tierd.cli.commands.{verb}" for verb in verbs), *_IMPORTED_ON_DEMAND):
         importlib.import_module(module)
+    app = importlib.import_module("tierd.app")
+    for name in app.__all__:
+        getattr(app, name)  # its module is imported with the first use
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork has only the thread that forked"
     return main
 

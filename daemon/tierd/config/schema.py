@@ -19,6 +19,7 @@ from tierd.config.places import PlacedFaultsError, path_faults
 from tierd.config.push_settings import PushReplicationSettings
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
+from tierd.config.state_dir import DEFAULT_STATE_DIR
 from tierd.config.topic_settings import TopicsSettings, left_to_brokers
 from tierd.config.traversal import is_written, leaf_values
 from tierd.config.values import (
@@ -196,12 +197,6 @@ class LoggingSettings(Settings):
     )
 
 
-def default_state_dir() -> Path:
-    """Return the ``state_dir`` of a file that says none."""
-    default: Path = TierdConfig.model_fields["state_dir"].default
-    return default
-
-
 class TierdConfig(Settings):
     """The whole file."""
 
@@ -212,7 +207,7 @@ class TierdConfig(Settings):
         None, ge=0, description="id of this broker; default: the id in meta.properties of the log dirs"
     )
     state_dir: OwnPath = Field(
-        Path("/var/lib/tierd"),
+        DEFAULT_STATE_DIR,
         description="directory of tierd's own files: metadata, holds, caches, the control socket, the lock",
     )
     log_dirs: tuple[LogDirSettings, ...] = Field(min_length=1, description="the broker's log.dirs, each with its owner")

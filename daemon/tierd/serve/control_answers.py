@@ -440,10 +440,26 @@ class DescriptorsSummary(ControlAnswer):
     near_limit: bool
 
 
+class TotalsSummary(ControlAnswer):
+    """Work since the start of the daemon, in the status; a number falls when a topic goes."""
+
+    copied_segments: int = 0
+    copied_bytes: int = 0
+    copy_errors: int = 0
+    fetches: int = 0
+    fetched_bytes: int = 0
+    fetch_errors: int = 0
+    deletions: int = 0
+    delete_errors: int = 0
+    store_requests: int = 0
+    store_bytes: int = 0
+
+
 class StatusAnswer(ControlAnswer):
     """The daemon at one moment."""
 
     version: str
+    commit: str = ""
     pid: int
     cluster_id: str = ""
     node_id: int = 0
@@ -467,6 +483,7 @@ class StatusAnswer(ControlAnswer):
     control: ControlSummary = ControlSummary()
     push: PushSummary = PushSummary()
     unprotected: UnprotectedSummary = UnprotectedSummary()
+    totals: TotalsSummary | None = None
     partitions: tuple[PartitionSummary, ...]
 
 

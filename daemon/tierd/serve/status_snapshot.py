@@ -18,6 +18,7 @@ class StatusSnapshot:
     """The daemon at one moment.
 
     Attributes:
+        commit: the commit that the daemon was built from, as ``Build`` has it.
         not_ready: causes for which ``/readyz`` says no, outages included; empty when ready.
         outages: services that the daemon needs and that do not answer.
         hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, under their own names.
@@ -27,6 +28,7 @@ class StatusSnapshot:
         control: the control plane over MQTT; empty where it is off.
         push: push replication: what is sent to standbys, and the copies on this host; empty where it is off.
         unprotected: what a loss of this host now would cost.
+        totals: work since the start; the difference of two answers is a rate.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
@@ -52,6 +54,8 @@ class StatusSnapshot:
     push: Facts = field(default_factory=dict)
     unprotected: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
+    commit: str = ""
+    totals: Facts = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -121,6 +125,7 @@ class StatusSnapshot:
         """Return everything, as ``/status`` and ``tierd status --json`` print it."""
         return {
             "version": self.version,
+            "commit": self.commit,
             "pid": self.pid,
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
@@ -147,6 +152,7 @@ class StatusSnapshot:
             "control": dict(self.control),
             "push": dict(self.push),
             "unprotected": dict(self.unprotected),
+            "totals": dict(self.totals),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

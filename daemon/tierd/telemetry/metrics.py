@@ -6,6 +6,7 @@ values of a state (lag, age, holds) are asked for at each scrape, so that they s
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -165,6 +166,22 @@ RECORDED = (
     *ENDPOINT_RECORDED,
 )
 DECLARATIONS = (*RECORDED, *SCRAPED, *STORE_RESTORE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTotals:
+    """Work since the start of the daemon, of the topics that it has; each number falls when a topic goes."""
+
+    copied_segments: int
+    copied_bytes: int
+    copy_errors: int
+    fetches: int
+    fetched_bytes: int
+    fetch_errors: int
+    deletions: int
+    delete_errors: int
+    store_requests: int
+    store_bytes: int
 
 
 class Metrics:
@@ -359,6 +376,21 @@ class Metrics:
         """Ask ``source`` at every scrape for the seconds since each service became unreachable; 0 while it answers."""
         self._unreachable_s = source
 
+    def totals(self) -> WorkTotals:
+        """Return the work so far, for two answers of which the difference is a rate."""
+        return WorkTotals(
+            copied_segments=_sum(self._histograms[COPY_SECONDS], "_count"),
+            copied_bytes=_sum(self._counters[COPY_BYTES]),
+            copy_errors=_sum(self._counters[COPY_ERRORS]),
+            fetches=_sum(self._counters[FETCH_REQUESTS]),
+            fetched_bytes=_sum(self._counters[FETCH_BYTES]),
+            fetch_errors=_sum(self._counters[FETCH_ERRORS]),
+            deletions=_sum(self._counters[DELETE_REQUESTS]),
+            delete_errors=_sum(self._counters[DELETE_ERRORS]),
+            store_requests=_sum(self._counters[STORE_REQUESTS]),
+            store_bytes=_sum(self._counters[STORE_BYTES]),
+        )
+
     def render(self) -> tuple[bytes, str]:
         """Return the body of ``/metrics`` and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
@@ -437,3 +469,9 @@ def _backend_summary(declaration: Declaration, metadata: MetadataCounts) -> Summ
     for operation, latency in sorted(metadata.backend.items()):
         family.add_metric((operation,), latency.count, latency.total_s)
     return family
+
+
+def _sum(metric: Counter | Histogram, suffix: str = "_total") -> int:
+    """Return the sum over all labels of the samples whose name ends in ``suffix``."""
+    samples = (sample for family in metric.collect() for sample in family.samples)
+    return round(sum(sample.value for sample in samples if sample.name.endswith(suffix)))

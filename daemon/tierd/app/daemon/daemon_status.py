@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from tierd import __version__
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint
@@ -17,6 +16,7 @@ from tierd.app.engine.compose import Engine
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.serve import Outage, StatusSnapshot
 from tierd.tiering import PartitionStatus, RemoteLogManager
+from tierd.version import __version__, read_build
 
 _NAMED: Final = 5  # partitions, where a cause names some
 
@@ -55,6 +55,7 @@ class DaemonStatus:
         self._stop = stop
         self._is_file_rejected = is_file_rejected
         self._started_ms = started_ms
+        self._commit = read_build().commit
         self._loaded = False
 
     async def wait_until_loaded(self) -> None:
@@ -96,6 +97,7 @@ class DaemonStatus:
         held, metadata = engine.hold.statistics(), engine.metadata.statistics()
         return StatusSnapshot(
             version=__version__,
+            commit=self._commit,
             pid=os.getpid(),
             cluster_id=engine.identity.cluster_id,
             node_id=engine.identity.node_id,
@@ -127,6 +129,7 @@ class DaemonStatus:
             push=self._parts.push.facts(),
             unprotected=worst_of(self._parts.unprotected.use()),
             outages=engine.services.outages(),
+            totals=asdict(engine.metrics.totals()),
         )
 
 
