@@ -33,6 +33,16 @@ OF_A_QUESTION = CLIENTS | DATA | DAEMON | ROOMS | {"tierd.config.schema", "tierd
 
 OF_ROWS = (CLIENTS | DATA | {"prometheus_client", "tierd.remote.object_store", "tierd.pipeline"}) - {"crc32c"}
 OF_A_LEDGER = CLIENTS | DATA | DAEMON | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
+OF_SOME_COPIES = (CLIENTS | DATA) - {"cramjam", "crc32c", "zstandard"} | {
+    *(
+        "tierd.app.push",
+        "tierd.control.mqtt",
+        "tierd.log.log_service",
+        "tierd.log.partition",
+        "tierd.pipeline.planning",
+    ),
+    *("tierd.replication", "tierd.restore", "tierd.serve.http_server"),
+}
 
 PROBE = """
 import atexit, sys
@@ -116,6 +126,15 @@ def test_place_of_a_record_is_explained_without_the_engine_of_the_daemon(copied:
     imported = imported_by(["explain", "orders-0", "3", "--config", str(copied.config_file)], tmp_path)
 
     assert not {"tierd.app.engine.compose", "tierd.pipeline", "tierd.restore", "numpy", "aiobotocore"} & imported
+
+
+def test_copy_of_brokers_logs_imports_no_encryption_no_job_and_no_logs_of_its_own(
+    copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by(["copy", "--once", "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.tiering.copying.copy_task" in imported
+    assert sorted(imported & OF_SOME_COPIES) == []
 
 
 def test_probe_lists_what_was_imported(tmp_path: Path) -> None:

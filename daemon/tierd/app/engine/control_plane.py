@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from tierd import __version__
 from tierd.clock import Clock
 from tierd.config import LeadershipSettings, MqttSettings, split_address
-from tierd.control import ControlIdentity, LeadershipSource, PeerEndpoint, StaticLeadership
+from tierd.control import LeadershipSource, StaticLeadership
 from tierd.errors import ControlPlaneError, KafkaError, install_extra
 from tierd.log import BrokerIdentity
 from tierd.model import TopicIdPartition
@@ -20,7 +20,7 @@ from tierd.tasks import end_tasks
 from tierd.telemetry import ControlUse, LeadershipUse
 
 if TYPE_CHECKING:  # at run time only where it is configured
-    from tierd.control import BrokerTopicConfigs, KafkaLeadership, MqttControl, MqttLeadership
+    from tierd.control import BrokerTopicConfigs, ControlIdentity, KafkaLeadership, MqttControl, MqttLeadership
 
 
 _HEARING_TIMEOUT_S: Final = 15.0
@@ -207,7 +207,7 @@ def second_leadership(
 
 
 def mqtt_control(
-    settings: MqttSettings, identity: ControlIdentity, *, clock: Clock, random: Callable[[], float]
+    settings: MqttSettings, identity: "ControlIdentity", *, clock: Clock, random: Callable[[], float]
 ) -> "MqttControl":
     """Build the connection to the MQTT broker; nothing is connected yet.
 
@@ -223,8 +223,10 @@ def mqtt_control(
 
 def control_identity(
     settings: MqttSettings, identity: BrokerIdentity, *, node_id: int, process_epoch: int, features: tuple[str, ...]
-) -> ControlIdentity:
+) -> "ControlIdentity":
     """Return the identity of this process on the control plane, as ``node_id``."""
+    from tierd.control import ControlIdentity, PeerEndpoint  # noqa: PLC0415 - only when configured
+
     host, port = split_address(settings.endpoint) if settings.endpoint is not None else ("", 0)
     return ControlIdentity(
         cluster_id=identity.cluster_id,
