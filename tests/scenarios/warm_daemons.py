@@ -24,11 +24,14 @@ from tests.services.waiting import StillWaitingError, wait_until
 
 _DEADLINE_S: Final = 300.0  # far more than an import needs, on a busy machine too
 _IMPORTED_ON_DEMAND: Final = (
+    "cryptography.hazmat.primitives.ciphers.aead",
     "obstore.store",
     "tierd.app.daemon.daemon",
     "tierd.control.cluster_topics",
     "tierd.control.kafka",
     "tierd.control.topic_configs",
+    "tierd.log.dirs.log_manager",
+    "tierd.log.log_service",
     "tierd.metadata.kv.postgres_schema",
     "tierd.metadata.kv.redis_connections",
     "tierd.remote.backends.files",
