@@ -102,7 +102,11 @@ def test_checkout_without_git_has_no_commit(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"commit": 7, "built": ""}', '{"commit": "v1", "built": "x"}', "\x00", '"text"']
+    "text",
+    [
+        *("", "{}", "[]", "\x00", '"text"', '{"commit": 7, "built": ""}', '{"commit": "v1", "built": "x"}'),
+        f'{{"commit": "{COMMIT}"}}',
+    ],
 )
 def test_damaged_record_of_a_build_is_no_commit(checkout: Path, text: str) -> None:
     (checkout / "daemon" / "tierd" / "build.json").write_text(text)

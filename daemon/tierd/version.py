@@ -4,12 +4,13 @@ Its own module, since its imports cost a command more than most rooms. ``setup.p
 an sdist; in a checkout the commit is that of the work tree.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from tierd.json_parsing import parse_json
 
 __version__ = version("tierd")
 
@@ -44,12 +45,16 @@ def read_build(package: Path = _PACKAGE) -> Build:
     A package below some other repository, as in a virtual environment there, is not taken for a part of it.
     """
     try:
-        recorded = json.loads((package / BUILD_FILE).read_text())
-        return Build(_checked(recorded["commit"]), str(recorded["built"]))
+        recorded = parse_json((package / BUILD_FILE).read_text())
     except FileNotFoundError:
         return Build(_commit_of_checkout(package), "")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return Build(_UNKNOWN, "")
+    match recorded:
+        case {"commit": str(commit), "built": str(built)}:
+            return Build(_checked(commit), built)
+        case _:
+            return Build(_UNKNOWN, "")
 
 
 def _checked(commit: object) -> str:
