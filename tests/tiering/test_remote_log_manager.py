@@ -161,6 +161,7 @@ class TestFollowing:
             writer.path.rename(writer.path.with_name(f"orders-0.{uuid4().hex}-delete"))
             await eventually(lambda: world.status() is None, what="the partition to be forgotten")
             recorder = world.session.recorder
+            await eventually(lambda: 900 in world.clock.sleeps_s, what="the deletion to wait for its grace")
             assert recorder.deletes == 0
             world.clock.advance(900)
             await eventually(lambda: recorder.deletes == 1, what="the objects to be deleted")

@@ -33,7 +33,7 @@ from tierd.telemetry import configure_logging
 
 PARTITIONS: Final = (*(TopicPartition("orders", number) for number in range(3)), TopicPartition("transactions", 0))
 _LEADER_EPOCH: Final = 1
-_PAUSE_S: Final = 0.005
+_PAUSE_S: Final = 0.04  # at most; about 60 kB a second in all, which the narrowest link of these scenarios carries
 _ABORTED: Final = 1 / 3
 _PRODUCER_ID: Final = 1000
 _START: Final = "start\n"  # the line with which a process begins

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.faulty_path import FaultyPath
 
 FaultyPathTo = Callable[[str], FaultyPath]
+_NO_ANSWER: Final = "standby: node 1 does not answer"
 
 
 class SpoiledLinks:
@@ -66,19 +68,21 @@ def test_records_stay_safe_over_a_bad_link(links: SpoiledLinks, kind: str, attri
 @pytest.mark.spec("push-replication F14")
 @pytest.mark.spec("push-replication F21")
 @pytest.mark.parametrize(
-    ("kind", "attributes"),
+    ("kind", "attributes", "said_at_the_standby"),
     [
-        pytest.param("timeout", {"timeout": 0}, id="half open: nothing arrives, and nothing ends"),
-        pytest.param("reset_peer", {"timeout": 0}, id="reset"),
-        pytest.param("limit_data", {"bytes": 3000}, id="cut within a frame"),
+        pytest.param("timeout", {"timeout": 0}, _NO_ANSWER, id="half open: nothing arrives, and nothing ends"),
+        pytest.param("reset_peer", {"timeout": 0}, _NO_ANSWER, id="reset"),
+        pytest.param("limit_data", {"bytes": 3000}, "was closed by the peer", id="cut within a frame"),
     ],
 )
-def test_copies_catch_up_after_a_lost_link(links: SpoiledLinks, kind: str, attributes: dict[str, int]) -> None:
+def test_copies_catch_up_after_a_lost_link(
+    links: SpoiledLinks, kind: str, attributes: dict[str, int], said_at_the_standby: str
+) -> None:
     with links.lab as lab:
         lab.wait_protected()
         links.add(kind, **attributes)
         lab.wait_status("orders-0 to node 2 has no session", "not protected: ")
-        lab.wait_status("standby: node 1 does not answer", node=STANDBY)
+        lab.wait_status(said_at_the_standby, node=STANDBY)
         lab.wait_more_safe()  # the leader no longer waits for a standby that lags for too long
         links.remove(kind)
         lab.wait_protected()

@@ -37,7 +37,7 @@ class Certified:
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder, "daemons")
-        self.foreign = Authority(folder / "foreign", "foreign")
+        self.foreign = Authority(folder, "foreign")
 
     def tls(self, node: int, *, named: int | None = None, days: int = 2, foreign: bool = False) -> dict[str, object]:
         """Return the section ``push.tls`` of a node: by default with a certificate as it should be."""

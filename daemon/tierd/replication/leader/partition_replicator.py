@@ -311,8 +311,10 @@ class PartitionReplicator:
     def _raise_watermark(self) -> bool:
         """Raise the high watermark of an owned log as far as the in-sync replicas allow; return True if it rose."""
         raise_high_watermark = self._hooks.raise_high_watermark
+        if raise_high_watermark is None:
+            return False
         reached = self._replicas.high_watermark(self.log.log_end_offset, self._now_s())
-        if raise_high_watermark is None or reached is None or reached <= self.log.high_watermark:
+        if reached is None or reached <= self.log.high_watermark:
             return False
         raise_high_watermark(reached)
         return True

@@ -12,6 +12,7 @@ import structlog
 from tierd.errors import TierError
 from tierd.replication.leader.push_actions import CloseLink, OpenLink, ReadChunk, SendAppend
 from tierd.replication.leader.push_router import PushRouter
+from tierd.replication.leader.session_slot import NEVER
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_session import PeerNode
 
@@ -101,8 +102,8 @@ class Pusher:
         if self._is_stopping and self._core.is_idle:
             self._finished.set_result(None)
             return
-        at_s = self._core.deadline_s
-        if at_s == float("inf"):
+        at_s = NEVER if self._core.is_unused else self._core.deadline_s
+        if at_s == NEVER:
             return
         now_s, loop = self._now_s(), asyncio.get_running_loop()
         if at_s <= now_s:

@@ -95,23 +95,35 @@ class ReplicaSet:
 
     def has_lagging(self, log_end: int, now_s: float) -> bool:
         """Return True if the watermark waits for a replica that is behind the log end."""
-        return any(progress.log_end_offset < log_end for progress in self._awaited(now_s))
+        since_s = self._may_join_since_s(now_s)
+        for progress in self._by_id.values():  # a loop: this is asked at each append
+            if progress.log_end_offset < log_end and _is_awaited(progress, since_s, now_s):
+                return True
+        return False
 
     def high_watermark(self, log_end: int, now_s: float) -> int | None:
         """Return the smallest log end of leader and replicas that count; None when the watermark has to stand still."""
-        if 1 + len(self.in_sync) < self._settings.min_in_sync_replicas or not self._leadership.is_exercised:
+        if not self._leadership.is_exercised:
             return None
-        return min((log_end, *(progress.log_end_offset for progress in self._awaited(now_s))))
-
-    def _awaited(self, now_s: float) -> Iterator[ReplicaProgress]:
-        """Yield the replicas in sync, those that may have been before the leadership, and those that may join.
-
-        Without those that kept up lately and may join, the watermark of a busy log would stay ahead of a standby that
-        keeps up, and the standby could never join (Kafka: Partition.maybeIncrementLeaderHW).
-        """
-        since_s = now_s - self._settings.replica_lag_time_max_s
+        since_s = self._may_join_since_s(now_s)
+        in_sync, reached = 1, log_end
         for progress in self._by_id.values():
-            may_join = progress.is_known and progress.caught_up_s >= since_s
-            may_have_been = now_s < progress.awaited_until_s
-            if progress.is_in_sync or (not progress.is_throttled and (may_join or may_have_been)):
-                yield progress
+            in_sync += progress.is_in_sync
+            if progress.log_end_offset < reached and _is_awaited(progress, since_s, now_s):
+                reached = progress.log_end_offset
+        return reached if in_sync >= self._settings.min_in_sync_replicas else None
+
+    def _may_join_since_s(self, now_s: float) -> float:
+        """Return the time since which a replica that may join has to have kept up."""
+        return now_s - self._settings.replica_lag_time_max_s
+
+
+def _is_awaited(progress: ReplicaProgress, since_s: float, now_s: float) -> bool:
+    """Return True for a replica in sync, for one that may have been before the leadership, and for one that may join.
+
+    Without those that kept up since ``since_s`` and may join, the watermark of a busy log would stay ahead of a standby
+    that keeps up, and the standby could never join (Kafka: Partition.maybeIncrementLeaderHW).
+    """
+    if progress.is_in_sync or progress.is_throttled:
+        return progress.is_in_sync
+    return now_s < progress.awaited_until_s or (progress.caught_up_s >= since_s and progress.is_known)
