@@ -8,6 +8,8 @@ The rules:
 - Settings that are empty are not known to the leader, as before the brokers have answered it: those of before stay.
 - A topic that was created anew has another id under the same name. The old copy is set aside, unless its own leader
   still announces it: then the new incarnation is refused, and shown as a conflict.
+- A name that Kafka does not have is refused, and shown: it would be a path outside of the log dir, or one that no disk
+  takes. So are negative numbers of partitions and leader epochs.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import TopicIdPartition, TopicPartition, is_topic_name
 from tierd.replication.follower.followed_partition import LeaderClaim
 from tierd.replication.model.messages import AssignedPartition, DeletedReplica
 
@@ -76,6 +78,7 @@ class AssignmentBook:
             names[each.partition.topic_partition] = each.partition.topic_id
         self._configs: dict[str, tuple[tuple[str, str], ...]] = {}
         self._conflicts: dict[TopicPartition, str] = {}
+        self._impossible: dict[int, str] = {}
 
     @property
     def kept(self) -> tuple[KeptReplica, ...]:
@@ -98,9 +101,11 @@ class AssignmentBook:
         return frozenset(self._announced)
 
     @property
-    def conflicts(self) -> dict[TopicPartition, str]:
-        """Return the partitions whose new incarnation is refused, with the reason."""
-        return dict(self._conflicts)
+    def conflicts(self) -> dict[str, str]:
+        """Return why announcements are refused, by the partition, or by the leader if it has no possible partition."""
+        return {str(partition): why for partition, why in self._conflicts.items()} | {
+            f"node {leader_id}": why for leader_id, why in self._impossible.items()
+        }
 
     def on_announced(
         self,
@@ -118,6 +123,7 @@ class AssignmentBook:
         steps = self._delete(leader_id, deleted)
         if partitions is None:
             return steps
+        self._impossible.pop(leader_id, None)
         self._announced[leader_id] = {TopicPartition(each.topic, each.partition): each.topic_id for each in partitions}
         for each in partitions:
             steps += self._assign(leader_id, each)
@@ -150,6 +156,12 @@ class AssignmentBook:
         if assigned.topic_id in self._retired:
             return []
         name = TopicPartition(assigned.topic, assigned.partition)
+        if not is_topic_name(assigned.topic) or min(assigned.partition, assigned.leader_epoch) < 0:
+            self._impossible[leader_id] = (
+                f"it announces {assigned.topic!r:.80}, partition {assigned.partition}, leader epoch "
+                f"{assigned.leader_epoch}, which Kafka does not have: look at that daemon"
+            )
+            return []
         replica = KeptReplica(
             TopicIdPartition(assigned.topic_id, assigned.topic, assigned.partition),
             LeaderClaim(leader_id, assigned.leader_epoch),
@@ -164,7 +176,7 @@ class AssignmentBook:
             if self._is_announced(kept):
                 self._conflicts[name] = (
                     f"node {leader_id} announces topic id {assigned.topic_id}, and node {kept.leader.node_id} still "
-                    f"announces {kept.partition.topic_id}"
+                    f"announces {kept.partition.topic_id}: remove the deleted topic's partition from one of the nodes"
                 )
                 return []
             steps.append(SetReplicaAside(kept.partition))
