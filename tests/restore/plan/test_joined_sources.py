@@ -170,6 +170,8 @@ def test_records_that_a_newer_leader_has_replaced_are_joined_from_no_directory()
     """A standby that was away while another leader was elected, and reaches further than the copies of that one."""
     stale, fresh = source("stale", 0, 190, lineage=OLD_LEADER), source("fresh", 0, 150, lineage=NEW_LEADER)
     assert joined(plan(), stale, fresh) == joined(plan(), fresh, stale) == [("fresh", 100, 150)]
+    (finding,) = join_sources(plan(), [stale, fresh]).findings
+    assert finding.text.startswith("offsets 120 to 189 of stale are left out")
     assert join_sources(plan(), [stale, fresh]).known_end_offset == 190, "offsets that were issued are not issued again"
     late = source("fresh", 110, 150, lineage=NEW_LEADER)
     assert joined(plan(), stale, late) == [("stale", 100, 120), ("fresh", 120, 150)]
@@ -182,9 +184,12 @@ def test_records_that_a_newer_leader_has_replaced_are_joined_from_no_directory()
 def test_log_of_a_replaced_leader_is_never_restored_in_place_of_the_tier(is_compacted: bool) -> None:
     newer = replace(plan(end=140, is_compacted=is_compacted), lineage=NEW_LEADER)
     stale = source("stale", 0, 190, lineage=OLD_LEADER, cleaned=170)
-    for log_start in (0, 150):  # retention goes on in a copy that follows no leader
+    for log_start in (0, 150):  # retention goes on in a copy that follows no leader; its batches stay
         found = join_sources(newer, [replace(stale, log_start_offset=log_start)])
-        assert (found.parts, found.joins, found.findings) == (newer.parts, (), ())
+        assert (found.parts, found.joins) == (newer.parts, ())
+        (finding,) = found.findings
+        assert finding.text.startswith("offsets 120 to 189 of stale are left out: a newer leader replaced them")
+        assert not found.is_refused
 
 
 def test_without_the_tier_the_log_begins_where_it_reaches_the_newest_records() -> None:

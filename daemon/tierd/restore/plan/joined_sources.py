@@ -53,7 +53,8 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
     if not plan.parts and all(each.is_existing for each in sources):
         return plan
     known_end = max((each.end_offset for each in sources), default=0)
-    sources = _on_newest_branch(plan, sources)
+    whole, sources = sources, _on_newest_branch(plan, sources)
+    plan = replace(plan, findings=(*plan.findings, *_replaced(whole, sources)))
     plan = _begun_by_a_source(plan, _whole_log(plan, sources))
     joins = _joins(plan, sources)
     if plan.parts and (begins := _better_than_the_tier(plan, joins, sources)) is not None:
@@ -109,6 +110,19 @@ def _on_newest_branch(plan: PartitionPlan, sources: Sequence[JoinSource]) -> lis
     branches = [LogBranch(each.lineage, each.end_offset) for each in sources]
     ends = ends_on_newest([*branches, LogBranch(plan.lineage, plan.end_offset)])
     return [replace(each, end_offset=end) for each, end in zip(sources, ends, strict=False)]
+
+
+def _replaced(whole: Sequence[JoinSource], sources: Sequence[JoinSource]) -> Iterator[PlanFinding]:
+    """Yield a finding for each source of which ``_on_newest_branch`` left something out."""
+    for before, after in zip(whole, sources, strict=True):
+        begin = max(after.end_offset, before.first_offset)
+        if begin < before.end_offset:
+            yield PlanFinding(
+                PlanSeverity.WARNING,
+                f"offsets {begin} to {before.end_offset - 1} of {before.directory} are left out: a newer leader replaced "
+                "them, as the leader epochs of the tier or of another directory show",
+                "nothing to do after an election; if that leader had lost its disk, move its directory away and plan again",
+            )
 
 
 def _better_than_the_tier(
