@@ -161,8 +161,7 @@ class TailFollower:
 
     def problem_of(self, partition: TopicIdPartition) -> TierError | None:
         """Return the reason why a partition makes no progress; None without one."""
-        tail = self._tails.get(partition)
-        return tail.problem if tail is not None else None
+        return self._tails.problem_of(partition)
 
     def statistics(self) -> TailStatistics:
         """Return the present state."""

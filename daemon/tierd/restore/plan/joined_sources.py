@@ -119,9 +119,10 @@ def _replaced(whole: Sequence[JoinSource], sources: Sequence[JoinSource]) -> Ite
         if begin < before.end_offset:
             yield PlanFinding(
                 PlanSeverity.WARNING,
-                f"offsets {begin} to {before.end_offset - 1} of {before.directory} are left out: a newer leader replaced "
-                "them, as the leader epochs of the tier or of another directory show",
-                "nothing to do after an election; if that leader had lost its disk, move its directory away and plan again",
+                f"offsets {begin} to {before.end_offset - 1} of {before.directory} are left out: a newer leader"
+                " replaced them, as the leader epochs of the tier or of another directory show",
+                "nothing to do after an election; if that leader had lost its disk, move its directory away and plan"
+                " again",
             )
 
 
