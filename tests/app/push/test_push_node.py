@@ -232,7 +232,10 @@ async def test_peer_that_is_down_stops_nothing(tmp_path: Path) -> None:
         BrokerLog(pair.log_dir).append(3)
         await eventually(lambda: "orders-0" in sent(leader), what="orders-0 to be led")
         (status,) = leader.leader.led.statuses()
-        assert (status.replica_id, status.why_not_pushed) == (STANDBY, "the standby has not fetched yet")
+        assert (status.replica_id, status.why_not_pushed) == (
+            STANDBY,
+            "the standby has not fetched yet: tierd status on its host says why",
+        )
         assert status.lag_offsets == 3
 
 

@@ -271,6 +271,35 @@ async def test_retention_of_the_standby_keeps_pushes_and_fetches_going(
         assert await run.content() == batch(20) + batch(21)
 
 
+async def test_copy_of_a_tiered_topic_has_what_its_leader_has_on_local_disk(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    """The leader keeps records beyond the local retention while the tier does not take them, and so does the copy."""
+    config = (
+        ("remote.storage.enable", "true"),
+        ("retention.ms", "9000"),
+        ("local.retention.ms", "1000"),
+        ("segment.bytes", "500"),
+    )
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7, config=config)
+    leader.append_new(20, epoch=7)
+    leader.log.high_watermark = 20
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(20)
+        log = run.service.log(ORDERS)
+        await eventually(lambda: log.high_watermark == 20, what="the high watermark")
+        await run.service.writer(ORDERS).run(lambda log: log.delete_old_segments(disk.clock.now_ms()))
+        assert (log.log_start_offset, len(await run.content())) == (0, len(leader.log.content))
+        leader.log.log_start_offset = 12
+        leaders.nodes[1].tell()
+
+        def has_deleted() -> bool:
+            disk.clock.advance(0.05)
+            return log.log_start_offset == 12
+
+        await eventually(has_deleted, what="the log start of the leader")
+
+
 async def test_cleaning_of_the_standby_keeps_pushes_and_fetches_going(
     disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
 ) -> None:

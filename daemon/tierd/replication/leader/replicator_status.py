@@ -87,7 +87,7 @@ class LedLogProgress:
                 "asked, and nothing is sent before it answers"
             )
         if progress.state.session_id < 0 and not progress.is_known and progress.obstacle is None:
-            return "the standby has not fetched yet"
+            return "the standby has not fetched yet: tierd status on its host says why"
         if progress.obstacle is TransitionObstacle.COOLDOWN:
             return f"{_ended(progress)}; next session in {max(progress.cooldown.until_s - now_s, 0.0):.0f} s at least"
         if progress.obstacle is not None:
