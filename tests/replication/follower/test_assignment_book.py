@@ -84,6 +84,9 @@ def test_deletion_that_the_followed_leader_announces_deletes_the_copy_for_ever()
     assert book.on_announced(1, None, [deleted()]) == [DeleteReplica(kept().partition)]
     assert book.on_announced(2, [assigned(epoch=9)]) == []
     assert book.retired == (OLD,)
+    assert "whose deletion was announced before" in book.conflicts["orders-0"]
+    assert book.on_announced(2, []) == []
+    assert not book.conflicts
 
 
 def test_deletion_that_another_node_announces_is_not_believed() -> None:
@@ -115,8 +118,9 @@ def test_new_incarnation_is_refused_while_the_old_ones_leader_announces_the_old_
     book.on_announced(1, [assigned(OLD)])
     assert book.on_announced(2, [assigned(NEW, epoch=0)]) == []
     assert list(book.conflicts) == [str(ORDERS)]
+    assert book.on_announced(2, None) == book.on_announced(1, None) == []
     book.on_lost(1)
-    steps = book.on_announced(2, [assigned(NEW, epoch=0)])
+    steps = book.on_announced(2, None)
     assert steps == [SetReplicaAside(kept(OLD).partition), KeepReplica(kept(NEW, leader=2, epoch=0))]
     assert not book.conflicts
 

@@ -151,6 +151,21 @@ async def test_copy_of_an_incarnation_that_was_replaced_without_a_deletion_stays
     assert disk.disk.status(disk.log_dirs[0] / aside / f"{0:020}.log") is not None
 
 
+async def test_topic_that_is_made_again_on_another_node_is_kept_once_the_old_leader_hears_of_the_deletion(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    """The cluster takes a while to say that a topic id is gone; the new topic is announced before, and only once."""
+    leaders.nodes[1].announce("orders", OLD, epoch=7).append_new(3, epoch=7)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(3)
+        leaders.nodes[2].announce("orders", NEW, epoch=0).append_new(5, epoch=0)
+        await eventually(lambda: "orders-0" in run.standby.status().conflicts, what="the refusal")
+        leaders.nodes[1].delete(OLD)
+        await run.reaches(5)
+        assert run.service.log(ORDERS).topic_id == NEW
+        assert not run.standby.status().conflicts
+
+
 async def test_leader_that_is_away_or_announces_nothing_costs_no_copy(
     disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
 ) -> None:
