@@ -92,6 +92,11 @@ class TierError(Exception):
         self.remedy = remedy
         self.code = code
 
+    @property
+    def explained(self) -> str:
+        """Return cause and remedy in one line, for a status that keeps the text alone."""
+        return "; ".join(filter(None, (str(self), self.remedy)))
+
 
 @contextmanager
 def with_remedy() -> Iterator[None]:

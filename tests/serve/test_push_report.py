@@ -73,7 +73,7 @@ def test_standby_names_silent_leaders_and_copies_with_errors() -> None:
     push = PushSummary(enabled=True, leader=PushLeaderSummary(), standby=standby)
     assert push_lines(push) == ["standby: 4 copies, 1 in sessions, 2 records behind"]
     assert push_problems(push) == [
-        "standby: the disk of the copies is full",
+        "standby: the disk of the copies is full, and nothing is taken: make room in push.standby.log_dir",
         "standby: node 1 does not answer: connection refused",
         "standby: a-0: two incarnations",
         "standby: orders-1: torn",

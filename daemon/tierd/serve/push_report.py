@@ -97,7 +97,11 @@ def _sent_problem(partition: SentPartition, standby: StandbyOfPartition) -> str:
 
 
 def _of_the_standby(standby: PushStandbySummary) -> list[str]:
-    lines = ["standby: the disk of the copies is full"] if standby.disk_full else []
+    lines = (
+        ["standby: the disk of the copies is full, and nothing is taken: make room in push.standby.log_dir"]
+        if standby.disk_full
+        else []
+    )
     lines += [
         f"standby: node {each.node_id} does not answer: {each.problem}" for each in standby.leaders if each.problem
     ]

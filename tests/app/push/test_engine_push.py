@@ -81,9 +81,9 @@ def test_settings_of_an_own_log_make_the_same_log_on_the_standby() -> None:
     assert topics.config_for("orders") == config
 
 
-def test_tiered_own_log_is_kept_on_the_standby_for_as_long_as_on_local_disk() -> None:
+def test_tiered_own_log_is_kept_on_the_standby_until_the_log_start_of_the_leader_rises() -> None:
     config = LogConfig(retention_ms=1000, local_retention_ms=50, remote_storage_enable=True)
     topics = StandbyTopics({}, flush="never", flush_interval_s=1)
     topics.update("orders", dict(own_topic_config(config)))
     kept = topics.config_for("orders")
-    assert (kept.retention_ms, kept.remote_storage_enable) == (50, False)
+    assert (kept.retention_ms, kept.retention_bytes, kept.remote_storage_enable) == (-1, -1, False)

@@ -57,6 +57,26 @@ async def test_copy_has_the_batches_of_a_broker_before_and_after_the_session_beg
         assert pair.session_events[1:] == [(0, PushSessionEndReason.BROKER_SHUTDOWN)]
 
 
+async def test_log_that_is_not_read_to_its_end_is_protected_by_no_standby(tmp_path: Path) -> None:
+    async with PushPair(tmp_path) as pair, pair.leader() as leader, pair.standby():
+        log = BrokerLog(pair.log_dir)
+        log.append(3)
+        await pair.same("orders-0")
+        await in_session(leader)
+        assert leader.leader.lacking_on_standbys()
+
+        log.append(1)
+        content = log.active.read_bytes()
+        log.active.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        log.roll()
+        log.append(1)
+
+        await eventually(lambda: not leader.leader.lacking_on_standbys(), what="the problem of the log")
+        (line,) = push_problems(PushSummary.model_validate(push_facts(leader)))
+        assert line.startswith("push: orders-0 is not read: ")
+        assert "run tierd inspect" in line
+
+
 async def test_topic_that_is_made_later_and_topics_of_other_names(tmp_path: Path) -> None:
     async with PushPair(tmp_path) as pair, pair.leader() as leader, pair.standby():
         BrokerLog(pair.log_dir, name="payments-0", topic_id=OTHER_ID).append(1)
@@ -189,7 +209,7 @@ async def test_status_and_metrics_of_both_sides(tmp_path: Path) -> None:
         assert [(each.node_id, each.connected, each.sessions) for each in told.leader.peers] == [(STANDBY, True, 1)]
         assert push_problems(told) == push_problems(kept) == []
         assert push_use(leader).leader.peers[0].sessions == 1
-        assert push_use(leader).leader.request_seconds.total > 0
+        await eventually(lambda: push_use(leader).leader.request_seconds.total > 0, what="the answer of the standby")
 
 
 def lags(node: PushNode) -> list[int]:
@@ -212,7 +232,10 @@ async def test_peer_that_is_down_stops_nothing(tmp_path: Path) -> None:
         BrokerLog(pair.log_dir).append(3)
         await eventually(lambda: "orders-0" in sent(leader), what="orders-0 to be led")
         (status,) = leader.leader.led.statuses()
-        assert (status.replica_id, status.why_not_pushed) == (STANDBY, "the standby has not fetched yet")
+        assert (status.replica_id, status.why_not_pushed) == (
+            STANDBY,
+            "the standby has not fetched yet: tierd status on its host says why",
+        )
         assert status.lag_offsets == 3
 
 

@@ -73,6 +73,23 @@ def test_batch_with_a_wrong_checksum_waits_until_it_is_right(broker: BrokerLog, 
     assert tail.listener.told == {0: batch.data}
 
 
+def test_look_tells_how_much_it_cannot_read(broker: BrokerLog, follow: Follow) -> None:
+    tail = follow(broker)
+    batch = broker.append()
+    assert tail.look().unread_bytes == 0
+    broker.begin_append(0.5)
+    assert tail.look().unread_bytes == broker.active.stat().st_size - len(batch.data)
+    broker.finish_append()
+    assert tail.look().unread_bytes == 0
+
+
+def test_unused_room_of_a_preallocated_file_is_nothing_that_cannot_be_read(tmp_path: Path, follow: Follow) -> None:
+    broker = BrokerLog(tmp_path / "a", room_bytes=1 << 20)
+    tail = follow(broker)
+    broker.append(3)
+    assert tail.look().unread_bytes == 0
+
+
 @pytest.mark.spec("push-replication 2.14")
 def test_bad_tail_that_persists_over_a_roll_is_an_error(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)

@@ -144,6 +144,29 @@ async def test_standby_goes_on_where_the_old_disk_is_damaged(disk: Disk, tmp_pat
     assert disk.found() == disk.records
 
 
+@pytest.mark.parametrize("has_gap", [False, True])
+async def test_standby_that_missed_an_election_loses_to_the_old_disk(
+    disk: Disk, tmp_path: Path, *, has_gap: bool
+) -> None:
+    """Its leader went on from 40 with records that no other replica got; then the leader of epoch 2 replaced them."""
+    (tmp_path / "standby").mkdir()
+    stale = new_log(tmp_path / "standby")
+    for epoch in (0, 0, 1, 1, 1, 1):
+        for _ in range(5):
+            at = 1_000 + stale.log_end_offset
+            lead(stale, records(2, timestamp_ms=at, value=b"%06d" % stale.log_end_offset), now_ms=at, epoch=epoch)
+    stale.close()
+    if has_gap:  # what both have is taken from the standby
+        disk.log(20).unlink()
+    restored = await disk.lab.restore(disk.lab.plan(disk.segments), standbys=(tmp_path / "standby",))
+    assert (restored.end_offset, restored.log_end_offset) == (50, 60)
+    assert disk.found() == disk.records
+    reasons = [each[2] for each in restored.dropped]
+    assert reasons == [
+        f"{tmp_path / 'standby' / disk.directory.name}: a newer leader has replaced its records from offset 40 on"
+    ]
+
+
 async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(disk: Disk, tmp_path: Path) -> None:
     standby = standby_of(disk, tmp_path)
     (standby / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 40\n")

@@ -163,6 +163,41 @@ def test_log_begins_with_a_standby_whose_log_start_is_beyond_what_the_tier_reach
     assert (kept.parts, kept.joins) == (plan().parts, ())
 
 
+OLD_LEADER, NEW_LEADER = Lineage.of([(0, 0), (1, 50)]), Lineage.of([(0, 0), (1, 50), (2, 120)])
+
+
+def test_records_that_a_newer_leader_has_replaced_are_joined_from_no_directory() -> None:
+    """A standby that was away while another leader was elected, and reaches further than the copies of that one."""
+    stale, fresh = source("stale", 0, 190, lineage=OLD_LEADER), source("fresh", 0, 150, lineage=NEW_LEADER)
+    assert joined(plan(), stale, fresh) == joined(plan(), fresh, stale) == [("fresh", 100, 150)]
+    (finding,) = join_sources(plan(), [stale, fresh]).findings
+    assert finding.text.startswith("offsets 120 to 189 of stale are left out")
+    assert join_sources(plan(), [stale, fresh]).known_end_offset == 190, "offsets that were issued are not issued again"
+    late = source("fresh", 110, 150, lineage=NEW_LEADER)
+    assert joined(plan(), stale, late) == [("stale", 100, 120), ("fresh", 120, 150)]
+    disk = source("disk", 0, 150, lineage=NEW_LEADER)
+    assert joined(plan(has_parts=False), stale, disk) == [("disk", 0, 150)]
+    assert joined(plan(has_parts=False), stale, late) == [("stale", 0, 120), ("fresh", 120, 150)]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_log_of_a_replaced_leader_is_never_restored_in_place_of_the_tier(is_compacted: bool) -> None:
+    newer = replace(plan(end=140, is_compacted=is_compacted), lineage=NEW_LEADER)
+    stale = source("stale", 0, 190, lineage=OLD_LEADER, cleaned=170)
+    for log_start in (0, 150):  # retention goes on in a copy that follows no leader; its batches stay
+        found = join_sources(newer, [replace(stale, log_start_offset=log_start)])
+        assert (found.parts, found.joins) == (newer.parts, ())
+        (finding,) = found.findings
+        assert finding.text.startswith("offsets 120 to 189 of stale are left out: a newer leader replaced them")
+        assert not found.is_refused
+
+
+def test_without_the_tier_the_log_begins_where_it_reaches_the_newest_records() -> None:
+    old, new = source("old", 0, 90), source("new", 95, 150)
+    assert joined(plan(has_parts=False), old, new) == [("new", 95, 150)]
+    assert joined(plan(has_parts=False), old, source("new", 80, 150)) == [("old", 0, 90), ("new", 90, 150)]
+
+
 OFFSETS = st.integers(0, 200)
 
 

@@ -162,10 +162,14 @@ class LeaderSide:
         return self._statuses
 
     def lacking_on_standbys(self) -> dict[TopicIdPartition, UnprotectedRecords]:
-        """Return what the best standby of each partition lacks that is sent to any."""
+        """Return what the best standby of each partition lacks that is sent to any.
+
+        Without those whose log is not read to its end: nobody knows what their standbys lack.
+        """
         statuses: dict[TopicIdPartition, list[ReplicatorStatus]] = defaultdict(list)
         for status in self.statuses():
-            statuses[status.partition].append(status)
+            if self.tail.problem_of(status.partition) is None:
+                statuses[status.partition].append(status)
         return {partition: unprotected(each) for partition, each in statuses.items()}
 
     @contextlib.asynccontextmanager

@@ -277,4 +277,4 @@ class PartitionLeading:
     def _note_failure(self, replica: PushedReplica, error: TierError, failures: int) -> None:
         if failures == 1:
             log.warning("partition_not_led", partition=str(replica.partition), problem=str(error), remedy=error.remedy)
-        replica.problem = str(error)
+        replica.problem = error.explained

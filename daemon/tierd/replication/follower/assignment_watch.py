@@ -88,9 +88,9 @@ class AssignmentWatch:
         await self._keeper.carry_out(steps)
 
     def _note_failure(self, error: TierError, failures: int) -> None:
-        self.last_error = str(error)
+        self.last_error = error.explained
         if failures == 1:
-            _LOG.warning("assignments_not_received", leader=self._leader_id, error=str(error))
+            _LOG.warning("assignments_not_received", leader=self._leader_id, error=str(error), remedy=error.remedy)
         if self._clock.monotonic_s() - self._answered_s > self._settings.lost_after_s:
             self._keeper.book.on_lost(self._leader_id)
 

@@ -29,7 +29,7 @@ from tierd.log import (
 from tierd.model import Lineage, TopicPartition
 from tierd.restore.log_dir.kept_batches import CheckedLog
 from tierd.restore.log_dir.staged_files import copy_range
-from tierd.restore.plan import JoinSource, PartitionPlan, has_same_epochs
+from tierd.restore.plan import JoinSource, LogBranch, PartitionPlan, ends_on_newest, has_same_epochs
 
 _ALL = (1 << 63) - 1
 
@@ -98,8 +98,10 @@ def read_local_remains(
     ends = [max((_visible_end(each) for each in scan.segments[-1:]), default=-1) for _, scan in found]
     if not is_wanted:
         return LocalRemains(logs=(), lineage=plan.lineage, refusals=reader.refusals, end_offset=max(ends, default=-1))
-    by_end = [each for _, each in sorted(zip(ends, found, strict=True), key=lambda pair: pair[0], reverse=True)]
-    while any(reader.take(directory, scan) for directory, scan in by_end):
+    branches = [LogBranch(scan.lineage, end) for (_, scan), end in zip(found, ends, strict=True)]
+    newest = ends_on_newest([*branches, LogBranch(plan.lineage, plan.end_offset)])
+    by_end = sorted(zip(newest, found, strict=False), key=lambda pair: pair[0], reverse=True)
+    while any(reader.take(directory, scan, end) for end, (directory, scan) in by_end):
         pass
     return reader.result(max(ends, default=-1))
 
@@ -165,9 +167,9 @@ class _Reader:
             return None
         return scan
 
-    def take(self, directory: RemainsDirectory, scan: PartitionScan) -> bool:
-        """Take what goes on at the present end; return True if there was something."""
-        remains = _Remains(scan, self._plan, self._copies, directory.cleaned_offset)
+    def take(self, directory: RemainsDirectory, scan: PartitionScan, replaced_from: int) -> bool:
+        """Take what goes on at the present end, below ``replaced_from``; return True if there was something."""
+        remains = _Remains(scan, self._plan, self._copies, directory.cleaned_offset, replaced_from)
         logs, start = remains.read(), self._plan.end_offset
         self.refusals.pop(directory.path, None)
         if remains.refusal:
@@ -197,11 +199,14 @@ class _Remains:
         refusal: reason why something is not taken; empty if there is nothing to take, or all is.
     """
 
-    def __init__(self, scan: PartitionScan, plan: PartitionPlan, copies: Path, cleaned_offset: int) -> None:
+    def __init__(
+        self, scan: PartitionScan, plan: PartitionPlan, copies: Path, cleaned_offset: int, replaced_from: int
+    ) -> None:
         self._scan = scan
         self._plan = plan
         self._copies = copies
         self._cleaned_offset = cleaned_offset
+        self._replaced_from = replaced_from
         self.end_offset = plan.end_offset
         self.refusal = ""
 
@@ -224,11 +229,17 @@ class _Remains:
         theirs, ours = self._scan.lineage, self._plan.lineage
         if not theirs:
             return self._scan.lineage_problem or "leader-epoch-checkpoint is empty"
+        if self._replaced_from <= self.end_offset:
+            return self._replaced
         if ours and not has_same_epochs(ours, theirs, self.end_offset, is_compacted=self._plan.is_compacted):
             return "its leader epochs are not those of the tier"
         if ours and self._plan.is_compacted and self._cleaned_offset > self.end_offset:
             return "the log cleaner has rewritten it, and keys that were deleted would come back"
         return ""
+
+    @property
+    def _replaced(self) -> str:
+        return f"a newer leader has replaced its records from offset {self._replaced_from} on"
 
     def _taken(self, segments: list[SegmentFiles]) -> Iterator[CheckedLog]:
         epochs = EpochCheck(self._scan.lineage)
@@ -268,6 +279,8 @@ class _Remains:
             case DamagedBatch(header):
                 return f"{header.name}: a damaged batch at position {header.position}"
             case BatchHeader():
+                if batch.last_offset >= self._replaced_from:
+                    return self._replaced
                 if batch.base_offset < self.end_offset:
                     return f"a batch begins at {batch.base_offset}, below the end {self.end_offset}"
                 if batch.base_offset > self.end_offset and not self._plan.is_compacted:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierd.model import Lineage
+from tierd.restore.plan.log_branches import LogBranch, ends_on_newest
 from tierd.restore.plan.partition_plan import MissingRange, PartitionPlan, PlanFinding, PlannedJoin, PlanSeverity
 
 
@@ -46,10 +47,14 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
     Where the tier has no records, the log of a directory is the restored log. So it is for a compacted topic whose
     directory reaches further and was cleaned beyond the end of the tier: joined to the tier, keys that were deleted
     would come back (changelog-restore 3.4). And so it is where the log start of a standby lies beyond all that can be
-    joined to the tier; a finding says so.
+    joined to the tier; a finding says so. Records that a newer leader has replaced, as the tier or another directory
+    shows, are taken from no directory, however far it reaches.
     """
     if not plan.parts and all(each.is_existing for each in sources):
         return plan
+    known_end = max((each.end_offset for each in sources), default=0)
+    whole, sources = sources, _on_newest_branch(plan, sources)
+    plan = replace(plan, findings=(*plan.findings, *_replaced(whole, sources)))
     plan = _begun_by_a_source(plan, _whole_log(plan, sources))
     joins = _joins(plan, sources)
     if plan.parts and (begins := _better_than_the_tier(plan, joins, sources)) is not None:
@@ -66,7 +71,7 @@ def join_sources(plan: PartitionPlan, sources: Sequence[JoinSource]) -> Partitio
         joins=joins,
         missing=tuple(missing),
         findings=findings,
-        known_end_offset=max(plan.known_end_offset, max((each.end_offset for each in sources), default=0)),
+        known_end_offset=max(plan.known_end_offset, known_end),
     )
 
 
@@ -98,6 +103,27 @@ def has_same_epochs(ours: Lineage, theirs: Lineage, end_offset: int, *, is_compa
     if is_compacted and start < end_offset:
         return ours.epoch_for(end_offset - 1) in (theirs.epoch_for(end_offset - 1), theirs.epoch_for(end_offset))
     return start <= end_offset and theirs.entries_in(start, end_offset) == ours.entries_in(start, end_offset)
+
+
+def _on_newest_branch(plan: PartitionPlan, sources: Sequence[JoinSource]) -> list[JoinSource]:
+    """Return the sources without the records that a newer leader has replaced, of the tier or of another source."""
+    branches = [LogBranch(each.lineage, each.end_offset) for each in sources]
+    ends = ends_on_newest([*branches, LogBranch(plan.lineage, plan.end_offset)])
+    return [replace(each, end_offset=end) for each, end in zip(sources, ends, strict=False)]
+
+
+def _replaced(whole: Sequence[JoinSource], sources: Sequence[JoinSource]) -> Iterator[PlanFinding]:
+    """Yield a finding for each source of which ``_on_newest_branch`` left something out."""
+    for before, after in zip(whole, sources, strict=True):
+        begin = max(after.end_offset, before.first_offset)
+        if begin < before.end_offset:
+            yield PlanFinding(
+                PlanSeverity.WARNING,
+                f"offsets {begin} to {before.end_offset - 1} of {before.directory} are left out: a newer leader"
+                " replaced them, as the leader epochs of the tier or of another directory show",
+                "nothing to do after an election; if that leader had lost its disk, move its directory away and plan"
+                " again",
+            )
 
 
 def _better_than_the_tier(
@@ -162,7 +188,17 @@ def _whole_log(plan: PartitionPlan, sources: Sequence[JoinSource]) -> JoinSource
         ]
     else:
         candidates = [each for each in standbys if each.end_offset > each.first_offset and each.lineage]
-    return max(candidates, key=lambda each: (-each.log_start_offset, each.end_offset), default=None)
+    return max(
+        candidates,
+        key=lambda each: (_end_behind(plan, each, sources), -each.log_start_offset, each.end_offset),
+        default=None,
+    )
+
+
+def _end_behind(plan: PartitionPlan, begins: JoinSource, sources: Sequence[JoinSource]) -> int:
+    """Return the end of the log that begins with a source, and has what can be joined to it."""
+    begun = _begun_by_a_source(plan, begins)
+    return _reached(begun, _joins(begun, sources))
 
 
 def _joins(plan: PartitionPlan, sources: Sequence[JoinSource]) -> tuple[PlannedJoin, ...]:
