@@ -62,8 +62,7 @@ async def test_topic_that_the_cluster_has_deleted_is_deleted_on_the_standby_and_
 
     with leader.daemon() as led, standby.daemon() as kept:
         kept.wait_until(lambda: copy_modes(kept) == {"plain-0": "push"}, what="a session")
-        (told,) = led.status()["push"]["leader"]["partitions"]
-        assert told["standbys"][0]["why_not_pushed"] == ""
+        led.wait_until(lambda: why_not_pushed(led) == [""], what="the leader's status to have the session")
         kept.wait_until(lambda: settings_of(standby, "plain").get("retention.ms") == "77777777", what="the settings")
         first = former.read_text()
 
@@ -74,13 +73,19 @@ async def test_topic_that_the_cluster_has_deleted_is_deleted_on_the_standby_and_
         await asyncio.to_thread(lambda: Traffic(broker, topics, seed=22).fill(rolled_segments=1))
         kept.wait_until(lambda: copy_modes(kept) == {"plain-0": "push"}, what="a session of the newer topic")
         assert former.read_text() != first
-        assert led.metrics()["tierd_unprotected_max_bytes"] == 0
+        led.wait_until(lambda: led.metrics()["tierd_unprotected_max_bytes"] == 0, what="all to be protected")
 
 
 def settings_of(standby: Installation, topic: str) -> dict[str, str]:
     """Return the settings that the copies of a topic follow, as the standby remembers them."""
     memory: dict[str, dict[str, dict[str, str]]] = json.loads((standby.state_dir / "push-standby.json").read_text())
     return memory["topics"].get(topic, {})
+
+
+def why_not_pushed(daemon: Daemon) -> list[str]:
+    """Return what a leader says of each standby of each partition; its status is up to a second old."""
+    partitions = daemon.status()["push"]["leader"]["partitions"]
+    return [standby["why_not_pushed"] for each in partitions for standby in each["standbys"]]
 
 
 def copy_modes(daemon: Daemon) -> dict[str, str]:

@@ -122,8 +122,9 @@ class JournalledProducer:
         answers: list[tuple[SentRecord, int | None, float]] = []
 
         def noting(record: SentRecord) -> Callable[[KafkaError | None, Message], None]:
+            # The client calls back with an exception pending when it cannot continue: nothing but a list may be called.
             return lambda error, message: answers.append(
-                (record, None if error else message.offset(), time.monotonic())
+                (record, None, 0.0) if error else (record, message.offset(), time.monotonic())
             )
 
         unsent: list[SentRecord] = []

@@ -229,9 +229,10 @@ def pushed_copies(node: PushNode) -> int:
 
 async def test_peer_that_is_down_stops_nothing(tmp_path: Path) -> None:
     async with PushPair(tmp_path) as pair, pair.leader() as leader:
+        assert leader.leader.statuses() == ()
         BrokerLog(pair.log_dir).append(3)
         await eventually(lambda: "orders-0" in sent(leader), what="orders-0 to be led")
-        (status,) = leader.leader.led.statuses()
+        (status,) = leader.leader.statuses()  # those counted less than a second ago know of no partition
         assert (status.replica_id, status.why_not_pushed) == (
             STANDBY,
             "the standby has not fetched yet: tierd status on its host says why",

@@ -89,7 +89,7 @@ class LeaderSide:
         self._settings = settings
         self._close_source = local.close_source
         self._statuses: tuple[ReplicatorStatus, ...] = ()
-        self._counted_s = float("-inf")
+        self._counted_s, self._counted_changes = float("-inf"), 0
         self._clock = clock
         self.manager = PushManager(
             manager_settings(push),
@@ -155,10 +155,10 @@ class LeaderSide:
         self._partitions.look_again()
 
     def statuses(self) -> tuple[ReplicatorStatus, ...]:
-        """Return the state of all replicas, which is at most a second old: thousands of them take a while."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._counted_s >= _STATUS_AGE_S:
-            self._counted_s, self._statuses = now_s, self.led.statuses()
+        """Return the state of all replicas there are, at most a second old: thousands of them take a while."""
+        now_s, changes = self._clock.monotonic_s(), self.led.changes
+        if now_s - self._counted_s >= _STATUS_AGE_S or changes != self._counted_changes:
+            self._counted_s, self._counted_changes, self._statuses = now_s, changes, self.led.statuses()
         return self._statuses
 
     def lacking_on_standbys(self) -> dict[TopicIdPartition, UnprotectedRecords]:
