@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -39,6 +39,11 @@ def test_standby_follows_leaders_that_move_and_die(
     hosts, journal = PushHosts(STANDBY), Journal()
     standby = make_installation([], name="standby", settings=hosts.standby(tmp_path / "standby", CLUSTER_ID, STANDBY))
     copy = copies_of(standby) / f"{TOPIC}-0"
+    hosted = {STANDBY: standby}
+
+    def said() -> str:
+        return "\n".join(f"node {node}: {each.ask('status').output}" for node, each in hosted.items())
+
     with ExitStack() as stack:
         leaders: dict[int, Daemon] = {}
         for node in (1, 2):
@@ -46,20 +51,21 @@ def test_standby_follows_leaders_that_move_and_die(
                 "leadership": {"source": "kafka", "kafka": {"bootstrap_servers": cluster.bootstrap.split(",")}}
             }
             beside = make_installation(cluster.log_dirs_of(node), name=f"leader-{node}", settings=settings)
+            hosted[node] = beside
             leaders[node] = beside.daemon()
             leaders[node].start()
             stack.callback(_end, leaders[node])
         stack.enter_context(standby.daemon())
         stack.enter_context(_sending(cluster, journal))
-        _wait_copied(cluster, copy, leader=1)
+        _wait_copied(cluster, copy, leader=1, said=said)
 
         cluster.reassign(TOPIC, 0, [2, 1])
         cluster.elect_preferred(TOPIC, 0)
-        _wait_copied(cluster, copy, leader=2)
+        _wait_copied(cluster, copy, leader=2, said=said)
 
         leaders[2].kill()
         cluster.kill(2)
-        _wait_copied(cluster, copy, leader=1)
+        _wait_copied(cluster, copy, leader=1, said=said)
 
     assert len(read_lineage(copy).entries) >= 3
     records = run_tierd("log", "read", str(copy), "--committed", "--json").json_lines()
@@ -67,8 +73,8 @@ def test_standby_follows_leaders_that_move_and_die(
     assert_agrees(records, known, start=0, end=max(known.acknowledged) + 1, what=TOPIC)
 
 
-def _wait_copied(cluster: KafkaCluster, copy: Path, *, leader: int) -> None:
-    """Wait until ``leader`` leads and the copy has what it writes from then on, byte for byte."""
+def _wait_copied(cluster: KafkaCluster, copy: Path, *, leader: int, said: Callable[[], str]) -> None:
+    """Wait until ``leader`` leads and the copy has what it writes from then on, byte for byte; ``said`` is shown."""
     wait_until(lambda: cluster.leader(TOPIC, 0) == leader, what=f"node {leader} to lead", deadline_s=_DEADLINE_S)
     directory = cluster.partition_dir(TOPIC, 0, node=leader)
     assert directory is not None
@@ -82,7 +88,8 @@ def _wait_copied(cluster: KafkaCluster, copy: Path, *, leader: int) -> None:
             return max(copied) > wanted and all(copied[offset] == led[offset] for offset in both)
         return False
 
-    wait_until(is_copied, what=f"the copy of what node {leader} writes", deadline_s=_DEADLINE_S, interval_s=0.2)
+    what = f"the copy of what node {leader} writes"
+    wait_until(is_copied, what=what, deadline_s=_DEADLINE_S, interval_s=0.2, last_seen=said)
 
 
 @contextmanager
