@@ -5,6 +5,7 @@ the same bytes to a file; both take turns in one run, and medians count. Nothing
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,21 +85,23 @@ class Pair:
 def bench_push(root: Path, *, data_bytes: int, rounds: int, seconds: float, idle_partitions: int) -> list[Figure]:
     """Send ``data_bytes`` a round in batches of both sizes; append, then rest with idle partitions, for ``seconds``."""
     figures: list[Figure] = []
-    with running_pair(root) as pair:
+    with running_pair(root / "throughput") as pair:
         for batch_bytes, goal in _GOALS.items():
             figures += _throughput(root, pair, batch_bytes, goal, data_bytes=data_bytes, rounds=rounds)
-        figures += _latency(pair, seconds)
         peaks = [resident_bytes(each.pid)[1] for each in (pair.leader, pair.standby)]
-        figures += [
-            Figure(f"push: peak memory of the {name}", peak / 1e6, "MB")
-            for name, peak in zip(("leader", "standby"), peaks, strict=True)
-        ]
-        return figures + _idle(pair, idle_partitions, seconds)
+    figures += [
+        Figure(f"push: peak memory of the {name}", peak / 1e6, "MB")
+        for name, peak in zip(("leader", "standby"), peaks, strict=True)
+    ]
+    os.sync()  # gigabytes on their way to the disk would stop the appends whose latency counts
+    with running_pair(root / "latency") as pair:
+        return figures + _latency(pair, seconds) + _idle(pair, idle_partitions, seconds)
 
 
 @contextmanager
 def running_pair(root: Path) -> Iterator[Pair]:
-    """Run a leader and its standby inside the block."""
+    """Run a leader and its standby inside the block, below ``root``, which is made."""
+    root.mkdir()
     leader_port, standby_port = free_port(), free_port()
     leader = NodeProcess("leader_node", root / "leader", standby_port, leader_port)
     standby = NodeProcess("standby_node", root / "standby", leader_port, standby_port)
