@@ -171,6 +171,10 @@ class RefusedError(TierError):
     """The request would do harm, or would be undone at once; nothing was done."""
 
 
+class PlanOutdatedError(RefusedError):
+    """What a plan was made for has changed since; another plan may be possible."""
+
+
 class LogError(TierError):
     """Something on local disk."""
 

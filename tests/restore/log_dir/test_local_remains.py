@@ -8,10 +8,11 @@ import pytest
 
 from tests.log.logs import TransactionalProducers, lead, read_all, records
 from tests.restore.log_dir.lab import Lab, closed, content_of, new_log, values
+from tierd.errors import PlanOutdatedError
 from tierd.log import identify_directory
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.restore.log_dir import JoinSourceReader, RestoredPartition
-from tierd.restore.plan import RestoreMode, join_sources
+from tierd.restore.plan import PartitionPlan, RestoreMode, join_sources
 
 
 @dataclass
@@ -179,6 +180,28 @@ async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(d
     joined = join_sources(plan, [source])
     assert joined.parts == ()
     restored = await disk.lab.restore(joined, standbys=(standby,))
+    assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(0, 50)])
+    assert disk.found() == disk.records
+
+
+async def test_plan_is_outdated_once_the_cleaner_of_a_standby_that_runs_went_on(disk: Disk, tmp_path: Path) -> None:
+    standby = standby_of(disk, tmp_path)
+    shutil.rmtree(disk.directory)
+    directory = identify_directory(standby / disk.directory.name)
+    assert directory is not None
+
+    def joined() -> PartitionPlan:
+        source = JoinSourceReader().read(directory, is_existing=False)
+        assert source is not None
+        return join_sources(disk.lab.plan(disk.segments, is_compacted=True), [source])
+
+    plan = joined()
+    assert [(each.start_offset, each.end_offset) for each in plan.joins] == [(20, 50)]
+    (standby / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 40\n")
+    with pytest.raises(PlanOutdatedError, match=r"has rewritten .* since the plan, and what it has from offset 20 on"):
+        await disk.lab.restore(plan, standbys=(standby,))
+    assert not disk.directory.exists()
+    restored = await disk.lab.restore(joined(), standbys=(standby,))
     assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(0, 50)])
     assert disk.found() == disk.records
 

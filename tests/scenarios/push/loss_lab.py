@@ -74,7 +74,7 @@ class LossLab:
         return [copies_of(standby) for standby in self._standbys]
 
     def begin(self) -> None:
-        """Start the leader's daemon; return when both standbys have what the broker has."""
+        """Start the leader's daemon; return when both standbys have what the broker has, and get what it writes."""
         self.daemon.start()
         self.daemon.wait_ready()
         ends = {each: self.broker.end_offset(*each) for each in PARTITIONS}
@@ -83,6 +83,7 @@ class LossLab:
             what=f"both standbys to have {ends}",
             deadline_s=_PROTECTED_S,
         )
+        self.daemon.wait_until(self._has_sessions, what="the sessions of both standbys", deadline_s=_PROTECTED_S)
 
     def wait_tiered(self) -> None:
         """Wait until the tier has records of every partition that no cleaner rewrites all the time."""
@@ -115,6 +116,11 @@ class LossLab:
     def copied_ends(self, copies: Path) -> dict[PartitionName, int]:
         """Return the log ends of the copies in one standby; 0 of a copy that is not there."""
         return {each: copied_end(copies / f"{each[0]}-{each[1]}") for each in PARTITIONS}
+
+    def _has_sessions(self) -> bool:
+        sent = self.daemon.status()["push"]["leader"]["partitions"]
+        modes = {each["partition"]: [standby["mode"] for standby in each["standbys"]] for each in sent}
+        return all(modes.get(f"{topic}-{number}") == ["push"] * len(STANDBYS) for topic, number in PARTITIONS)
 
     def _make_leader(self) -> None:
         """Install tierd beside the broker, with an empty state dir."""

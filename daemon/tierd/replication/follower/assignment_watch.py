@@ -42,7 +42,7 @@ class AssignmentWatch:
         self._settings = settings
         self._version = -1
         self._answered_s = clock.monotonic_s()
-        self._backoff = Backoff(base_s=0.1, cap_s=5.0)
+        self._backoff = Backoff(base_s=0.1, cap_s=1.0)  # what a leader writes meanwhile has no second copy
         self._hurry = asyncio.Event()
         self.last_error = ""
 

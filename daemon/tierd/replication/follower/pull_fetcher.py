@@ -106,7 +106,7 @@ class PullFetcher:
         self._settings = settings or PullSettings()
         self._on_stale_view = on_stale_view
         self._awake = asyncio.Event()
-        self._backoff = Backoff(base_s=0.1, cap_s=5.0)
+        self._backoff = Backoff(base_s=0.1, cap_s=1.0)  # what a leader writes meanwhile has no second copy
         self._failures = 0
         self._turn = 0
 

@@ -193,11 +193,18 @@ class ReplicaKeeper:
         except LogError as error:
             if error.code is not TierErrorCode.INCONSISTENT_TOPIC_ID:
                 raise
-            aside = await self._service.set_aside(name)  # of an incarnation that no leader has announced
-            _LOG.warning("unknown_incarnation_set_aside", partition=str(name), directory=str(aside))
+            await self._set_other_incarnation_aside(name)
             await self._service.get_or_create(name, topic_id=partition.topic_id)
         is_flushed_at_once = self._settings.flush == "always"
         return ServiceFollowerLog(self._service, name, clock=self._clock, is_flushed_at_once=is_flushed_at_once)
+
+    async def _set_other_incarnation_aside(self, name: TopicPartition) -> None:
+        """Set a log aside of an incarnation that no leader has announced, or whose deletion ends at this moment."""
+        try:
+            aside = await self._service.set_aside(name)
+        except UnknownPartitionError:
+            return
+        _LOG.warning("unknown_incarnation_set_aside", partition=str(name), directory=str(aside))
 
     async def _remove(self, partition: TopicIdPartition, *, is_deleted: bool) -> None:
         replica = self._replicas.get(partition.topic_id, partition.partition)

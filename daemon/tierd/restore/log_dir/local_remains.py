@@ -32,6 +32,7 @@ from tierd.restore.log_dir.staged_files import copy_range
 from tierd.restore.plan import JoinSource, LogBranch, PartitionPlan, ends_on_newest, has_same_epochs
 
 _ALL = (1 << 63) - 1
+_CLEANED = "the log cleaner has rewritten it, and keys that were deleted would come back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ class LocalRemains:
         refusals: for each directory whose batches beyond the tier's end are not all taken, the reason.
         end_offset: exclusive end of the batches of the directories, as far as they can be walked; -1 without any.
         joined: what was taken, ascending.
+        cleaned: directories of which nothing is taken because a log cleaner has rewritten them beyond the tier's end.
     """
 
     logs: tuple[CheckedLog, ...]
@@ -72,6 +74,7 @@ class LocalRemains:
     refusals: Mapping[Path, str] = field(default_factory=dict)
     end_offset: int = -1
     joined: tuple[JoinedRange, ...] = ()
+    cleaned: frozenset[Path] = frozenset()
 
 
 def read_local_remains(
@@ -148,6 +151,7 @@ class _Reader:
 
     def __init__(self, plan: PartitionPlan, copies: Path) -> None:
         self.refusals: dict[Path, str] = {}
+        self._cleaned: set[Path] = set()
         self._plan = plan
         self._copies = copies
         self._logs: list[CheckedLog] = []
@@ -174,6 +178,8 @@ class _Reader:
         self.refusals.pop(directory.path, None)
         if remains.refusal:
             self.refusals[directory.path] = remains.refusal
+        if remains.refusal == _CLEANED:
+            self._cleaned.add(directory.path)
         if not logs:
             return False
         self._logs += logs
@@ -188,6 +194,7 @@ class _Reader:
             refusals=self.refusals,
             end_offset=max(end_offset, self._plan.end_offset),
             joined=tuple(self._joined),
+            cleaned=frozenset(self._cleaned),
         )
 
 
@@ -234,7 +241,7 @@ class _Remains:
         if ours and not has_same_epochs(ours, theirs, self.end_offset, is_compacted=self._plan.is_compacted):
             return "its leader epochs are not those of the tier"
         if ours and self._plan.is_compacted and self._cleaned_offset > self.end_offset:
-            return "the log cleaner has rewritten it, and keys that were deleted would come back"
+            return _CLEANED
         return ""
 
     @property
