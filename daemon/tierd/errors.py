@@ -172,7 +172,7 @@ class RefusedError(TierError):
 
 
 class PlanOutdatedError(RefusedError):
-    """What a plan was made for has changed since; another plan may be possible."""
+    """Refusal of a plan, because what it was made for has changed since; another plan may be possible."""
 
 
 class LogError(TierError):
