@@ -7,6 +7,7 @@
 # Holds: a volume is a mount of its own. Hard links from one volume into another fail, and tierd keeps files open instead.
 # To hold by links, mount the common parent once, writable (-v /var/lib/kafka:/var/lib/kafka), and set hold.dir below it.
 # To let another host read the metrics, set http.listen to 0.0.0.0:9405.
+# Push replication needs its port (-p 9406:9406), and a volume for copies (-v /var/lib/tierd-copies:/var/lib/tierd-copies).
 #
 # With Java and Spark, for compaction (docs/pipeline.md): docker build --build-arg SPARK=yes -t tierd-spark .
 
@@ -19,7 +20,7 @@ ARG SPARK
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tierd
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY requirements ./requirements
 # pip compares every package with its hashes, including the packages that build tierd.
 RUN extras="arrow azure gcs mqtt postgres redis rocksdb"; [ "$SPARK" = no ] || extras="$extras spark"; \
@@ -27,6 +28,8 @@ RUN extras="arrow azure gcs mqtt postgres redis rocksdb"; [ "$SPARK" = no ] || e
     for extra in $extras; do set -- "$@" --requirement "requirements/$extra.txt"; done; \
     /opt/tierd/bin/pip install --require-hashes "$@"
 COPY daemon ./daemon
+# The context has no .git: docker build --build-arg TIERD_COMMIT="$(git rev-parse HEAD)" names the commit for tierd --version.
+ARG TIERD_COMMIT
 RUN /opt/tierd/bin/pip install --no-index --no-deps --no-build-isolation . \
     && /opt/tierd/bin/python -m compileall -q /opt/tierd/lib \
     && /opt/tierd/bin/pip uninstall --yes pip setuptools

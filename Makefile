@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test quick explore services lint bench soak crash crash-points locks audit docs clean
+.PHONY: install run test quick explore services lint bench soak crash push-simulation crash-points locks audit docs clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/.stamp-dev
@@ -65,6 +65,10 @@ SEEDS ?= 10000
 FIRST ?= 0
 crash: $(VENV)/.stamp-dev
 	$(BIN)/python -m tests.crash --seeds $(SEEDS) --first $(FIRST)
+
+# Leaders, standbys and links of push replication on simulated time, one story for each seed. With SEED=7, the steps of that story are printed.
+push-simulation: $(VENV)/.stamp-dev
+	$(BIN)/python -m tests.replication.simulation $(if $(filter command line,$(origin SEED)),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
 
 # Kills every operation that changes the tier at every point, on every metadata backend, with both successors.
 crash-points: $(VENV)/.stamp-dev services

@@ -31,6 +31,7 @@ from tierd.pipeline.pipeline_errors import ReadOptionError, WorkOrderError
 from tierd.pipeline.running.run_history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.positions import parse_offsets
 from tierd.pipeline.source.read_options import parse_options
+from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.remote import (
     EMPTY_RING,
     CatalogueCodec,
@@ -47,7 +48,7 @@ from tierd.restore.changelog.checkpoints.checkpoint_meta import read_checkpoint_
 from tierd.restore.journal import Journal
 from tierd.restore.live_cluster.offset_map import read_offset_map
 from tierd.restore.log_dir.restore_manifest import has_all_logs
-from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
+from tierd.serve import ControlServer
 from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger
 
 KEYS = MetadataKeyFactory("cluster")

@@ -5,21 +5,13 @@ The main path: ``cli/main.py``, ``app/engine/compose.py`` (makes the parts), ``a
 ``docs/architecture.md``.
 """
 
-from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
     from tierd.scanning import async_reader as async_reader
     from tierd.scanning import reader as reader
-
-__version__ = version("tierd")
-
-_READERS = ("reader", "async_reader")  # imported when they are asked for: every command imports this module
-
-
-def __getattr__(name: str) -> object:
-    """Return a reader of the tier in Python (PEP 562)."""
-    if name not in _READERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tierd.scanning"), name)
+    from tierd.version import __version__ as __version__
+else:
+    __getattr__ = exports_on_demand(__name__)

@@ -92,6 +92,11 @@ class TierError(Exception):
         self.remedy = remedy
         self.code = code
 
+    @property
+    def explained(self) -> str:
+        """Return cause and remedy in one line, for a status that keeps the text alone."""
+        return "; ".join(filter(None, (str(self), self.remedy)))
+
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
@@ -164,6 +169,10 @@ class NotConfirmedError(TierError):
 
 class RefusedError(TierError):
     """The request would do harm, or would be undone at once; nothing was done."""
+
+
+class PlanOutdatedError(RefusedError):
+    """Refusal of a plan, because what it was made for has changed since; another plan may be possible."""
 
 
 class LogError(TierError):

@@ -13,6 +13,7 @@ from tests.bench.endpoint import bench_endpoint
 from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
 from tests.bench.metadata import bench_metadata, bench_rebuild
+from tests.bench.push.contest import bench_push
 from tests.bench.python_reading import bench_python_reading
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
@@ -24,12 +25,13 @@ from tests.bench.restoring_topics import bench_restoring_topics
 from tests.bench.spark_scan import bench_spark_scan
 from tests.bench.tail_mode import bench_tail_mode
 from tests.bench.transforming import bench_transforming
+from tests.bench.verbs import bench_verbs
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
     *("many", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
-    *("endpoint", "tail"),
+    *("endpoint", "tail", "push", "verbs"),
 )
 
 
@@ -116,6 +118,16 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
                 idle_s=2 if quick else 60,
                 grown_bytes=(32 if quick else 1024) * MIB,
             )
+        case "push":
+            return bench_push(
+                root,
+                data_bytes=(32 if quick else 256) * MIB,
+                rounds=rounds,
+                seconds=2 if quick else 30,
+                idle_partitions=200 if quick else 10_000,
+            )
+        case "verbs":
+            return bench_verbs(root, rounds=rounds)
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:

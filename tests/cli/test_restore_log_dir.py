@@ -385,6 +385,19 @@ class TestStandby:
         )
         assert restored == copies != b""
 
+    def test_host_that_was_lost_before_its_first_copy_comes_back(
+        self, tierd: Installation, into: Path, tmp_path: Path
+    ) -> None:
+        standby, lost = tmp_path / "standby", tmp_path / "new-disk"
+        shutil.copytree(into / "orders-0", standby / "orders-0")
+        lost.mkdir()
+        arguments = (*LAST_COPY, "--cluster-id", CLUSTER_ID)
+        ended = restore(tierd, lost, *arguments, "--dry-run", verb=("log-dir",))
+        assert (ended.exit_code, "nor the bucket has anything of cluster" in ended.stderr) == (2, True), ended.output
+        ended = restore(tierd, lost, *arguments, "--standby", str(standby), "--yes", "--json", verb=("log-dir",))
+        assert ended.exit_code == 0, ended.output
+        assert [(each["partition"], each["end_offset"]) for each in ended.json()["restored"]] == [("orders-0", 16)]
+
     def test_damage_in_the_standby_is_named_and_not_joined(
         self, copied: Installation, into: Path, standby: Path
     ) -> None:

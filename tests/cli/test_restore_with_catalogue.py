@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.catalogues import catalogued, seen, write_catalogue
-from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter
+from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter, SegmentShape
 from tests.scenarios.command import CommandResult
 from tests.scenarios.installation import Installation
 from tierd.model import TopicIdPartition
@@ -118,6 +118,19 @@ def test_log_dir_takes_the_partitions_of_its_broker(copied: Installation, into: 
     other = restore(copied, into, *FOREVER, "--for-broker", "2", "--dry-run", "--json")
     assert "orders-0" not in [each["partition"] for each in other.json()["partitions"]]
     assert plan(copied, into, *FOREVER, "--for-broker", "1")["partition"] == "orders-0"
+
+
+def test_topic_that_only_a_standby_has_does_not_hold_up_the_others(
+    copied: Installation, into: Path, orders: TopicIdPartition, tmp_path: Path
+) -> None:
+    asyncio.run(write_catalogue(copied.store_dir, topics=[catalogued(orders, replicas=(1,))]))
+    writer = LogDirWriter(tmp_path / "standby").add_partition("young")
+    writer.fill(rolled_segments=1, shape=SegmentShape())
+    standby = ("--standby", str(tmp_path / "standby"))
+    ended = restore(copied, into, *FOREVER, "--for-broker", "1", *standby, "--dry-run", "--json")
+    assert ended.exit_code == 0, ended.output
+    plans = {each["partition"]: (each["refused"], each["left_out"]) for each in ended.json()["partitions"]}
+    assert (plans["orders-0"], plans["young-0"]) == ((False, False), (True, True))
 
 
 def test_wiped_log_dir_gets_its_identity_back(copied: Installation, into: Path, orders: TopicIdPartition) -> None:

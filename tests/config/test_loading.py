@@ -148,7 +148,10 @@ copy: {}
         ("bucket: a", "5:1: unknown key bucket: did you mean remote.s3.bucket or remote.gcs.bucket?"),
         (
             "interval: 3",
-            "5:1: unknown key interval: did you mean copy.interval or expire.interval or catalogue.interval?",
+            (
+                "5:1: unknown key interval: did you mean copy.interval or expire.interval or catalogue.interval or "
+                "push.tail.interval?"
+            ),
         ),
         ("3: 3", "5:1: unknown key 3: remove it; the file may hold "),
     ],

@@ -47,8 +47,8 @@ def test_uncommented_keys_have_their_default_values_except_examples(tmp_path: Pa
     assert (kafka.access[0].principals, kafka.quotas[0].bytes_per_second) == ((".*",), None)
     encryption = remote.encryption.model_copy(update={"keys": ()})
     control = uncommented.control
-    assert control.mqtt.address == "127.0.0.1:1883"
-    mqtt = control.mqtt.model_copy(update={"address": None})
+    assert (control.mqtt.address, control.mqtt.endpoint) == ("127.0.0.1:1883", "tierd-1.example.com:9406")
+    mqtt = control.mqtt.model_copy(update={"address": None, "endpoint": None})
     without_examples = {
         "control": control.model_copy(update={"mqtt": mqtt}),
         "kafka": kafka.model_copy(
@@ -123,6 +123,17 @@ def test_example_of_the_endpoint_lets_other_hosts_in_with_a_login_alone(tmp_path
     config = load_config(ROOT / "config" / "read-endpoint.yaml", {"CREDENTIALS_DIRECTORY": str(tmp_path)})
 
     assert all(each.has_login and each.is_tls for each in config.kafka.listeners)
+    assert config_warnings(config) == []
+
+
+def test_example_of_push_sends_and_keeps_copies_with_certificates(tmp_path: Path) -> None:
+    (tmp_path / "metadata-dsn").write_text("postgresql://tierd:secret@127.0.0.1/tierd")
+
+    config = load_config(ROOT / "config" / "push.yaml", {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
+    assert config.push.is_leader
+    assert config.push.is_standby
+    assert config.push.tls.is_configured
     assert config_warnings(config) == []
 
 

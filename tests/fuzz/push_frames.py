@@ -7,11 +7,29 @@ from tests.fuzz.target import Target
 from tierd.errors import DamagedMessageError
 from tierd.replication.model.messages import (
     AppendRecordsRequest,
+    AppendRecordsResponse,
+    AssignedPartition,
     AssignmentsRequest,
+    AssignmentsResponse,
+    DeletedReplica,
+    DivergingEpoch,
+    EpochEndOffsetResult,
+    EpochEndOffsetsRequest,
+    EpochEndOffsetsResponse,
+    EpochQuery,
+    FetchRecordsRequest,
+    FetchRecordsResponse,
     HelloMessage,
+    LogBoundsRequest,
+    LogBoundsResponse,
+    LogBoundsResult,
     PartitionAppend,
+    PartitionAppendResult,
+    PartitionFetchResult,
     PushApi,
+    ReplicaFetch,
 )
+from tierd.replication.wire.message_schemas import PushResponse
 from tierd.replication.wire.push_frames import (
     decode_push_request,
     decode_push_response,
@@ -46,8 +64,24 @@ def _requests() -> list[bytes]:
     append = PartitionAppend(
         topic_id=_TOPIC_ID, partition=0, leader_epoch=1, session_id=2, append_offset=3, last_epoch=1, records=(b"x",)
     )
+    fetch = ReplicaFetch(
+        topic_id=_TOPIC_ID,
+        partition=0,
+        current_leader_epoch=1,
+        fetch_offset=2,
+        last_fetched_epoch=1,
+        log_start_offset=0,
+        max_bytes=100,
+        session_id=3,
+    )
+    query = EpochQuery(topic_id=_TOPIC_ID, partition=0, current_leader_epoch=1, epoch=1)
     requests = (
         _HELLO,
+        FetchRecordsRequest(
+            replica_id=2, replica_epoch=1, max_wait_ms=5, min_bytes=1, max_bytes=100, partitions=(fetch, fetch)
+        ),
+        EpochEndOffsetsRequest(replica_id=2, partitions=(query,)),
+        LogBoundsRequest(replica_id=2, partitions=(query,)),
         AssignmentsRequest(replica_id=1, replica_epoch=2),
         AppendRecordsRequest(
             cluster_id="c", leader_id=1, leader_process_epoch=1, replica_epoch=1, partitions=(append, append)
@@ -58,8 +92,30 @@ def _requests() -> list[bytes]:
 
 
 def _responses() -> list[bytes]:
-    hello = b"".join(encode_push_response(PushApi.HELLO, _HELLO, correlation_id=1))[4:]
-    return [b"\x00" + hello, *(bytes([number]) + bytes(30) for number in range(len(PushApi)))]
+    diverging = DivergingEpoch(3, 40)
+    appended = PartitionAppendResult(topic_id=_TOPIC_ID, partition=0, error_code=0, diverging=diverging, throttle_ms=5)
+    fetched = PartitionFetchResult(
+        topic_id=_TOPIC_ID, partition=0, error_code=0, records=(b"x",), diverging=diverging, push_started=True
+    )
+    ends = EpochEndOffsetResult(topic_id=_TOPIC_ID, partition=0, error_code=74)
+    bounds = LogBoundsResult(topic_id=_TOPIC_ID, partition=0, error_code=0)
+    assigned = AssignedPartition(
+        topic="orders", topic_id=_TOPIC_ID, partition=0, leader_epoch=1, config=(("retention.ms", "5"),)
+    )
+    responses: dict[PushApi, PushResponse] = {
+        PushApi.HELLO: _HELLO,
+        PushApi.APPEND_RECORDS: AppendRecordsResponse(partitions=(appended, appended)),
+        PushApi.FETCH_RECORDS: FetchRecordsResponse(partitions=(fetched, fetched)),
+        PushApi.EPOCH_END_OFFSETS: EpochEndOffsetsResponse(partitions=(ends,)),
+        PushApi.LOG_BOUNDS: LogBoundsResponse(partitions=(bounds,)),
+        PushApi.ASSIGNMENTS: AssignmentsResponse(
+            version=1, partitions=(assigned, assigned), deleted=(DeletedReplica(_TOPIC_ID, 9),)
+        ),
+    }
+    return [
+        bytes([number]) + b"".join(encode_push_response(api, responses[api], correlation_id=1))[4:]
+        for number, api in enumerate(PushApi)
+    ]
 
 
 TARGETS = (Target("push-request", _request, _requests), Target("push-response", _response, _responses))

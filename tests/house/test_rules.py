@@ -89,6 +89,17 @@ def test_small_file_that_a_room_exports_is_not_found(package: Package) -> None:
     assert subjects(small_file, modules) == []
 
 
+def test_export_that_is_read_as_an_attribute_of_the_room_is_not_found(package: Package) -> None:
+    modules = package(
+        {
+            "room/__init__.py": '__all__ = [\n    "read",\n    "unread",\n]\n',
+            "roommate.py": "import tierd.room\n\ndef f(): return tierd.room.read()\n",
+        }
+    )
+
+    assert subjects(unused_export, modules) == ["tierd.room.unread"]
+
+
 def test_export_is_found_when_only_its_own_room_uses_it(package: Package) -> None:
     modules = package(
         {

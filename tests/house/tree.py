@@ -43,10 +43,17 @@ class Module:
                 yield node.body[0].lineno, text
 
     def imported_names(self) -> Iterator[tuple[str, str]]:
-        """Yield (module, name) of every ``from module import name``, relative imports not among them."""
+        """Yield (module, name) of every ``from module import name``, relative imports not among them.
+
+        ``module.name`` after ``import module`` is one too, the spelling of a name that is imported where it is used.
+        """
+        imports = (node for node in ast.walk(self.syntax) if isinstance(node, ast.Import))
+        modules = {alias.name for node in imports for alias in node.names if alias.name.startswith("tierd.")}
         for node in ast.walk(self.syntax):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 yield from ((node.module, alias.name) for alias in node.names)
+            elif modules and isinstance(node, ast.Attribute) and (module := ast.unparse(node.value)) in modules:
+                yield module, node.attr
 
     def named(self) -> Iterator[tuple[int, str]]:
         """Yield (line, name) of every name and of every attribute."""

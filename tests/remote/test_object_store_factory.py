@@ -55,7 +55,9 @@ async def test_an_s3_tier_is_opened_with_its_settings(s3_service: S3Service, s3_
 
 
 def test_a_backend_that_is_not_configured_is_not_loaded() -> None:
-    script = "import sys, tierd.remote; sys.exit('aiobotocore' in sys.modules or 'botocore' in sys.modules)"
+    script = (
+        "import sys; from tierd.remote import *; sys.exit('aiobotocore' in sys.modules or 'botocore' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

@@ -1,47 +1,23 @@
 """docs/control-plane.md: a broker and two daemons, started and asked by the commands that the page prints."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.scenarios.command import TIERD
+from tests.scenarios.printed_commands import printed_commands, run_commands
 from tests.services.mqtt import MqttService
 from tests.services.ports import free_port
 
 _PAGE = Path(__file__).parents[2] / "docs" / "control-plane.md"
-_DEADLINE_S = 240
-
-
-def _commands(heading: str) -> str:
-    section = re.search(rf"^## {heading}\n(.*?)(?=^## )", _PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert section is not None, f"the page has no section {heading}"
-    blocks = re.findall(r"^ *```bash\n(.*?)^ *```", section[1], flags=re.MULTILINE | re.DOTALL)
-    return "\n".join(blocks)
-
-
-def _run(script: str) -> str:
-    path = f"{TIERD.parent}:{os.environ['PATH']}:/usr/sbin"
-    ended = subprocess.run(
-        ["bash", "-m", "-e", "-c", script],
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
 
 
 @pytest.mark.service("mqtt")
 @pytest.mark.usefixtures("mqtt_service")  # skips where no Mosquitto is installed
 def test_commands_of_the_page_start_two_daemons_that_know_of_each_other(tmp_path: Path) -> None:
-    script = _commands("Try it").replace("/tmp/tierd-control", str(tmp_path / "control"))
+    script = printed_commands(_PAGE, "Try it").replace("/tmp/tierd-control", str(tmp_path / "control"))
     script = script.replace("1899", str(free_port())).replace("127.0.0.1:941$node", "127.0.0.1:0")
-    output = _run(script)
+    output = run_commands(script)
     assert re.search(r"^1 +online", output, flags=re.MULTILINE)
     assert re.search(r"^2 \(this\) +online", output, flags=re.MULTILINE)
     assert re.search(r"^orders-0 +leader +\w+ +1 +15499", output, flags=re.MULTILINE)
@@ -51,9 +27,9 @@ def test_commands_of_the_page_start_two_daemons_that_know_of_each_other(tmp_path
 
 def test_commands_of_the_page_make_certificates_that_the_authority_has_signed(tmp_path: Path) -> None:
     folder = tmp_path / "certs"
-    script = _commands("Set it up").replace("/tmp/tierd-mqtt-certs", str(folder))
+    script = printed_commands(_PAGE, "Set it up").replace("/tmp/tierd-mqtt-certs", str(folder))
     names = " ".join(f"{name}.pem" for name in ("1", "2", "mqtt.example.com"))
-    output = _run(f"{script}\ncd {folder} && openssl verify -CAfile ca.pem {names}")
+    output = run_commands(f"{script}\ncd {folder} && openssl verify -CAfile ca.pem {names}")
     assert output.count(": OK") == 3
 
 
@@ -86,5 +62,5 @@ def test_daemon_whose_identity_a_second_one_takes_ends_with_exit_code_4(
     kill $second; wait $second
     echo "exit code $code"
     """
-    assert _run(script).endswith("exit code 4\n")
+    assert run_commands(script).endswith("exit code 4\n")
     assert "with the identity of this daemon" in (tmp_path / "first.log").read_text()

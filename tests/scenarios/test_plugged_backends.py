@@ -147,6 +147,7 @@ def test_contract_suites_run_in_a_package_outside_the_tests_of_tierd(tmp_path: P
 
 
 def test_production_imports_no_pytest() -> None:
-    program = "import sys, tierd.cli, tierd.app, tierd.pipeline.source; print('pytest' in sys.modules)"
+    imports = "from tierd.app import *; import sys, tierd.app.daemon.daemon, tierd.pipeline.source"
+    program = f"{imports}; print('pytest' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.stdout == "False\n", ended.stderr

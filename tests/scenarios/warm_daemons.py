@@ -24,11 +24,14 @@ from tests.services.waiting import StillWaitingError, wait_until
 
 _DEADLINE_S: Final = 300.0  # far more than an import needs, on a busy machine too
 _IMPORTED_ON_DEMAND: Final = (
+    "cryptography.hazmat.primitives.ciphers.aead",
     "obstore.store",
     "tierd.app.daemon.daemon",
     "tierd.control.cluster_topics",
     "tierd.control.kafka",
     "tierd.control.topic_configs",
+    "tierd.log.dirs.log_manager",
+    "tierd.log.log_service",
     "tierd.metadata.kv.postgres_schema",
     "tierd.metadata.kv.redis_connections",
     "tierd.remote.backends.files",
@@ -114,6 +117,9 @@ def import_tierd(*verbs: str) -> Callable[[], None]:
     main: Callable[[], None] = importlib.import_module("tierd.cli").main
     for module in (*(f"tierd.cli.commands.{verb}" for verb in verbs), *_IMPORTED_ON_DEMAND):
         importlib.import_module(module)
+    app = importlib.import_module("tierd.app")
+    for name in app.__all__:
+        getattr(app, name)  # its module is imported with the first use
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork has only the thread that forked"
     return main
 

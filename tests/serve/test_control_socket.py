@@ -17,9 +17,11 @@ from tests.coded import coded
 from tests.fakes.eventually import eventually
 from tierd.clock import SystemClock
 from tierd.errors import DaemonUnreachableError, RefusedError, TierError, TierErrorCode, UnknownPartitionError
-from tierd.serve import ConnectionGate, ConnectionLimits, VerbHandler
+from tierd.ports import ConnectionGate, ConnectionLimits
+from tierd.serve import VerbHandler
+from tierd.serve.control_client import SOCKET_NAME, ask, ask_or_run
 from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer, ControlRequest, ControlVerb
-from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, ask, ask_or_run
+from tierd.serve.control_socket import MAX_REQUEST_BYTES, ControlServer
 
 
 class EchoRequest(ControlRequest):

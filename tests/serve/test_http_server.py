@@ -18,7 +18,8 @@ from tests.fakes.manual_clock import ManualClock
 from tierd.clock import Clock, SystemClock
 from tierd.errors import ListenError
 from tierd.model import TopicPartition
-from tierd.serve import ConnectionGate, ConnectionLimits, HttpServer, Outage, StatusSnapshot
+from tierd.ports import ConnectionGate, ConnectionLimits
+from tierd.serve import HttpServer, Outage, StatusSnapshot
 from tierd.tiering import LogDirState, PartitionStatus
 from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.partition_status import PartitionState

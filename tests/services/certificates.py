@@ -37,14 +37,21 @@ class Authority:
         self.ca_file = folder / f"{name}-ca.pem"
         self.ca_file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, hosts: tuple[str, ...] = (), password: str | None = None) -> Certificate:
-        """Sign a certificate for these host names and addresses; the key is encrypted when there is a password."""
+    def issue(
+        self,
+        name: str,
+        *,
+        hosts: tuple[str, ...] = (),
+        uris: tuple[str, ...] = (),
+        password: str | None = None,
+        valid_for: timedelta = timedelta(days=2),
+    ) -> Certificate:
+        """Sign a certificate for these host names, addresses and URIs; with a password the key is encrypted."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(_named(name), self._name, key)
-        if hosts:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False
-            )
+        builder = _builder(_named(name), self._name, key, valid_for)
+        if hosts or uris:
+            names = [*map(_host, hosts), *map(x509.UniformResourceIdentifier, uris)]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         pem = certificate.public_bytes(serialization.Encoding.PEM)
         key_pem = key.private_bytes(
@@ -59,7 +66,9 @@ class Authority:
         return issued
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, valid_for: timedelta = timedelta(days=2)
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -68,7 +77,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=2))
+        .not_valid_after(now + valid_for)
     )
 
 

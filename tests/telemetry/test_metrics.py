@@ -17,7 +17,7 @@ from tierd.telemetry import (
     render_store_restore,
 )
 from tierd.telemetry.declaration import Kind
-from tierd.telemetry.metrics import DECLARATIONS
+from tierd.telemetry.metrics import DECLARATIONS, WorkTotals
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -61,6 +61,33 @@ def test_a_finished_copy_counts_its_bytes_and_its_time() -> None:
     assert samples["tierd_remote_copy_requests_total", ORDERS] == 1
     assert samples["tierd_remote_copy_bytes_total", ORDERS] == 100
     assert samples["tierd_remote_copy_seconds_sum", ()] == 3
+
+
+def test_totals_are_sums_over_all_topics_and_operations() -> None:
+    it = metrics()
+    for topic in ("orders", "audit"):
+        it.segment_copied(topic, size_bytes=100, seconds=3)
+        it.fetch_requested(topic)
+        it.bytes_fetched(topic, 7)
+        it.delete_requested(topic)
+    it.copy_failed("orders")
+    it.fetch_failed("orders")
+    it.delete_failed("orders")
+    it.object_store_called("put", outcome="ok", duration_s=1, size_bytes=100)
+    it.object_store_called("get", outcome="error", duration_s=1, size_bytes=5)
+
+    assert it.totals() == WorkTotals(
+        copied_segments=2,
+        copied_bytes=200,
+        copy_errors=1,
+        fetches=2,
+        fetched_bytes=14,
+        fetch_errors=1,
+        deletions=2,
+        delete_errors=1,
+        store_requests=2,
+        store_bytes=105,
+    )
 
 
 def test_last_success_of_a_task_is_exported_as_a_time() -> None:
@@ -258,6 +285,7 @@ def test_metric_labels_are_of_a_fixed_set() -> None:
     allowed |= {"kind", "part"}  # of the catalogue: kinds of its objects, parts of the work on them
     allowed |= {"source"}  # of the bytes of a restore: remote, local
     allowed |= {"listener", "request", "principal"}  # of the read endpoint, which bounds the principals
+    allowed |= {"peer", "pusher"}  # of push replication: node ids of the configuration, numbers from 0
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed

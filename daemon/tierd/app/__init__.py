@@ -1,57 +1,62 @@
 """Composition and supervision: builds every object from the configuration, runs it, and stops it in order."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tierd.app.checks.access_policy import access_policy
-from tierd.app.checks.check_online import check_online
-from tierd.app.commands.copy_once import copy_once
-from tierd.app.commands.group_positions import GroupPosition, GroupPositions, group_positions
-from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
-from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
-from tierd.app.commands.rebuild_metadata import rebuild_metadata
-from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
-from tierd.app.commands.repair_tier import RepairRequest, repair_tier
-from tierd.app.commands.rewrap_keys import rewrap_keys
-from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.tier_reader import Located, TierReader, tier_reader
-from tierd.app.restore.drill_commands import drill, past_drills
-from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
-from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
-from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreRequest, log_dir_restore
-from tierd.app.restore.restore_source import SourceRequest
-from tierd.app.restore.retention_holds import LiftedRetention, RetentionHolds, lift_retention
-from tierd.app.restore.source_reader import source_reader
-from tierd.app.restore.store_restore import (
-    PlannedStore,
-    StoreKind,
-    StoreOutcome,
-    StoreRestoreRequest,
-    store_restore,
-)
-from tierd.app.run import run_daemon, run_in_loop, serve_tier
-from tierd.app.services.usage_keeper import broker_cost
-from tierd.app.spark.build_pipeline import require_spark
-from tierd.app.spark.compaction_verbs import compact, past_runs, plan_compaction
-from tierd.app.spark.erasure_verbs import (
-    attest_erasure,
-    cancel_erasure,
-    file_erasure,
-    list_erasures,
-    read_erasure,
-    step_erasures,
-)
+from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
+    from tierd.app.checks.access_policy import access_policy
+    from tierd.app.checks.check_online import check_online
+    from tierd.app.commands.copy_once import copy_once
+    from tierd.app.commands.group_positions import GroupPosition, GroupPositions, group_positions
+    from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
+    from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
     from tierd.app.commands.quarantine_commands import hold_endpoint, release_endpoint
+    from tierd.app.commands.rebuild_metadata import rebuild_metadata
+    from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
+    from tierd.app.commands.repair_tier import RepairRequest, repair_tier
+    from tierd.app.commands.rewrap_keys import rewrap_keys
     from tierd.app.daemon.tier_server import ServeRequest
+    from tierd.app.engine.deployment import Deployment
+    from tierd.app.engine.row_reader import Located, row_reader
+    from tierd.app.engine.tier_reader import TierReader, tier_reader
+    from tierd.app.restore.drill_commands import drill, past_drills
+    from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
+    from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
+    from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreRequest, log_dir_restore
+    from tierd.app.restore.restore_source import SourceRequest
+    from tierd.app.restore.retention_holds import LiftedRetention, RetentionHolds, lift_retention
+    from tierd.app.restore.source_reader import source_reader
+    from tierd.app.restore.standby_verify import StandbyVerifyRequest, verify_standbys
+    from tierd.app.restore.store_restore import (
+        PlannedStore,
+        StoreKind,
+        StoreOutcome,
+        StoreRestoreRequest,
+        store_restore,
+    )
     from tierd.app.restore.topic_restore_job import (
         NewTopicOptions,
         TopicRestoreJob,
         TopicRestoreRequest,
         topic_restore_job,
     )
+    from tierd.app.run import run_daemon, run_in_loop, serve_tier
+    from tierd.app.services.usage_keeper import broker_cost
+    from tierd.app.spark.build_pipeline import require_spark
+    from tierd.app.spark.compaction_verbs import compact, plan_compaction
+    from tierd.app.spark.erasure_verbs import (
+        attest_erasure,
+        cancel_erasure,
+        file_erasure,
+        list_erasures,
+        read_erasure,
+        step_erasures,
+    )
+    from tierd.app.spark.past_runs import past_runs
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "Deployment",
@@ -74,6 +79,7 @@ __all__ = [
     "RetentionHolds",
     "ServeRequest",
     "SourceRequest",
+    "StandbyVerifyRequest",
     "StoreKind",
     "StoreOutcome",
     "StoreRestoreRequest",
@@ -113,6 +119,7 @@ __all__ = [
     "require_confirmed",
     "require_spark",
     "rewrap_keys",
+    "row_reader",
     "run_daemon",
     "run_in_loop",
     "serve_tier",
@@ -122,25 +129,5 @@ __all__ = [
     "tier_reader",
     "topic_restore_job",
     "undelete",
+    "verify_standbys",
 ]
-
-# Restores into a live cluster, and the read endpoint, need the modules of Kafka's protocol: 0.3 s and 27 MB to import.
-_ON_DEMAND = {
-    "GroupRestoreJob": "tierd.app.restore.group_restore_job",
-    "GroupRestoreRequest": "tierd.app.restore.group_restore_job",
-    "NewTopicOptions": "tierd.app.restore.topic_restore_job",
-    "ServeRequest": "tierd.app.daemon.tier_server",
-    "TopicRestoreJob": "tierd.app.restore.topic_restore_job",
-    "TopicRestoreRequest": "tierd.app.restore.topic_restore_job",
-    "group_restore_job": "tierd.app.restore.group_restore_job",
-    "hold_endpoint": "tierd.app.commands.quarantine_commands",
-    "release_endpoint": "tierd.app.commands.quarantine_commands",
-    "topic_restore_job": "tierd.app.restore.topic_restore_job",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a name of ``_ON_DEMAND`` when it is first asked for (PEP 562)."""
-    if name not in _ON_DEMAND:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ON_DEMAND[name]), name)

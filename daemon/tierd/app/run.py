@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import uvloop
 
-from tierd.app.engine.deployment import Deployment
-
 if TYPE_CHECKING:
     from tierd.app.daemon.tier_server import ServeRequest
+    from tierd.app.engine.deployment import Deployment
 
 T = TypeVar("T")
 
@@ -24,7 +23,7 @@ def run_in_loop(main: Coroutine[object, object, T]) -> T:
         return runner.run(main)
 
 
-async def run_daemon(deployment: Deployment, env: Mapping[str, str]) -> int:
+async def run_daemon(deployment: "Deployment", env: Mapping[str, str]) -> int:
     """Run the daemon until a signal or a fault ends it, and return the exit code.
 
     Raises:
@@ -36,7 +35,7 @@ async def run_daemon(deployment: Deployment, env: Mapping[str, str]) -> int:
     return await run_until_stopped(deployment, env)
 
 
-async def serve_tier(deployment: Deployment, request: "ServeRequest", env: Mapping[str, str]) -> int:
+async def serve_tier(deployment: "Deployment", request: "ServeRequest", env: Mapping[str, str]) -> int:
     """Serve the tier without a daemon until a signal or a fault ends it, and return the exit code.
 
     Raises:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tierd.app import run_in_loop
+from tierd.cli.asking import ask_daemon
 from tierd.cli.json_lists import print_list
 from tierd.cli.peer_requests import ask_node
 from tierd.cli.printing import print_line
-from tierd.cli.session import daemon_state_dir
 from tierd.model import TopicPartition
-from tierd.serve import ControlVerb, PartitionNames, PartitionsRequest, ask
+from tierd.serve import ControlVerb, PartitionNames, PartitionsRequest
 
 
 def ask_about_partitions(
@@ -35,7 +34,7 @@ def ask_about_partitions(
         ask_node(node, verb.name, partitions, config=config, socket=socket, as_json=as_json or as_object)
         return
     request = PartitionsRequest(partitions=tuple(map(TopicPartition.parse, partitions or ())))
-    answer = run_in_loop(ask(daemon_state_dir(config, socket), verb, request))
+    answer = ask_daemon(config, socket, verb, request)
     if as_json or as_object:
         print_list(answer.to_json(), as_object=as_object)
     else:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     Progress,
@@ -42,10 +41,21 @@ def print_group(*parts: "Part") -> None:
 
 
 @contextlib.contextmanager
-def live_group(*parts: "Part") -> Iterator[Callable[..., None]]:
-    """Print lines and tables; yield a function that replaces them by others."""
-    with Live(Group(*parts), console=_answer_console(), auto_refresh=False) as live:
-        yield lambda *others: live.update(Group(*others), refresh=True)
+def live_group() -> Iterator[Callable[..., None]]:
+    """Yield a function that shows lines and tables in the place of those before, or below them without a terminal."""
+    console = _answer_console()
+    if not console.is_terminal:
+        yield lambda *parts: _print_below(console, parts)
+        return
+    from rich.live import Live  # noqa: PLC0415 - of one form of the answer
+
+    with Live(console=console, auto_refresh=False) as live:
+        yield lambda *parts: live.update(Group(*parts), refresh=True)
+
+
+def _print_below(console: Console, parts: Sequence["Part"]) -> None:
+    console.print(Group(*parts))
+    console.file.flush()
 
 
 @contextlib.contextmanager

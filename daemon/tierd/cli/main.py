@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperGroup
 
-from tierd import __version__
+from tierd.cli.completion import completed_words
 from tierd.cli.failures import ExitCode, reported
 from tierd.cli.printing import prepare_streams, print_error, print_line
 from tierd.control_characters import visible
@@ -65,6 +65,7 @@ VERBS = (
     Verb("serve", "Serve the tier to Kafka clients, on a host without a daemon."),
     Verb("check-config", "List every fault of the configuration file."),
     Verb("status", "Show what the running daemon does, and why partitions wait."),
+    Verb("top", "Show what the running daemon does a second."),
     Verb("pause", "Stop copying partitions until tierd resume."),
     Verb("resume", "Copy paused partitions again."),
     Verb("sync", "Run a pass over partitions now, also over quarantined ones."),
@@ -91,6 +92,7 @@ VERBS = (
     Verb("inspect", "Decode and check segments, indexes, checkpoints and log dirs."),
     Verb("repair", "Repair a damaged partition directory; parts that are cut off are kept."),
     Verb("demo", "Run the daemon beside a small log dir that keeps growing.", hidden=True),
+    Verb("man-pages", "Write the man pages, for packages.", hidden=True),
     Verb("append", "Append records from standard input.", group="log"),
     Verb("read", "Print records.", group="log"),
     Verb("roll", "Begin a new segment.", group="log"),
@@ -218,8 +220,11 @@ def _names_in(group: str) -> set[str]:
     return {verb.name for verb in VERBS if verb.group == group}
 
 
-def build_app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the application, with the parameters of the verb in ``arguments``, or of all while a shell completes."""
+def build_app(arguments: Sequence[str], *, load_all: bool = False) -> typer.Typer:
+    """Return the application, with the parameters of the verb in ``arguments``, or in the words that a shell completes.
+
+    With ``load_all`` every verb has its parameters.
+    """
     app = typer.Typer(
         cls=_Verbs,
         help=f"Tiered storage beside a stock Apache Kafka broker.\n\n{_EXIT_CODES}",
@@ -229,12 +234,12 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    named = [argument for argument in arguments if not argument.startswith("-")]
-    completing = "_TIERD_COMPLETE" in os.environ
+    words = arguments or completed_words(os.environ)
+    named = [word for word in words if not word.startswith("-")]
     groups = {group.name: _group_app(group) for group in GROUPS}
     for verb in VERBS:
-        is_named = verb.words == named[: len(verb.words)]
-        function = _load(verb) if completing or is_named else _unloaded
+        is_named = load_all or verb.words == named[: len(verb.words)]
+        function = _load(verb) if is_named else _unloaded
         groups.get(verb.group, app).command(verb.name, short_help=verb.summary, hidden=verb.hidden)(function)
     for group in GROUPS:
         app.add_typer(groups[group.name], name=group.name, short_help=group.summary)
@@ -261,7 +266,9 @@ def _unloaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print_line(f"tierd {__version__}")
+        from tierd.version import __version__, read_build  # noqa: PLC0415 - of this option alone
+
+        print_line(f"tierd {__version__} ({read_build()})")
         raise typer.Exit
 
 

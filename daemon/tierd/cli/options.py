@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tierd.cli.completion import partition_names
+
 
 def _located(path: Path) -> Path:
     """Return the absolute path of a partition directory in its log dir; a link in the log dir is not followed."""
@@ -48,10 +50,18 @@ AcceptUnauthenticatedOption = Annotated[
     ),
 ]
 PartitionArgument = Annotated[
-    str, typer.Argument(metavar="TP", help="A partition, with the name of its directory: topic-partition.")
+    str,
+    typer.Argument(
+        metavar="TP",
+        help="A partition, with the name of its directory: topic-partition.",
+        autocompletion=partition_names,
+    ),
 ]
 PartitionsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="TP", help="Partitions, topic-partition each; none means all.")
+    list[str] | None,
+    typer.Argument(
+        metavar="TP", help="Partitions, topic-partition each; none means all.", autocompletion=partition_names
+    ),
 ]
 ErasureArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Id of a request to erase keys, from tierd erase list.")

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tierd.app import run_in_loop
+from tierd.cli.asking import ask_daemon
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.session import daemon_state_dir
 from tierd.model import TopicPartition
-from tierd.serve import ASK_PEER, AskPeerRequest, ask
+from tierd.serve import ASK_PEER, AskPeerRequest
 
 
 def ask_node(
@@ -30,7 +29,7 @@ def ask_node(
     """
     names = tuple(map(TopicPartition.parse, partitions or ()))
     request = AskPeerRequest(node=node, verb=verb, partitions=names)
-    answer = run_in_loop(ask(daemon_state_dir(config, socket), ASK_PEER, request))
+    answer = ask_daemon(config, socket, ASK_PEER, request)
     if as_json:
         print_json(answer.answer)
         return

@@ -185,6 +185,7 @@ class RestoreArguments:
             cluster_id=self.cluster_id,
             from_bucket=self.from_bucket,
             accepts_unauthenticated=self.accept_unauthenticated,
+            may_be_empty=bool(self.standbys),
         )
         return LogDirRestoreRequest(into=self.into, stage=self.stage, plan=plan, source=source, tell=tell)
 

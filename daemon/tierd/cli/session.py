@@ -4,10 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from tierd.cli.printing import print_error
-from tierd.config import TierdConfig, load_config, load_state_dir
-from tierd.errors import TierError, TierErrorCode
-from tierd.serve import SOCKET_NAME
+from tierd.config import TierdConfig, load_config
 from tierd.telemetry import configure_logging
 
 
@@ -23,30 +20,6 @@ def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
     """
     log_to_stderr()
     return load_config(config, os.environ, secrets=secrets)
-
-
-def daemon_state_dir(config: Path, socket: Path | None) -> Path:
-    """Return the directory of the daemon's control socket, for commands that only talk to the daemon.
-
-    If the file has other faults, a line on standard error says so. With ``socket`` the file is not read.
-
-    Raises:
-        ConfigError: the file cannot be read, or its ``state_dir`` cannot be used.
-        TierError: ``socket`` is not a control socket of tierd.
-    """
-    log_to_stderr()
-    if socket is not None:
-        if socket.name != SOCKET_NAME:
-            raise TierError(
-                f"{socket} is no control socket",
-                remedy=f"name the file {SOCKET_NAME} in state_dir",
-                code=TierErrorCode.CONTROL,
-            )
-        return socket.absolute().parent
-    state_dir, faults = load_state_dir(config, os.environ)
-    if faults is not None:
-        print_error(f"tierd: {config} has faults, run tierd check-config; the command asks the daemon in {state_dir}")
-    return state_dir
 
 
 def log_to_stderr() -> None:

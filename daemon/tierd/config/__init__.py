@@ -1,55 +1,65 @@
 """The one YAML file, parsed at the door into frozen settings per room; every fault at once, each with its place."""
 
-from tierd.config.config_warnings import config_warnings
-from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
-from tierd.config.control_settings import MqttSettings, MqttTlsSettings
-from tierd.config.drill_settings import DrillSettings
-from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
-from tierd.config.endpoint_login_settings import (
-    EndpointAccessRule,
-    EndpointQuotaRule,
-    EndpointSaslSettings,
-    EndpointTlsSettings,
-)
-from tierd.config.kafka_endpoint_settings import (
-    EndpointGroupsSettings,
-    EndpointQuarantineSettings,
-    KafkaEndpointSettings,
-)
-from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
-from tierd.config.loading import load_config, load_state_dir
-from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
-from tierd.config.own_log_settings import LogCleanerSettings
-from tierd.config.pipeline_settings import PipelineSettings
-from tierd.config.places import PlacedFaultsError
-from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
-from tierd.config.schema import (
-    CatalogueSettings,
-    CopySettings,
-    ExpireSettings,
-    FetchSettings,
-    LogDirSettings,
-    TierdConfig,
-)
-from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
-from tierd.config.side_file import load_side_file
-from tierd.config.spark_protection import is_on_this_host, protection_faults
-from tierd.config.topic_settings import TopicDefaults, TopicsSettings
-from tierd.config.traversal import secrets_of
-from tierd.config.units import format_duration, parse_bytes, parse_duration_s
-from tierd.config.values import (
-    AbsolutePath,
-    Address,
-    ByteLimit,
-    ByteSize,
-    Duration,
-    OwnPath,
-    Switch,
-    Text,
-    Url,
-    WholeNumber,
-    full_match,
-)
+from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
+
+if TYPE_CHECKING:
+    from tierd.config.config_warning_rules import config_warnings
+    from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
+    from tierd.config.control_settings import MqttSettings, MqttTlsSettings
+    from tierd.config.drill_settings import DrillSettings
+    from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
+    from tierd.config.endpoint_login_settings import (
+        EndpointAccessRule,
+        EndpointQuotaRule,
+        EndpointSaslSettings,
+        EndpointTlsSettings,
+    )
+    from tierd.config.kafka_endpoint_settings import (
+        EndpointGroupsSettings,
+        EndpointQuarantineSettings,
+        KafkaEndpointSettings,
+    )
+    from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
+    from tierd.config.loading import load_config, load_state_dir
+    from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
+    from tierd.config.own_log_settings import LogCleanerSettings
+    from tierd.config.pipeline_settings import PipelineSettings
+    from tierd.config.places import PlacedFaultsError
+    from tierd.config.push_settings import PushReplicationSettings, PushTlsSettings
+    from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
+    from tierd.config.schema import (
+        CatalogueSettings,
+        CopySettings,
+        ExpireSettings,
+        FetchSettings,
+        LogDirSettings,
+        TierdConfig,
+    )
+    from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
+    from tierd.config.side_file import load_side_file
+    from tierd.config.spark_protection import is_on_this_host, protection_faults
+    from tierd.config.state_dir import find_state_dir
+    from tierd.config.topic_settings import TopicDefaults, TopicsSettings
+    from tierd.config.traversal import secrets_of
+    from tierd.config.units import format_duration, parse_bytes, parse_duration_s
+    from tierd.config.values import (
+        AbsolutePath,
+        Address,
+        ByteLimit,
+        ByteSize,
+        Duration,
+        OwnPath,
+        Switch,
+        Text,
+        Url,
+        WholeNumber,
+        full_match,
+        split_address,
+    )
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "INTERFACE_VERSION",
@@ -90,6 +100,8 @@ __all__ = [
     "PlacedFaultsError",
     "PluginSettings",
     "PostgresSettings",
+    "PushReplicationSettings",
+    "PushTlsSettings",
     "RedisSettings",
     "RemoteSettings",
     "S3Settings",
@@ -103,6 +115,7 @@ __all__ = [
     "WholeNumber",
     "config_warnings",
     "find_connector",
+    "find_state_dir",
     "format_duration",
     "full_match",
     "is_on_this_host",
@@ -113,4 +126,5 @@ __all__ = [
     "parse_duration_s",
     "protection_faults",
     "secrets_of",
+    "split_address",
 ]

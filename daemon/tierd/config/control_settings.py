@@ -73,6 +73,11 @@ class MqttSettings(Settings):
     username: Text | None = Field(None, description="user, where the certificate does not name the daemon")
     password: SecretStr | None = Field(None, description="password of the user")
     password_file: AbsolutePath | None = Field(None, description="file with the password, in place of the key above")
+    endpoint: BrokerAddress | None = Field(
+        None,
+        description="address of push.listen as other hosts reach it, for the daemons that learn it over MQTT",
+        examples=["tierd-1.example.com:9406"],
+    )
     announce_leaders: Switch = Field(
         True, description="true: announce the partitions that this daemon leads; needs the right to write part/#"
     )

@@ -12,13 +12,13 @@ from tierd.config.document import Document, read_document
 from tierd.config.faults import explain_all
 from tierd.config.places import Location
 from tierd.config.plugged_schema import as_declared, plugged_schema, with_sections
-from tierd.config.schema import TierdConfig, default_state_dir
+from tierd.config.schema import TierdConfig
 from tierd.config.secret_sources import is_secret_at, resolve_secrets, stand_in_for_secrets
+from tierd.config.state_dir import DEFAULT_STATE_DIR, read_config_text
 from tierd.config.traversal import leaves, unit_of
 from tierd.config.values import Unit
 from tierd.errors import ConfigError, ConfigFault
 
-_MAX_BYTES = 1024 * 1024
 _STATE_DIR_LINE = re.compile(r"^state_dir[ \t]*:.*$", re.MULTILINE)
 
 
@@ -36,7 +36,7 @@ def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> 
     Raises:
         ConfigError: the file cannot be read, or anything in it is wrong; lists every fault, in the order of the file.
     """
-    document, schema = _read(_read_text(path), env)
+    document, schema = _read(read_config_text(path), env)
     syntax_error = bool(document.faults) and not document.values
     if not syntax_error:
         _anchor_paths(document, schema, path.absolute().parent)
@@ -66,33 +66,17 @@ def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigErro
     try:
         return load_config(path, env, secrets=False).state_dir, None
     except ConfigError as error:
-        text, faults = _read_text(path), error
+        text, faults = read_config_text(path), error
     document, schema = _read(text, env)
     if not document.values and (line := _STATE_DIR_LINE.search(text)):
         document, schema = _read(line[0], env)
         if not document.values:
             raise faults
     _anchor_paths(document, schema, path.absolute().parent)
-    state_dir = document.tree.get("state_dir", str(default_state_dir()))
+    state_dir = document.tree.get("state_dir", str(DEFAULT_STATE_DIR))
     if ("state_dir",) in document.spoilt or not isinstance(state_dir, str) or not state_dir.startswith("/"):
         raise faults
     return Path(state_dir), faults
-
-
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError([ConfigFault(path, 0, 0, f"cannot be read: {error.strerror}")]) from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - content.rfind(b"\n", 0, error.start)
-        raise ConfigError([ConfigFault(path, line, column, "is not UTF-8")]) from error
-    if len(content) > _MAX_BYTES:
-        raise ConfigError([ConfigFault(path, 0, 0, "is larger than 1MiB: this is no configuration")])
-    return text
 
 
 def _read(text: str, env: Mapping[str, str]) -> tuple[Document, type[TierdConfig]]:

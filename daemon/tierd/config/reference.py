@@ -44,8 +44,9 @@ this page and [config/tierd.yaml](../config/tierd.yaml), a file to start from, o
   with `LoadCredential=NAME:/path`, as `credential:NAME`.
 - **Empty values.** An empty value (`region:`) means the same as a missing key.
 - **Reload.** `systemctl reload tierd` (SIGHUP) reads the file again. `topics`, `logging`, `copy.concurrency`,
-  `expire.concurrency`, `kafka.access`, `kafka.quarantine`, `kafka.quotas`, `kafka.sasl` and `kafka.tls` take effect at
-  once. The log names every other changed key; these need a restart. If the file has faults, tierd keeps the old
+  `expire.concurrency`, `kafka.access`, `kafka.quarantine`, `kafka.quotas`, `kafka.sasl`, `kafka.tls`, `push.enabled`,
+  `push.peers`, `push.standbys`, `push.tls` and `push.topics` take effect at once. The log names every other
+  changed key; these need a restart. If the file has faults, tierd keeps the old
   settings, logs the faults, and sets `tierd_config_reload_success` to 0.
 
 ## Keys

@@ -16,8 +16,10 @@ from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError, path_faults
+from tierd.config.push_settings import PushReplicationSettings
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
+from tierd.config.state_dir import DEFAULT_STATE_DIR
 from tierd.config.topic_settings import TopicsSettings, left_to_brokers
 from tierd.config.traversal import is_written, leaf_values
 from tierd.config.values import (
@@ -195,12 +197,6 @@ class LoggingSettings(Settings):
     )
 
 
-def default_state_dir() -> Path:
-    """Return the ``state_dir`` of a file that says none."""
-    default: Path = TierdConfig.model_fields["state_dir"].default
-    return default
-
-
 class TierdConfig(Settings):
     """The whole file."""
 
@@ -211,7 +207,7 @@ class TierdConfig(Settings):
         None, ge=0, description="id of this broker; default: the id in meta.properties of the log dirs"
     )
     state_dir: OwnPath = Field(
-        Path("/var/lib/tierd"),
+        DEFAULT_STATE_DIR,
         description="directory of tierd's own files: metadata, holds, caches, the control socket, the lock",
     )
     log_dirs: tuple[LogDirSettings, ...] = Field(min_length=1, description="the broker's log.dirs, each with its owner")
@@ -251,6 +247,10 @@ class TierdConfig(Settings):
     kafka: KafkaEndpointSettings = Field(
         default_factory=KafkaEndpointSettings,
         description="the read endpoint: any Kafka client reads the tier; off without listeners",
+    )
+    push: PushReplicationSettings = Field(
+        default_factory=PushReplicationSettings,
+        description="push replication: records that are not in the tier yet are on another host; off without listen",
     )
     control: ControlSettings = Field(
         default_factory=ControlSettings,
@@ -318,6 +318,17 @@ class TierdConfig(Settings):
                 "groups of several daemons need a metadata store that they share: set metadata.backend to postgres"
             )
             raise PlacedFaultsError([(("kafka", "peers"), f"{message} or redis")])
+        return self
+
+    @model_validator(mode="after")
+    def _standby_keeps_apart(self) -> "TierdConfig":
+        standby = self.push.standby.log_dir
+        if standby is None:
+            return self
+        within = next((each.path for each in self.log_dirs if each.path.is_relative_to(standby)), None)
+        if within is not None:
+            message = f"{standby} holds the log dir {within}: choose a directory beside it"
+            raise PlacedFaultsError([(("push", "standby", "log_dir"), message)])
         return self
 
     @model_validator(mode="after")

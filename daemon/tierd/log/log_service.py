@@ -372,10 +372,15 @@ class LogService:
         )
 
     async def _within_deadline(self, call: Callable[[], _T]) -> _T:
+        """Return the answer of the manager; the call is made also if its caller is cancelled, or waits for too long.
+
+        Otherwise a log could be without a writer and still be there.
+        """
         calling = asyncio.get_running_loop().run_in_executor(self._lifecycle, call)
+        calling.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
         try:
             async with asyncio.timeout(self._settings.limits.deadline_s):
-                return await calling
+                return await asyncio.shield(calling)
         except TimeoutError as error:
             raise LogTimeoutError("the log manager did not answer in time", remedy="look at the disks") from error
 

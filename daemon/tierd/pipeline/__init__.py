@@ -3,43 +3,50 @@
 Nothing is imported of pyspark before it is needed: the daemon plans, commits and schedules without it.
 """
 
-from tierd.pipeline.cleaning import own_log_rewriting
-from tierd.pipeline.committing import (
-    CompactionLeader,
-    LeaderSettings,
-    OpenOutputs,
-    PartitionRound,
-    PreparedRun,
-    RunStatistics,
-)
-from tierd.pipeline.erasing import (
-    EraseRequest,
-    EraseRequests,
-    ErasureKeeper,
-    ErasureReports,
-    KeeperParts,
-    LeftSegment,
-    OldVersions,
-    new_request,
-    restore_requests,
-    search_work,
-)
-from tierd.pipeline.planning import Candidate, CleaningPolicy
-from tierd.pipeline.registration import register
-from tierd.pipeline.running import (
-    PartitionLeases,
-    PipelineScheduler,
-    RunHistory,
-    RunLimits,
-    RunProgress,
-    RunReport,
-    SparkProcess,
-    SparkRun,
-    SparkRunSettings,
-    find_spark,
-    report_json,
-    sweep_runs,
-)
+from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
+
+if TYPE_CHECKING:
+    from tierd.pipeline.cleaning import own_log_rewriting
+    from tierd.pipeline.committing import (
+        CompactionLeader,
+        LeaderSettings,
+        OpenOutputs,
+        PartitionRound,
+        PreparedRun,
+        RunStatistics,
+    )
+    from tierd.pipeline.erasing import (
+        EraseRequest,
+        EraseRequests,
+        ErasureKeeper,
+        ErasureReports,
+        KeeperParts,
+        LeftSegment,
+        OldVersions,
+        new_request,
+        restore_requests,
+        search_work,
+    )
+    from tierd.pipeline.planning import Candidate, CleaningPolicy
+    from tierd.pipeline.registration import register
+    from tierd.pipeline.running import (
+        PartitionLeases,
+        PipelineScheduler,
+        RunHistory,
+        RunLimits,
+        RunProgress,
+        RunReport,
+        SparkProcess,
+        SparkRun,
+        SparkRunSettings,
+        find_spark,
+        report_json,
+        sweep_runs,
+    )
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "Candidate",

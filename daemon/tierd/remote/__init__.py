@@ -4,65 +4,72 @@
 ``SegmentStorage`` stores a segment as objects. ``open_object_store`` builds the stack from the settings.
 """
 
-from tierd.remote.cache.checked_file import (
-    TEMPORARY_SUFFIX,
-    DamagedFileError,
-    is_complete,
-    read_checked,
-    write_checked,
-)
-from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
-from tierd.remote.cache.chunk_files import purge_chunks
-from tierd.remote.cache.sized_lru import SizedLru
-from tierd.remote.catalogue_keys import (
-    CatalogueKey,
-    CatalogueKeys,
-    CatalogueNodeKey,
-    CataloguePositionsKey,
-    CatalogueTopicKey,
-)
-from tierd.remote.catalogue_object import CatalogueCodec
-from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
-from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
-from tierd.remote.object_keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
-from tierd.remote.object_limits import (
-    CATALOGUE,
-    ERASURE_REPORT,
-    LOG_START,
-    MANIFEST,
-    MAX_REPORT_VALUES,
-    TOMBSTONE,
-    ObjectKind,
-    read_whole,
-    too_large,
-)
-from tierd.remote.object_store import (
-    ArchiveState,
-    Body,
-    ChunkedBody,
-    FileBody,
-    ObjectInfo,
-    ObjectStore,
-    ObjectVersion,
-    UnfinishedUpload,
-)
-from tierd.remote.object_store_connector import ObjectStoreConnector
-from tierd.remote.object_store_factory import open_object_store, segment_storages
-from tierd.remote.observed import ObjectStoreCall
-from tierd.remote.paced_reads import PacedReads
-from tierd.remote.remote_storage_manager import RemoteStorageManager
-from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
-from tierd.remote.segments.manifest import SegmentManifest
-from tierd.remote.segments.segment_storage import SegmentStorage
-from tierd.remote.segments.tombstone import Tombstone
-from tierd.remote.tier_identity import claim_tier, read_tier_identity
-from tierd.remote.transform.binding import erasure_report_binding
-from tierd.remote.transform.chunk_compression import compress
-from tierd.remote.transform.content_key import KEY_SEED_BYTES
-from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
-from tierd.remote.transform.object_tag import require_tag, with_tag
-from tierd.remote.transform.transform import Transform
-from tierd.remote.transform.transform_factory import open_key_ring, open_transform
+from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
+
+if TYPE_CHECKING:
+    from tierd.remote.cache.checked_file import (
+        TEMPORARY_SUFFIX,
+        DamagedFileError,
+        is_complete,
+        read_checked,
+        write_checked,
+    )
+    from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
+    from tierd.remote.cache.chunk_files import purge_chunks
+    from tierd.remote.cache.sized_lru import SizedLru
+    from tierd.remote.catalogue_keys import (
+        CatalogueKey,
+        CatalogueKeys,
+        CatalogueNodeKey,
+        CataloguePositionsKey,
+        CatalogueTopicKey,
+    )
+    from tierd.remote.catalogue_object import CatalogueCodec
+    from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
+    from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
+    from tierd.remote.object_keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
+    from tierd.remote.object_limits import (
+        CATALOGUE,
+        ERASURE_REPORT,
+        LOG_START,
+        MANIFEST,
+        MAX_REPORT_VALUES,
+        TOMBSTONE,
+        ObjectKind,
+        read_whole,
+        too_large,
+    )
+    from tierd.remote.object_store import (
+        ArchiveState,
+        Body,
+        ChunkedBody,
+        FileBody,
+        ObjectInfo,
+        ObjectStore,
+        ObjectVersion,
+        UnfinishedUpload,
+    )
+    from tierd.remote.object_store_connector import ObjectStoreConnector
+    from tierd.remote.object_store_factory import open_object_store, segment_storages
+    from tierd.remote.observed import ObjectStoreCall
+    from tierd.remote.paced_reads import PacedReads
+    from tierd.remote.remote_storage_manager import RemoteStorageManager
+    from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
+    from tierd.remote.segments.manifest import SegmentManifest
+    from tierd.remote.segments.segment_storage import SegmentStorage
+    from tierd.remote.segments.tombstone import Tombstone
+    from tierd.remote.tier_identity import claim_tier, read_tier_identity
+    from tierd.remote.transform.binding import erasure_report_binding
+    from tierd.remote.transform.chunk_compression import compress
+    from tierd.remote.transform.content_key import KEY_SEED_BYTES
+    from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
+    from tierd.remote.transform.object_tag import require_tag, with_tag
+    from tierd.remote.transform.transform import Transform
+    from tierd.remote.transform.transform_factory import open_key_ring, open_transform
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "CATALOGUE",

@@ -1,8 +1,8 @@
 """Restore: what is in the tier comes back as log dirs, as topics of a live cluster, as state stores (DESIGN 13)."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tierd.on_demand import exports_on_demand
 from tierd.restore.catalogue import (
     BrokerTopics,
     CataloguedNode,
@@ -95,6 +95,7 @@ from tierd.restore.streams.streams_restore import RestoredStreamsStore
 from tierd.restore.streams.streams_target import StreamsTarget
 from tierd.restore.streams.topology_file import load_streams_topology
 
+# Modules of Kafka's protocol take 0.3 s and 27 MB to import.
 if TYPE_CHECKING:
     from tierd.restore.changelog.sources.kafka_source import KafkaSource
     from tierd.restore.live_cluster import (
@@ -115,6 +116,8 @@ if TYPE_CHECKING:
         targets_of,
         topic_settings,
     )
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "HELD_SETTINGS",
@@ -224,35 +227,3 @@ __all__ = [
     "topic_settings",
     "write_identity",
 ]
-
-# Modules of Kafka's protocol take 0.3 s and 27 MB to import.
-_KAFKA_SOURCE = "KafkaSource"
-_OF_LIVE_CLUSTER = frozenset(
-    {
-        "OFFSET_MAP_FILE",
-        "AcknowledgedCount",
-        "GroupOutcome",
-        "PartitionOutcome",
-        "PlannedPosition",
-        "RestoreProgress",
-        "RestoredTopic",
-        "TargetCluster",
-        "TopicRestore",
-        "log_bounds",
-        "open_target",
-        "plan_positions",
-        "read_offset_map",
-        "set_positions",
-        "targets_of",
-        "topic_settings",
-    }
-)
-
-
-def __getattr__(name: str) -> object:
-    """Import a name that needs Kafka's protocol when it is first asked for (PEP 562)."""
-    if name == _KAFKA_SOURCE:
-        return getattr(import_module("tierd.restore.changelog.sources.kafka_source"), name)
-    if name not in _OF_LIVE_CLUSTER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tierd.restore.live_cluster"), name)

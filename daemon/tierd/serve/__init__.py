@@ -3,86 +3,84 @@
 The servers decide nothing: the daemon hands them functions that return snapshots, or that carry out a command.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
-from tierd.serve.control_answers import (
-    CatalogueSummary,
-    CompactionPlan,
-    ControlSummary,
-    DeletedPartition,
-    DescriptorsSummary,
-    ErasureCaches,
-    ErasureLeftSegment,
-    ErasureReport,
-    ErasureSearch,
-    ErasureStep,
-    ErasureSummary,
-    ErasureVersions,
-    ExpiredPartition,
-    ExpiredPartitions,
-    ExpiredSegment,
-    HoldSummary,
-    OwnLogsSummary,
-    PartitionNames,
-    PartitionSummary,
-    PeerAnswer,
-    PeersAnswer,
-    PeerSummary,
-    PipelineSummary,
-    PlannedWork,
-    QuarantineAnswer,
-    RunBegun,
-    SkippedPartition,
-    StatusAnswer,
-    SteppedErasures,
-    UndeletedSegment,
-    UndeletedSegments,
-)
-from tierd.serve.control_protocol import ControlRequestLine, ControlVerb, VerbHandler
-from tierd.serve.control_requests import (
-    ASK_PEER,
-    ATTEST_ERASURE,
-    CANCEL_ERASURE,
-    COMPACT,
-    DELETE_PARTITION,
-    EXPIRE,
-    FILE_ERASURE,
-    HOLD_ENDPOINT,
-    PAUSE,
-    PEERS,
-    RELEASE_ENDPOINT,
-    RESUME,
-    STATUS,
-    STEP_ERASURES,
-    SYNC,
-    UNDELETE,
-    AskPeerRequest,
-    AttestErasureRequest,
-    CancelErasureRequest,
-    CompactRequest,
-    DeletePartitionRequest,
-    ExpireRequest,
-    FileErasureRequest,
-    PartitionsRequest,
-    PeersRequest,
-    QuarantineRequest,
-    StatusRequest,
-    StepErasuresRequest,
-    UndeleteRequest,
-)
-from tierd.serve.control_socket import SOCKET_NAME, ControlServer, ask, ask_or_run
-from tierd.serve.drill_report import drill_line, drill_problems
-from tierd.serve.endpoint_report import endpoint_line, endpoint_problems, group_lines
-from tierd.serve.http_server import HttpServer
-from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
-from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
-from tierd.serve.outage import Outage, Service
-from tierd.serve.status_snapshot import StatusSnapshot
-from tierd.serve.urgency import by_urgency, cause_and_remedy
+from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
+    from tierd.serve.control_answers import (
+        CatalogueSummary,
+        CompactionPlan,
+        ControlSummary,
+        DeletedPartition,
+        DescriptorsSummary,
+        ErasureCaches,
+        ErasureLeftSegment,
+        ErasureReport,
+        ErasureSearch,
+        ErasureStep,
+        ErasureSummary,
+        ErasureVersions,
+        ExpiredPartition,
+        ExpiredPartitions,
+        ExpiredSegment,
+        HoldSummary,
+        OwnLogsSummary,
+        PartitionNames,
+        PartitionSummary,
+        PeerAnswer,
+        PeersAnswer,
+        PeerSummary,
+        PipelineSummary,
+        PlannedWork,
+        QuarantineAnswer,
+        RunBegun,
+        SkippedPartition,
+        StatusAnswer,
+        SteppedErasures,
+        TotalsSummary,
+        UndeletedSegment,
+        UndeletedSegments,
+    )
+    from tierd.serve.control_client import SOCKET_NAME, ask, ask_or_run
+    from tierd.serve.control_protocol import ControlRequest, ControlRequestLine, ControlVerb, VerbHandler
+    from tierd.serve.control_requests import (
+        ASK_PEER,
+        ATTEST_ERASURE,
+        CANCEL_ERASURE,
+        COMPACT,
+        DELETE_PARTITION,
+        EXPIRE,
+        FILE_ERASURE,
+        HOLD_ENDPOINT,
+        PARTITIONS,
+        PAUSE,
+        PEERS,
+        RELEASE_ENDPOINT,
+        RESUME,
+        STATUS,
+        STEP_ERASURES,
+        SYNC,
+        UNDELETE,
+        AskPeerRequest,
+        AttestErasureRequest,
+        CancelErasureRequest,
+        CompactRequest,
+        DeletePartitionRequest,
+        ExpireRequest,
+        FileErasureRequest,
+        PartitionNamesRequest,
+        PartitionsRequest,
+        PeersRequest,
+        QuarantineRequest,
+        StatusRequest,
+        StepErasuresRequest,
+        UndeleteRequest,
+    )
+    from tierd.serve.control_socket import ControlServer
+    from tierd.serve.drill_report import drill_line, drill_problems
+    from tierd.serve.endpoint_report import endpoint_line, endpoint_problems, group_lines
+    from tierd.serve.http_server import HttpServer
     from tierd.serve.kafka.access.authorizer import Authorizer
     from tierd.serve.kafka.access.endpoint_access import EndpointAccess
     from tierd.serve.kafka.access.listener_certificates import certificate_end, server_context
@@ -97,6 +95,14 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.fetching.fetch_session_cache import FetchSessionCache
     from tierd.serve.kafka.groups import ConsumerGroups, CoordinationLimits, GroupStatistics, Placement
     from tierd.serve.kafka.request_context import RequestContext
+    from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
+    from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
+    from tierd.serve.outage import Outage, Service
+    from tierd.serve.push_report import push_lines, push_problems, unprotected_line
+    from tierd.serve.status_snapshot import StatusSnapshot
+    from tierd.serve.urgency import by_urgency, cause_and_remedy
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "ASK_PEER",
@@ -107,6 +113,7 @@ __all__ = [
     "EXPIRE",
     "FILE_ERASURE",
     "HOLD_ENDPOINT",
+    "PARTITIONS",
     "PAUSE",
     "PEERS",
     "RELEASE_ENDPOINT",
@@ -123,9 +130,8 @@ __all__ = [
     "CatalogueSummary",
     "CompactRequest",
     "CompactionPlan",
-    "ConnectionGate",
-    "ConnectionLimits",
     "ConsumerGroups",
+    "ControlRequest",
     "ControlRequestLine",
     "ControlServer",
     "ControlSummary",
@@ -162,6 +168,7 @@ __all__ = [
     "Outage",
     "OwnLogsSummary",
     "PartitionNames",
+    "PartitionNamesRequest",
     "PartitionSummary",
     "PartitionsRequest",
     "PeerAnswer",
@@ -186,6 +193,7 @@ __all__ = [
     "StatusSnapshot",
     "StepErasuresRequest",
     "SteppedErasures",
+    "TotalsSummary",
     "UndeleteRequest",
     "UndeletedSegment",
     "UndeletedSegments",
@@ -204,37 +212,9 @@ __all__ = [
     "fetch_sessions",
     "group_lines",
     "open_quarantine",
+    "push_lines",
+    "push_problems",
     "quarantine_handlers",
     "server_context",
+    "unprotected_line",
 ]
-
-# The read endpoint needs the modules of Kafka's protocol, which take 0.3 s and 27 MB to import.
-_ON_DEMAND = {
-    "Authorizer": "tierd.serve.kafka.access.authorizer",
-    "ConsumerGroups": "tierd.serve.kafka.groups",
-    "CoordinationLimits": "tierd.serve.kafka.groups",
-    "EndpointAccess": "tierd.serve.kafka.access.endpoint_access",
-    "EndpointLimits": "tierd.serve.kafka.endpoint_limits",
-    "EndpointRecorder": "tierd.serve.kafka.endpoint_statistics",
-    "FetchSessionCache": "tierd.serve.kafka.fetching.fetch_session_cache",
-    "GroupStatistics": "tierd.serve.kafka.groups",
-    "KafkaEndpoint": "tierd.serve.kafka.endpoint",
-    "ListenerPlan": "tierd.serve.kafka.endpoint_listener",
-    "Placement": "tierd.serve.kafka.groups",
-    "RequestContext": "tierd.serve.kafka.request_context",
-    "RequestRecord": "tierd.serve.kafka.endpoint_statistics",
-    "answer_handlers": "tierd.serve.kafka.answers.answer_handlers",
-    "certificate_end": "tierd.serve.kafka.access.listener_certificates",
-    "fetch_handlers": "tierd.serve.kafka.fetching.fetch_handlers",
-    "fetch_sessions": "tierd.serve.kafka.fetching.fetch_handlers",
-    "open_quarantine": "tierd.serve.kafka.access.quarantine",
-    "quarantine_handlers": "tierd.serve.kafka.access.quarantine_verbs",
-    "server_context": "tierd.serve.kafka.access.listener_certificates",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a name of ``_ON_DEMAND`` when it is first asked for (PEP 562)."""
-    if name not in _ON_DEMAND:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ON_DEMAND[name]), name)

@@ -286,6 +286,152 @@ class PeerAnswer(ControlAnswer):
     answer: JsonValue = None
 
 
+class StandbyOfPartition(ControlAnswer):
+    """One standby of a partition that this host sends, in the status.
+
+    Attributes:
+        mode: ``push`` or ``pull``.
+        log_end_offset: of the standby; -1 when it is not known.
+        lag_bytes: an estimate for records from before the daemon began to look.
+        lag_ms: time since the standby last lacked nothing; 0 while it lacks nothing.
+        why_not_pushed: reason for ``pull``; empty in ``push``.
+    """
+
+    node_id: int
+    mode: str = ""
+    session_id: int = -1
+    log_end_offset: int = -1
+    in_sync: bool = False
+    lag_records: int = 0
+    lag_bytes: int = 0
+    lag_ms: int = 0
+    why_not_pushed: str = ""
+
+
+class SentPartition(ControlAnswer):
+    """One partition that this host sends to standbys, in the status; ``problem`` says why it is not read now."""
+
+    partition: str
+    topic_id: str = ""
+    leader_epoch: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    high_watermark: int = -1
+    problem: str = ""
+    standbys: tuple[StandbyOfPartition, ...] = ()
+
+
+class PushPeerSummary(ControlAnswer):
+    """The sessions towards one standby, in the status."""
+
+    node_id: int
+    connected: bool = False
+    sessions: int = 0
+    stopping_sessions: int = 0
+    unacked_bytes: int = 0
+    oldest_unacked_ms: int = 0
+
+
+class TailSummary(ControlAnswer):
+    """Tail mode, in the status: what it follows, what it cost since the start, and what keeps it from its work."""
+
+    partitions: int = 0
+    watched: int = 0
+    missing: int = 0
+    bytes: int = 0
+    restarts: int = 0
+    cpu_ms: int = 0
+    oldest_job_ms: int = 0
+    watch_problem: str = ""
+    log_dir_problems: dict[str, str] = Field(default_factory=dict)
+    problems: dict[str, str] = Field(default_factory=dict)
+
+
+class PushLeaderSummary(ControlAnswer):
+    """The partitions that this host sends, in the status."""
+
+    memory_bytes: int = 0
+    memory_max_bytes: int = 0
+    peers: tuple[PushPeerSummary, ...] = ()
+    tail: TailSummary = TailSummary()
+    partitions: tuple[SentPartition, ...] = ()
+
+
+class FollowedLeader(ControlAnswer):
+    """A daemon whose partitions this host keeps, in the status; ``problem`` says why it does not answer."""
+
+    node_id: int
+    problem: str = ""
+
+
+class KeptPartition(ControlAnswer):
+    """One copy on this host, in the status.
+
+    Attributes:
+        leader: node that is followed; None before the first announcement after a restart without a file.
+        stage: next step in mode ``pull``.
+        lag_records: offsets that the copy lacks; None while the end of the leader's log is not known.
+        rebuilding: the copy is made anew, and has not everything yet.
+    """
+
+    partition: str
+    topic_id: str = ""
+    leader: int | None = None
+    leader_epoch: int = -1
+    mode: str = ""
+    session_id: int = -1
+    stage: str = ""
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    high_watermark: int = -1
+    lag_records: int | None = None
+    online: bool = False
+    rebuilding: bool = False
+    last_error: str = ""
+
+
+class PushStandbySummary(ControlAnswer):
+    """The copies on this host, in the status; not ``ready`` while their logs are loaded."""
+
+    ready: bool = False
+    leaders: tuple[FollowedLeader, ...] = ()
+    conflicts: dict[str, str] = Field(default_factory=dict)
+    memory_bytes: int = 0
+    disk_full: bool = False
+    appended_bytes: int = 0
+    fetched_bytes: int = 0
+    append_errors: dict[str, int] = Field(default_factory=dict)
+    truncated_records: int = 0
+    partitions: tuple[KeptPartition, ...] = ()
+
+
+class PushSummary(ControlAnswer):
+    """Push replication, in the status; without ``leader`` where it is off."""
+
+    enabled: bool = False
+    node_id: int = 0
+    process_epoch: int = 0
+    connections: int = 0
+    connections_refused: int = 0
+    certificate_problem: str = ""
+    leader: PushLeaderSummary | None = None
+    standby: PushStandbySummary | None = None
+
+
+class UnprotectedSummary(ControlAnswer):
+    """Cost of a loss of this host now: records of led partitions that neither the tier nor a standby has.
+
+    Attributes:
+        bytes: of all partitions together.
+        seconds: age of the oldest such record.
+        partition: the one that has it; empty without one.
+    """
+
+    bytes: int = 0
+    seconds: float = 0.0
+    partition: str = ""
+
+
 class DescriptorsSummary(ControlAnswer):
     """The open descriptors of the daemon, in the status."""
 
@@ -294,10 +440,26 @@ class DescriptorsSummary(ControlAnswer):
     near_limit: bool
 
 
+class TotalsSummary(ControlAnswer):
+    """Work since the start of the daemon, in the status; a number falls when a topic goes."""
+
+    copied_segments: int = 0
+    copied_bytes: int = 0
+    copy_errors: int = 0
+    fetches: int = 0
+    fetched_bytes: int = 0
+    fetch_errors: int = 0
+    deletions: int = 0
+    delete_errors: int = 0
+    store_requests: int = 0
+    store_bytes: int = 0
+
+
 class StatusAnswer(ControlAnswer):
     """The daemon at one moment."""
 
     version: str
+    commit: str = ""
     pid: int
     cluster_id: str = ""
     node_id: int = 0
@@ -319,6 +481,9 @@ class StatusAnswer(ControlAnswer):
     endpoint: EndpointSummary = EndpointSummary()
     descriptors: DescriptorsSummary | None = None
     control: ControlSummary = ControlSummary()
+    push: PushSummary = PushSummary()
+    unprotected: UnprotectedSummary = UnprotectedSummary()
+    totals: TotalsSummary | None = None
     partitions: tuple[PartitionSummary, ...]
 
 

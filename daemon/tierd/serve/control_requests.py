@@ -71,6 +71,12 @@ class StatusRequest(ControlRequest):
     """A request for the status of the daemon."""
 
 
+class PartitionNamesRequest(ControlRequest):
+    """A request for the names of partitions that begin with ``prefix``, for the completion of a shell."""
+
+    prefix: str = ""
+
+
 class PartitionsRequest(ControlRequest):
     """A request to pause, resume or look at partitions."""
 
@@ -192,6 +198,7 @@ class AskPeerRequest(ControlRequest):
 
 
 STATUS: Final = ControlVerb("status", StatusRequest, TypeAdapter(StatusAnswer))
+PARTITIONS: Final = ControlVerb("partitions", PartitionNamesRequest, TypeAdapter(PartitionNames))
 PAUSE: Final = ControlVerb("pause", PartitionsRequest, TypeAdapter(PartitionNames))
 PEERS: Final = ControlVerb("peers", PeersRequest, TypeAdapter(PeersAnswer))
 ASK_PEER: Final = ControlVerb("ask-peer", AskPeerRequest, TypeAdapter(PeerAnswer))

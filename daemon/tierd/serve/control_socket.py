@@ -5,39 +5,30 @@
 
 import asyncio
 import contextlib
-import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
 from tierd.clock import Clock
-from tierd.errors import DaemonUnreachableError, ListenError, NotConfirmedError, RefusedError, TierError, TierErrorCode
+from tierd.errors import ListenError, NotConfirmedError, RefusedError, TierError
 from tierd.files import bind_privately
 from tierd.masking import Masking
 from tierd.peers import is_own_peer
-from tierd.serve.accepting import BACKLOG, accept_connections
-from tierd.serve.connection_gate import Connection, ConnectionGate
+from tierd.ports import BACKLOG, Connection, ConnectionGate, accept_connections
+from tierd.serve.control_client import SOCKET_NAME, control_address
 from tierd.serve.control_protocol import (
-    AnswerT,
     ControlAnswerLine,
     ControlRequestLine,
-    ControlVerb,
-    RequestT,
     VerbHandler,
 )
 from tierd.streams import write
 
-SOCKET_NAME = "control.sock"
 MAX_REQUEST_BYTES = 1 << 20
-MAX_ANSWER_BYTES = 64 << 20  # status of many thousands of partitions
 
 log = structlog.get_logger()
-
-HereT = TypeVar("HereT")
 
 
 class ControlServer:
@@ -158,97 +149,13 @@ def _peer(channel: socket.socket) -> str | None:
     return "own user" if is_own_peer(channel) else None
 
 
-async def ask(
-    state_dir: Path, verb: ControlVerb[RequestT, AnswerT], request: RequestT, *, timeout_s: float = 40.0
-) -> AnswerT:
-    """Ask the daemon that holds ``state_dir`` and return its answer.
-
-    Raises:
-        DaemonUnreachableError: no daemon listens there, or the daemon does not answer in time.
-        RefusedError: the request would do harm; message and remedy are the daemon's own.
-        TierError: the daemon could not carry the request out; message and remedy are the daemon's own.
-    """
-    sent = verb.request_line(request).model_dump_json(exclude_defaults=True)
-    try:
-        async with asyncio.timeout(timeout_s):
-            line = await _exchange(state_dir, sent.encode() + b"\n")
-        answer = ControlAnswerLine.model_validate_json(line)
-    except (OSError, EOFError, ValueError) as error:  # TimeoutError and ConnectionError are OSErrors
-        remedy = "start it with systemctl start tierd, or check --config: its state_dir names the socket"
-        if isinstance(error, PermissionError):
-            remedy = "run the command as the user of the daemon, for example with sudo -u kafka"
-        raise DaemonUnreachableError(
-            f"no answer from tierd on {state_dir / SOCKET_NAME}: {_why(error)}", remedy=remedy
-        ) from error
-    if not answer.ok and answer.refused:
-        raise RefusedError(answer.error, remedy=answer.remedy)
-    if not answer.ok:
-        raise TierError(answer.error, remedy=answer.remedy, code=TierErrorCode.CONTROL)
-    return verb.parse_answer(answer.answer)
-
-
-async def ask_or_run(
-    state_dir: Path,
-    verb: ControlVerb[RequestT, AnswerT],
-    request: RequestT,
-    run_here: Callable[[], Awaitable[HereT]],
-) -> AnswerT | HereT:
-    """Ask the daemon that holds ``state_dir``, or call ``run_here`` if no daemon answers; return the answer.
-
-    A daemon that holds the directory and does not answer keeps ``run_here`` from its lock.
-
-    Raises:
-        RefusedError: the request would do harm.
-        TierError: the daemon could not carry the request out.
-        TierError: as ``run_here``.
-    """
-    with contextlib.suppress(DaemonUnreachableError):
-        return await ask(state_dir, verb, request)
-    return await run_here()
-
-
-def _why(error: Exception) -> str:
-    match error:
-        case TimeoutError():
-            return "it took too long"
-        case OSError():
-            return error.strerror or str(error)
-        case EOFError():
-            return "it closed the connection"
-        case _:
-            return "the answer is not its protocol"
-
-
-async def _exchange(state_dir: Path, line: bytes) -> bytes:
-    with _address(state_dir) as address:
-        reader, writer = await asyncio.open_unix_connection(address, limit=MAX_ANSWER_BYTES)
-    try:
-        write(writer, line)
-        await writer.drain()
-        return await reader.readuntil(b"\n")
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-
-@contextlib.contextmanager
-def _address(state_dir: Path) -> Iterator[str]:
-    """Yield a short path to the socket: a unix address has 108 bytes, and a state directory may have more."""
-    descriptor = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
-    finally:
-        os.close(descriptor)
-
-
 @contextlib.contextmanager
 def _bound(state_dir: Path) -> Iterator[socket.socket]:
     path = state_dir / SOCKET_NAME
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         path.unlink(missing_ok=True)  # left by a daemon that was killed: the instance lock proves that no daemon runs
-        with _address(state_dir) as address:
+        with control_address(state_dir) as address:
             bind_privately(channel, address)
         channel.listen(BACKLOG)
         channel.setblocking(False)

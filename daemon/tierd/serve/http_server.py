@@ -13,8 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from tierd.clock import Clock
 from tierd.control_characters import visible
 from tierd.errors import ListenError
-from tierd.serve.accepting import accept_connections, listening_sockets
-from tierd.serve.connection_gate import Connection, ConnectionGate, peer_of
+from tierd.ports import Connection, ConnectionGate, accept_connections, listening_sockets, peer_of
 from tierd.serve.page import render_page
 from tierd.serve.status_snapshot import StatusSnapshot
 

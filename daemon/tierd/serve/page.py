@@ -7,6 +7,7 @@ from tierd.control_characters import visible
 from tierd.serve.control_answers import DrillsSummary, EndpointSummary
 from tierd.serve.drill_report import drill_line, drill_problems
 from tierd.serve.endpoint_report import endpoint_line, endpoint_problems, group_lines
+from tierd.serve.push_report import push_lines, push_problems, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
 from tierd.serve.urgency import by_urgency, cause_and_remedy
 from tierd.tiering import LogDirState, PartitionStatus
@@ -40,7 +41,7 @@ def render_page(snapshot: StatusSnapshot) -> str:
         f"<p>cluster {escape(snapshot.cluster_id)}, node {snapshot.node_id}, version {escape(snapshot.version)}. "
         "<a href=/status>status</a> <a href=/metrics>metrics</a> <a href=/readyz>readiness</a></p>"
         f"{_offline(snapshot.log_dirs)}{_problem(snapshot.descriptors_problem())}{_problem(snapshot.catalogue_problem())}"
-        f"{_drills(snapshot.drills_summary())}{_endpoint(snapshot.endpoint_summary())}"
+        f"{_drills(snapshot.drills_summary())}{_endpoint(snapshot.endpoint_summary())}{_push(snapshot)}"
         f"{_uncleanable(snapshot.uncleanable())}"
         f"<table><thead><tr>{head}</thead><tbody>{rows}</tbody></table>{more}</html>"
     )
@@ -67,6 +68,13 @@ def _drills(drills: DrillsSummary) -> str:
 def _endpoint(endpoint: EndpointSummary) -> str:
     problems = "".join(_problem(problem) for problem in endpoint_problems(endpoint))
     lines = [line for line in (endpoint_line(endpoint), *group_lines(endpoint)) if line]
+    return problems + "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _push(snapshot: StatusSnapshot) -> str:
+    push = snapshot.push_summary()
+    problems = "".join(_problem(problem) for problem in push_problems(push))
+    lines = [line for line in (*push_lines(push), unprotected_line(snapshot.unprotected_summary())) if line]
     return problems + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from tierd.serve.control_answers import DrillsSummary, EndpointSummary
+from tierd.serve.control_answers import DrillsSummary, EndpointSummary, PushSummary, UnprotectedSummary
 from tierd.serve.outage import Outage
 from tierd.tiering import LogDirState, PartitionStatus
 
@@ -18,12 +18,17 @@ class StatusSnapshot:
     """The daemon at one moment.
 
     Attributes:
+        commit: the commit that the daemon was built from, as ``Build`` has it.
         not_ready: causes for which ``/readyz`` says no, outages included; empty when ready.
         outages: services that the daemon needs and that do not answer.
         hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, under their own names.
         catalogue: work on the catalogue in the bucket; ``problems`` needs a person.
         drills: what is proven to come back from the tier; ``failing`` and ``problem`` need a person.
         endpoint: clients and consumer groups of the read endpoint; empty where it is off.
+        control: the control plane over MQTT; empty where it is off.
+        push: push replication: what is sent to standbys, and the copies on this host; empty where it is off.
+        unprotected: what a loss of this host now would cost.
+        totals: work since the start; the difference of two answers is a rate.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
@@ -46,7 +51,11 @@ class StatusSnapshot:
     endpoint: Facts = field(default_factory=dict)
     descriptors: Facts = field(default_factory=dict)
     control: Facts = field(default_factory=dict)
+    push: Facts = field(default_factory=dict)
+    unprotected: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
+    commit: str = ""
+    totals: Facts = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -88,6 +97,14 @@ class StatusSnapshot:
         """Return the read endpoint, as the control socket answers it."""
         return EndpointSummary.model_validate(dict(self.endpoint))
 
+    def push_summary(self) -> PushSummary:
+        """Return push replication, as the control socket answers it."""
+        return PushSummary.model_validate(dict(self.push))
+
+    def unprotected_summary(self) -> UnprotectedSummary:
+        """Return what a loss of this host now would cost, as the control socket answers it."""
+        return UnprotectedSummary.model_validate(dict(self.unprotected))
+
     def descriptors_problem(self) -> str:
         """Return the problem of open descriptors near their limit; empty when there are enough."""
         if not self.descriptors.get("near_limit"):
@@ -108,6 +125,7 @@ class StatusSnapshot:
         """Return everything, as ``/status`` and ``tierd status --json`` print it."""
         return {
             "version": self.version,
+            "commit": self.commit,
             "pid": self.pid,
             "cluster_id": self.cluster_id,
             "node_id": self.node_id,
@@ -132,6 +150,9 @@ class StatusSnapshot:
             "endpoint": dict(self.endpoint),
             "descriptors": dict(self.descriptors),
             "control": dict(self.control),
+            "push": dict(self.push),
+            "unprotected": dict(self.unprotected),
+            "totals": dict(self.totals),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

@@ -5,7 +5,8 @@ values of a state (lag, age, holds) are asked for at each scrape, so that they s
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -27,6 +28,7 @@ from tierd.telemetry.endpoint_metrics import (
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
+from tierd.telemetry.push_metrics import PushUse, PushWatch, UnprotectedUse, push_histograms
 from tierd.telemetry.reading_metrics import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
 from tierd.telemetry.store_restore_metrics import STORE_RESTORE, StoreRestoreUse, store_restore_samples
@@ -166,6 +168,22 @@ RECORDED = (
 DECLARATIONS = (*RECORDED, *SCRAPED, *STORE_RESTORE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTotals:
+    """Work since the start of the daemon, of the topics that it has; each number falls when a topic goes."""
+
+    copied_segments: int
+    copied_bytes: int
+    copy_errors: int
+    fetches: int
+    fetched_bytes: int
+    fetch_errors: int
+    deletions: int
+    delete_errors: int
+    store_requests: int
+    store_bytes: int
+
+
 class Metrics:
     """The metrics of one daemon, in a registry of their own. Methods that record do no I/O."""
 
@@ -190,6 +208,8 @@ class Metrics:
         self._drills: Callable[[], DrillUse | None] = lambda: None
         self._endpoint: Callable[[], EndpointUse | None] = lambda: None
         self._control: Callable[[], ControlUse | None] = lambda: None
+        self._push: Callable[[], PushUse | None] = lambda: None
+        self._unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
         self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
@@ -340,6 +360,14 @@ class Metrics:
         """Ask ``source`` at every scrape for the state of the read endpoint; None where it is off."""
         self._endpoint = source
 
+    def watch_push(self, source: Callable[[], PushUse | None]) -> None:
+        """Ask ``source`` at every scrape for the state of push replication; None where it is off."""
+        self._push = source
+
+    def watch_unprotected(self, source: Callable[[], Sequence[UnprotectedUse]]) -> None:
+        """Ask ``source`` at every scrape for the records that neither the tier nor a standby has; it must not block."""
+        self._unprotected = source
+
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
         """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
         self._leadership = source
@@ -348,14 +376,29 @@ class Metrics:
         """Ask ``source`` at every scrape for the seconds since each service became unreachable; 0 while it answers."""
         self._unreachable_s = source
 
+    def totals(self) -> WorkTotals:
+        """Return the work so far, for two answers of which the difference is a rate."""
+        return WorkTotals(
+            copied_segments=_sum(self._histograms[COPY_SECONDS], "_count"),
+            copied_bytes=_sum(self._counters[COPY_BYTES]),
+            copy_errors=_sum(self._counters[COPY_ERRORS]),
+            fetches=_sum(self._counters[FETCH_REQUESTS]),
+            fetched_bytes=_sum(self._counters[FETCH_BYTES]),
+            fetch_errors=_sum(self._counters[FETCH_ERRORS]),
+            deletions=_sum(self._counters[DELETE_REQUESTS]),
+            delete_errors=_sum(self._counters[DELETE_ERRORS]),
+            store_requests=_sum(self._counters[STORE_REQUESTS]),
+            store_bytes=_sum(self._counters[STORE_BYTES]),
+        )
+
     def render(self) -> tuple[bytes, str]:
         """Return the body of ``/metrics`` and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
     def collect(self) -> Iterator[Metric]:
         """Compute the scraped metrics; called by the registry."""
-        metadata = self._metadata()
-        simple = {d.name: _family(d) for d in SCRAPED if d.kind is not Kind.SUMMARY}
+        metadata, push = self._metadata(), self._push()
+        simple = {d.name: _family(d) for d in SCRAPED if d.kind in {Kind.COUNTER, Kind.GAUGE}}
         samples = scrape(
             now_ms=self._clock.now_ms(),
             partitions=self._partitions(),
@@ -371,12 +414,14 @@ class Metrics:
             drills=self._drills(),
             endpoint=self._endpoint(),
             control=self._control(),
+            push=PushWatch(push, self._unprotected()),
             unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)
         yield from simple.values()
         yield from (_backend_summary(d, metadata) for d in SCRAPED if d.kind is Kind.SUMMARY)
+        yield from push_histograms(push)
 
     def _throttled(self, quota: str, throttle_ms: int) -> None:
         self._histograms[THROTTLE_SECONDS].labels(quota).observe(throttle_ms / 1000)
@@ -424,3 +469,9 @@ def _backend_summary(declaration: Declaration, metadata: MetadataCounts) -> Summ
     for operation, latency in sorted(metadata.backend.items()):
         family.add_metric((operation,), latency.count, latency.total_s)
     return family
+
+
+def _sum(metric: Counter | Histogram, suffix: str = "_total") -> int:
+    """Return the sum over all labels of the samples whose name ends in ``suffix``."""
+    samples = (sample for family in metric.collect() for sample in family.samples)
+    return round(sum(sample.value for sample in samples if sample.name.endswith(suffix)))

@@ -11,6 +11,7 @@ from tierd.telemetry.endpoint_metrics import ENDPOINT_METRICS, EndpointUse, endp
 from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
 from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
+from tierd.telemetry.push_metrics import PUSH_METRICS, PushWatch, push_samples
 from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
@@ -220,6 +221,7 @@ SCRAPED = (
     *DRILL_METRICS,
     *ENDPOINT_METRICS,
     *CONTROL_METRICS,
+    *PUSH_METRICS,
     Declaration(
         "tierd_service_unreachable_seconds",
         Kind.GAUGE,
@@ -245,9 +247,10 @@ def scrape(
     drills: DrillUse | None,
     endpoint: EndpointUse | None,
     control: ControlUse | None,
+    push: PushWatch,
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
-    """Yield the samples of ``SCRAPED`` for the present state, without the summary of backend calls."""
+    """Yield the samples of ``SCRAPED`` for the present state, without summaries and histograms."""
     yield from _partition_samples(now_ms, tuple(partitions))
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments
@@ -283,6 +286,7 @@ def scrape(
         yield from endpoint_samples(endpoint)
     if control is not None:
         yield from control_samples(control)
+    yield from push_samples(push)
     for service, seconds in sorted(unreachable_s.items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 

@@ -72,3 +72,26 @@ def test_every_live_key_is_a_key_of_the_schema(key: str) -> None:
     assert field.annotation is not None
     names = {(f.alias or n) for n, f in field.annotation.model_fields.items()}
     assert name in names
+
+
+def test_topics_peers_and_the_switch_of_push_change_at_once_and_the_rest_after_a_restart() -> None:
+    peers = [{"node_id": 2, "address": "127.0.0.1:9506"}]
+    push = {"node_id": 1, "listen": "127.0.0.1:9406", "peers": peers, "topics": ["a"], "standbys": [2]}
+    new = config(
+        push={
+            **push,
+            "enabled": False,
+            "listen": "127.0.0.1:9407",
+            "topics": ["a", "b"],
+            "tail": {"interval": "50ms"},
+            "standby": {"log_dir": "/copies"},
+        }
+    )
+
+    change = changed_keys(config(push=push), new)
+
+    assert change.live == ("push.enabled", "push.topics")
+    assert change.after_restart == ("push.listen", "push.standby.log_dir", "push.tail.interval")
+    in_force = merged(config(push=push), new).push
+    assert (in_force.enabled, in_force.topics, in_force.listen) == (False, ("a", "b"), "127.0.0.1:9406")
+    assert in_force.tail == config(push=push).push.tail

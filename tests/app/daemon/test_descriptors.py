@@ -20,7 +20,7 @@ from tierd.app.daemon.descriptors import (
     descriptor_use,
     http_limits,
 )
-from tierd.serve.connection_gate import CONNECTIONS_WHEN_SHORT
+from tierd.ports.connection_gate import CONNECTIONS_WHEN_SHORT
 
 
 def test_daemon_raises_its_limit_to_the_hard_one_and_status_shows_it(tmp_path: Path) -> None:

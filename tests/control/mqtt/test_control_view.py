@@ -34,6 +34,7 @@ def test_newest_presence_of_a_node_stays_in_any_order(orders: list[tuple[int, in
     assert (found.order if found else None) == max(orders, default=None)
 
 
+@pytest.mark.spec("push-replication F31")
 @given(epochs=st.lists(st.tuples(small, small), min_size=1, max_size=10))
 def test_replay_of_everything_changes_nothing(epochs: list[tuple[int, int]]) -> None:
     view = ControlView()

@@ -131,6 +131,7 @@ async def test_daemon_whose_client_id_connects_elsewhere_ends_with_an_error(mqtt
 
 
 @pytest.mark.spec("push-replication 96")
+@pytest.mark.spec("push-replication F31")
 async def test_stale_retained_leader_is_replaced_by_the_holder_of_the_higher_epoch(mqtt_service: MqttService) -> None:
     cluster, topic_id = new_cluster(), uuid4()
     old, new = (new_control(cluster, node_id, mqtt_service.address) for node_id in (1, 2))

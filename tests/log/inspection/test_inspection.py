@@ -8,10 +8,22 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.golden.unpack import GoldenCase, golden_cases
-from tests.log.batches import batch, make_partition, marker, plain, transactional
+from tests.log.batches import TOPIC_ID, batch, make_partition, marker, plain, transactional
+from tests.log.logs import NOW_MS, lead, open_log, records
 from tierd.cli.commands.inspect import inspect
 from tierd.errors import SegmentChangedError
-from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
+from tierd.log import (
+    LOG_START_OFFSET_CHECKPOINT,
+    Damage,
+    Decoded,
+    FileFound,
+    Finding,
+    Note,
+    UnifiedLog,
+    encode_offset_checkpoint,
+    inspect_path,
+)
+from tierd.model import Lineage
 
 app = typer.Typer()
 app.command()(inspect)
@@ -89,6 +101,75 @@ def test_a_clean_log_dir_has_no_damage(golden: Path, broker: str, stage: str) ->
 @pytest.mark.parametrize("node", [1, 2])
 def test_replica_after_changes_of_leader_has_no_damage(golden: Path, node: int) -> None:
     assert damage(golden / f"kafka-3.9.2/epochs/node{node}/logdir") == []
+
+
+def test_log_that_was_truncated_to_its_log_start_has_no_damage(tmp_path: Path) -> None:
+    """A broker forgets the epoch that begins at a log start inside a segment when it truncates the log to there."""
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    for _ in range(2):
+        lead(log, records())
+    log.update_high_watermark(2)
+    log.increment_log_start_offset(1, reason="test")
+    log.truncate_to(1, now_ms=NOW_MS)
+    assert log.leader_epochs == Lineage()
+    write_log_start(log)
+    assert damage(log.directory) == []
+    (tmp_path / LOG_START_OFFSET_CHECKPOINT).unlink()
+    assert [each.problem for each in damage(log.directory)] == [
+        "leader epoch 0 at offset 0, where leader-epoch-checkpoint has no epoch"
+    ]
+
+
+def rolled_log(log_dir: Path, *, raised_to: int = 0, before: int = 0) -> UnifiedLog:
+    """Return a log of four records and a segment for each; its start rose before the record ``before``."""
+    log = open_log(log_dir)
+    log.assign_topic_id(TOPIC_ID)
+    for offset in range(4):
+        if offset == before:
+            log.increment_log_start_offset(raised_to, reason="test")
+        if offset:
+            log.roll(now_ms=NOW_MS)
+        lead(log, records())
+        log.update_high_watermark(offset + 1)
+    log.housekeep(NOW_MS)
+    return log
+
+
+def snapshots(log: UnifiedLog) -> list[int]:
+    return [int(path.stem) for path in sorted(log.directory.glob("*.snapshot"))]
+
+
+def write_log_start(log: UnifiedLog) -> None:
+    offsets = {log.topic_partition: log.log_start_offset}
+    (log.directory.parent / LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(offsets))
+
+
+def test_snapshot_of_a_roll_at_the_log_start_is_not_missing(tmp_path: Path) -> None:
+    """A broker takes no snapshot at its log start; the first epoch begins there before the checkpoint is written."""
+    log = rolled_log(tmp_path, raised_to=1, before=1)
+    assert snapshots(log) == [2, 3]
+    assert damage(log.directory) == []
+    write_log_start(log)
+    assert damage(log.directory) == []
+
+
+def test_snapshots_that_a_truncation_deletes_below_the_log_start_are_not_missing(tmp_path: Path) -> None:
+    log = rolled_log(tmp_path)
+    log.increment_log_start_offset(2, reason="test")
+    log.truncate_to(2, now_ms=NOW_MS)
+    assert snapshots(log) == []
+    assert log.leader_epochs == Lineage()
+    write_log_start(log)
+    assert damage(log.directory) == []
+
+
+def test_snapshot_above_the_log_start_is_missing(tmp_path: Path) -> None:
+    log = rolled_log(tmp_path, raised_to=1, before=1)
+    write_log_start(log)
+    for offset in (2, 3):
+        (log.directory / f"{offset:020d}.snapshot").unlink()
+    assert [int(each.path.stem) for each in damage(log.directory)] == [2, 3]
 
 
 # the files that were damaged by hand: the file that inspect names

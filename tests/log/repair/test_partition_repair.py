@@ -233,6 +233,24 @@ def test_many_clean_restarts_leave_a_sound_log(tmp_path: Path) -> None:
     assert not [f for f in inspect_path(log.directory, deep=True) if isinstance(f, Damage)]
 
 
+def test_log_that_rolled_at_its_log_start_lacks_no_snapshot(tmp_path: Path) -> None:
+    """A broker takes no snapshot where its log starts, and a load deletes those below."""
+    log = open_log(tmp_path)
+    log.assign_topic_id(UUID(int=7))
+    for offset in range(3):
+        log.append_as_leader(records(1), leader_epoch=0, now_ms=NOW_MS)
+        log.update_high_watermark(offset + 1)
+        if offset == 1:
+            log.increment_log_start_offset(2, reason="test")
+        log.roll(now_ms=NOW_MS)
+    log.close()
+    open_log(tmp_path, log_start_offset=2).close()
+    assert [int(path.stem) for path in log.directory.glob("*.snapshot")] == [3]
+    assert sorted(int(path.stem) for path in log.directory.glob("*.log")) == [0, 1, 2, 3]
+    assert not repair_partition(log.directory, now_ms=NOW_MS, dry_run=True).plan.steps
+    assert not [f for f in inspect_path(log.directory, deep=True) if isinstance(f, Damage)]
+
+
 def test_records_of_side_files_appended_again_close_the_hole(damaged: Callable[[GoldenCase], Path]) -> None:
     directory = damaged(next(case for case in CRASHES if case.partition == "crash-middle-flip-0"))
     repair_partition(directory, now_ms=NOW_MS, cut_damaged=True)

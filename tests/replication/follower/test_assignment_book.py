@@ -1,5 +1,6 @@
 """Announcements of leaders, and the partitions that a standby keeps because of them."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -83,6 +84,9 @@ def test_deletion_that_the_followed_leader_announces_deletes_the_copy_for_ever()
     assert book.on_announced(1, None, [deleted()]) == [DeleteReplica(kept().partition)]
     assert book.on_announced(2, [assigned(epoch=9)]) == []
     assert book.retired == (OLD,)
+    assert "whose deletion was announced before" in book.conflicts["orders-0"]
+    assert book.on_announced(2, []) == []
+    assert not book.conflicts
 
 
 def test_deletion_that_another_node_announces_is_not_believed() -> None:
@@ -113,9 +117,10 @@ def test_new_incarnation_is_refused_while_the_old_ones_leader_announces_the_old_
     book = AssignmentBook()
     book.on_announced(1, [assigned(OLD)])
     assert book.on_announced(2, [assigned(NEW, epoch=0)]) == []
-    assert list(book.conflicts) == [ORDERS]
+    assert list(book.conflicts) == [str(ORDERS)]
+    assert book.on_announced(2, None) == book.on_announced(1, None) == []
     book.on_lost(1)
-    steps = book.on_announced(2, [assigned(NEW, epoch=0)])
+    steps = book.on_announced(2, None)
     assert steps == [SetReplicaAside(kept(OLD).partition), KeepReplica(kept(NEW, leader=2, epoch=0))]
     assert not book.conflicts
 
@@ -146,3 +151,50 @@ def test_topic_without_any_copy_left_gets_its_settings_again_when_it_is_made_aga
     book.on_announced(1, [], [deleted()])
     steps = book.on_announced(1, [assigned(NEW)])
     assert steps[0] == ConfigureTopic("orders", (("cleanup.policy", "delete"),))
+
+
+def test_settings_that_are_not_known_leave_those_of_before_in_force() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(cleanup="compact")])
+    unknown = replace(assigned(epoch=6), config=())
+
+    assert book.on_announced(1, [unknown]) == [KeepReplica(kept(epoch=6))]
+    assert AssignmentBook(book.kept).on_announced(1, [unknown]) == []  # after a restart of the standby
+    assert book.on_announced(1, [assigned(epoch=6)]) == [ConfigureTopic("orders", (("cleanup.policy", "delete"),))]
+
+
+def test_settings_of_a_former_incarnation_do_not_apply_to_the_next_one() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(cleanup="compact")])
+    book.on_lost(1)
+
+    steps = book.on_announced(2, [replace(assigned(NEW, epoch=0), config=())])
+
+    assert steps == [
+        SetReplicaAside(kept().partition),
+        ConfigureTopic("orders", ()),
+        KeepReplica(kept(NEW, leader=2, epoch=0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        replace(assigned(), topic="../orders"),
+        replace(assigned(), topic=".."),
+        replace(assigned(), topic="o" * 250),
+        replace(assigned(), topic="orders\n"),
+        replace(assigned(), partition=-1),
+        replace(assigned(), leader_epoch=-1),
+    ],
+)
+def test_announcement_that_no_log_dir_can_have_is_refused_and_shown_until_the_leader_is_right(
+    impossible: AssignedPartition,
+) -> None:
+    """It would name a path outside of the log dir, or take the log dir of all copies offline."""
+    book = AssignmentBook()
+    steps = book.on_announced(1, [impossible, assigned()])
+    assert steps == [ConfigureTopic("orders", (("cleanup.policy", "delete"),)), KeepReplica(kept())]
+    assert list(book.conflicts) == ["node 1"]
+    book.on_announced(1, [assigned()])
+    assert not book.conflicts

@@ -13,13 +13,14 @@ from tests.replication.follower.leaders import FakeLeaders
 from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun, read_content
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.follower.followed_partition import FetchStage, FollowedPartition, LeaderClaim
-from tierd.replication.follower.leader_connection import LeaderAnswerError, LeaderConnection
+from tierd.replication.follower.leader_connection import LeaderAnswerError, LeaderChannel, LeaderConnection
 from tierd.replication.follower.pull_changes import PullChanges
 from tierd.replication.follower.pull_fetcher import PullFetcher, PullSettings
 from tierd.replication.follower.record_intake import RecordIntake
 from tierd.replication.follower.service_log import ServiceFollowerLog
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas
+from tierd.replication.links.link_errors import PushLinkError
 from tierd.replication.model.messages import (
     AssignmentsResponse,
     FetchRecordsRequest,
@@ -104,7 +105,7 @@ async def test_refused_partition_pauses_and_the_others_go_on() -> None:
     await setup.fetcher.run_round()
     assert setup.end(1) == 1
     assert setup.stale_views == [1]
-    assert "error 74" in setup.replica().last_error
+    assert "error 74, FENCED_LEADER_EPOCH: it has a newer leader epoch; " in setup.replica().last_error
     await setup.fetcher.run_round()
     assert [each.partition for each in setup.leader.fetches[-1].partitions] == [1]
     setup.clock.advance(1)
@@ -173,6 +174,18 @@ async def test_leader_that_cannot_be_reached_is_asked_again_at_growing_intervals
         replica = run.replica()
         assert replica is not None
         assert replica.last_error == ""
+
+
+async def test_status_has_the_remedy_of_a_link_that_is_refused(tmp_path: Path) -> None:
+    disk, leaders = StandbyDisk(), FakeLeaders(1)
+
+    async def open_channel(_node_id: int) -> LeaderChannel:
+        raise PushLinkError("its certificate is refused: expired", remedy="renew it there")
+
+    leaders.open_channel = open_channel  # type: ignore[method-assign, assignment]
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await eventually(lambda: bool(run.standby.status().leaders.get(1)), what="the error of the link")
+        assert run.standby.status().leaders[1] == "its certificate is refused: expired; renew it there"
 
 
 class OddChannel:

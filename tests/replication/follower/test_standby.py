@@ -151,6 +151,21 @@ async def test_copy_of_an_incarnation_that_was_replaced_without_a_deletion_stays
     assert disk.disk.status(disk.log_dirs[0] / aside / f"{0:020}.log") is not None
 
 
+async def test_topic_that_is_made_again_on_another_node_is_kept_once_the_old_leader_hears_of_the_deletion(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    """The cluster takes a while to say that a topic id is gone; the new topic is announced before, and only once."""
+    leaders.nodes[1].announce("orders", OLD, epoch=7).append_new(3, epoch=7)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(3)
+        leaders.nodes[2].announce("orders", NEW, epoch=0).append_new(5, epoch=0)
+        await eventually(lambda: "orders-0" in run.standby.status().conflicts, what="the refusal")
+        leaders.nodes[1].delete(OLD)
+        await run.reaches(5)
+        assert run.service.log(ORDERS).topic_id == NEW
+        assert not run.standby.status().conflicts
+
+
 async def test_leader_that_is_away_or_announces_nothing_costs_no_copy(
     disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
 ) -> None:
@@ -269,6 +284,35 @@ async def test_retention_of_the_standby_keeps_pushes_and_fetches_going(
         leaders.nodes[1].tell()
         await run.reaches(22)
         assert await run.content() == batch(20) + batch(21)
+
+
+async def test_copy_of_a_tiered_topic_has_what_its_leader_has_on_local_disk(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    """The leader keeps records beyond the local retention while the tier does not take them, and so does the copy."""
+    config = (
+        ("remote.storage.enable", "true"),
+        ("retention.ms", "9000"),
+        ("local.retention.ms", "1000"),
+        ("segment.bytes", "500"),
+    )
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7, config=config)
+    leader.append_new(20, epoch=7)
+    leader.log.high_watermark = 20
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(20)
+        log = run.service.log(ORDERS)
+        await eventually(lambda: log.high_watermark == 20, what="the high watermark")
+        await run.service.writer(ORDERS).run(lambda log: log.delete_old_segments(disk.clock.now_ms()))
+        assert (log.log_start_offset, len(await run.content())) == (0, len(leader.log.content))
+        leader.log.log_start_offset = 12
+        leaders.nodes[1].tell()
+
+        def has_deleted() -> bool:
+            disk.clock.advance(0.05)
+            return log.log_start_offset == 12
+
+        await eventually(has_deleted, what="the log start of the leader")
 
 
 async def test_cleaning_of_the_standby_keeps_pushes_and_fetches_going(

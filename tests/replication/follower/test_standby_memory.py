@@ -70,9 +70,9 @@ def test_setting_that_a_log_does_not_know_or_cannot_have_is_left_out() -> None:
     assert (config.retention_ms, config.segment_bytes) == (604_800_000, 5000)
 
 
-def test_tiered_topic_is_kept_as_long_as_on_the_leaders_disk() -> None:
+def test_tiered_topic_is_kept_until_the_log_start_of_the_leader_rises() -> None:
     config = topics(remote_storage_enable="true", retention_ms="9000", local_retention_ms="50").config_for("orders")
-    assert (config.remote_storage_enable, config.retention_ms, config.retention_bytes) == (False, 50, -1)
+    assert (config.remote_storage_enable, config.retention_ms, config.retention_bytes) == (False, -1, -1)
 
 
 def test_flush_at_intervals_is_a_setting_of_every_log() -> None:

@@ -38,7 +38,7 @@ async def test_records_below_the_log_end_are_answered_at_once(setup: LedSetup) -
 
     (result,) = response.partitions
     assert offsets(result) == [0, 1]
-    assert (result.high_watermark, result.log_end_offset, result.push_started) == (2, 2, False)
+    assert (result.high_watermark, result.log_end_offset, result.push_started) == (0, 2, False)
 
 
 async def test_poll_at_the_log_end_waits_for_an_append(setup: LedSetup) -> None:

@@ -61,6 +61,7 @@ async def test_end_of_an_epoch_and_bounds_are_those_of_the_log(setup: LedSetup) 
         log.append()
     log.leader_epoch = 4
     log.append()
+    log.raise_high_watermark(4)
     log.raise_log_start(1)
 
     ends = await setup.server.epoch_end_offsets(

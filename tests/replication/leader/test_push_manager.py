@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
@@ -163,6 +164,7 @@ async def test_what_a_new_manager_was_told_is_sent_after_its_startup() -> None:
 
 
 @pytest.mark.spec("push-replication 9")
+@pytest.mark.spec("push-replication F30")
 @pytest.mark.parametrize("is_silent", [False, True])
 async def test_shutdown_leaves_no_session_no_bytes_no_task_and_no_connection(is_silent: bool) -> None:
     peers = FakePeers()
@@ -224,6 +226,7 @@ async def test_manager_whose_owner_is_cancelled_closes_its_connections() -> None
 
 
 @pytest.mark.spec("push-replication 49")
+@pytest.mark.spec("push-replication F26")
 async def test_callback_that_raises_ends_its_session_and_no_other() -> None:
     peers, bad, good = FakePeers(), session(0), session(1)
     bad.raises = True
@@ -359,3 +362,23 @@ async def test_leadership_is_doubted_after_a_fenced_epoch() -> None:
         peers.error_codes[0] = PushErrorCode.FENCED_LEADER_EPOCH
         begin(pushing, mine)
         await eventually(lambda: doubts == [topic_partition()], what="the doubt")
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_timers_of_less_than_a_millisecond_send_what_waits(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Such a timer of uvloop is a handle that does not know its time."""
+
+    async def story() -> None:
+        peers, replica = FakePeers(), session()
+        async with manager(peers, linger_s=0.0003, batch_min_bytes=1000) as pushing:
+            begin(pushing, replica)
+            await eventually(lambda: bool(replica.acks), what="the session")
+            for offset in range(5):
+                append(pushing, offset)
+            await eventually(lambda: replica.acks[-1][0] == 5, what="the last append")
+            assert pushing.statistics().processing_time_s.total > 0
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(story())

@@ -13,6 +13,7 @@ SMALL = {"request_max_bytes": 200, "partition_max_bytes": 200, "file_chunk_bytes
 
 
 @pytest.mark.spec("push-replication 35")
+@pytest.mark.spec("push-replication F29")
 def test_append_for_three_replicas_is_charged_once_until_the_last_acknowledgement() -> None:
     story = PushStory()
     replicas = (1, 2, 3)
@@ -26,6 +27,7 @@ def test_append_for_three_replicas_is_charged_once_until_the_last_acknowledgemen
 
 
 @pytest.mark.spec("push-replication 36")
+@pytest.mark.spec("push-replication F10")
 def test_session_over_its_cap_ends_and_others_live() -> None:
     story = PushStory(**SMALL, buffer_max_bytes=1000, session_buffer_max_bytes=150)
     full, other = session(replica=1), session(replica=2)
@@ -38,6 +40,7 @@ def test_session_over_its_cap_ends_and_others_live() -> None:
 
 
 @pytest.mark.spec("push-replication 37")
+@pytest.mark.spec("push-replication F11")
 def test_append_over_the_total_cap_ends_the_session_with_the_oldest_records() -> None:
     story = PushStory(**SMALL, buffer_max_bytes=1000, session_buffer_max_bytes=1000, pusher_buffer_fraction=1.0)
     slow, fast = session(replica=1), session(replica=2)

@@ -251,6 +251,18 @@ def test_idle_session_is_listed_without_records_every_three_seconds() -> None:
     assert len(story.sent) == before + 3
 
 
+def test_keepalives_of_sessions_that_fell_silent_one_after_the_other_share_a_request() -> None:
+    story = PushStory()
+    for partition in range(6):
+        story.start(session(partition))
+        story.wait(0.05)
+    before = len(story.sent)
+    story.wait(2.95)
+    (request,) = story.sent[before:]
+    assert len(request.partitions) == 6
+    story.answer()
+
+
 @pytest.mark.spec("push-replication 34")
 def test_empty_opening_range_makes_a_request_and_lets_records_follow_its_acknowledgement() -> None:
     story = PushStory()

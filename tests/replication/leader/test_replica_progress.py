@@ -105,6 +105,14 @@ def test_cooldown_doubles_with_each_failed_session() -> None:
     assert cooldown.until_s == 22.0
 
 
+@pytest.mark.spec("push-replication F27")
+def test_standby_that_refuses_the_size_of_a_batch_is_pushed_to_five_minutes_later() -> None:
+    cooldown = PushCooldown()
+    for began_s in (0.0, 310.0):
+        cooldown.on_session_end(PushSessionEndReason.RECORDS_TOO_LARGE, began_s=began_s, now_s=began_s + 10.0)
+        assert cooldown.until_s == began_s + 310.0
+
+
 @pytest.mark.spec("push-replication F28")
 def test_cooldown_ends_at_five_minutes() -> None:
     cooldown, now_s = PushCooldown(), 0.0

@@ -53,6 +53,8 @@ def test_append_before_the_registration_is_in_the_file_range_and_sent_once(story
 def test_standby_that_is_not_in_sync_is_not_promoted(story: ReplicatorStory) -> None:
     story.log.append(count=10)
     story.log.append()
+    story.wait(30.1)
+    story.replicator.advance()
 
     assert story.fetch(0, last_epoch=-1) is None
 
@@ -394,6 +396,8 @@ def test_standby_that_keeps_up_with_a_busy_log_joins_the_in_sync_replicas(story:
 
 def test_watermark_waits_no_longer_for_a_standby_that_stops_before_it_joins(story: ReplicatorStory) -> None:
     story.log.append(count=5)
+    story.wait(30.1)
+    story.replicator.advance()
     story.fetch(0, last_epoch=-1, session_id=FINAL_SESSION_ID)
     story.log.append()
     story.fetch(5, session_id=FINAL_SESSION_ID)

@@ -75,6 +75,11 @@ class BrokerLog:
         self._appended(batch)
         return batch
 
+    def append_data(self, data: bytes, count: int) -> None:
+        """Append a batch of the present epoch that a test has made for the log end."""
+        self._write(data)
+        self._appended(WrittenBatch(self.next_offset, self.next_offset + count - 1, data, self.epoch))
+
     def begin_append(self, part: float, *, size: int = 10) -> WrittenBatch:
         """Write the front of a batch only; ``finish_append`` writes the rest."""
         batch = self._next_batch(1, size)
@@ -130,10 +135,22 @@ class BrokerLog:
         swap.rename(target)
         self.segments = [WrittenSegment(rolled[0].base_offset, kept), self.segments[-1]]
 
+    def rewrite(self, segment: WrittenSegment, data: bytes) -> None:
+        """Give a rolled segment a new file, as a cleaner does that takes records out of its batches."""
+        target = self.log_of(segment)
+        swap = target.with_suffix(".log.swap")
+        swap.write_bytes(data)
+        swap.rename(target)
+
     def delete_oldest(self) -> None:
         """Delete the oldest rolled segment, as retention does."""
         if len(self.segments) > 1:
             self._delete(self.segments.pop(0))
+
+    def delete_records(self, before: int) -> None:
+        """Raise the log start into a segment, as DeleteRecords does: the epochs begin there from now on."""
+        self.lineage = self.lineage.truncated_from_start(before)
+        self._write_lineage()
 
     def move_to(self, log_dir: Path) -> None:
         """Move the log to another log dir: a copy takes the name, and the former directory is deleted."""

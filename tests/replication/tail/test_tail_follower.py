@@ -16,7 +16,7 @@ from tests.fakes.eventually import eventually
 from tests.fakes.open_files import open_files
 from tests.replication.tail.broker_log import BrokerLog
 from tests.replication.tail.tail_listening import PARTITION, RecordingListener
-from tierd.clock import SystemClock
+from tierd.clock import Clock, SystemClock
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownPartitionError
 from tierd.log import encode_offset_checkpoint
 from tierd.model import TopicIdPartition, TopicPartition
@@ -39,8 +39,10 @@ def log_dirs(tmp_path: Path) -> list[Path]:
 
 
 @asynccontextmanager
-async def following(log_dirs: list[Path], settings: TailSettings = SETTINGS) -> AsyncIterator[TailFollower]:
-    follower = TailFollower(log_dirs, settings, clock=SystemClock())
+async def following(
+    log_dirs: list[Path], settings: TailSettings = SETTINGS, *, clock: Clock | None = None
+) -> AsyncIterator[TailFollower]:
+    follower = TailFollower(log_dirs, settings, clock=clock or SystemClock())
     task = asyncio.create_task(follower.run())
     try:
         yield follower
@@ -136,6 +138,40 @@ async def test_unknown_partition_is_refused_and_not_followed(log_dirs: list[Path
         with pytest.raises(UnknownPartitionError, match="orders-0"):
             await follower.follow(PARTITION)
         assert follower.statistics().partitions == 0
+
+
+class SkippingClock(SystemClock):
+    """The system's clock, and what a test adds to it."""
+
+    added_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.added_s
+
+
+async def test_batch_that_does_not_become_sound_is_a_problem_of_its_partition(log_dirs: list[Path]) -> None:
+    """A damaged batch of the active segment keeps all behind it from the standbys until the broker rolls."""
+    broker, clock = BrokerLog(log_dirs[0]), SkippingClock()
+    async with following(log_dirs, clock=clock) as follower:
+        log = await follower.follow(PARTITION)
+        batch = broker.append(1)
+        broker.active.write_bytes(batch.data[:-1] + b"\xff")
+        for _ in range(3):
+            broker.append(2)
+        looks = follower.statistics().looks
+        broker.append(2)
+        await eventually(lambda: follower.statistics().looks > looks, what="a look")
+        assert (follower.problem_of(PARTITION), log.log_end_offset) == (None, 0)
+        clock.added_s = 11.0
+        problem = follower.problem_of(PARTITION)
+        assert problem is not None
+        assert f"{broker.active}: no whole and sound batch for 11 s" in str(problem)
+        assert "run tierd inspect" in follower.statistics().problems[PARTITION]
+
+        content = broker.active.read_bytes()
+        broker.active.write_bytes(batch.data + content[len(batch.data) :])
+        await reaches(log, broker.next_offset)
+        assert follower.problem_of(PARTITION) is None
 
 
 async def test_broken_partition_does_not_hold_up_others(log_dirs: list[Path]) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.logs import records
 from tests.replication.tail.broker_log import BrokerLog, epochs
 from tests.replication.tail.tail_listening import TailFollowing
 from tierd.errors import CorruptRecordError, SegmentChangedError
+from tierd.log.records.new_record import NO_PRODUCER, Producer
 from tierd.replication.tail.tail_values import TailLimit
 
 Follow = Callable[..., TailFollowing]
@@ -69,6 +71,23 @@ def test_batch_with_a_wrong_checksum_waits_until_it_is_right(broker: BrokerLog, 
     broker.active.write_bytes(batch.data)
     tail.look()
     assert tail.listener.told == {0: batch.data}
+
+
+def test_look_tells_how_much_it_cannot_read(broker: BrokerLog, follow: Follow) -> None:
+    tail = follow(broker)
+    batch = broker.append()
+    assert tail.look().unread_bytes == 0
+    broker.begin_append(0.5)
+    assert tail.look().unread_bytes == broker.active.stat().st_size - len(batch.data)
+    broker.finish_append()
+    assert tail.look().unread_bytes == 0
+
+
+def test_unused_room_of_a_preallocated_file_is_nothing_that_cannot_be_read(tmp_path: Path, follow: Follow) -> None:
+    broker = BrokerLog(tmp_path / "a", room_bytes=1 << 20)
+    tail = follow(broker)
+    broker.append(3)
+    assert tail.look().unread_bytes == 0
 
 
 @pytest.mark.spec("push-replication 2.14")
@@ -239,6 +258,25 @@ def test_compaction_swap_of_rolled_segments_changes_nothing(broker: BrokerLog, f
     assert all(name == "append" for name, _ in events)
 
 
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_last_batch_that_a_cleaner_rewrites_is_known_by_its_producer(
+    broker: BrokerLog, follow: Follow, is_idempotent: bool
+) -> None:
+    """Without a producer id it could be a batch that took the place of the one that was read."""
+    tail = follow(broker)
+    broker.append(2)
+    producer = Producer(7, 0, 30) if is_idempotent else NO_PRODUCER
+    broker.append_data(records(3, base_offset=2, value=bytes(50), producer=producer), 3)
+    broker.roll()
+    tail.look_to_the_end()
+    tail.listener.taken_events()
+    rolled = broker.segments[0]
+    broker.rewrite(rolled, rolled.batches[0].data + records(3, base_offset=2, value=b"", producer=producer))
+    broker.append(1)
+    tail.look_to_the_end()
+    assert tail.listener.taken_events() == [("append" if is_idempotent else "truncated", 6)]
+
+
 def test_tail_that_lags_in_a_compacted_segment_goes_on_behind_the_gap(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker, max_bytes=100)
     for _ in range(6):
@@ -295,6 +333,38 @@ def test_delete_records_raises_the_log_start_after_the_watermark(broker: BrokerL
     tail.look()
     tail.log.raise_watermark(8, log_start_offset=5)
     assert tail.listener.events[1:] == [("high watermark", 8), ("log start", 5)]
+
+
+@pytest.mark.parametrize("before", [5, 6, 9, 10, 12])
+def test_epochs_that_begin_at_a_raised_log_start_are_no_truncation(
+    broker: BrokerLog, follow: Follow, before: int
+) -> None:
+    tail = follow(broker)
+    for _ in range(3):
+        broker.append(4)
+        broker.begin_epoch()
+    tail.look()
+    events = tail.listener.taken_events()
+    broker.delete_records(before)
+    broker.append(1)
+    tail.look_to_the_end()
+    assert tail.listener.taken_events() == [("append", 13)]
+    assert [name for name, _ in events] == ["append"] * len(events)
+    assert tail.log.lineage.epoch_for(12) == 3
+
+
+@pytest.mark.spec("push-replication F18")
+def test_other_epoch_behind_a_raised_log_start_is_a_truncation(broker: BrokerLog, follow: Follow) -> None:
+    tail = follow(broker)
+    broker.append(4)
+    broker.append(4)
+    tail.look()
+    broker.truncate(1)
+    broker.begin_epoch()
+    broker.append(4)
+    broker.delete_records(6)
+    tail.look_to_the_end()
+    assert tail.listener.events[-1] == ("truncated", 8)
 
 
 def test_watermark_above_the_log_end_waits_for_the_records(broker: BrokerLog, follow: Follow) -> None:

@@ -1,5 +1,6 @@
 """Frames of push replication: every message comes back as it was, and no other bytes do harm."""
 
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,14 +14,18 @@ from tests.replication.wire.push_messages import REQUESTS, RESPONSES
 from tierd.errors import DamagedMessageError
 from tierd.replication.model.messages import (
     AppendRecordsRequest,
+    AssignedPartition,
     AssignmentsRequest,
+    AssignmentsResponse,
+    EpochQuery,
     HelloMessage,
+    LogBoundsRequest,
     PartitionAppend,
     PartitionAppendResult,
     PushApi,
     RecordBytes,
 )
-from tierd.replication.wire.frame_reader import FrameReader
+from tierd.replication.wire.frame_reader import MAX_ITEMS, FrameReader
 from tierd.replication.wire.frame_writer import FrameWriter
 from tierd.replication.wire.message_fields import INT32, STRING, Struct
 from tierd.replication.wire.message_schemas import PushRequest
@@ -98,6 +103,51 @@ def test_damaged_response_is_refused_or_another_response(response: tuple[PushApi
         decode_push_response(api, memoryview(frame)[: data.draw(st.integers(0, len(frame)))])
 
 
+@given(ANY_REQUEST, st.data())
+def test_decoding_takes_memory_in_proportion_to_the_frame(request: PushRequest, data: st.DataObject) -> None:
+    frame = bytearray(frame_of(encode_push_request(request, correlation_id=1, client_id="tierd")))
+    place = data.draw(st.integers(0, len(frame) - 1))
+    frame[place : place + 5] = data.draw(
+        st.sampled_from([b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\xff\x7f"])
+    )
+    tracemalloc.start()
+    try:
+        with suppress(DamagedMessageError):
+            decode_push_request(memoryview(frame))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 20_000 + 30 * len(frame)
+
+
+def test_message_of_more_items_than_any_leader_has_is_refused() -> None:
+    query = EpochQuery(topic_id=UUID(int=1), partition=0, current_leader_epoch=0)
+    request = LogBoundsRequest(replica_id=1, partitions=(query,) * (MAX_ITEMS + 1))
+    frame = frame_of(encode_push_request(request, correlation_id=1, client_id=""))
+    with pytest.raises(DamagedMessageError, match=f"more than {MAX_ITEMS} items"):
+        decode_push_request(frame)
+
+
+def test_settings_of_a_topic_are_sent_once_for_all_its_partitions() -> None:
+    settings = (("retention.ms", "1" * 1000),)
+    assigned = [
+        AssignedPartition(topic="orders", topic_id=UUID(int=1), partition=each, leader_epoch=3, config=settings)
+        for each in range(1000)
+    ]
+    response = AssignmentsResponse(version=1, partitions=tuple(assigned))
+    frame = frame_of(encode_push_response(PushApi.ASSIGNMENTS, response, correlation_id=1))
+    assert len(frame) < 20_000
+    _, found = decode_push_response(PushApi.ASSIGNMENTS, frame)
+    assert found == response
+    assert isinstance(found, AssignmentsResponse)
+    assert len({id(each.config) for each in found.partitions or ()}) == 1
+
+
+def test_small_records_are_one_piece_with_the_fields_around_them() -> None:
+    pieces = encode_push_request(append_request(tuple([bytes(100)] * 50)), correlation_id=1, client_id="")
+    assert len(pieces) == 1
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_or_a_request(data: bytes) -> None:
     with suppress(DamagedMessageError):
@@ -120,7 +170,7 @@ def append_request(records: tuple[RecordBytes, ...]) -> AppendRecordsRequest:
 
 
 def test_records_are_not_copied_into_a_frame() -> None:
-    first, second = bytes(100), memoryview(bytearray(200))
+    first, second = bytes(1024), memoryview(bytearray(2000))
     pieces = encode_push_request(append_request((first, second)), correlation_id=1, client_id="")
     assert any(piece is first for piece in pieces)
     assert any(piece is second for piece in pieces)

@@ -8,10 +8,11 @@ import pytest
 
 from tests.log.logs import TransactionalProducers, lead, read_all, records
 from tests.restore.log_dir.lab import Lab, closed, content_of, new_log, values
+from tierd.errors import PlanOutdatedError
 from tierd.log import identify_directory
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.restore.log_dir import JoinSourceReader, RestoredPartition
-from tierd.restore.plan import RestoreMode, join_sources
+from tierd.restore.plan import PartitionPlan, RestoreMode, join_sources
 
 
 @dataclass
@@ -144,6 +145,29 @@ async def test_standby_goes_on_where_the_old_disk_is_damaged(disk: Disk, tmp_pat
     assert disk.found() == disk.records
 
 
+@pytest.mark.parametrize("has_gap", [False, True])
+async def test_standby_that_missed_an_election_loses_to_the_old_disk(
+    disk: Disk, tmp_path: Path, *, has_gap: bool
+) -> None:
+    """Its leader went on from 40 with records that no other replica got; then the leader of epoch 2 replaced them."""
+    (tmp_path / "standby").mkdir()
+    stale = new_log(tmp_path / "standby")
+    for epoch in (0, 0, 1, 1, 1, 1):
+        for _ in range(5):
+            at = 1_000 + stale.log_end_offset
+            lead(stale, records(2, timestamp_ms=at, value=b"%06d" % stale.log_end_offset), now_ms=at, epoch=epoch)
+    stale.close()
+    if has_gap:  # what both have is taken from the standby
+        disk.log(20).unlink()
+    restored = await disk.lab.restore(disk.lab.plan(disk.segments), standbys=(tmp_path / "standby",))
+    assert (restored.end_offset, restored.log_end_offset) == (50, 60)
+    assert disk.found() == disk.records
+    reasons = [each[2] for each in restored.dropped]
+    assert reasons == [
+        f"{tmp_path / 'standby' / disk.directory.name}: a newer leader has replaced its records from offset 40 on"
+    ]
+
+
 async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(disk: Disk, tmp_path: Path) -> None:
     standby = standby_of(disk, tmp_path)
     (standby / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 40\n")
@@ -158,6 +182,48 @@ async def test_standby_of_a_compacted_topic_is_restored_whole_without_the_tier(d
     restored = await disk.lab.restore(joined, standbys=(standby,))
     assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(0, 50)])
     assert disk.found() == disk.records
+
+
+async def test_plan_is_outdated_once_the_cleaner_of_a_standby_that_runs_went_on(disk: Disk, tmp_path: Path) -> None:
+    standby = standby_of(disk, tmp_path)
+    shutil.rmtree(disk.directory)
+    directory = identify_directory(standby / disk.directory.name)
+    assert directory is not None
+
+    def joined() -> PartitionPlan:
+        source = JoinSourceReader().read(directory, is_existing=False)
+        assert source is not None
+        return join_sources(disk.lab.plan(disk.segments, is_compacted=True), [source])
+
+    plan = joined()
+    assert [(each.start_offset, each.end_offset) for each in plan.joins] == [(20, 50)]
+    (standby / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 40\n")
+    with pytest.raises(PlanOutdatedError, match=r"has rewritten .* since the plan, and what it has from offset 20 on"):
+        await disk.lab.restore(plan, standbys=(standby,))
+    assert not disk.directory.exists()
+    restored = await disk.lab.restore(joined(), standbys=(standby,))
+    assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(0, 50)])
+    assert disk.found() == disk.records
+
+
+@pytest.mark.parametrize("checkpointed", [33, 4])  # a standby writes the checkpoint at intervals, the epochs at once
+async def test_log_begins_with_a_standby_whose_leader_deleted_what_the_tier_lacks(
+    disk: Disk, tmp_path: Path, checkpointed: int
+) -> None:
+    standby = standby_of(disk, tmp_path)
+    (standby / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {checkpointed}\n")
+    (standby / disk.directory.name / "leader-epoch-checkpoint").write_text("0\n2\n1 33\n2 40\n")
+    shutil.rmtree(disk.directory)
+    directory = identify_directory(standby / disk.directory.name)
+    assert directory is not None
+    source = JoinSourceReader().read(directory, is_existing=False)
+    assert source is not None
+    joined = join_sources(disk.lab.plan(disk.segments), [source])
+    assert (joined.parts, joined.log_start_offset) == ((), 33)
+    restored = await disk.lab.restore(joined, standbys=(standby,))
+    assert (restored.end_offset, [each[1:] for each in restored.joined]) == (50, [(32, 50)])
+    assert disk.found() == [each for each in disk.records if each[0] >= 33]
+    assert (disk.lab.log_dir / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 33\n"
 
 
 async def test_import_joins_the_records_of_a_standby(disk: Disk, tmp_path: Path) -> None:

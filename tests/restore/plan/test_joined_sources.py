@@ -56,6 +56,25 @@ def test_directory_that_reaches_furthest_is_joined() -> None:
     assert joined(plan(), source("disk", 0, 120), source("standby", 80, 150)) == [("standby", 100, 150)]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "is_same"),
+    [
+        pytest.param([(0, 0), (1, 60)], True, id="first batches of an epoch were cleaned"),
+        pytest.param([(0, 20), (1, 50)], True, id="the log begins later"),
+        pytest.param([(0, 0), (1, 100)], True, id="all of an epoch below the end was cleaned"),
+        pytest.param([(0, 0), (1, 60), (2, 100)], True, id="another leader follows"),
+        pytest.param([(0, 0), (1, 60), (2, 90)], False, id="another leader wrote over the end"),
+        pytest.param([(0, 0), (1, 110)], False, id="an older leader goes on beyond the end"),
+        pytest.param([(0, 0), (2, 60)], False, id="another leader instead"),
+    ],
+)
+def test_copy_of_a_compacted_topic_is_joined_by_the_epoch_of_the_last_offset(
+    theirs: list[tuple[int, int]], is_same: bool
+) -> None:
+    found = joined(plan(is_compacted=True), source("standby", 20, 150, lineage=Lineage.of(theirs)))
+    assert found == ([("standby", 100, 150)] if is_same else [])
+
+
 def test_directories_with_a_gap_before_them_are_joined_behind_others() -> None:
     assert joined(plan(), source("standby", 110, 150), source("disk", 0, 120)) == [
         ("disk", 100, 120),
@@ -70,7 +89,7 @@ def test_first_of_two_that_reach_equally_far_is_joined() -> None:
 @pytest.mark.parametrize(
     "refused",
     [
-        source("gap", 101, 150),
+        source("gap", 101, 150, log_start=50),
         source("behind", 0, 100),
         source("other branch", 0, 150, lineage=Lineage.of([(0, 0), (1, 60)])),
         source("no epochs", 0, 150, lineage=Lineage()),
@@ -109,9 +128,74 @@ def test_compacted_log_that_was_cleaned_beyond_the_tier_is_taken_whole_or_not_at
     whole = join_sources(compacted, [source("standby", 0, 150, cleaned=120)])
     assert (whole.parts, whole.fetch_bytes, whole.end_offset) == ((), 0, 0)
     assert [tuple(each)[1:] for each in whole.joins] == [(0, 150)]
-    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])
-    assert (late.parts, late.joins) == (compacted.parts, ())
+    late = join_sources(compacted, [source("standby", 10, 150, cleaned=120)])  # the leader's log began there, too
+    assert (late.parts, late.log_start_offset) == ((), 10)
+    assert [tuple(each)[1:] for each in late.joins] == [(10, 150)]
+    assert "keys that were deleted would come back" in late.findings[0].text
+    old_disk = join_sources(compacted, [source("disk", 10, 150, cleaned=120)])
+    assert (old_disk.parts, old_disk.joins) == (compacted.parts, ())
     assert joined(compacted, source("standby", 10, 150, cleaned=100)) == [("standby", 100, 150)]
+
+
+def test_compacted_log_whose_first_records_were_cleaned_away_is_taken_whole() -> None:
+    for has_parts in (True, False):
+        compacted = plan(is_compacted=True, has_parts=has_parts)
+        cleaned = source("standby", 120, 150, cleaned=130, log_start=0)
+        found = join_sources(compacted, [cleaned, source("other", 120, 140, cleaned=130, log_start=0)])
+        assert (found.parts, found.log_start_offset, found.end_offset) == ((), 0, 0)
+        assert [tuple(each) for each in found.joins] == [(Path("standby"), 0, 150)]
+    assert join_sources(plan(has_parts=False), [replace(cleaned, cleaned_offset=0)]).is_left_out  # nothing may lack
+
+
+def test_log_begins_with_a_standby_whose_log_start_is_beyond_what_the_tier_reaches() -> None:
+    """What lies between was deleted at the leader, and was not copied: the standby's records must not be lost to it."""
+    standby = source("standby", 110, 150, log_start=111)
+    found = join_sources(plan(), [standby, source("other", 112, 150)])
+    assert (found.parts, found.log_start_offset, found.end_offset) == ((), 111, 110)
+    assert [tuple(each) for each in found.joins] == [(Path("standby"), 110, 150)]
+    (finding,) = found.findings
+    assert "offsets 100 to 110" in finding.text
+    assert not found.is_refused
+    bridged = join_sources(plan(), [standby, source("disk", 90, 130)])
+    assert [tuple(each)[1:] for each in bridged.joins] == [(100, 130), (130, 150)]
+    assert bridged.parts
+    kept = join_sources(plan(), [replace(standby, log_start_offset=90)])  # it should have more: the tier goes first
+    assert (kept.parts, kept.joins) == (plan().parts, ())
+
+
+OLD_LEADER, NEW_LEADER = Lineage.of([(0, 0), (1, 50)]), Lineage.of([(0, 0), (1, 50), (2, 120)])
+
+
+def test_records_that_a_newer_leader_has_replaced_are_joined_from_no_directory() -> None:
+    """A standby that was away while another leader was elected, and reaches further than the copies of that one."""
+    stale, fresh = source("stale", 0, 190, lineage=OLD_LEADER), source("fresh", 0, 150, lineage=NEW_LEADER)
+    assert joined(plan(), stale, fresh) == joined(plan(), fresh, stale) == [("fresh", 100, 150)]
+    (finding,) = join_sources(plan(), [stale, fresh]).findings
+    assert finding.text.startswith("offsets 120 to 189 of stale are left out")
+    assert join_sources(plan(), [stale, fresh]).known_end_offset == 190, "offsets that were issued are not issued again"
+    late = source("fresh", 110, 150, lineage=NEW_LEADER)
+    assert joined(plan(), stale, late) == [("stale", 100, 120), ("fresh", 120, 150)]
+    disk = source("disk", 0, 150, lineage=NEW_LEADER)
+    assert joined(plan(has_parts=False), stale, disk) == [("disk", 0, 150)]
+    assert joined(plan(has_parts=False), stale, late) == [("stale", 0, 120), ("fresh", 120, 150)]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_log_of_a_replaced_leader_is_never_restored_in_place_of_the_tier(is_compacted: bool) -> None:
+    newer = replace(plan(end=140, is_compacted=is_compacted), lineage=NEW_LEADER)
+    stale = source("stale", 0, 190, lineage=OLD_LEADER, cleaned=170)
+    for log_start in (0, 150):  # retention goes on in a copy that follows no leader; its batches stay
+        found = join_sources(newer, [replace(stale, log_start_offset=log_start)])
+        assert (found.parts, found.joins) == (newer.parts, ())
+        (finding,) = found.findings
+        assert finding.text.startswith("offsets 120 to 189 of stale are left out: a newer leader replaced them")
+        assert not found.is_refused
+
+
+def test_without_the_tier_the_log_begins_where_it_reaches_the_newest_records() -> None:
+    old, new = source("old", 0, 90), source("new", 95, 150)
+    assert joined(plan(has_parts=False), old, new) == [("new", 95, 150)]
+    assert joined(plan(has_parts=False), old, source("new", 80, 150)) == [("old", 0, 90), ("new", 90, 150)]
 
 
 OFFSETS = st.integers(0, 200)

@@ -51,3 +51,13 @@ def test_remains_are_the_authority_where_they_reach_as_far_as_the_tier(
 
 def test_tier_without_stored_epochs_has_those_of_its_segments() -> None:
     assert restored_lineage(GAP, newest=Lineage(), local=Lineage()) == Lineage.of([(5, 0), (7, 200)])
+
+
+@pytest.mark.parametrize("stored", [[], [(5, 0), (6, 120)]])
+def test_epoch_that_a_log_start_cut_in_the_directory_begins_as_in_the_tier(
+    stored: list[tuple[int, int]],
+) -> None:
+    """DeleteRecords moved the log start of a standby to 310, inside epoch 7, of which the tier has offset 200 on."""
+    found = restored_lineage(GAP, newest=Lineage.of(stored), local=Lineage.of([(7, 310), (9, 400)]))
+    assert found.start_offset_of(7) == 200
+    assert found.start_offset_of(9) == 400

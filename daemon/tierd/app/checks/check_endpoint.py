@@ -46,16 +46,25 @@ async def _usable_certificate(tls: EndpointTlsSettings, *, now_ms: int) -> str:
 
 
 async def _address_of_this_host(listener: EndpointListenerSettings) -> str:
-    for family, host in await _addresses(listener.host):
+    await require_own_address(listener.host, place=f"listen of listener {listener.name}")
+    return f"{listener.protocol} at {listener.listen}"
+
+
+async def require_own_address(host: str, *, place: str) -> None:
+    """Require that each address of ``host``, which the file has at ``place``, is this host's own. No port is bound.
+
+    Raises:
+        ListenError: there is no address, or it is another host's.
+    """
+    for family, address in await _addresses(host):
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             try:
-                trial.bind((host, 0))
+                trial.bind((address, 0))
             except OSError as error:
                 raise ListenError(
-                    f"{host} is no address of this host: {error.strerror}",
-                    remedy=f"correct listen of listener {listener.name}, or give the address to an interface",
+                    f"{address} is no address of this host: {error.strerror}",
+                    remedy=f"correct {place}, or give the address to an interface",
                 ) from error
-    return f"{listener.protocol} at {listener.listen}"
 
 
 async def _found(host: str) -> str:

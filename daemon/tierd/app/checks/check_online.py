@@ -1,4 +1,4 @@
-"""Checks of ``check-config --online``: log dirs, holds, Kafka, stores, Spark, endpoint; they leave nothing behind."""
+"""Checks of ``check-config --online``: log dirs, holds, Kafka, stores, Spark, ports; they leave nothing behind."""
 
 import asyncio
 import os
@@ -53,6 +53,10 @@ async def check_online(deployment: Deployment) -> list[CheckStep]:
         from tierd.app.checks.check_endpoint import check_endpoint  # noqa: PLC0415 - as above
 
         await check_endpoint(config.kafka, checklist, clock=SystemClock())
+    if config.push.is_configured:
+        from tierd.app.checks.check_push import check_push  # noqa: PLC0415 - as above
+
+        await check_push(config.push, identity[0] if identity else None, checklist, clock=SystemClock())
     return checklist.steps
 
 

@@ -6,7 +6,8 @@ import contextlib
 import structlog
 
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.tier_reader import Located, TierReader, tier_reader
+from tierd.app.engine.row_reader import Located
+from tierd.app.engine.tier_reader import TierReader, tier_reader
 from tierd.errors import TierError
 from tierd.log import find_log_end_offset, last_stable_offset
 from tierd.model import IsolationLevel, TimestampOffset, TopicPartition

@@ -9,8 +9,9 @@ from uuid import UUID
 from tierd.app.commands.removal_answers import expire_answer, partition_answer, undelete_answer
 from tierd.app.engine.compose import Engine
 from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.row_reader import Located
 from tierd.app.engine.standing_in import standing_in
-from tierd.app.engine.tier_reader import Located, TierReader, tier_reader
+from tierd.app.engine.tier_reader import TierReader, tier_reader
 from tierd.app.engine.topic_policies import TopicPolicies
 from tierd.app.spark.erasure_verbs import require_not_being_erased
 from tierd.clock import SystemClock

@@ -1,4 +1,4 @@
-"""The verbs of the control socket that concern copies: status, pause, resume and sync."""
+"""The verbs of the control socket that concern copies: status, partitions, pause, resume and sync."""
 
 import asyncio
 import contextlib
@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from tierd.errors import UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.serve import (
+    PARTITIONS,
     PAUSE,
     RESUME,
     STATUS,
     SYNC,
     PartitionNames,
+    PartitionNamesRequest,
     PartitionsRequest,
     StatusAnswer,
     StatusRequest,
@@ -21,6 +23,7 @@ from tierd.serve import (
 from tierd.tiering import RemoteLogManager
 
 SYNC_PATIENCE_S = 20.0
+MAX_NAMES = 1000  # more than a shell lists
 
 
 def copy_handlers(
@@ -33,6 +36,10 @@ def copy_handlers(
 
     async def report_status(_request: StatusRequest) -> StatusAnswer:
         return StatusAnswer.model_validate((await status()).to_json())
+
+    async def name_partitions(request: PartitionNamesRequest) -> PartitionNames:
+        names = (str(status.partition) for status in manager.status())
+        return PartitionNames(tuple(sorted(name for name in names if name.startswith(request.prefix))[:MAX_NAMES]))
 
     async def pause(request: PartitionsRequest) -> PartitionNames:
         partitions = _known(manager, request.partitions)
@@ -53,6 +60,7 @@ def copy_handlers(
 
     return (
         STATUS.handled_by(report_status),
+        PARTITIONS.handled_by(name_partitions),
         PAUSE.handled_by(pause),
         RESUME.handled_by(resume),
         SYNC.handled_by(sync),

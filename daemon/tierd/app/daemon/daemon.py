@@ -22,6 +22,7 @@ from tierd.app.daemon.copy_verbs import copy_handlers
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
+from tierd.app.daemon.daemon_push import DaemonPush, new_daemon_push
 from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
 from tierd.app.daemon.peer_verbs import peer_handlers, peer_verbs
@@ -29,6 +30,7 @@ from tierd.app.daemon.reloader import Reloader, log_config_warnings
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
 from tierd.app.daemon.systemd_notifier import SystemdNotifier, feed_watchdog
 from tierd.app.daemon.task_supervisor import TaskSupervisor
+from tierd.app.daemon.unprotected_watch import UnprotectedWatch
 from tierd.app.engine.compose import Engine, compose
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.host_caches import fetching
@@ -39,7 +41,7 @@ from tierd.app.spark.build_pipeline import build_pipeline, require_pipeline
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.backoff import Backoff
 from tierd.config import KafkaEndpointSettings
-from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, TierError
+from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, LogError, TierError
 from tierd.serve import ControlServer, HttpServer
 from tierd.tiering import (
     CopyTask,
@@ -79,7 +81,12 @@ class Daemon:
         self._stop = StopRequest()
         self._policy_changes = PolicyChanges(engine.logs)
         self._reloader = Reloader(
-            engine, env, notifier, on_topics=self._policy_changes.report, on_endpoint=self._follow_endpoint
+            engine,
+            env,
+            notifier,
+            on_topics=self._policy_changes.report,
+            on_endpoint=self._follow_endpoint,
+            on_push=self._follow_push,
         )
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
@@ -90,6 +97,8 @@ class Daemon:
         self._catalogue: DaemonCatalogue
         self._drills: DaemonDrills
         self._endpoint: DaemonEndpoint
+        self._push: DaemonPush
+        self._unprotected: UnprotectedWatch
         self._status: DaemonStatus
 
     async def run(self) -> int:
@@ -116,10 +125,23 @@ class Daemon:
                 self._endpoint = await new_daemon_endpoint(
                     self._engine, self._tiering, fetches, is_short=self._ports.is_short
                 )
+                self._push = await new_daemon_push(self._engine, is_short=self._ports.is_short)
+                self._unprotected = UnprotectedWatch(
+                    self._tiering.replicas, self._push.at_risk, clock=self._engine.clock
+                )
+                self._engine.metrics.watch_push(self._push.use)
+                self._engine.metrics.watch_unprotected(self._unprotected.use)
                 self._status = DaemonStatus(
                     self._engine,
                     self._tiering.manager,
-                    parts=WatchedParts(self._pipeline, self._catalogue, self._drills, self._endpoint),
+                    parts=WatchedParts(
+                        self._pipeline,
+                        self._catalogue,
+                        self._drills,
+                        self._endpoint,
+                        self._push,
+                        self._unprotected,
+                    ),
                     ports=self._ports,
                     stop=self._stop,
                     is_file_rejected=lambda: self._reloader.is_rejected,
@@ -170,9 +192,11 @@ class Daemon:
     async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
         pipeline = self._vital(group, "pipeline", self._pipeline.run())
         endpoint = self._vital(group, "read endpoint", self._endpoint.run(self._status.wait_until_loaded))
+        push = self._vital(group, "push replication", self._push.run())
         vital = [
             pipeline,
             endpoint,
+            push,
             self._vital(group, "manager", self._tiering.manager.run()),
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run(self._tiering, status_line=self._status.line)),
@@ -180,6 +204,7 @@ class Daemon:
             self._vital(group, "catalogue", self._catalogue.run()),
             self._vital(group, "drills", self._drills.run()),
             self._vital(group, "usage", self._keep_usage()),
+            self._vital(group, "unprotected records", self._unprotected.run()),
             self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),
             self._vital(group, "control plane", self._tell_peers()),
@@ -191,28 +216,31 @@ class Daemon:
         ]
         try:
             await self._stop.asked.wait()
-            await self._stop_in_order(pipeline, endpoint)
+            await self._stop_in_order(pipeline, endpoint, push)
         finally:
             for task in vital:
                 task.cancel()
             await asyncio.wait(vital)
 
-    async def _stop_in_order(self, pipeline: asyncio.Task[None], endpoint: asyncio.Task[None]) -> None:
+    async def _stop_in_order(
+        self, pipeline: asyncio.Task[None], endpoint: asyncio.Task[None], push: asyncio.Task[None]
+    ) -> None:
         """Begin no pass, let running passes end until the deadline or a second signal, then cancel them.
 
         A run of the pipeline is ended meanwhile, and has the time that its job may take to stop. Clients of the read
-        endpoint get the answers that are under way.
+        endpoint get the answers that are under way. Standbys are told that their sessions end.
         """
         self._notifier.stopping()
         self._tiering.manager.stop_intake()
         self._pipeline.stop()
         self._endpoint.stop()
+        self._push.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
         run_timeout_s = max(timeout_s, self._config.pipeline.stop_timeout_s + _ABANDON_S)
         draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
         run_ending = asyncio.create_task(asyncio.wait({pipeline}, timeout=run_timeout_s), name="end of a run")
-        serving_ending = asyncio.create_task(asyncio.wait({endpoint}), name="end of the read endpoint")
+        serving_ending = asyncio.create_task(asyncio.wait({endpoint, push}), name="end of serving")
         hurried = asyncio.create_task(self._stop.at_once.wait(), name="second signal")
         waits: tuple[asyncio.Task[object], ...] = (draining, run_ending, serving_ending, hurried)
         try:
@@ -233,7 +261,7 @@ class Daemon:
         """Run vital work; when it fails, the daemon stops in order."""
         try:
             await work
-        except (ForeignTierError, IdentityTakenError, ListenError) as error:
+        except (ForeignTierError, IdentityTakenError, ListenError, LogError) as error:
             self._failure = error
             self._stop.ask(str(error), exit_code=1)
         except Exception:
@@ -242,6 +270,9 @@ class Daemon:
 
     async def _follow_endpoint(self, settings: KafkaEndpointSettings) -> None:
         await self._endpoint.follow(settings)
+
+    def _follow_push(self) -> None:
+        self._push.follow()
 
     async def _own_tier(self) -> None:
         engine = self._engine

@@ -5,16 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from tierd import __version__
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint
+from tierd.app.daemon.daemon_push import DaemonPush
 from tierd.app.daemon.descriptors import PortGates
 from tierd.app.daemon.stop_request import StopRequest
+from tierd.app.daemon.unprotected_watch import UnprotectedWatch, worst_of
 from tierd.app.engine.compose import Engine
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
 from tierd.serve import Outage, StatusSnapshot
 from tierd.tiering import PartitionStatus, RemoteLogManager
+from tierd.version import __version__, read_build
 
 _NAMED: Final = 5  # partitions, where a cause names some
 
@@ -27,6 +29,8 @@ class WatchedParts:
     catalogue: DaemonCatalogue
     drills: DaemonDrills
     endpoint: DaemonEndpoint
+    push: DaemonPush
+    unprotected: UnprotectedWatch
 
 
 class DaemonStatus:
@@ -51,6 +55,7 @@ class DaemonStatus:
         self._stop = stop
         self._is_file_rejected = is_file_rejected
         self._started_ms = started_ms
+        self._commit = read_build().commit
         self._loaded = False
 
     async def wait_until_loaded(self) -> None:
@@ -76,6 +81,7 @@ class DaemonStatus:
             unknown_roles=self._engine.control.not_ready(),
             unowned_tier=self._engine.store.problem,
             unserved=self._parts.endpoint.not_ready,
+            unreplicated=self._parts.push.not_ready,
         )
 
     async def current(self) -> StatusSnapshot:
@@ -91,6 +97,7 @@ class DaemonStatus:
         held, metadata = engine.hold.statistics(), engine.metadata.statistics()
         return StatusSnapshot(
             version=__version__,
+            commit=self._commit,
             pid=os.getpid(),
             cluster_id=engine.identity.cluster_id,
             node_id=engine.identity.node_id,
@@ -119,7 +126,10 @@ class DaemonStatus:
             endpoint=self._parts.endpoint.facts(),
             descriptors=self._ports.facts(),
             control=engine.control.control_facts(),
+            push=self._parts.push.facts(),
+            unprotected=worst_of(self._parts.unprotected.use()),
             outages=engine.services.outages(),
+            totals=asdict(engine.metrics.totals()),
         )
 
 
@@ -132,6 +142,7 @@ def not_ready_causes(
     unknown_roles: str,
     unowned_tier: str,
     unserved: str = "",
+    unreplicated: str = "",
 ) -> list[str]:
     """Return why the daemon is not ready; empty when it is.
 
@@ -143,6 +154,7 @@ def not_ready_causes(
         unknown_roles: why the roles of partitions are not known; empty when they are.
         unowned_tier: why the prefix in the store is not proven to be this daemon's; empty when it is.
         unserved: why clients cannot connect to the read endpoint; empty when they can, or there is none.
+        unreplicated: why push replication does not work yet; empty when it does, or there is none.
     """
     out = {outage.service for outage in outages}
     causes = [outage.headline() for outage in outages]
@@ -158,6 +170,8 @@ def not_ready_causes(
         causes.append(f"the tier cannot be written: {unowned_tier}")
     if unserved and is_reconciled and not loading:
         causes.append(unserved)
+    if unreplicated:
+        causes.append(unreplicated)
     return causes
 
 

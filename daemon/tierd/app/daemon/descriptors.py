@@ -10,7 +10,7 @@ import structlog
 from pydantic import JsonValue
 
 from tierd.clock import Clock
-from tierd.serve import ConnectionGate, ConnectionLimits
+from tierd.ports import ConnectionGate, ConnectionLimits
 
 _OWN = Path("/proc/self/fd")
 _MAX_LIMIT = 1 << 20  # the kernel's own default bound (fs.nr_open); holds may take half, of a table that all share

@@ -24,6 +24,7 @@ from tierd.serve import (
     PeerSummary,
     StatusSnapshot,
     VerbHandler,
+    push_lines,
 )
 from tierd.tiering import PartitionStatus, RemoteLogManager
 
@@ -96,6 +97,8 @@ def summary(snapshot: StatusSnapshot) -> JsonValue:
         "partitions": len(snapshot.partitions),
         "states": dict(snapshot.states()),
         "worst_lag": snapshot.worst_lag(),
+        "push": [*push_lines(snapshot.push_summary())],
+        "unprotected": dict(snapshot.unprotected),
     }
 
 

@@ -34,6 +34,7 @@ class Reloader:
         *,
         on_topics: Callable[[], None],
         on_endpoint: Callable[[KafkaEndpointSettings], Awaitable[None]] | None = None,
+        on_push: Callable[[], None] = lambda: None,
     ) -> None:
         """Reload nothing yet.
 
@@ -43,12 +44,14 @@ class Reloader:
             notifier: reports to systemd that a reload begins and ends.
             on_topics: is called when the tiered topics, or their policies, have changed.
             on_endpoint: takes changed settings of the read endpoint; None without one.
+            on_push: is called when settings of push replication have changed.
         """
         self._engine = engine
         self._env = env
         self._notifier = notifier
         self._on_topics = on_topics
         self._on_endpoint = on_endpoint
+        self._on_push = on_push
         self.is_rejected = False  # the file, when it was read last
         self._asked = asyncio.Event()
 
@@ -102,3 +105,5 @@ class Reloader:
             await tiering.manager.sync([])  # scans the log dirs with the new patterns, and waits for no copy
         if self._on_endpoint is not None and any(key.startswith("kafka.") for key in keys):
             await self._on_endpoint(config.kafka)
+        if any(key.startswith("push.") for key in keys):
+            self._on_push()

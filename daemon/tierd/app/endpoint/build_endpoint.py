@@ -156,6 +156,6 @@ def _plan(listener: EndpointListenerSettings, access: EndpointAccess) -> Listene
         name=listener.name,
         host=listener.host,
         port=listener.port,
-        tls=certificates.context if certificates is not None else None,
+        tls=certificates.latest if certificates is not None else None,
         logins=access.logins if listener.has_login else None,
     )

@@ -19,7 +19,7 @@ from tierd.app.services.owned_object_store import OwnedObjectStore
 from tierd.app.services.service_watch import ServiceWatch
 from tierd.app.services.usage_keeper import UsageKeeper
 from tierd.clock import Clock, SystemClock
-from tierd.config import TierdConfig
+from tierd.config import PushReplicationSettings, TierdConfig
 from tierd.log import BrokerIdentity
 from tierd.metadata import (
     KeyValueStore,
@@ -92,6 +92,7 @@ class Engine:
     new_storage: "partial[SegmentStorage]"  # makes another one over the same objects, as for reads through a cache
     hold: SegmentHold
     session_id: UUID
+    process_epoch: int  # on links to other daemons; 0 where there are none
     control: ControlPlane
     services: ServiceWatch
     policies: TopicPolicies
@@ -184,13 +185,14 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
     settings = LiveSettings(config)
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
     metrics.watch_services(services.unreachable_s)
+    process_epoch = await _process_epoch(config, clock)
     control = control_plane(
         config.leadership,
         identity,
         clock=clock,
         random=random.random,
         on_outcome=services.kafka.outcome,
-        mqtt=await _mqtt(config, identity, clock),
+        mqtt=_mqtt(config, identity, process_epoch, clock),
         announces=config.control.mqtt.announce_leaders,
     )
     policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
@@ -255,6 +257,7 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
                 new_storage=new_storage,
                 hold=hold,
                 session_id=session_id,
+                process_epoch=process_epoch,
                 control=control,
                 services=services,
                 policies=policies,
@@ -270,15 +273,32 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
             transform.close()
 
 
-async def _mqtt(config: TierdConfig, identity: BrokerIdentity, clock: Clock) -> "MqttControl | None":
+async def _process_epoch(config: TierdConfig, clock: Clock) -> int:
+    """Return the epoch of this process where other daemons hear of it; 0 otherwise."""
+    if not (config.control.mqtt.is_enabled or config.push.is_configured):
+        return 0
+    return await asyncio.to_thread(next_process_epoch, config.state_dir, now_ms=clock.now_ms())
+
+
+def _mqtt(config: TierdConfig, identity: BrokerIdentity, process_epoch: int, clock: Clock) -> "MqttControl | None":
     """Return the connection to the MQTT broker that is configured; it does not connect yet."""
-    settings = config.control.mqtt
+    settings, push = config.control.mqtt, config.push
     if not settings.is_enabled:
         return None
-    now_ms = clock.now_ms()
-    process_epoch = await asyncio.to_thread(next_process_epoch, config.state_dir, now_ms=now_ms)
-    own = control_identity(identity, process_epoch=process_epoch)
+    own = control_identity(
+        settings,
+        identity,
+        node_id=identity.node_id if push.node_id is None else push.node_id,
+        process_epoch=process_epoch,
+        features=_features(push),
+    )
     return mqtt_control(settings, own, clock=clock, random=random.random)
+
+
+def _features(push: PushReplicationSettings) -> tuple[str, ...]:
+    """Return the parts of push replication that this daemon has, for its presence."""
+    parts = {"push": push.is_configured, "leader": push.is_leader, "standby": push.is_standby}
+    return tuple(name for name, is_on in parts.items() if is_on)
 
 
 async def _owned(

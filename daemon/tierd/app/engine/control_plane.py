@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from tierd import __version__
 from tierd.clock import Clock
-from tierd.config import LeadershipSettings, MqttSettings
-from tierd.control import ControlIdentity, LeadershipSource, StaticLeadership
+from tierd.config import LeadershipSettings, MqttSettings, split_address
+from tierd.control import LeadershipSource, StaticLeadership
 from tierd.errors import ControlPlaneError, KafkaError, install_extra
 from tierd.log import BrokerIdentity
 from tierd.model import TopicIdPartition
@@ -20,7 +20,7 @@ from tierd.tasks import end_tasks
 from tierd.telemetry import ControlUse, LeadershipUse
 
 if TYPE_CHECKING:  # at run time only where it is configured
-    from tierd.control import BrokerTopicConfigs, KafkaLeadership, MqttControl, MqttLeadership
+    from tierd.control import BrokerTopicConfigs, ControlIdentity, KafkaLeadership, MqttControl, MqttLeadership
 
 
 _HEARING_TIMEOUT_S: Final = 15.0
@@ -188,8 +188,26 @@ def control_plane(
     return ControlPlane(asked, topic_configs, mqtt, _announced(asked, announcing), asked=asked)
 
 
+def second_leadership(
+    control: ControlPlane,
+    settings: LeadershipSettings,
+    identity: BrokerIdentity,
+    *,
+    clock: Clock,
+    random: Callable[[], float],
+) -> "StaticLeadership | KafkaLeadership | MqttLeadership":
+    """Return another source of the same leadership, for a second consumer that observes partitions of its own."""
+    if control.followed is not None and control.mqtt is not None:
+        return type(control.followed)(control.mqtt, node_id=control.mqtt.state.identity.node_id)
+    if control.asked is None or settings.kafka is None:
+        return StaticLeadership(settings.partitions)
+    return type(control.asked)(
+        settings.kafka, cluster_id=identity.cluster_id, node_id=identity.node_id, clock=clock, random=random
+    )
+
+
 def mqtt_control(
-    settings: MqttSettings, identity: ControlIdentity, *, clock: Clock, random: Callable[[], float]
+    settings: MqttSettings, identity: "ControlIdentity", *, clock: Clock, random: Callable[[], float]
 ) -> "MqttControl":
     """Build the connection to the MQTT broker; nothing is connected yet.
 
@@ -203,15 +221,22 @@ def mqtt_control(
     return MqttControl(settings, identity, clock=clock, random=random)
 
 
-def control_identity(identity: BrokerIdentity, *, process_epoch: int) -> ControlIdentity:
-    """Return the identity of this process on the control plane."""
+def control_identity(
+    settings: MqttSettings, identity: BrokerIdentity, *, node_id: int, process_epoch: int, features: tuple[str, ...]
+) -> "ControlIdentity":
+    """Return the identity of this process on the control plane, as ``node_id``."""
+    from tierd.control import ControlIdentity, PeerEndpoint  # noqa: PLC0415 - only when configured
+
+    host, port = split_address(settings.endpoint) if settings.endpoint is not None else ("", 0)
     return ControlIdentity(
         cluster_id=identity.cluster_id,
-        node_id=identity.node_id,
+        node_id=node_id,
         process_epoch=process_epoch,
         instance=uuid4().hex,
         started_at_ms=process_epoch,
         version=__version__,
+        features=features,
+        endpoint=PeerEndpoint(host=host, port=port) if host else None,
     )
 
 

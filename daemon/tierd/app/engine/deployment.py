@@ -6,26 +6,21 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tierd.app.engine.control_plane import control_plane
-from tierd.app.engine.topic_policies import TopicPolicies
+import tierd.remote
+import tierd.tiering
 from tierd.clock import Clock
 from tierd.config import DrillSettings, EncryptionSettings, KafkaConnectionSettings, TierdConfig
 from tierd.errors import TierError
 from tierd.log import BrokerIdentity, FoundIdentity, MetaProperties, broker_identity, read_identities
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, metadata_keys, open_metadata
-from tierd.remote import (
-    KeyRing,
-    ObjectKeyFactory,
-    ObjectStore,
-    ObjectStoreCall,
-    SegmentStorage,
-    Transform,
-    open_object_store,
-    open_transform,
-    segment_storages,
-)
-from tierd.tiering import StoredTier
+
+# Commands that read rows need nothing of these rooms: their modules are imported where they are used.
+if TYPE_CHECKING:
+    from tierd.app.engine.topic_policies import TopicPolicies
+    from tierd.remote import KeyRing, ObjectKeyFactory, ObjectStore, ObjectStoreCall, SegmentStorage, Transform
+    from tierd.tiering import StoredTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +33,9 @@ class OpenStores:
         ring: the keys that wrap the keys of segments.
     """
 
-    stored: StoredTier
+    stored: "StoredTier"
     new_storage: "partial[SegmentStorage]"
-    ring: KeyRing
+    ring: "KeyRing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +114,15 @@ class Deployment:
         """Return the keys of the cluster's rows in the metadata store."""
         return metadata_keys(self.config.metadata, identity.cluster_id)
 
-    def object_keys(self, identity: BrokerIdentity) -> ObjectKeyFactory:
+    def object_keys(self, identity: BrokerIdentity) -> "ObjectKeyFactory":
         """Return the keys of the cluster's objects, as the tier is configured now."""
-        return ObjectKeyFactory(self.config.remote.key_prefix, identity.cluster_id)
+        return tierd.remote.ObjectKeyFactory(self.config.remote.key_prefix, identity.cluster_id)
 
     def segment_storages(
-        self, identity: BrokerIdentity, store: ObjectStore, transform: Transform
+        self, identity: BrokerIdentity, store: "ObjectStore", transform: "Transform"
     ) -> "partial[SegmentStorage]":
         """Return a maker of segment storages over ``store``; a cache to read ranges through may be given to it."""
-        return segment_storages(
+        return tierd.remote.segment_storages(
             self.config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id
         )
 
@@ -153,11 +148,11 @@ class Deployment:
         self,
         *,
         clock: Clock,
-        on_call: Callable[[ObjectStoreCall], None] | None = None,
-        on_attempt: Callable[[ObjectStoreCall], None] | None = None,
-    ) -> AsyncIterator[ObjectStore]:
+        on_call: "Callable[[ObjectStoreCall], None] | None" = None,
+        on_attempt: "Callable[[ObjectStoreCall], None] | None" = None,
+    ) -> AsyncIterator["ObjectStore"]:
         """Open the configured object store, with deadlines, retries and observation around it; close it afterwards."""
-        store = open_object_store(
+        store = tierd.remote.open_object_store(
             self.config.remote,
             clock=clock,
             max_bytes_per_second=self.config.copying.max_bytes_per_second,
@@ -180,9 +175,9 @@ class Deployment:
             self.metadata_store(read_only=read_only) as rows,
             self.object_store(clock=clock) as objects,
         ):
-            with contextlib.closing(open_transform(self.config.remote)) as transform:
+            with contextlib.closing(tierd.remote.open_transform(self.config.remote)) as transform:
                 new_storage = self.segment_storages(identity, objects, transform)
-                stored = StoredTier(
+                stored = tierd.tiering.StoredTier(
                     objects=objects,
                     segments=new_storage(),
                     object_keys=self.object_keys(identity),
@@ -191,8 +186,11 @@ class Deployment:
                 )
                 yield OpenStores(stored=stored, new_storage=new_storage, ring=transform.ring)
 
-    async def topic_policies(self, identity: BrokerIdentity, topics: set[str], *, clock: Clock) -> TopicPolicies:
+    async def topic_policies(self, identity: BrokerIdentity, topics: set[str], *, clock: Clock) -> "TopicPolicies":
         """Return the policies of topics, after one question to the brokers about ``topics`` if Kafka is configured."""
+        from tierd.app.engine.control_plane import control_plane  # noqa: PLC0415 - as above
+        from tierd.app.engine.topic_policies import TopicPolicies  # noqa: PLC0415
+
         control = control_plane(self.config.leadership, identity, clock=clock, random=lambda: 0.5)
         if control.topic_configs is not None:
             for topic in topics:

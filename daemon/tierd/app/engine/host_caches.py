@@ -8,18 +8,23 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tierd.app.engine.compose import Engine
 from tierd.app.engine.deployment import Deployment
 from tierd.clock import Clock
 from tierd.config import FetchSettings
 from tierd.errors import StateDirError
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
-from tierd.pipeline import LeftSegment
 from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore, SegmentStorage, purge_chunks
-from tierd.telemetry import CacheUse, Metrics, ReadingUse
+from tierd.telemetry import CacheUse, ReadingUse
 from tierd.tiering import FetchService, FetchStatistics, SilentRecorder, open_fetch_service
+
+# Commands that read without a daemon have no engine.
+if TYPE_CHECKING:
+    from tierd.app.engine.compose import Engine
+    from tierd.pipeline import LeftSegment
+    from tierd.telemetry import Metrics
 
 CHUNKS_DIRECTORY = "chunks"
 
@@ -56,7 +61,7 @@ async def chunk_cache(
 
 
 @contextlib.asynccontextmanager
-async def fetching(engine: Engine) -> AsyncIterator[FetchService]:
+async def fetching(engine: "Engine") -> AsyncIterator[FetchService]:
     """Open the reads of the daemon, which owns both caches; close them before the store that they read from."""
     async with fetch_service(
         engine.deployment,
@@ -77,7 +82,7 @@ async def fetch_service(
     store: ObjectStore,
     new_storage: "partial[SegmentStorage]",
     *,
-    recorder: Metrics | SilentRecorder,
+    recorder: "Metrics | SilentRecorder",
     clock: Clock,
     is_daemon: bool,
 ) -> AsyncIterator[FetchService]:
@@ -135,7 +140,7 @@ class HostCaches:
         """Return the name of this host."""
         return socket.gethostname()
 
-    async def evict(self, partition: TopicIdPartition, segments: Sequence[LeftSegment]) -> int:
+    async def evict(self, partition: TopicIdPartition, segments: "Sequence[LeftSegment]") -> int:
         """Evict everything of these segments; return how many files are left because they are in use.
 
         Raises:

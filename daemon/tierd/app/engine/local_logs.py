@@ -4,15 +4,20 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from secrets import token_bytes
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+import tierd.log
+import tierd.pipeline
 from tierd.clock import Clock
 from tierd.config import LogCleanerSettings, LogDirSettings, TopicDefaults, TopicsSettings
-from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService, ServiceSettings, TimestampType, UnifiedLog
-from tierd.pipeline import own_log_rewriting
 from tierd.telemetry import LogCleanerUse, OwnLogUse
 from tierd.tiering import BrokerLogOffsets, LogOffsets, OwnLogOffsets, TopicPolicy
+
+# Most log dirs are a broker's: the modules of tierd's own logs are imported where they are used.
+if TYPE_CHECKING:
+    from tierd.log import LogConfig, LogService, ServiceSettings, UnifiedLog
 
 _FROM_TOTAL = -2
 _NO_LIMIT = -1
@@ -31,8 +36,8 @@ class LocalLogs:
     """
 
     offsets: LogOffsets
-    service: LogService | None
-    config_for: Callable[[str], LogConfig]
+    service: "LogService | None"
+    config_for: "Callable[[str], LogConfig]"
 
     def cleaner_use(self) -> LogCleanerUse | None:
         """Return the use of the log cleaner; None when a broker owns every log dir."""
@@ -81,7 +86,7 @@ async def local_logs(
         LogError: another process owns a log dir, or a log cannot be loaded.
     """
 
-    def config_for(topic: str) -> LogConfig:
+    def config_for(topic: str) -> "LogConfig":
         settings = topics()
         return log_config(policies(topic), settings.for_topic(topic), is_tiered=settings.wants(topic))
 
@@ -89,20 +94,24 @@ async def local_logs(
     if not own:
         yield LocalLogs(BrokerLogOffsets(), None, config_for)
         return
-    manager = LogManager(own, LogManagerSettings(config_for=config_for, clock=clock))
-    rewriting = own_log_rewriting(memory_bytes=_KEY_MAP_BYTES // len(own), new_secret=lambda: token_bytes(16))
-    async with LogService(manager, clock=clock, rewriting=rewriting, settings=service_settings(cleaner)) as service:
+    manager = tierd.log.LogManager(own, tierd.log.LogManagerSettings(config_for=config_for, clock=clock))
+    rewriting = tierd.pipeline.own_log_rewriting(
+        memory_bytes=_KEY_MAP_BYTES // len(own), new_secret=lambda: token_bytes(16)
+    )
+    async with tierd.log.LogService(
+        manager, clock=clock, rewriting=rewriting, settings=service_settings(cleaner)
+    ) as service:
         yield LocalLogs(OwnLogOffsets(service, own), service, config_for)
 
 
-def service_settings(cleaner: LogCleanerSettings) -> ServiceSettings:
+def service_settings(cleaner: LogCleanerSettings) -> "ServiceSettings":
     """Return the settings of the service for the section ``log_cleaner``; other settings keep their defaults."""
-    return ServiceSettings(
+    return tierd.log.ServiceSettings(
         cleaner_interval_s=cleaner.backoff_ms / 1000, cleaner_bytes_per_s=cleaner.io_max_bytes_per_second
     )
 
 
-def log_config(policy: TopicPolicy, settings: TopicDefaults, *, is_tiered: bool) -> LogConfig:
+def log_config(policy: TopicPolicy, settings: TopicDefaults, *, is_tiered: bool) -> "LogConfig":
     """Turn a policy, and what the file says of tierd's own logs, into the settings of a log (remote-tiering 17.1, 19).
 
     A policy without a cleanup policy, as while the brokers have not answered, has no limits and keeps everything. A
@@ -110,7 +119,7 @@ def log_config(policy: TopicPolicy, settings: TopicDefaults, *, is_tiered: bool)
     """
     tiered = is_tiered and "compact" not in policy.cleanup_policy
     log, max_lag_s = settings.log, settings.max_compaction_lag_s
-    return LogConfig(
+    return tierd.log.LogConfig(
         segment_bytes=policy.segment_bytes,
         retention_ms=policy.expires_ms,
         retention_bytes=policy.expires_bytes,
@@ -131,7 +140,7 @@ def log_config(policy: TopicPolicy, settings: TopicDefaults, *, is_tiered: bool)
         flush_messages=_or_never(log.flush_messages),
         flush_ms=_or_never(log.flush_ms),
         file_delete_delay_ms=log.file_delete_delay_ms,
-        message_timestamp_type=TimestampType(log.message_timestamp_type),
+        message_timestamp_type=tierd.log.TimestampType(log.message_timestamp_type),
         message_timestamp_before_max_ms=_or_never(log.message_timestamp_before_max_ms),
         message_timestamp_after_max_ms=_or_never(log.message_timestamp_after_max_ms),
         compression_type=log.compression_type,
@@ -141,7 +150,7 @@ def log_config(policy: TopicPolicy, settings: TopicDefaults, *, is_tiered: bool)
     )
 
 
-def _use_of(log: UnifiedLog) -> OwnLogUse:
+def _use_of(log: "UnifiedLog") -> OwnLogUse:
     now = log.statistics()
     return OwnLogUse(
         topic=log.topic_partition.topic,

@@ -5,65 +5,49 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
 
+import tierd.tiering
 from tierd.app.engine.deployment import Deployment, OpenStores
 from tierd.app.engine.host_caches import fetch_service
+from tierd.app.engine.row_reader import Located, RowReader
 from tierd.clock import Clock, SystemClock
-from tierd.errors import LogDirOfflineError, UnknownPartitionError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     BrokerIdentity,
-    DirectoryKind,
-    PartitionDirectory,
-    list_log_dir,
     read_offset_checkpoint,
     scan_partition,
 )
 from tierd.metadata import (
     PartitionView,
-    copied_last_ms,
-    list_partitions,
-    read_partition,
 )
 from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     TopicPartition,
     uuid_from_text,
-    uuid_to_text,
 )
 from tierd.tiering import (
-    AuditLimits,
-    BucketReader,
     FetchService,
     FetchTask,
-    Finding,
     LedgerStep,
-    OrphanInspector,
-    RepairPlanner,
-    SegmentCheck,
     SilentRecorder,
     StoredTier,
-    TierAudit,
     TieredLog,
     linked_offsets,
     partitions_left,
     read_ledger,
 )
 
+# The audit and the repair of the tier are a third of its code, and most commands that read need neither.
+if TYPE_CHECKING:
+    from tierd.tiering import AuditLimits, Finding, RepairPlanner, TierAudit
+
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """Incarnation of a partition, with its local directory; None where this host has no replica."""
-
-    partition: TopicIdPartition
-    directory: PartitionDirectory | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +95,7 @@ class TierReader:
         self.clock = clock
         self.grace_s = settings.grace_s
         self._settings = settings
-        self._metadata = tier.rows
-        self._keys = tier.row_keys
+        self._rows = RowReader(tier.rows, tier.row_keys, settings.log_dirs)
 
     async def locate(self, name: TopicPartition) -> Located:
         """Find the incarnation that ``name`` means: the local one, else the one that was copied last.
@@ -120,28 +103,15 @@ class TierReader:
         Raises:
             UnknownPartitionError: neither a log dir nor the metadata knows the name.
         """
-        for directory in await self._local_directories():
-            if directory.topic_partition == name and directory.topic_id is not None:
-                return Located(directory.partition, directory)
-        remote = [p for p in await list_partitions(self._metadata, self._keys) if p.topic_partition == name]
-        if not remote:
-            raise UnknownPartitionError(
-                f"no log dir and no metadata knows {name}",
-                remedy="name it as Kafka names its directories, such as orders-0; tierd status lists them",
-            )
-        views = [await self.view(partition) for partition in remote]
-        latest = max(views, key=copied_last_ms)
-        if len(remote) > 1:
-            log.warning("several_incarnations", partition=str(name), shown=uuid_to_text(latest.partition.topic_id))
-        return Located(latest.partition, None)
+        return await self._rows.locate(name)
 
     async def partitions(self) -> list[TopicIdPartition]:
         """Return every partition that the metadata knows."""
-        return await list_partitions(self._metadata, self._keys)
+        return await self._rows.partitions()
 
     async def view(self, partition: TopicIdPartition) -> PartitionView:
         """Return the stored metadata of the partition's remote segments."""
-        return await read_partition(self._metadata, self._keys, partition)
+        return await self._rows.view(partition)
 
     async def tiered_log(self, located: Located) -> TieredLog:
         """Read the tier and the local log anew; the local directory is found again, because it may have moved or gone.
@@ -149,7 +119,7 @@ class TierReader:
         The metadata is read last: a segment that the broker deletes after the listing is in the tier already. The other
         order could miss the segment in both places. The checkpoints are read first, because their offsets only grow.
         """
-        directories = await self._local_directories()
+        directories = await self._rows.local_directories()
         directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
         held = await asyncio.to_thread(linked_offsets, self._settings.hold_dir, located.partition)
         if directory is None:
@@ -174,7 +144,7 @@ class TierReader:
 
     async def verify(
         self, names: Iterable[TopicPartition], *, deep: bool, tell: Callable[[str], None]
-    ) -> AsyncGenerator[Finding, None]:
+    ) -> AsyncGenerator["Finding", None]:
         """Yield the faults of the tier: of some partitions, or of everything below the prefix.
 
         Args:
@@ -198,7 +168,7 @@ class TierReader:
 
     async def local_partitions(self) -> list[TopicIdPartition]:
         """Return the partitions that have a replica on this host."""
-        return [d.partition for d in await self._local_directories() if d.topic_id is not None]
+        return [d.partition for d in await self._rows.local_directories() if d.topic_id is not None]
 
     async def partitions_left(self, local: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
         """Return the partitions that this broker led last and that are not among those in ``local``.
@@ -207,11 +177,12 @@ class TierReader:
             MetadataError: the metadata store does not answer, or is damaged.
         """
         is_here = frozenset(local).__contains__
-        return [*await partitions_left(self._metadata, self._keys, broker_id=self.identity.node_id, is_here=is_here)]
+        rows, keys = self.tier.rows, self.tier.row_keys
+        return [*await partitions_left(rows, keys, broker_id=self.identity.node_id, is_here=is_here)]
 
-    def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
+    def audit(self, *, tell: Callable[[str], None]) -> "TierAudit":
         """Return the audit that compares this tier with its metadata."""
-        return TierAudit(
+        return tierd.tiering.TierAudit(
             self.tier,
             tiered_log=self.tiered_log_of,
             clock=self.clock,
@@ -227,13 +198,13 @@ class TierReader:
         min_age_s: float,
         accepts_unauthenticated: bool,
         tell: Callable[[str], None],
-    ) -> RepairPlanner:
+    ) -> "RepairPlanner":
         """Return the planner of repairs for the ``led`` partitions of this tier."""
         tier = self.tier
-        return RepairPlanner(
+        return tierd.tiering.RepairPlanner(
             audit=self.audit(tell=tell),
-            orphans=OrphanInspector(
-                check=SegmentCheck(
+            orphans=tierd.tiering.OrphanInspector(
+                check=tierd.tiering.SegmentCheck(
                     tier.objects,
                     tier.segments,
                     cluster_id=self.identity.cluster_id,
@@ -241,7 +212,7 @@ class TierReader:
                     limits=self._limits(),
                     retained=self._retained,
                 ),
-                bucket=BucketReader(
+                bucket=tierd.tiering.BucketReader(
                     tier.objects, tier.segments, tier.object_keys, accepts_unauthenticated=accepts_unauthenticated
                 ),
                 segments=tier.segments,
@@ -256,22 +227,11 @@ class TierReader:
             min_age_s=min_age_s,
         )
 
-    def _limits(self) -> AuditLimits:
-        return AuditLimits(self.grace_s, self._settings.attempt_timeout_s)
+    def _limits(self) -> "AuditLimits":
+        return tierd.tiering.AuditLimits(self.grace_s, self._settings.attempt_timeout_s)
 
     async def _retained(self) -> frozenset[UUID]:
         return await asyncio.to_thread(_retained, self._settings.state_dir)
-
-    async def _local_directories(self) -> list[PartitionDirectory]:
-        found: list[PartitionDirectory] = []
-        for log_dir in self._settings.log_dirs:
-            try:
-                listing = await asyncio.to_thread(list_log_dir, log_dir)
-            except LogDirOfflineError as error:  # the tier may still have everything
-                log.warning("log_dir_offline", log_dir=str(log_dir), problem=str(error))
-                continue
-            found += [d for d in listing.partitions if d.kind is DirectoryKind.CURRENT]
-        return found
 
 
 def _retained(state_dir: Path) -> frozenset[UUID]:

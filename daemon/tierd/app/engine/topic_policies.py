@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import tierd.pipeline
 from tierd.app.engine.local_logs import LocalLogs
 from tierd.config import PipelineSettings, TopicDefaults, TopicsSettings
-from tierd.pipeline import CleaningPolicy
-from tierd.tiering import RemoteLogManager, TopicPolicy
+from tierd.tiering import TopicPolicy
+
+# Copies need no rules of the Spark job: its modules are imported where they are used.
+if TYPE_CHECKING:
+    from tierd.pipeline import CleaningPolicy
+    from tierd.tiering import RemoteLogManager
 
 _LONG_MAX: Final = 2**63 - 1  # Kafka's other way to say that nothing is too old
 
@@ -35,7 +40,7 @@ class TopicPolicies:
             brokers = self._broker(topic)
         return resolve_policy(settings, brokers, has_broker=self._broker is not None)
 
-    def cleaning(self, topic: str, pipeline: PipelineSettings) -> CleaningPolicy:
+    def cleaning(self, topic: str, pipeline: PipelineSettings) -> "CleaningPolicy":
         """Return the rules of the Spark job for ``topic``; blocks for nothing."""
         return resolve_cleaning(self._topics().for_topic(topic), self(topic), pipeline)
 
@@ -51,7 +56,7 @@ class PolicyChanges:
         """Report that policies may have changed; ``topics`` is unused: the policies of all topics are read anew."""
         self._changed.set()
 
-    async def run(self, manager: RemoteLogManager) -> None:
+    async def run(self, manager: "RemoteLogManager") -> None:
         """Apply the policies after each report, until cancelled."""
         while True:
             await self._changed.wait()
@@ -94,11 +99,11 @@ def resolve_policy(settings: TopicDefaults, brokers: Mapping[str, str] | None, *
     )
 
 
-def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: PipelineSettings) -> CleaningPolicy:
+def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: PipelineSettings) -> "CleaningPolicy":
     """Return the job's rules for a topic, from its policy and from the settings that concern the job alone."""
     compacts = pipeline.compact and "compact" in policy.cleanup_policy
     max_lag_s = settings.max_compaction_lag_s
-    return CleaningPolicy(
+    return tierd.pipeline.CleaningPolicy(
         compacts=compacts,
         retention_ms=policy.expires_ms if policy.expires_ms >= 0 else None,
         delete_retention_ms=round(settings.delete_retention_s * 1000),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from tierd.app.services.usage_keeper import prices_of
 from tierd.clock import Clock, SystemClock
 from tierd.errors import (
     CorruptRecordError,
+    PlanOutdatedError,
     RefusedError,
     RemoteFormatError,
     RemoteIntegrityError,
@@ -27,6 +28,7 @@ from tierd.errors import (
     TierError,
 )
 from tierd.log import read_meta_properties
+from tierd.model import TopicIdPartition
 from tierd.restore import (
     ClusterSnapshot,
     HeldLogDir,
@@ -44,6 +46,7 @@ from tierd.restore import (
 )
 
 _PARTITIONS_AT_ONCE = 4
+_PLANS = 3  # of one partition
 _NO_RIGHT = frozenset({errno.EACCES, errno.EPERM})
 _OF_ONE_PARTITION = (
     CorruptRecordError,
@@ -102,12 +105,15 @@ class LogDirRestore:
         holds: RetentionHolds,
         *,
         target: LogDirTarget,
+        replan: Callable[[TopicIdPartition], Awaitable[PartitionPlan]],
     ) -> None:
+        """Prepare; ``replan`` plans one partition again, from what there is now."""
         self.plan = plan
         self.holds = holds
         self._request = request
         self._source = source
         self._target = target
+        self._replan = replan
 
     async def run(self, *, arrived: Arrived, finished: Callable[[LogDirOutcome], None]) -> None:
         """Hold the retention of the topics that need it, then carry out the plan of every partition not left out.
@@ -165,21 +171,31 @@ class LogDirRestore:
             await in_thread(write_identity, held, self.plan.node.meta_properties)
 
     async def _one(self, plan: PartitionPlan, held: HeldLogDir, arrived: Arrived) -> LogDirOutcome:
+        """Restore a partition, by a new plan where a standby that runs was cleaned since the plan."""
+        try:
+            for _ in range(_PLANS):
+                try:
+                    return LogDirOutcome(plan, await self._restored(plan, held, arrived))
+                except PlanOutdatedError as error:
+                    outdated, plan = error, await self._replan(plan.partition)
+                if plan.is_refused:
+                    break
+        except _OF_ONE_PARTITION as error:
+            return LogDirOutcome(plan, None, error)
+        except OSError as error:  # of the disk, which all partitions share
+            raise self._unwritable(error) from error
+        return LogDirOutcome(plan, None, outdated)
+
+    async def _restored(self, plan: PartitionPlan, held: HeldLogDir, arrived: Arrived) -> RestoredPartition:
         request = LogDirRequest(
             log_dir=held,
             partition=self.plan.results[plan.partition],
             known_end_offset=plan.known_end_offset,
             standbys=self._request.plan.standbys,
         )
-        try:
-            restored = await restore_partition(
-                plan, request, self._source.stored.segments, on_progress=lambda _, size_bytes: arrived(size_bytes)
-            )
-        except _OF_ONE_PARTITION as error:
-            return LogDirOutcome(plan, None, error)
-        except OSError as error:  # of the disk, which all partitions share
-            raise self._unwritable(error) from error
-        return LogDirOutcome(plan, restored)
+        return await restore_partition(
+            plan, request, self._source.stored.segments, on_progress=lambda _, size_bytes: arrived(size_bytes)
+        )
 
     def _unwritable(self, error: OSError) -> StateDirError:
         place, again = error.filename or self._target.log_dir, "run the same command again: it goes on where it ended"
@@ -230,7 +246,7 @@ async def log_dir_restore(deployment: Deployment, request: LogDirRestoreRequest)
             node_id=request.plan.for_broker,
             other_log_dirs=others,
         )
-        yield LogDirRestore(request, source, plan, holds, target=target)
+        yield LogDirRestore(request, source, plan, holds, target=target, replan=making.plan_one)
 
 
 async def _holds(

@@ -60,6 +60,8 @@ _UNKNOWN_REPLICAS = PlanFinding(
     "the catalogue does not say which brokers have replicas of it",
     "name the partitions of the broker: tierd restore partition",
 )
+_YOUNG_TOPIC = _UNKNOWN_REPLICAS._replace(severity=PlanSeverity.LEFT_OUT)
+"""Only a standby has the partition, which was made after the last look of the catalogue: the others are not held up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +261,7 @@ class PlanMaking:
         node_id = self._request.for_broker
         is_known = node.metadata is not None or self._request.names
         if node_id is not None and not is_known and catalogue.is_of(partition, node_id) is None:
-            findings.append(_UNKNOWN_REPLICAS)
+            findings.append(_UNKNOWN_REPLICAS if view.list() else _YOUNG_TOPIC)
         if node_id is not None and node.metadata is not None:
             highest = await highest_producer_id(view, self._source.stored.segments)
             findings += node.partition_findings(

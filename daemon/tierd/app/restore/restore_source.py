@@ -42,12 +42,14 @@ class SourceRequest:
         from_bucket: read the metadata from the bucket, although the metadata store may have it.
         accepts_unauthenticated: with a key ring, believe also objects without proof.
         max_bytes_per_second: limit of the rate at which objects are read; None for no limit.
+        may_be_empty: a tier that has nothing is no error, because there are other sources.
     """
 
     cluster_id: str | None = None
     from_bucket: bool = False
     accepts_unauthenticated: bool = False
     max_bytes_per_second: int | None = None
+    may_be_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +244,7 @@ async def _read_bucket(
 ) -> tuple[RebuildProblem, ...]:
     accepts, stored = request.accepts_unauthenticated, source.stored
     report = await read_bucket(deployment, stored, accepts_unauthenticated=accepts, clock=clock, tell=tell)
-    if not report.partitions:
+    if not (report.partitions or request.may_be_empty):
         raise UnknownPartitionError(
             f"neither the metadata store nor the bucket has anything of cluster {source.identity.cluster_id}",
             remedy="look at cluster_id and at remote.prefix; --cluster-id names another cluster",

@@ -18,28 +18,35 @@ class StandbyDirectories:
     Attributes:
         log_dirs: as they were given.
         by_partition: the directories of each partition, in the order of the log dirs.
+        unidentified: directories without a topic id.
     """
 
     log_dirs: tuple[Path, ...] = ()
     by_partition: Mapping[TopicIdPartition, tuple[PartitionDirectory, ...]] = field(default_factory=dict)
+    unidentified: tuple[PartitionDirectory, ...] = ()
 
     @classmethod
     def read(cls, log_dirs: Sequence[Path]) -> Self:
-        """List the directories that have a topic id.
+        """List the directories of live partitions.
 
         Raises:
             LogDirOfflineError: a log dir is not there, or cannot be listed.
         """
         found: dict[TopicIdPartition, tuple[PartitionDirectory, ...]] = {}
+        unidentified: list[PartitionDirectory] = []
         for log_dir in log_dirs:
             if not log_dir.is_dir():
                 raise LogDirOfflineError(
                     f"{log_dir}: is no directory", remedy="name the log dir of a standby, or a copy of it"
                 )
             for each in list_log_dir(log_dir).partitions:
-                if each.kind is DirectoryKind.CURRENT and each.topic_id is not None:
+                if each.kind is not DirectoryKind.CURRENT:
+                    continue
+                if each.topic_id is None:
+                    unidentified.append(each)
+                else:
                     found[each.partition] = (*found.get(each.partition, ()), each)
-        return cls(tuple(log_dirs), found)
+        return cls(tuple(log_dirs), found, tuple(unidentified))
 
     def newest(self) -> Mapping[TopicPartition, TopicIdPartition]:
         """Return the incarnation of each partition whose directory was written last.

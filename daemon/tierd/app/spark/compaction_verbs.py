@@ -1,4 +1,4 @@
-"""``tierd compact``: by the daemon, which owns the claims, else by this process; and the history of runs."""
+"""``tierd compact``: by the daemon, which owns the claims, else by this process."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -81,15 +81,6 @@ async def compact(deployment: Deployment, names: Sequence[TopicPartition], *, te
             raise PipelineError("the daemon planned a run instead of beginning one", remedy="see tierd status")
         case report:
             return report
-
-
-def past_runs(state_dir: Path) -> list[JsonValue]:
-    """Return the reports of past runs, the oldest first. Blocking.
-
-    Raises:
-        StateDirError: the history cannot be read.
-    """
-    return [report_json(report) for report in RunHistory(state_dir).read()]
 
 
 async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: Tell) -> Facts:

@@ -6,8 +6,8 @@ from typing import Annotated, cast
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, past_runs, plan_compaction, run_in_loop
-from tierd.app import compact as run_compaction
+import tierd.app
+from tierd.app import Deployment, past_runs, run_in_loop
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
@@ -55,10 +55,10 @@ def compact(
         return
     as_json = as_json or as_object  # the answers below are one object each
     if dry_run:
-        _print_plan(run_in_loop(plan_compaction(deployment, names)), as_json=as_json)
+        _print_plan(run_in_loop(tierd.app.plan_compaction(deployment, names)), as_json=as_json)
         return
     with progress_line("compact") as report_progress:
-        report = run_in_loop(run_compaction(deployment, names, tell=report_progress))
+        report = run_in_loop(tierd.app.compact(deployment, names, tell=report_progress))
     if as_json:
         print_json(report)
     else:

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from tierd.cli.asking import state_dir_of
+from tierd.cli.completion import partition_names
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
-from tierd.cli.session import begin
 from tierd.config import parse_duration_s
 from tierd.model import TopicPartition
 from tierd.tiering import LedgerEntry, read_ledger
@@ -20,7 +21,10 @@ from tierd.tiering import LedgerEntry, read_ledger
 
 def deletions(
     partition: Annotated[
-        str | None, typer.Argument(metavar="TP", help="A partition, topic-partition; none means all.")
+        str | None,
+        typer.Argument(
+            metavar="TP", help="A partition, topic-partition; none means all.", autocompletion=partition_names
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -37,8 +41,7 @@ def deletions(
     Example: tierd deletions orders-0 --since 24h --json
     """
     name = TopicPartition.parse(partition) if partition else None
-    settings = begin(config, secrets=False)
-    entries = read_ledger(settings.state_dir, name, since_ms=_since_ms(since))
+    entries = read_ledger(state_dir_of(config), name, since_ms=_since_ms(since))
     if as_json or as_object:
         with printed_lines(as_object=as_object) as print_item:
             for entry in entries:

@@ -10,6 +10,7 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, SourceRequest, run_in_loop
+from tierd.cli.completion import topic_names
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode, exit_code_of
 from tierd.cli.moments import timestamp_ms_of
@@ -31,7 +32,12 @@ _FILE_BYTES = "256MiB"
 
 def export(
     patterns: Annotated[
-        list[str], typer.Argument(metavar="PATTERN", help="Topics whose whole name matches a regular expression.")
+        list[str],
+        typer.Argument(
+            metavar="PATTERN",
+            help="Topics whose whole name matches a regular expression.",
+            autocompletion=topic_names,
+        ),
     ],
     *,
     into: Annotated[

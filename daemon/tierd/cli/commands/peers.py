@@ -2,12 +2,11 @@
 
 from datetime import UTC, datetime
 
-from tierd.app import run_in_loop
+from tierd.cli.asking import ask_daemon
 from tierd.cli.display import Cell, plain_table, plain_text, print_group
 from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, SocketOption
-from tierd.cli.session import daemon_state_dir
-from tierd.serve import PEERS, PeersRequest, PeerSummary, ask
+from tierd.serve import PEERS, PeersRequest, PeerSummary
 
 
 def peers(
@@ -22,7 +21,7 @@ def peers(
 
     Example: tierd peers
     """
-    answer = run_in_loop(ask(daemon_state_dir(config, socket), PEERS, PeersRequest()))
+    answer = ask_daemon(config, socket, PEERS, PeersRequest())
     if as_json or as_object:
         print_list([peer.to_json() for peer in answer.peers], as_object=as_object)
         return

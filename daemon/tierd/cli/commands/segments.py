@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, follow_segments, run_in_loop, tier_reader
+from tierd.app import Deployment, follow_segments, row_reader, run_in_loop
 from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.json_lists import print_list
 from tierd.cli.moments import utc_text
@@ -55,14 +55,14 @@ def segments(
 
 
 async def _read(deployment: Deployment, name: TopicPartition) -> list[RemoteLogSegmentMetadata]:
-    async with tier_reader(deployment) as reader:
+    async with row_reader(deployment) as reader:
         located = await reader.locate(name)
         view = await reader.view(located.partition)
     return sorted(view.list(), key=lambda metadata: (metadata.start_offset, metadata.event_timestamp_ms))
 
 
 async def _follow(deployment: Deployment, name: TopicPartition, *, as_json: bool) -> None:
-    async with tier_reader(deployment) as reader:
+    async with row_reader(deployment) as reader:
         located = await reader.locate(name)
     feed = follow_segments(deployment, located.partition, interval_s=FOLLOW_INTERVAL_S)
     async with contextlib.aclosing(feed) as changes:

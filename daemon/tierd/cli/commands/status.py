@@ -1,19 +1,16 @@
 """``tierd status``: every partition as the running daemon sees it."""
 
-import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierd.app import run_in_loop
+from tierd.cli.asking import ask_daemon, until_interrupted
 from tierd.cli.display import Cell, Part, Style, human_size, live_group, plain_table, plain_text, print_group
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, NodeOption, SocketOption
 from tierd.cli.peer_requests import ask_node
 from tierd.cli.printing import print_json
-from tierd.cli.session import daemon_state_dir
 from tierd.serve import (
     STATUS,
     CatalogueSummary,
@@ -25,7 +22,6 @@ from tierd.serve import (
     PipelineSummary,
     StatusAnswer,
     StatusRequest,
-    ask,
     by_urgency,
     cause_and_remedy,
     drill_line,
@@ -33,6 +29,9 @@ from tierd.serve import (
     endpoint_line,
     endpoint_problems,
     group_lines,
+    push_lines,
+    push_problems,
+    unprotected_line,
 )
 
 WATCH_INTERVAL_S = 2.0
@@ -53,7 +52,8 @@ _STYLES: dict[str, Style] = {
 
 def status(
     watch: Annotated[
-        bool, typer.Option("--watch", help="Print the status again every two seconds, until Ctrl-C.")
+        bool,
+        typer.Option("--watch", help="Show the status again every two seconds, until Ctrl-C."),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     socket: SocketOption = None,
@@ -67,28 +67,27 @@ def status(
     if node is not None:
         ask_node(node, "status", config=config, socket=socket, as_json=as_json)
         return
-    run_in_loop(_show(daemon_state_dir(config, socket), as_json=as_json, watch=watch))
+
+    def ask() -> StatusAnswer:
+        return ask_daemon(config, socket, STATUS, StatusRequest())
+
+    if watch:
+        with until_interrupted(ask, every_s=WATCH_INTERVAL_S) as answers:
+            _show_each(answers, as_json=as_json)
+    elif as_json:
+        print_json(ask().to_json())
+    else:
+        print_group(*rendered(ask()))
 
 
-async def _show(state_dir: Path, *, as_json: bool, watch: bool) -> None:
+def _show_each(answers: Iterable[StatusAnswer], *, as_json: bool) -> None:
     if as_json:
-        while True:
-            print_json((await _fetch(state_dir)).to_json(), flush=True)
-            if not watch:
-                return
-            await asyncio.sleep(WATCH_INTERVAL_S)
-    snapshot = await _fetch(state_dir)
-    if not watch:
-        print_group(*rendered(snapshot))
+        for answer in answers:
+            print_json(answer.to_json(), flush=True)
         return
-    with live_group(*rendered(snapshot)) as show:
-        while True:
-            await asyncio.sleep(WATCH_INTERVAL_S)
-            show(*rendered(await _fetch(state_dir)))
-
-
-async def _fetch(state_dir: Path) -> StatusAnswer:
-    return await ask(state_dir, STATUS, StatusRequest())
+    with live_group() as show:
+        for answer in answers:
+            show(*rendered(answer))
 
 
 def rendered(status: StatusAnswer) -> list[Part]:
@@ -109,12 +108,16 @@ def rendered(status: StatusAnswer) -> list[Part]:
     catalogue = [plain_text(line, "red") for line in catalogue_lines(status.catalogue)]
     drills = [plain_text(line, "red") for line in drill_problems(status.drills)]
     endpoint = [plain_text(line, "red") for line in endpoint_problems(status.endpoint)]
+    push = [plain_text(line, "yellow") for line in push_problems(status.push)]
     unheld = [plain_text(line, "red") for line in unheld_lines(status.hold)]
     stored = (hold_line(status.hold), grace_line(status.partitions))
     control = [plain_text(line, "yellow") for line in control_lines(status.control)]
-    told = (*stored, pipeline, drill_line(status.drills), endpoint_line(status.endpoint), *group_lines(status.endpoint))
+    endpoint_told = (endpoint_line(status.endpoint), *group_lines(status.endpoint))
+    push_told = (*push_lines(status.push), unprotected_line(status.unprotected))
+    told = (*stored, pipeline, drill_line(status.drills), *endpoint_told, *push_told)
     lines = [plain_text(line) for line in told if line]
-    return [head, *causes, *offline, *unheld, *short, *catalogue, *drills, *endpoint, *control, *lines, *damaged, table]
+    problems = [*causes, *offline, *unheld, *short, *catalogue, *drills, *endpoint, *control, *push]
+    return [head, *problems, *lines, *damaged, table]
 
 
 def hold_line(hold: HoldSummary) -> str:

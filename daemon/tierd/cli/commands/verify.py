@@ -4,44 +4,77 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierd.app import Deployment, run_in_loop, tier_reader
+from tierd.app import (
+    Deployment,
+    SourceRequest,
+    StandbyVerifyRequest,
+    run_in_loop,
+    tier_reader,
+    verify_standbys,
+)
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_line
 from tierd.cli.progress_line import step_line
+from tierd.cli.restore_options import FromBucketOption
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
-from tierd.tiering import Finding
+from tierd.tiering import Finding, Severity
 
 ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
-"""Function that prints findings as they come and returns their number."""
+"""Function that prints findings as they come and returns the number of those that are no notes."""
 
 
 def verify(
     partitions: PartitionsArgument = None,
+    *,
     deep: Annotated[
         bool, typer.Option("--deep", help="Download every segment and check every batch and index.")
     ] = False,
+    standby: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--standby",
+            metavar="DIR",
+            help="Compare the log dir of a standby, or a copy of it, with the tier instead; repeatable.",
+            file_okay=False,
+            resolve_path=True,
+        ),
+    ] = None,
+    from_bucket: FromBucketOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
     """Check the tier against its metadata: gaps, overlaps, orphans, sizes, checksums; exits with 1 on findings.
 
-    Reads only, and may run beside the daemon.
+    With --standby the copies of standbys are compared with the tier: offsets, topic ids and leader epochs, and with
+    --deep every batch. Reads only, and may run beside the daemon.
 
-    Example: tierd verify --deep orders-0 orders-1
+    Examples:
+        tierd verify --deep orders-0 orders-1
+
+        tierd verify --standby /srv/standby orders-0
     """
+    if from_bucket and not standby:
+        raise typer.BadParameter("--from-bucket belongs to --standby")
     deployment = Deployment(begin(config), config)
-    names = [TopicPartition.parse(name) for name in partitions or []]
+    names = tuple(TopicPartition.parse(name) for name in partitions or [])
     shown = partial(_print_json, as_object=as_object) if as_json or as_object else _print
-    if run_in_loop(_verify(deployment, names, deep=deep, shown=shown)):
+    if standby:
+        source = SourceRequest(from_bucket=from_bucket)
+        request = StandbyVerifyRequest(log_dirs=tuple(standby), names=names, deep=deep, source=source)
+        faults = run_in_loop(_verify_standbys(deployment, request, shown=shown))
+    else:
+        faults = run_in_loop(_verify(deployment, names, deep=deep, shown=shown))
+    if faults:
         raise typer.Exit(ExitCode.NO)
 
 
@@ -54,12 +87,19 @@ async def _verify(deployment: Deployment, names: Sequence[TopicPartition], *, de
             return await shown(findings)
 
 
+async def _verify_standbys(deployment: Deployment, request: StandbyVerifyRequest, *, shown: Shown) -> int:
+    with step_line("verifying") as report_progress:
+        async with verify_standbys(deployment, request, tell=report_progress) as findings:
+            return await shown(findings)
+
+
 async def _print(findings: AsyncIterator[Finding]) -> int:
     count = 0
     async for finding in findings:
-        count += 1
         print_line(f"{finding.severity.value} {finding.kind}: {finding.where}: {finding.what}")
-        print_line(f"  next: {finding.remedy}")
+        if finding.severity is not Severity.NOTE:
+            count += 1
+            print_line(f"  next: {finding.remedy}")
     print_line(f"{count} findings" if count else "nothing wrong")
     return count
 
@@ -68,6 +108,6 @@ async def _print_json(findings: AsyncIterator[Finding], *, as_object: bool) -> i
     count = 0
     with printed_lines(as_object=as_object) as print_item:
         async for finding in findings:
-            count += 1
+            count += finding.severity is not Severity.NOTE
             print_item(asdict(finding) | {"severity": finding.severity.value})
     return count

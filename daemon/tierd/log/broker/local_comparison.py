@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tierd.log.broker.local_log import LocalLog
 from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan
+from tierd.log.records.record import Record
 from tierd.log.records.record_batch import RecordBatch, iter_batches
 
 _READ_BYTES = 1 << 20
@@ -38,7 +39,7 @@ def compare_with_local(scan: PartitionScan, copied: Sequence[RecordBatch]) -> Co
     if not copied:
         return Comparison(0, None)
     start, end = min(batch.base_offset for batch in copied), copied[-1].last_offset
-    return compare_batches(copied, tuple(_local_batches(scan, start, end)))
+    return compare_batches(copied, tuple(local_batches(scan, start, end)))
 
 
 def compare_batches(copied: Sequence[RecordBatch], local: Sequence[RecordBatch]) -> Comparison:
@@ -47,13 +48,13 @@ def compare_batches(copied: Sequence[RecordBatch], local: Sequence[RecordBatch])
     Raises:
         InvalidRecordError: records of a batch cannot be decoded.
     """
-    known = {_identity(batch) for batch in local}
-    shared = {_identity(batch) for batch in copied} & known
-    equal = sum(batch.record_count for batch in copied if batch.record_count > 0 and _identity(batch) in shared)
-    theirs = dict(_records(batch for batch in local if _identity(batch) not in shared))
+    known = {batch_identity(batch) for batch in local}
+    shared = {batch_identity(batch) for batch in copied} & known
+    equal = sum(batch.record_count for batch in copied if batch.record_count > 0 and batch_identity(batch) in shared)
+    theirs = dict(_records(batch for batch in local if batch_identity(batch) not in shared))
     common = 0
     first: int | None = None
-    for offset, record in _records(batch for batch in copied if _identity(batch) not in shared):
+    for offset, record in _records(batch for batch in copied if batch_identity(batch) not in shared):
         if offset in theirs:
             common += 1
             if theirs[offset] != record:
@@ -61,7 +62,12 @@ def compare_batches(copied: Sequence[RecordBatch], local: Sequence[RecordBatch])
     return Comparison(equal + common, first)
 
 
-def _identity(batch: RecordBatch) -> tuple[int, int, int, int, int]:
+BatchIdentity = tuple[int, int, int, int, int]
+"""Fields of a batch: two batches that agree in all of them are the same, but for the leader epoch and damage."""
+
+
+def batch_identity(batch: RecordBatch) -> BatchIdentity:
+    """Return the fields that tell one batch from another."""
     return batch.base_offset, batch.last_offset, batch.size_bytes, batch.magic, batch.crc
 
 
@@ -69,10 +75,22 @@ def _records(batches: Iterator[RecordBatch]) -> Iterator[tuple[int, object]]:
     for batch in batches:
         for record in batch.records():
             # the leader epoch is left out: a lineage decides about it
-            yield record.offset, (batch.is_control, record.timestamp_ms, record.key, record.value, record.headers)
+            yield record.offset, record_identity(batch, record)
 
 
-def _local_batches(scan: PartitionScan, start: int, end: int) -> Iterator[RecordBatch]:
+def record_identity(batch: RecordBatch, record: Record) -> object:
+    """Return the content of a record of ``batch``, which no log cleaner changes."""
+    return batch.is_control, record.timestamp_ms, record.key, record.value, record.headers
+
+
+def local_batches(scan: PartitionScan, start: int, end: int) -> Iterator[RecordBatch]:
+    """Yield the batches of the local log with an offset in ``[start, end]``, as far as the log has them. Blocking.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        SegmentChangedError: a file vanished, or was replaced.
+        LogDirOfflineError: a file cannot be read.
+    """
     if not scan.segments:
         return
     # What the high watermark says of batches above it does not matter: only offsets that were copied are asked for.

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, LogError, MissingArtefactError, PartitionNameError, SegmentChangedError
-from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
+from tierd.log.files.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    read_lineage,
+    read_offset_checkpoint,
+)
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
@@ -33,6 +39,7 @@ from tierd.log.inspection.segment_inspection import (
     load_index,
 )
 from tierd.log.log_errors import CheckpointError
+from tierd.log.producers.producer_snapshots import is_snapshot_kept
 from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.log_config import LogConfig
@@ -125,7 +132,7 @@ def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding
         if required not in names:
             yield Damage(path / required, None, f"{path / required}: missing", remedy)
     yield from _leftovers(path, names, offsets)
-    directory = _Directory(path, offsets, _lineage(path), _state_at(path, offsets))
+    directory = _Directory(path, offsets, _lineage(path), _state_at(path, offsets), _log_start(path))
     for base, following in with_next_base(offsets[".log"]):
         yield from _tolerant(
             path / file_name(base, ".log"), directory.inspect(base, following, records=records, deep=deep)
@@ -149,6 +156,7 @@ class _Directory:
     offsets: dict[str, list[int]]
     lineage: Lineage | None
     transactions: OpenTransactions
+    log_start_offset: int
     log_end_offset: int | None = None
 
     def inspect(self, base: int, following: int | None, *, records: bool, deep: bool) -> Iterator[Finding]:
@@ -156,6 +164,7 @@ class _Directory:
         expected = SegmentExpectations(
             base_offset=base,
             next_base_offset=following,
+            log_start_offset=self.log_start_offset,
             lineage=self.lineage,
             open_transactions=self.transactions,
             offset_index_path=self.path / file_name(base, ".index"),
@@ -191,7 +200,8 @@ class _Directory:
             for suffix in (suffix for suffix, there in present.items() if not there):
                 file = self.path / file_name(base, suffix)
                 yield Damage(file, None, f"{file}: missing", _RESTART)
-        if base != self.offsets[".log"][0] and base not in self.offsets[".snapshot"]:
+        is_kept = is_snapshot_kept(base, log_start_offset=self.log_start_offset, lineage=self.lineage)
+        if is_kept and base != self.offsets[".log"][0] and base not in self.offsets[".snapshot"]:
             file = self.path / file_name(base, ".snapshot")
             yield Damage(file, None, f"{file}: missing", _RESTART)
 
@@ -287,6 +297,15 @@ def _lineage(path: Path) -> Lineage | None:
         return None  # the missing file is reported already
     except CheckpointError:
         return None  # the inspection of the file itself reports the damage
+
+
+def _log_start(path: Path) -> int:
+    """Return the log start that the checkpoint of the log dir has; 0 without one."""
+    try:
+        starts = read_offset_checkpoint(path.parent / LOG_START_OFFSET_CHECKPOINT)
+        return starts.get(parse_directory_name(path.name)[0], 0)
+    except (LogError, PartitionNameError):
+        return 0  # a log dir's inspection reports a damaged checkpoint
 
 
 def _state_at(path: Path, offsets: dict[str, list[int]]) -> OpenTransactions:

@@ -36,6 +36,7 @@ class SegmentExpectations:
 
     Attributes:
         next_base_offset: exclusive; None when there is no next segment.
+        log_start_offset: of the log; the leader epochs of batches below it may be forgotten.
         lineage: the leader epochs of the log; None when epochs are not checked.
         open_transactions: open at the start of the segment, and changed by its inspection; None when transactions are
             not checked.
@@ -43,6 +44,7 @@ class SegmentExpectations:
 
     base_offset: int = 0
     next_base_offset: int | None = None
+    log_start_offset: int = 0
     lineage: Lineage | None = None
     offset_index: OffsetIndex | None = None
     time_index: TimeIndex | None = None
@@ -122,7 +124,8 @@ class _BatchChecks:
         for fault in faults:
             if problem := _problem_of(fault, header):
                 yield self._damage(header, problem)
-        if self._epochs and (problem := self._epochs.follow(header)):
+        is_visible = header.last_offset >= self.expected.log_start_offset
+        if self._epochs and is_visible and (problem := self._epochs.follow(header)):
             yield self._damage(header, problem)
         if self._offsets and (problem := self._offsets.follow(header)):
             yield self._index_damage(self.expected.offset_index_path, problem)

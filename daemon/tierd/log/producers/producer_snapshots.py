@@ -8,8 +8,23 @@ from pathlib import Path
 from tierd.log.files.disk import Disk, read_artefact, unlink_if_there
 from tierd.log.files.partition_scan import file_name, offsets_named
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+from tierd.model import Lineage
 
 _SUFFIX = ".snapshot"
+
+
+def is_snapshot_kept(base_offset: int, *, log_start_offset: int, lineage: Lineage | None) -> bool:
+    """Return True if a log keeps a snapshot at the base of a segment that is not its first one.
+
+    None is taken at the log start, and those there and below are deleted when the log is truncated or loaded.
+
+    Args:
+        base_offset: of the segment.
+        log_start_offset: from the checkpoint of the log dir, which is older than the log; 0 without one.
+        lineage: the leader epochs, whose file follows the log start sooner; None without them.
+    """
+    earliest = lineage.earliest if lineage is not None else None
+    return base_offset > max(log_start_offset, earliest.start_offset if earliest is not None else 0)
 
 
 class ProducerSnapshots:

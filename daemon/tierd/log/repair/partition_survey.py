@@ -19,6 +19,7 @@ from tierd.log.files.disk import Disk, read_artefact
 from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.log_errors import CheckpointError
 from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.producers.producer_snapshots import is_snapshot_kept
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts, SegmentFacts
@@ -77,17 +78,19 @@ class _Survey:
         ):  # otherwise the batches contradict each other and prove nothing about the file
             self._lineage_problem = self._lineage_problem or self._contradiction
         self._check_other_snapshots({segment.base_offset for segment in segments})
+        lineage = self._lineage if self._lineage and not self._lineage_problem else Lineage(tuple(self._epochs))
+        checkpoints = self._checkpoints()
         return PartitionFacts(
             directory=self._directory,
             partition=self._partition,
             names=self._names,
             segments=tuple(segments),
-            snapshots=tuple(self._snapshots),
-            lineage=self._lineage if self._lineage and not self._lineage_problem else Lineage(tuple(self._epochs)),
+            snapshots=self._faulty_snapshots(lineage, checkpoints.get(LOG_START_OFFSET_CHECKPOINT, 0)),
+            lineage=lineage,
             lineage_problem=self._lineage_problem,
             epoch_disorder=self._disorder,
             topic_id_problem=self._topic_id_problem(),
-            checkpoints=self._checkpoints(),
+            checkpoints=checkpoints,
             disagreements=tuple(self._disagreements),
         )
 
@@ -157,6 +160,15 @@ class _Survey:
                 problem = self._snapshot_problem(name)
                 if problem is not None:
                     self._snapshots.append(Artefact(name, problem))
+
+    def _faulty_snapshots(self, lineage: Lineage, log_start_offset: int) -> tuple[Artefact, ...]:
+        """Return what is wrong with snapshots, without those that are not there because the log keeps none."""
+        return tuple(
+            each
+            for each in self._snapshots
+            if each.name in self._names
+            or is_snapshot_kept(int(each.name[:20]), log_start_offset=log_start_offset, lineage=lineage)
+        )
 
     def _snapshot_problem(self, name: str) -> str | None:
         try:

@@ -1,13 +1,20 @@
 """Leader's side of a run: it begins outputs, checks what the job wrote, commits it, and abandons what is left."""
 
-from tierd.pipeline.committing.leader import CompactionLeader
-from tierd.pipeline.committing.leader_client import LeaderClient
-from tierd.pipeline.committing.leader_server import LeaderServer
-from tierd.pipeline.committing.leader_settings import LeaderSettings
-from tierd.pipeline.committing.open_outputs import OpenOutputs
-from tierd.pipeline.committing.order_maker import PreparedRun
-from tierd.pipeline.committing.round import GroupState, PartitionRound
-from tierd.pipeline.committing.run_record import RunStatistics, RunTally
+from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
+
+if TYPE_CHECKING:
+    from tierd.pipeline.committing.leader import CompactionLeader
+    from tierd.pipeline.committing.leader_client import LeaderClient
+    from tierd.pipeline.committing.leader_server import LeaderServer
+    from tierd.pipeline.committing.leader_settings import LeaderSettings
+    from tierd.pipeline.committing.open_outputs import OpenOutputs
+    from tierd.pipeline.committing.order_maker import PreparedRun
+    from tierd.pipeline.committing.round import GroupState, PartitionRound
+    from tierd.pipeline.committing.run_record import RunStatistics, RunTally
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "CompactionLeader",

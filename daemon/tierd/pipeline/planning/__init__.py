@@ -1,11 +1,18 @@
 """Plan of a run, decided from metadata alone: its segments, groups and rules. Values only."""
 
-from tierd.pipeline.planning.audit_sample import audit_works
-from tierd.pipeline.planning.chain import Chain
-from tierd.pipeline.planning.partition_planning import plan_partition
-from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
-from tierd.pipeline.planning.selection import RunBudget, by_urgency
-from tierd.pipeline.planning.work_order import SECRET_BYTES, Output, PartitionWork, WorkKind, WorkOrder
+from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
+
+if TYPE_CHECKING:
+    from tierd.pipeline.planning.audit_sample import audit_works
+    from tierd.pipeline.planning.chain import Chain
+    from tierd.pipeline.planning.partition_planning import plan_partition
+    from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
+    from tierd.pipeline.planning.selection import RunBudget, by_urgency
+    from tierd.pipeline.planning.work_order import SECRET_BYTES, Output, PartitionWork, WorkKind, WorkOrder
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "SECRET_BYTES",

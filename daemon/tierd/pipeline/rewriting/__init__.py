@@ -4,18 +4,25 @@ The code is synchronous, uses no Spark, and does no I/O but the output file: the
 host.
 """
 
-from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
-from tierd.pipeline.rewriting.group import RewrittenSegment, rewrite_group
-from tierd.pipeline.rewriting.input_log import InputLog
-from tierd.pipeline.rewriting.new_batch import NewBatch
-from tierd.pipeline.rewriting.offset_set import OffsetSet
-from tierd.pipeline.rewriting.plain_batches import NewBatches
-from tierd.pipeline.rewriting.record_rows import RecordRows
-from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
-from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.scan import KeyColumns, find_keys, keys_of, scan_keys
-from tierd.pipeline.rewriting.transaction_pass import TransactionTrace
-from tierd.pipeline.rewriting.unread import UnreadBatches
+from typing import TYPE_CHECKING
+
+from tierd.on_demand import exports_on_demand
+
+if TYPE_CHECKING:
+    from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
+    from tierd.pipeline.rewriting.group import RewrittenSegment, rewrite_group
+    from tierd.pipeline.rewriting.input_log import InputLog
+    from tierd.pipeline.rewriting.new_batch import NewBatch
+    from tierd.pipeline.rewriting.offset_set import OffsetSet
+    from tierd.pipeline.rewriting.plain_batches import NewBatches
+    from tierd.pipeline.rewriting.record_rows import RecordRows
+    from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
+    from tierd.pipeline.rewriting.rules import RewriteRules
+    from tierd.pipeline.rewriting.scan import KeyColumns, find_keys, keys_of, scan_keys
+    from tierd.pipeline.rewriting.transaction_pass import TransactionTrace
+    from tierd.pipeline.rewriting.unread import UnreadBatches
+else:
+    __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "BatchRewriter",

@@ -14,14 +14,9 @@ import os
 from collections.abc import Mapping
 from typing import Self
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
 from tierd.errors import RemoteIntegrityError
+from tierd.remote.transform.aes_gcm import KEY_BYTES, aes_gcm, expanded_key, opened
 from tierd.remote.transform.binding import BoundPiece, SegmentBinding
-from tierd.remote.transform.key_ring import KEY_BYTES
 
 ALGORITHM = "AES-256-GCM"
 TAG_BYTES = 16
@@ -44,8 +39,8 @@ class SegmentCipher:
             digests: ``piece_digest`` of every piece by its nonce: no other piece is encrypted. None: pieces of any
                 content are encrypted, because the data key is random.
         """
-        self._aead = AESGCM(_derived(data_key, b"tierd chunks 1"))
-        self._manifest_key = _derived(data_key, b"tierd manifest 1")
+        self._aead = aes_gcm(expanded_key(data_key, b"tierd chunks 1"))
+        self._manifest_key = expanded_key(data_key, b"tierd manifest 1")
         self._binding = binding
         self._digests = digests
         self._tags: dict[bytes, bytes] = {}  # nonce to tag of what was encrypted, 28 bytes a chunk
@@ -88,10 +83,7 @@ class SegmentCipher:
 
     def decrypt(self, piece: BoundPiece, sealed: Bytes) -> bytes | None:
         """Return the content, None when it is not exactly this piece of this segment. Blocking, and without the GIL."""
-        try:
-            return self._aead.decrypt(piece.nonce, sealed, self._binding.for_piece(piece))
-        except (InvalidTag, ValueError):
-            return None
+        return opened(self._aead, piece.nonce, sealed, self._binding.for_piece(piece))
 
     def tag_of(self, manifest: bytes) -> str:
         """Return the tag of a manifest's signed content: HMAC-SHA256, in hexadecimal digits."""
@@ -107,7 +99,3 @@ def piece_digest(binding: SegmentBinding, piece: BoundPiece, content: Bytes) -> 
     digest = hashlib.sha256(binding.for_piece(piece))
     digest.update(content)
     return digest.digest()
-
-
-def _derived(data_key: bytes, purpose: bytes) -> bytes:
-    return HKDFExpand(hashes.SHA256(), KEY_BYTES, purpose).derive(data_key)

@@ -13,13 +13,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
+from tierd.remote.transform.aes_gcm import derived_key
 from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import piece_digest
 from tierd.remote.transform.codec import Bytes, ChunkCodec, index_piece
-from tierd.remote.transform.key_ring import KEY_BYTES
 
 KEY_SEED_BYTES: Final = 32
 _DOMAIN: Final = b"tierd content key 1\x00"
@@ -70,7 +67,7 @@ class ContentDigest:
         if len(seed) != KEY_SEED_BYTES:
             raise ValueError(f"a seed of {len(seed)} bytes, not {KEY_SEED_BYTES}")
         whole = hashlib.sha256(b"".join(nonce + self._pieces[nonce] for nonce in sorted(self._pieces)))
-        return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=_DOMAIN + whole.digest()).derive(seed)
+        return derived_key(seed, _DOMAIN + whole.digest())
 
     def _add(self, piece: BoundPiece, content: Bytes) -> None:
         self._pieces[piece.nonce] = piece_digest(self._binding, piece, content)

@@ -8,15 +8,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-
 from tierd.errors import RemoteIntegrityError, RemoteKeyMissingError
+from tierd.remote.transform.aes_gcm import KEY_BYTES, aes_gcm, expanded_key, opened
 from tierd.remote.transform.binding import SegmentBinding
 
-KEY_BYTES = 32
 _NONCE_BYTES = 12
 _TAG_KEY_PURPOSE = b"tierd objects 1"
 _TAG_DOMAIN = b"tierd object 1\x00"
@@ -60,10 +55,8 @@ class KeyRing:
         if active_id is not None and active_id not in keys:
             raise ValueError(f"the ring has no key {active_id}")
         self.active_id = active_id
-        self._keys = {key_id: AESGCM(key) for key_id, key in keys.items()}
-        self._tag_keys = {
-            key_id: HKDFExpand(hashes.SHA256(), KEY_BYTES, _TAG_KEY_PURPOSE).derive(key) for key_id, key in keys.items()
-        }
+        self._keys = {key_id: aes_gcm(key) for key_id, key in keys.items()}
+        self._tag_keys = {key_id: expanded_key(key, _TAG_KEY_PURPOSE) for key_id, key in keys.items()}
         self._tagging_id = active_id or next(iter(keys), None)
 
     def __repr__(self) -> str:
@@ -126,13 +119,13 @@ class KeyRing:
                 remedy=f"add the key with id {wrapped.key_id} to remote.encryption.keys",
             )
         nonce, sealed = wrapped.wrapped[:_NONCE_BYTES], wrapped.wrapped[_NONCE_BYTES:]
-        try:
-            return ring_key.decrypt(nonce, sealed, binding.for_data_key(wrapped.key_id))
-        except (InvalidTag, ValueError):
+        data_key = opened(ring_key, nonce, sealed, binding.for_data_key(wrapped.key_id))
+        if data_key is None:
             raise RemoteIntegrityError(
                 f"{key}: the data key does not open with key {wrapped.key_id!r}",
                 remedy="the manifest was changed or is another segment's, or that key of the ring is not what it was",
-            ) from None
+            )
+        return data_key
 
     def seal(self, secret: bytes, binding: bytes) -> WrappedKey:
         """Encrypt a small secret, such as the verifiers of passwords, under the active key.
@@ -165,13 +158,13 @@ class KeyRing:
                 remedy=f"add the key with id {sealed.key_id} to remote.encryption.keys",
             )
         nonce, content = sealed.wrapped[:_NONCE_BYTES], sealed.wrapped[_NONCE_BYTES:]
-        try:
-            return ring_key.decrypt(nonce, content, _for_secret(sealed.key_id, binding))
-        except (InvalidTag, ValueError):
+        secret = opened(ring_key, nonce, content, _for_secret(sealed.key_id, binding))
+        if secret is None:
             raise RemoteIntegrityError(
                 f"{key}: its secret does not open with key {sealed.key_id!r}",
                 remedy="the object was changed, or that key of the ring is not what it was",
-            ) from None
+            )
+        return secret
 
 
 def _for_secret(key_id: str, binding: bytes) -> bytes:

@@ -5,8 +5,12 @@ The rules:
 - Of all announcements of a topic incarnation, the one with the highest leader epoch names the leader.
 - A copy is deleted only when the node that leads it announces the deletion. A leader that is away, and an announcement
   that lacks a partition, change nothing. A deleted incarnation is never kept again.
+- Settings that are empty are not known to the leader, as before the brokers have answered it: those of before stay.
 - A topic that was created anew has another id under the same name. The old copy is set aside, unless its own leader
-  still announces it: then the new incarnation is refused, and shown as a conflict.
+  still announces it: then the new incarnation waits for the end of that, and is shown as a conflict. A leader announces
+  it once, so that each later answer of any leader is an occasion.
+- A name that Kafka does not have is refused, and shown: it would be a path outside of the log dir, or one that no disk
+  takes. So are negative numbers of partitions and leader epochs.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import TopicIdPartition, TopicPartition, is_topic_name
 from tierd.replication.follower.followed_partition import LeaderClaim
 from tierd.replication.model.messages import AssignedPartition, DeletedReplica
 
@@ -74,7 +78,8 @@ class AssignmentBook:
             names = self._announced.setdefault(each.leader.node_id, {})
             names[each.partition.topic_partition] = each.partition.topic_id
         self._configs: dict[str, tuple[tuple[str, str], ...]] = {}
-        self._conflicts: dict[TopicPartition, str] = {}
+        self._refused: dict[int, dict[str, str]] = {}  # by leader, and by partition or leader; of the last answer
+        self._waiting: dict[int, list[AssignedPartition]] = {}  # by leader: until another incarnation is gone
 
     @property
     def kept(self) -> tuple[KeptReplica, ...]:
@@ -97,9 +102,9 @@ class AssignmentBook:
         return frozenset(self._announced)
 
     @property
-    def conflicts(self) -> dict[TopicPartition, str]:
-        """Return the partitions whose new incarnation is refused, with the reason."""
-        return dict(self._conflicts)
+    def conflicts(self) -> dict[str, str]:
+        """Return why announcements are refused, by the partition, or by the leader if it has no possible partition."""
+        return {what: why for refused in self._refused.values() for what, why in refused.items()}
 
     def on_announced(
         self,
@@ -116,15 +121,18 @@ class AssignmentBook:
         """
         steps = self._delete(leader_id, deleted)
         if partitions is None:
-            return steps
+            return steps + self._assign_waiting()
+        self._refused[leader_id], self._waiting[leader_id] = {}, []
         self._announced[leader_id] = {TopicPartition(each.topic, each.partition): each.topic_id for each in partitions}
         for each in partitions:
             steps += self._assign(leader_id, each)
-        return steps
+        return steps + self._assign_waiting()
 
     def on_lost(self, leader_id: int) -> None:
         """Take note that a leader does not answer; what it announced is not fresh any more."""
         self._announced.pop(leader_id, None)
+        self._refused.pop(leader_id, None)
+        self._waiting.pop(leader_id, None)
 
     def _delete(self, leader_id: int, deleted: Collection[DeletedReplica]) -> list[AssignmentStep]:
         gone = {(each.topic_id, each.partition) for each in deleted}
@@ -145,10 +153,29 @@ class AssignmentBook:
         while len(self._retired) > MAX_RETIRED:
             del self._retired[next(iter(self._retired))]
 
+    def _assign_waiting(self) -> list[AssignmentStep]:
+        steps: list[AssignmentStep] = []
+        for leader_id, waiting in self._waiting.items():
+            self._waiting[leader_id] = []
+            for each in waiting:
+                self._refused[leader_id].pop(str(TopicPartition(each.topic, each.partition)), None)
+                steps += self._assign(leader_id, each)
+        return steps
+
     def _assign(self, leader_id: int, assigned: AssignedPartition) -> list[AssignmentStep]:
-        if assigned.topic_id in self._retired:
+        name, refused = TopicPartition(assigned.topic, assigned.partition), self._refused[leader_id]
+        if not is_topic_name(assigned.topic) or min(assigned.partition, assigned.leader_epoch) < 0:
+            refused[f"node {leader_id}"] = (
+                f"it announces {assigned.topic!r:.80}, partition {assigned.partition}, leader epoch "
+                f"{assigned.leader_epoch}, which Kafka does not have: look at that daemon"
+            )
             return []
-        name = TopicPartition(assigned.topic, assigned.partition)
+        if assigned.topic_id in self._retired:
+            refused[str(name)] = (
+                f"node {leader_id} announces topic id {assigned.topic_id}, whose deletion was announced before; if it "
+                "was moved and not deleted, stop this daemon and remove push-standby.json from its state_dir"
+            )
+            return []
         replica = KeptReplica(
             TopicIdPartition(assigned.topic_id, assigned.topic, assigned.partition),
             LeaderClaim(leader_id, assigned.leader_epoch),
@@ -161,13 +188,13 @@ class AssignmentBook:
                 return []
         elif kept is not None:
             if self._is_announced(kept):
-                self._conflicts[name] = (
+                self._waiting[leader_id].append(assigned)
+                refused[str(name)] = (
                     f"node {leader_id} announces topic id {assigned.topic_id}, and node {kept.leader.node_id} still "
-                    f"announces {kept.partition.topic_id}"
+                    f"announces {kept.partition.topic_id}: remove the deleted topic's partition from one of the nodes"
                 )
                 return []
             steps.append(SetReplicaAside(kept.partition))
-        self._conflicts.pop(name, None)
         steps += self._configure(assigned)
         if kept != replica:
             self._kept[name] = replica
@@ -181,5 +208,14 @@ class AssignmentBook:
     def _configure(self, assigned: AssignedPartition) -> list[AssignmentStep]:
         if self._configs.get(assigned.topic) == assigned.config:
             return []
+        if not assigned.config and self._is_kept(assigned):
+            return []
         self._configs[assigned.topic] = assigned.config
         return [ConfigureTopic(assigned.topic, assigned.config)]
+
+    def _is_kept(self, assigned: AssignedPartition) -> bool:
+        """Return True if this partition, or another one of its topic, is kept; the first answer needs no search."""
+        kept = self._kept.get(TopicPartition(assigned.topic, assigned.partition))
+        if kept is not None and kept.partition.topic_id == assigned.topic_id:
+            return True
+        return any(each.partition.topic_id == assigned.topic_id for each in self._kept.values())

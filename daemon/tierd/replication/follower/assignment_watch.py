@@ -42,7 +42,7 @@ class AssignmentWatch:
         self._settings = settings
         self._version = -1
         self._answered_s = clock.monotonic_s()
-        self._backoff = Backoff(base_s=0.1, cap_s=5.0)
+        self._backoff = Backoff(base_s=0.1, cap_s=1.0)  # what a leader writes meanwhile has no second copy
         self._hurry = asyncio.Event()
         self.last_error = ""
 
@@ -88,9 +88,9 @@ class AssignmentWatch:
         await self._keeper.carry_out(steps)
 
     def _note_failure(self, error: TierError, failures: int) -> None:
-        self.last_error = str(error)
+        self.last_error = error.explained
         if failures == 1:
-            _LOG.warning("assignments_not_received", leader=self._leader_id, error=str(error))
+            _LOG.warning("assignments_not_received", leader=self._leader_id, error=str(error), remedy=error.remedy)
         if self._clock.monotonic_s() - self._answered_s > self._settings.lost_after_s:
             self._keeper.book.on_lost(self._leader_id)
 

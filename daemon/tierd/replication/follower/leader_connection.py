@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from tierd.errors import TierError
+from tierd.replication.follower.leader_refusals import refusal_text
 from tierd.replication.model.messages import (
     AssignmentsRequest,
     EpochEndOffsetsRequest,
@@ -76,7 +77,7 @@ class LeaderConnection:
             raise LeaderAnswerError(f"node {self._leader_id} answered with {type(response).__name__}")
         code = getattr(response, "error_code", 0)
         if code:
-            raise LeaderAnswerError(f"node {self._leader_id} refused a request with error {code}")
+            raise LeaderAnswerError(f"node {self._leader_id} refused a request with {refusal_text(code)}")
         return response
 
     async def close(self) -> None:

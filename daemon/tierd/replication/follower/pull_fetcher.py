@@ -23,6 +23,7 @@ from tierd.errors import TierError
 from tierd.model import EpochEndOffset
 from tierd.replication.follower.followed_partition import LeaderQuestion, QuestionKind
 from tierd.replication.follower.leader_connection import LeaderConnection
+from tierd.replication.follower.leader_refusals import refusal_text
 from tierd.replication.follower.pull_answers import take_bounds, take_epoch_end, take_failure, take_fetched
 from tierd.replication.follower.pull_changes import Decision, PullChanges
 from tierd.replication.follower.record_intake import RecordIntake, size_of
@@ -105,7 +106,7 @@ class PullFetcher:
         self._settings = settings or PullSettings()
         self._on_stale_view = on_stale_view
         self._awake = asyncio.Event()
-        self._backoff = Backoff(base_s=0.1, cap_s=5.0)
+        self._backoff = Backoff(base_s=0.1, cap_s=1.0)  # what a leader writes meanwhile has no second copy
         self._failures = 0
         self._turn = 0
 
@@ -240,7 +241,7 @@ class PullFetcher:
         if log is None or not replica.followed.is_current(question, log.facts):
             return
         if code != PushErrorCode.OFFSET_OUT_OF_RANGE:
-            replica.note(f"node {self._leader_id} answered {question.kind.value} with error {code}")
+            replica.note(f"node {self._leader_id} answered {question.kind.value} with {refusal_text(code)}")
         take_failure(replica.followed, code, now_s=self._clock.monotonic_s())
 
     # Questions

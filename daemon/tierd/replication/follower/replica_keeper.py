@@ -1,10 +1,12 @@
 """ReplicaKeeper: makes, follows, deletes and sets aside the logs of a standby, as the assignment book asks for.
 
 Before a step is carried out, the file of the standby has it: a standby that has followed a leader epoch never follows a
-lower one after a restart. A step that fails is tried again by ``retry``.
+lower one after a restart. A step that fails is tried again by ``retry``. So are the steps of a caller that is
+cancelled: the book has them already, and asks for none of them again.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -56,6 +58,7 @@ class ReplicaKeeper:
         self._memory = memory
         self._clock = clock
         self._settings = settings
+        self._due: deque[AssignmentStep] = deque()  # in the order of the book
         self._failed: dict[TopicPartition, AssignmentStep] = {}
         self._remembered = {each.partition for each in memory.replicas}
         self._is_push_enabled = settings.is_push_enabled
@@ -76,11 +79,9 @@ class ReplicaKeeper:
         """Carry out steps of the book in their order; one that fails does not keep the others from it."""
         if not steps:
             return
+        self._due += steps
         async with self._changing:
-            await self._configure([step for step in steps if isinstance(step, ConfigureTopic)])
-            await self.save()
-            for step in steps:
-                await self._try(step)
+            await self._carry_out_due()
 
     async def keep_lost_copy(self, replica: StandbyReplica) -> None:
         """Set the log of a replica aside, whose leader has none of its records any more, and begin another log."""
@@ -93,8 +94,9 @@ class ReplicaKeeper:
                     await self._try(KeepReplica(kept))
 
     async def retry(self) -> None:
-        """Try the steps again that failed."""
+        """Try the steps again that failed, after those whose caller was cancelled."""
         async with self._changing:
+            await self._carry_out_due()
             for partition, step in list(self._failed.items()):
                 del self._failed[partition]
                 await self._try(step, is_new=False)
@@ -123,6 +125,15 @@ class ReplicaKeeper:
             self._replicas.wake(replica)
 
     # Steps
+
+    async def _carry_out_due(self) -> None:
+        if not self._due:
+            return
+        await self._configure([step for step in self._due if isinstance(step, ConfigureTopic)])
+        await self.save()
+        while self._due:
+            await self._try(self._due[0])
+            self._due.popleft()
 
     async def _try(self, step: AssignmentStep, *, is_new: bool = True) -> None:
         partition = _partition_of(step)
@@ -182,11 +193,18 @@ class ReplicaKeeper:
         except LogError as error:
             if error.code is not TierErrorCode.INCONSISTENT_TOPIC_ID:
                 raise
-            aside = await self._service.set_aside(name)  # of an incarnation that no leader has announced
-            _LOG.warning("unknown_incarnation_set_aside", partition=str(name), directory=str(aside))
+            await self._set_other_incarnation_aside(name)
             await self._service.get_or_create(name, topic_id=partition.topic_id)
         is_flushed_at_once = self._settings.flush == "always"
         return ServiceFollowerLog(self._service, name, clock=self._clock, is_flushed_at_once=is_flushed_at_once)
+
+    async def _set_other_incarnation_aside(self, name: TopicPartition) -> None:
+        """Set a log aside of an incarnation that no leader has announced, or whose deletion ends at this moment."""
+        try:
+            aside = await self._service.set_aside(name)
+        except UnknownPartitionError:
+            return
+        _LOG.warning("unknown_incarnation_set_aside", partition=str(name), directory=str(aside))
 
     async def _remove(self, partition: TopicIdPartition, *, is_deleted: bool) -> None:
         replica = self._replicas.get(partition.topic_id, partition.partition)
@@ -213,9 +231,10 @@ class ReplicaKeeper:
     # Settings of topics
 
     async def _configure(self, steps: Sequence[ConfigureTopic]) -> None:
-        changed = [step.topic for step in steps if self._topics.update(step.topic, dict(step.config))]
-        if not changed:
+        if not steps:
             return
+        for step in steps:
+            self._topics.update(step.topic, dict(step.config))
         await self._service.reconfigure(self._topics.config_for)
         for replica in self._replicas:
             replica.followed.delete_retention_s = self._delete_retention_s(replica.partition.topic)

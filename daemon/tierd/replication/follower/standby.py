@@ -135,7 +135,7 @@ class Standby:
         return StandbyStatus(
             replicas=statuses(self._replicas),
             leaders={leader_id: watch.last_error for leader_id, watch in self._watches.items()},
-            conflicts={str(partition): why for partition, why in self._keeper.book.conflicts.items()},
+            conflicts=self._keeper.book.conflicts,
             memory_bytes=self._intake.used_bytes,
             is_disk_full=self._intake.is_disk_full,
             append_errors=dict(appends.errors),

@@ -46,7 +46,7 @@ class StandbyReplica:
 
     def note(self, error: TierError | str) -> None:
         """Keep an error for the status."""
-        self.last_error = str(error)
+        self.last_error = error.explained if isinstance(error, TierError) else error
 
 
 class StandbyReplicas:

@@ -44,7 +44,7 @@ class StandbyStatus:
 
     Attributes:
         leaders: by node id, why the leader does not answer; empty for one that does.
-        conflicts: by partition, why another incarnation of the topic is not kept.
+        conflicts: by partition, why another incarnation is not kept; by leader, what cannot be kept at all.
         append_errors: answers to leaders with an error, by code.
         pull_transitions: sessions that ended.
     """

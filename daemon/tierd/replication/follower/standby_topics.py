@@ -3,7 +3,8 @@
 A standby's log obeys the topic's settings of its leader, with these differences:
 
 - Settings that a log does not know, or a value that it cannot have, are left out.
-- The tier is the leader's business: a tiered topic is kept for as long as its leader keeps it on local disk.
+- The tier is the leader's business: of a tiered topic the copy has what the leader has on local disk. The leader keeps
+  records for longer than the local retention while they are not in the tier, so that only its log start deletes any.
 - A topic without known settings is kept for ever, for a wrong guess would delete records.
 """
 
@@ -21,7 +22,6 @@ FlushPolicy = Literal["never", "interval", "always"]
 _LOG = structlog.get_logger(__name__)
 _KNOWN: Final = frozenset(field.name.replace("_", ".") for field in fields(LogConfig))
 _OF_THE_LEADER: Final = frozenset({"remote.log.copy.disable", "strict.recovery", "preallocate"})
-_FROM_TOTAL: Final = -2
 
 
 class StandbyTopics:
@@ -67,16 +67,7 @@ class StandbyTopics:
                 usable[name] = value
         is_tiered = usable.pop("remote.storage.enable", "false").lower() == "true"
         config = LogConfig.from_kafka(usable)
-        return self._with_flush(_as_on_local_disk(config) if is_tiered else config)
+        return self._with_flush(replace(config, retention_ms=-1, retention_bytes=-1) if is_tiered else config)
 
     def _with_flush(self, config: LogConfig) -> LogConfig:
         return config if self._flush_ms is None else replace(config, flush_ms=min(config.flush_ms, self._flush_ms))
-
-
-def _as_on_local_disk(config: LogConfig) -> LogConfig:
-    local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes
-    return replace(
-        config,
-        retention_ms=config.retention_ms if local_ms == _FROM_TOTAL else local_ms,
-        retention_bytes=config.retention_bytes if local_bytes == _FROM_TOTAL else local_bytes,
-    )

@@ -39,6 +39,7 @@ AppendReaction = Acknowledge | RetryLater | ResendIntact | Resynchronize | EndSe
 
 _REFUSED: Final = EndSession(PushSessionEndReason.REQUEST_NON_RETRIABLE_ERROR)
 _PEER_REFUSED: Final = EndSession(PushSessionEndReason.REQUEST_NON_RETRIABLE_ERROR, is_whole_peer=True)
+_TOO_LARGE: Final = EndSession(PushSessionEndReason.RECORDS_TOO_LARGE)
 _RETRY: Final = RetryLater()
 
 _REACTIONS: Final[dict[int, AppendReaction]] = {
@@ -47,6 +48,8 @@ _REACTIONS: Final[dict[int, AppendReaction]] = {
     PushErrorCode.CORRUPT_MESSAGE: ResendIntact(),
     PushErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _RETRY,
     PushErrorCode.REQUEST_TIMED_OUT: _RETRY,
+    PushErrorCode.MESSAGE_TOO_LARGE: _TOO_LARGE,
+    PushErrorCode.RECORD_LIST_TOO_LARGE: _TOO_LARGE,
     PushErrorCode.CLUSTER_AUTHORIZATION_FAILED: _PEER_REFUSED,
     PushErrorCode.UNSUPPORTED_VERSION: EndSession(PushSessionEndReason.PUSH_DISABLED, is_whole_peer=True),
     PushErrorCode.FENCED_LEADER_EPOCH: EndSession(PushSessionEndReason.NEW_LEADER_EPOCH),

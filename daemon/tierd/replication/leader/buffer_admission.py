@@ -33,12 +33,11 @@ class BufferAdmission:
 
     def admit(self, slots: Sequence[SessionSlot], size_bytes: int, now_s: float) -> list[SessionSlot]:
         """Make room for an append of ``size_bytes``, and return those of ``slots`` that take it."""
-        budget = self._budget
-        if budget.fits(size_bytes, {slot.pusher for slot in slots}):
-            limit = self._settings.session_buffer_max_bytes - size_bytes
-            if all(slot.unacked_bytes <= limit for slot in slots):
-                return list(slots)
-        return self._make_room(slots, size_bytes, now_s)
+        budget, limit = self._budget, self._settings.session_buffer_max_bytes - size_bytes
+        fits = budget.fits(size_bytes, ())
+        for slot in slots:  # a loop: this is asked at each append
+            fits = fits and slot.unacked_bytes <= limit and budget.fits_pusher(size_bytes, slot.pusher)
+        return list(slots) if fits else self._make_room(slots, size_bytes, now_s)
 
     def _make_room(self, slots: Sequence[SessionSlot], size_bytes: int, now_s: float) -> list[SessionSlot]:
         limit, budget = self._settings.session_buffer_max_bytes, self._budget

@@ -38,7 +38,11 @@ class ReplicatedPartition:
 
 
 class LedReplicators:
-    """Led partitions by topic id and number. For one event loop; ``run`` is its task."""
+    """Led partitions by topic id and number. For one event loop; ``run`` is its task.
+
+    Attributes:
+        changes: number of partitions, and of changes of their standbys, that began or ended.
+    """
 
     def __init__(
         self, push: PushSessions, assignments: LeaderAssignments, settings: ReplicatorSettings, *, clock: Clock
@@ -58,6 +62,7 @@ class LedReplicators:
         self._led: dict[_Key, ReplicatedPartition] = {}
         self._by_name: dict[TopicPartition, TopicIdPartition] = {}
         self._lagging: dict[_Key, None] = {}
+        self.changes = 0
 
     def find(self, topic_id: UUID, partition: int) -> PartitionReplicator | None:
         """Return the replicator of a partition; None if this node does not lead it."""
@@ -113,6 +118,7 @@ class LedReplicators:
         else:
             replicator = led.replicator
         self._led[key] = ReplicatedPartition(replicator, tuple(nodes), config)
+        self.changes += 1
         replicator.assign(nodes)
         replicator.check_leader_epoch()
         self._announce(key)
@@ -178,6 +184,7 @@ class LedReplicators:
     def _take_out(self, partition: TopicIdPartition, reason: PushSessionEndReason) -> ReplicatedPartition | None:
         led = self._led.pop(_key(partition), None)
         if led is not None:
+            self.changes += 1
             del self._by_name[partition.topic_partition]
             led.replicator.close(reason)
         return led

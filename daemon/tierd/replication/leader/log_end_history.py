@@ -36,11 +36,11 @@ class LogEndHistory:
         """Take note of an append of ``size_bytes`` that ends at ``end_offset``."""
         last = self._marks[-1]
         self.note_size(end_offset - last.end_offset, size_bytes)
-        mark = _Mark(now_s, end_offset, last.total_bytes + size_bytes)
+        total_bytes = last.total_bytes + size_bytes
         if now_s - last.since_s < _RESOLUTION_S and len(self._marks) > 1:
-            self._marks[-1] = mark._replace(since_s=last.since_s)
+            self._marks[-1] = _Mark(last.since_s, end_offset, total_bytes)
             return
-        self._marks.append(mark)
+        self._marks.append(_Mark(now_s, end_offset, total_bytes))
         if len(self._marks) > MARKS:
             self._merge_older()
 

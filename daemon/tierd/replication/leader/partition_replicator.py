@@ -69,7 +69,7 @@ class PartitionReplicator:
         self._leadership = PartitionLeadership(present_epoch(log), log.log_end_offset)
         self._replicas = ReplicaSet(settings, self._leadership)
         self._history = LogEndHistory(log.log_end_offset, self._began_s)
-        self._wakers: set[Callable[[], None]] = set()
+        self._wakers: dict[Callable[[], None], None] = {}
         self._transitions = PushTransitions(log, push, settings, self._replicas, self._leadership)
         self.answers = StandbyAnswers(log, self._replicas, self._leadership)
         log.listen(self)
@@ -114,9 +114,11 @@ class PartitionReplicator:
         """Replicate to ``nodes`` from now on; sessions of other replicas end with ``REPLICA_REMOVED``."""
         for progress in self._replicas.missing_in(nodes):
             self._transitions.end(progress, PushSessionEndReason.REPLICA_REMOVED, self._now_s())
-        self._replicas.replace(nodes)
+        now_s = self._now_s()
+        self._replicas.replace(nodes, now_s)
         self._raise_watermark()
         self.wake_fetches()
+        self._note_lagging(now_s)
 
     def throttle(self, replica_id: int, *, is_throttled: bool) -> None:
         """Put a replica under the quota of replication, or end that: a throttled one is neither pushed nor in sync."""
@@ -174,8 +176,7 @@ class PartitionReplicator:
             self._push.on_leader_append(self.partition, pushed, append_offset, MemoryRecords(records, next_offset))
         self._raise_watermark()
         self.wake_fetches()
-        if self._replicas.has_lagging(next_offset, now_s):
-            self._hooks.on_lagging(self.partition)
+        self._note_lagging(now_s)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Send a high watermark to the replicas with a session."""
@@ -263,11 +264,11 @@ class PartitionReplicator:
 
     def subscribe(self, waker: Callable[[], None]) -> None:
         """Call ``waker`` at every change that a fetch may wait for."""
-        self._wakers.add(waker)
+        self._wakers[waker] = None
 
     def unsubscribe(self, waker: Callable[[], None]) -> None:
         """Call ``waker`` no more."""
-        self._wakers.discard(waker)
+        self._wakers.pop(waker, None)
 
     def wake_fetches(self) -> None:
         """Wake the fetches that wait."""
@@ -291,7 +292,10 @@ class PartitionReplicator:
         progress.on_fetch(fetch.fetch_offset, fetch.log_start_offset, log_end=log.log_end_offset, now_s=now_s)
         self._replicas.join(progress, high_watermark=log.high_watermark, now_s=now_s)
         self._raise_watermark()
-        if self._replicas.has_lagging(log.log_end_offset, now_s):
+        self._note_lagging(now_s)
+
+    def _note_lagging(self, now_s: float) -> None:
+        if self._replicas.has_lagging(self.log.log_end_offset, now_s):
             self._hooks.on_lagging(self.partition)
 
     def _check_epoch(self, start_offset: int) -> None:
@@ -300,14 +304,17 @@ class PartitionReplicator:
             self._leadership.epoch, self._leadership.start_offset = epoch, start_offset
             self._leadership.is_doubted = False
             self.end_sessions(PushSessionEndReason.NEW_LEADER_EPOCH)
+            self._replicas.begin_epoch(self._now_s())
             self._hooks.on_leader_epoch(self.partition, epoch)
             self.wake_fetches()
 
     def _raise_watermark(self) -> bool:
         """Raise the high watermark of an owned log as far as the in-sync replicas allow; return True if it rose."""
         raise_high_watermark = self._hooks.raise_high_watermark
+        if raise_high_watermark is None:
+            return False
         reached = self._replicas.high_watermark(self.log.log_end_offset, self._now_s())
-        if raise_high_watermark is None or reached is None or reached <= self.log.high_watermark:
+        if reached is None or reached <= self.log.high_watermark:
             return False
         raise_high_watermark(reached)
         return True

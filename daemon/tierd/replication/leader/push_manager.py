@@ -38,7 +38,7 @@ from tierd.replication.leader.push_statistics import push_statistics
 from tierd.replication.leader.pusher import OpenAppendChannel, Pusher
 from tierd.replication.leader.record_memory import MemoryRecords
 from tierd.replication.leader.session_callbacks import SessionCallbacks
-from tierd.replication.model.push_session import PushSession, PushSessionEndReason
+from tierd.replication.model.push_session import PushSession, PushSessionEndReason, PushSessionIdentity
 
 log = structlog.get_logger()
 
@@ -46,6 +46,10 @@ _SOFT_MARK_LINE_S: Final = 60.0
 
 OnLeadershipDoubted = Callable[[TopicIdPartition, int], None]
 """Takes a partition and the leader epoch that was refused: the leader has to check if it still leads."""
+
+
+OnSession = Callable[[PushSessionIdentity, PushSessionEndReason | None], None]
+"""Takes a session that began, without a reason, or that ended, with its reason."""
 
 
 class PushManagerStoppedError(RuntimeError):
@@ -71,6 +75,7 @@ class PushManager:
         open_channel: OpenAppendChannel,
         *,
         on_leadership_doubted: OnLeadershipDoubted,
+        on_session: OnSession = lambda _identity, _reason: None,
         now_s: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -81,10 +86,12 @@ class PushManager:
             leader: this process, as its requests name it.
             open_channel: connects to a peer.
             on_leadership_doubted: called when a follower refused a leader epoch as too old.
+            on_session: called when a session begins or ends, for announcements.
             now_s: monotonic time.
             jitter: number in [0, 1) for waits.
         """
         self._settings = settings
+        self._is_enabled = settings.is_enabled
         self._router = PushRouter(settings, leader, random=jitter)
         self._pushers = [
             Pusher(index, self._router, open_channel, now_s=now_s, changed=self._settle)
@@ -92,6 +99,7 @@ class PushManager:
         ]
         self._callbacks = SessionCallbacks(self._router, now_s)
         self._on_leadership_doubted = on_leadership_doubted
+        self._on_session = on_session
         self._now_s = now_s
         self._state = _ManagerState.NEW
         self._state_lock = threading.Lock()
@@ -150,7 +158,11 @@ class PushManager:
         """Return True if partitions of such a topic may be pushed."""
         if is_cluster_link_destination or (is_internal_topic and not self._settings.sends_internal_topics):
             return False
-        return self._settings.is_enabled
+        return self._is_enabled
+
+    def enable(self, is_enabled: bool) -> None:
+        """Allow sessions to begin, or forbid it from now on; sessions that there are go on."""
+        self._is_enabled = is_enabled
 
     def record_follower_not_caught_up(self, partition: TopicIdPartition, replica_id: int) -> None:
         """Count a replica that lacks nothing for a transition but the newest records."""
@@ -166,7 +178,11 @@ class PushManager:
             PushManagerStoppedError: after ``shutdown``.
         """
         self._require_not_stopped()
+        counters = self._router.counters
+        starts = counters.session_starts
         self._router.start_push(session, self._now_s())
+        if counters.session_starts > starts:
+            self._callbacks.guard(partial(self._on_session, session.identity, None))
         self._settle()
 
     def on_leader_append(
@@ -294,6 +310,7 @@ class PushManager:
                 self._callbacks.acknowledge(action)
             case PushSessionEnded():
                 self._callbacks.end(action)
+                self._callbacks.guard(partial(self._on_session, action.session.identity, action.reason))
             case OpenLink():
                 self._pushers[action.pusher].open_link(action)
             case CloseLink():

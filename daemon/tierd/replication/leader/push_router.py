@@ -230,8 +230,10 @@ class PushRouter:
         slots = self._admit([slot for slot in slots if slot.is_live], len(records.data), now_s)
         ref = RecordsRef(self.budget, records.data)
         for slot in slots:
+            is_turn_unchanged = slot.is_in_flight and slot.is_waiting  # its answer gives it its turn
             slot.append(QueuedRecords(ref, append_offset, span, now_s), records.next_offset, last_epoch)
-            self.pushers[slot.pusher].slots.touch(slot, now_s)
+            if not is_turn_unchanged:
+                self.pushers[slot.pusher].slots.touch(slot, now_s)
 
     def _admit(self, slots: Iterable[SessionSlot], size_bytes: int, now_s: float) -> list[SessionSlot]:
         return self._admission.admit(list(slots), size_bytes, now_s)
@@ -240,8 +242,12 @@ class PushRouter:
         replicas = self._table.get(partition)
         if replicas is None:
             return []
-        found = [replicas[replica_id] for replica_id in replica_ids if replica_id in replicas]
-        return [slot for slot in found if slot.is_live]
+        found = []
+        for replica_id in replica_ids:
+            slot = replicas.get(replica_id)
+            if slot is not None and slot.is_live:
+                found.append(slot)
+        return found
 
     def _end(self, slot: SessionSlot, reason: PushSessionEndReason, now_s: float) -> None:
         self.pushers[slot.pusher].slots.end(slot, reason, now_s)

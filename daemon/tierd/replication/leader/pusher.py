@@ -12,6 +12,7 @@ import structlog
 from tierd.errors import TierError
 from tierd.replication.leader.push_actions import CloseLink, OpenLink, ReadChunk, SendAppend
 from tierd.replication.leader.push_router import PushRouter
+from tierd.replication.leader.session_slot import NEVER
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_session import PeerNode
 
@@ -69,7 +70,8 @@ class Pusher:
         self._unreachable: set[int] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._soon: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at_s = 0.0
         self._finished: asyncio.Future[None] | None = None
         self._is_stopping = False
 
@@ -100,17 +102,15 @@ class Pusher:
         if self._is_stopping and self._core.is_idle:
             self._finished.set_result(None)
             return
-        at_s = self._core.deadline_s
-        if at_s == float("inf"):
+        at_s = NEVER if self._core.is_unused else self._core.deadline_s
+        if at_s == NEVER:
             return
         now_s, loop = self._now_s(), asyncio.get_running_loop()
         if at_s <= now_s:
             self._soon = loop.call_soon(self._turn)
-        else:
-            when = loop.time() + at_s - now_s
-            if self._timer is None or when < self._timer.when() or self._timer.cancelled():
-                self._cancel_timer()
-                self._timer = loop.call_at(when, self._fire)
+        elif self._timer is None or at_s < self._timer_at_s:
+            self._cancel_timer()
+            self._timer, self._timer_at_s = loop.call_later(at_s - now_s, self._fire), at_s
 
     def open_link(self, action: OpenLink) -> None:
         """Connect in a task."""
@@ -189,19 +189,18 @@ class Pusher:
             self._router.on_link_closed(self._index, link_id, self._now_s())
 
     def _turn(self) -> None:
-        loop = asyncio.get_running_loop()
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        started_s = loop.time()
+        started_s = self._now_s()
         try:
-            self._core.advance(self._now_s())
+            self._core.advance(started_s)
             self._changed()
         except Exception as error:  # a bug ends the pusher, and the manager with it
             if self._finished is None or self._finished.done():
                 raise
             self._finished.set_exception(error)
-        self._router.counters.processing_time_s.observe(loop.time() - started_s)
+        self._router.counters.processing_time_s.observe(self._now_s() - started_s)
 
     def _fire(self) -> None:
         self._timer = None

@@ -45,6 +45,11 @@ class PusherCore:
         return min(self.slots.slot_timers.next_s, self.slots.lane_timers.next_s)
 
     @property
+    def is_unused(self) -> bool:
+        """Return True if there is no session and no connection, so that no timer is set either."""
+        return not self.slots.lanes
+
+    @property
     def is_idle(self) -> bool:
         """Return True if no connection is open or closes, and no file is read."""
         return not (self._links or self._closing or self._chunks.is_reading)

@@ -30,6 +30,8 @@ _RESET_AFTER_S: Final = 600.0
 class PushCooldown:
     """Delay before the next session of a replica: 1 s, doubled by each end that has a cooldown, up to 5 min.
 
+    After an end with a long cooldown it is 5 min at once.
+
     A session of 10 min resets the delay. After any end, sessions begin at least 1 s apart.
 
     Attributes:
@@ -44,6 +46,8 @@ class PushCooldown:
         """Take note of the end of a session that began at ``began_s``."""
         if now_s - began_s >= _RESET_AFTER_S:
             self.delay_s = _BASE_DELAY_S
+        if reason.has_long_cooldown:
+            self.delay_s = _MAX_DELAY_S
         if reason.has_cooldown:
             self.until_s = now_s + self.delay_s
             self.delay_s = min(2 * self.delay_s, _MAX_DELAY_S)
@@ -63,6 +67,8 @@ class ReplicaProgress:
         complete_s: last time at which the replica lacked nothing; an append to a replica that lacks nothing counts.
         session: present push session.
         ended_session_id: highest id of a session that ended, of this process of the standby.
+        awaited_until_s: of a replica that may have been in sync before the leader epoch began, until it is in sync: the
+            end of the time for which the high watermark waits for it.
         told_high_watermark: high watermark of the last answer to a fetch.
         obstacle: the reason why the last fetch began no session; None before a fetch and in a session.
     """
@@ -75,6 +81,7 @@ class ReplicaProgress:
     caught_up_s: float = NEVER_S
     complete_s: float = NEVER_S
     is_in_sync: bool = False
+    awaited_until_s: float = NEVER_S
     is_throttled: bool = False
     session: PushSession | None = None
     session_began_s: float = NEVER_S
@@ -160,7 +167,7 @@ class ReplicaProgress:
 
     def join_in_sync(self, now_s: float) -> None:
         """Count as in sync from now on; the time for which the replica may lag begins."""
-        self.is_in_sync = True
+        self.is_in_sync, self.awaited_until_s = True, NEVER_S
         self.caught_up_s = max(self.caught_up_s, now_s)
 
     def _reach(self, at_s: float) -> None:

@@ -82,9 +82,12 @@ class LedLogProgress:
         if progress.is_pushed:
             return ""
         if self.leadership.is_doubted:
-            return f"node {progress.node.node_id} or another standby knows a newer leader epoch"
+            return (
+                f"node {progress.node.node_id} or another standby knows a newer leader epoch; the leadership source is "
+                "asked, and nothing is sent before it answers"
+            )
         if progress.state.session_id < 0 and not progress.is_known and progress.obstacle is None:
-            return "the standby has not fetched yet"
+            return "the standby has not fetched yet: tierd status on its host says why"
         if progress.obstacle is TransitionObstacle.COOLDOWN:
             return f"{_ended(progress)}; next session in {max(progress.cooldown.until_s - now_s, 0.0):.0f} s at least"
         if progress.obstacle is not None:

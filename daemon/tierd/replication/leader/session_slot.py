@@ -2,6 +2,7 @@
 
 from collections import deque
 from enum import Enum
+from math import floor
 from typing import Final
 
 from tierd.replication.leader.leader_log import FileRecords
@@ -9,6 +10,8 @@ from tierd.replication.leader.push_settings import PushSettings
 from tierd.replication.leader.queued_records import OpeningRange, PendingOffset, QueuedRecords
 from tierd.replication.model.push_session import PushSession, PushSessionEndReason
 
+KEEPALIVE_STEPS: Final = 8
+"""Moments at which keepalives are due, in the time of one silence."""
 NEVER: Final = float("inf")
 END_SIGNAL_MAX_S: Final = 60.0
 
@@ -150,7 +153,7 @@ class SessionSlot:
             return max(self._ended_at_s, self.not_before_s)
         if self.state is SlotState.OPENING:
             return self.not_before_s if self._can_open() else NEVER
-        due = self._sent_at_s + settings.keepalive_s
+        due = self._keepalive_at_s(settings)
         if self.records:
             linger = 0.0 if self.unacked_bytes >= settings.batch_min_bytes else settings.linger_s
             due = min(due, self.records[0].queued_at_s + linger)
@@ -158,6 +161,11 @@ class SessionSlot:
             if pending.newest > pending.confirmed and pending.to_send(self.acked_offset) >= 0:
                 due = min(due, pending.since_s + settings.high_watermark_linger_s)
         return max(due, self.not_before_s)
+
+    def _keepalive_at_s(self, settings: PushSettings) -> float:
+        """Return the end of the allowed silence, or up to a step before it: many idle slots share a request then."""
+        step_s = settings.keepalive_s / KEEPALIVE_STEPS
+        return floor((self._sent_at_s + settings.keepalive_s) / step_s) * step_s
 
     def deadline_s(self, settings: PushSettings) -> float:
         """Return the time at which the session, or the attempt to tell of its end, is given up."""

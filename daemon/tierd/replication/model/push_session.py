@@ -112,6 +112,7 @@ class PushSessionEndReason(IntEnum):
     SUPERSEDED = 16
     BROKER_SHUTDOWN = 17
     INTERNAL_ERROR = 18
+    RECORDS_TOO_LARGE = 19
 
     @property
     def notify_follower(self) -> bool:
@@ -123,11 +124,17 @@ class PushSessionEndReason(IntEnum):
         """Return True if the delay before the next session of the replica doubles."""
         return self in _COOLDOWN
 
+    @property
+    def has_long_cooldown(self) -> bool:
+        """Return True if the next session would fail in the same way, until a person has changed a setting (F27)."""
+        return self is PushSessionEndReason.RECORDS_TOO_LARGE
+
 
 _SILENT = frozenset(
     {
         PushSessionEndReason.NEW_LEADER_EPOCH,
         PushSessionEndReason.REQUEST_NON_RETRIABLE_ERROR,
+        PushSessionEndReason.RECORDS_TOO_LARGE,
         PushSessionEndReason.FOLLOWER_RETURNED_TO_PULL,
         PushSessionEndReason.FOLLOWER_RESTARTED,
         PushSessionEndReason.FOLLOWER_LOG_DIVERGED,
@@ -138,6 +145,7 @@ _COOLDOWN = frozenset(
     {
         PushSessionEndReason.LEADER_REPLICATION_ERROR,
         PushSessionEndReason.REQUEST_NON_RETRIABLE_ERROR,
+        PushSessionEndReason.RECORDS_TOO_LARGE,
         PushSessionEndReason.REQUEST_RETRIES_EXHAUSTED,
         PushSessionEndReason.BUFFER_OVERFLOW,
         PushSessionEndReason.FOLLOWER_OFFSET_GAP,

@@ -11,11 +11,12 @@ import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import TierError, UnknownPartitionError
+from tierd.errors import CorruptRecordError, TierError, UnknownPartitionError
 from tierd.model import TopicIdPartition
 from tierd.replication.tail.look_queue import LookResult
 from tierd.replication.tail.tail_jobs import (
@@ -36,6 +37,17 @@ from tierd.replication.tail.tailed_log import TailedLog
 
 log = structlog.get_logger()
 
+_STALLED_S: Final = 10.0  # a broker writes a batch in one go
+
+
+class StalledPlace(NamedTuple):
+    """Place at which a file goes on without a whole and sound batch, and the monotonic time since which it does."""
+
+    next_offset: int
+    path: Path
+    position: int
+    since_s: float
+
 
 @dataclass(slots=True)
 class FollowedTail:
@@ -45,6 +57,7 @@ class FollowedTail:
         worker: of the log dir, or of the search.
         begun: the log, after the first look.
         watermark: offsets that came before the first look.
+        stalled: None while the file ends with whole batches.
         request: that a job is answering.
     """
 
@@ -55,6 +68,7 @@ class FollowedTail:
     log: TailedLog | None = None
     watermark: tuple[int, int] = (-1, -1)
     problem: TierError | None = None
+    stalled: StalledPlace | None = None
     request: TailRequest | None = None
 
 
@@ -135,7 +149,22 @@ class FollowedTails:
 
     def broken(self) -> dict[TopicIdPartition, TierError]:
         """Return the partitions that make no progress, each with the reason."""
-        return {partition: tail.problem for partition, tail in self._tails.items() if tail.problem is not None}
+        found = ((partition, self.problem_of(partition)) for partition in self._tails)
+        return {partition: problem for partition, problem in found if problem is not None}
+
+    def problem_of(self, partition: TopicIdPartition) -> TierError | None:
+        """Return why a partition makes no progress; None without a reason, and for one that is not followed."""
+        tail = self._tails.get(partition)
+        if tail is None or tail.problem is not None or (stalled := tail.stalled) is None:
+            return None if tail is None else tail.problem
+        seconds = self._clock.monotonic_s() - stalled.since_s
+        if seconds < _STALLED_S:
+            return None
+        return CorruptRecordError(
+            str(stalled.path),
+            stalled.position,
+            f"no whole and sound batch for {seconds:.0f} s, so that no standby gets what is behind it,",
+        )
 
     # ---------------------------------------------------------------- jobs
 
@@ -218,6 +247,7 @@ class FollowedTails:
             self.watches.forget(partition)
             self._move(partition, tail, self._workers.search)
             return
+        self._note_stall(tail, done)
         is_new = self.watches.cover(partition, done.position)
         if done.problem is not None and done.is_settled:
             self._failed(partition, tail, done.problem)
@@ -229,6 +259,13 @@ class FollowedTails:
             self._done(partition, tail, LookResult.MORE)
         else:
             self._done(partition, tail, LookResult.GROWN if done.appends else LookResult.IDLE)
+
+    def _note_stall(self, tail: FollowedTail, done: TailLook) -> None:
+        at, before = done.position, tail.stalled
+        if before is not None and (before.next_offset != at.next_offset or done.unread_bytes == 0):
+            tail.stalled = None
+        if tail.stalled is None and done.unread_bytes:
+            tail.stalled = StalledPlace(at.next_offset, at.log, at.position, self._clock.monotonic_s())
 
     def _failed(self, partition: TopicIdPartition, tail: FollowedTail, problem: TierError) -> None:
         if tail.problem is None or str(tail.problem) != str(problem):

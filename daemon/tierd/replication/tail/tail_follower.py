@@ -161,8 +161,7 @@ class TailFollower:
 
     def problem_of(self, partition: TopicIdPartition) -> TierError | None:
         """Return the reason why a partition makes no progress; None without one."""
-        tail = self._tails.get(partition)
-        return tail.problem if tail is not None else None
+        return self._tails.problem_of(partition)
 
     def statistics(self) -> TailStatistics:
         """Return the present state."""
@@ -181,7 +180,7 @@ class TailFollower:
             watch_problem=self._watches.problem,
             log_dir_problems={log_dir: worker.problem for log_dir, worker in by_log_dir.items() if worker.problem},
             broken=len(broken),
-            problems={partition: str(problem) for partition, problem in islice(broken.items(), _SHOWN)},
+            problems={partition: problem.explained for partition, problem in islice(broken.items(), _SHOWN)},
         )
 
     # ---------------------------------------------------------------- hints
@@ -222,7 +221,7 @@ class TailFollower:
                         self._hear(worker, event)
             except (LogDirOfflineError, OSError) as error:
                 failures += 1
-                worker.problem = str(error)
+                worker.problem = error.explained if isinstance(error, TierError) else str(error)
                 log.warning("tail_names_unknown", log_dir=str(log_dir), problem=str(error))
             finally:
                 self._watches.use_names(log_dir, None)
@@ -255,7 +254,7 @@ class TailFollower:
             except TierError as error:
                 if not worker.problem:
                     log.warning("tail_log_dir_unreadable", log_dir=str(log_dir), problem=str(error))
-                worker.problem = str(error)
+                worker.problem = error.explained
             await self._clock.sleep(_CARE_PAUSE_S)
 
     async def _take_hints(self, worker: TailWorker, log_dir: Path) -> None:

@@ -90,6 +90,7 @@ class _LookWalk:
         self._scan: PartitionScan | None = None
         self._is_settled = True
         self._is_rejoined = False
+        self._unread_bytes: int | None = None
         self._descriptor = -1
 
     def run(self) -> TailLook:
@@ -112,6 +113,7 @@ class _LookWalk:
             appends=tuple(self.appends),
             has_more=has_more,
             is_settled=self._is_settled,
+            unread_bytes=self._unread_bytes,
             descriptor=self._descriptor,
         )
 
@@ -179,6 +181,7 @@ class _LookWalk:
                 stop = self._take(source)
                 if stop is None or stop is TailStop.LIMIT or not self._is_end_of_rolled(source, stop):
                     self._note_drained(source, stop)
+                    self._note_unread(source, stop)
                     self._keep_open(source)
                     return
             self._move_on()
@@ -304,6 +307,11 @@ class _LookWalk:
         is_same = (status.st_size, status.st_mtime_ns) == (source.size_bytes, source.mtime_ns)
         if is_same and time.time_ns() - source.mtime_ns > _FRESH_NS:
             self.place = replace(self.place, drained=FileStamp(source.size_bytes, source.mtime_ns))
+
+    def _note_unread(self, source: Source, stop: TailStop | None) -> None:
+        position, self._unread_bytes = self.place.position, 0
+        if stop in {TailStop.TORN, TailStop.BAD} and source.read(position, OVERHEAD_BYTES).strip(b"\0"):
+            self._unread_bytes = source.size_bytes - position
 
     def _keep_open(self, source: Source) -> None:
         if self._request.wants_descriptor and self.appends:

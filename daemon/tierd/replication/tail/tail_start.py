@@ -23,6 +23,14 @@ from tierd.replication.tail.whole_batches import TailStop, whole_batches
 
 _CHUNK_BYTES: Final = 1 << 20
 _NO_LIMIT: Final = (1 << 63) - 1
+_PRODUCER_ID: Final = slice(43, 51)
+_BASE_SEQUENCE: Final = slice(53, 57)
+_LASTING: Final = (  # of a batch of format 2, whatever a cleaner does to it
+    slice(0, 8),  # base offset
+    slice(12, 17),  # leader epoch, magic
+    slice(23, 27),  # last offset delta
+    slice(43, 57),  # producer id, producer epoch, base sequence
+)
 
 
 def begin_tail(directory: PartitionDirectory, *, limit_offset: int | None) -> TailPosition:
@@ -107,7 +115,7 @@ def rejoin_tail(position: TailPosition, scan: PartitionScan) -> TailPosition | N
             return None  # the log ends before the place
         elif before is None and index and last is not None:
             last = _last_of(scan.segments[index - 1], position.next_offset) or last
-        if position.last is not None and last is not None and last.header != position.last.header:
+        if position.last is not None and last is not None and not _is_same_batch(last.header, position.last.header):
             return None
         return replace(
             position,
@@ -118,6 +126,21 @@ def rejoin_tail(position: TailPosition, scan: PartitionScan) -> TailPosition | N
             last=last,
             drained=None,
         )
+
+
+def _is_same_batch(header: bytes, before: bytes) -> bool:
+    """Return True if two headers are of one batch; a cleaner may have taken records out of it.
+
+    A cleaned batch keeps its offsets, its epoch and what names it among the batches of its producer. A batch without a
+    sequence, such as a marker, cannot be told from one that took its place.
+    """
+    if header == before or len(header) != OVERHEAD_BYTES or not _has_sequence(header):
+        return header == before
+    return all(header[part] == before[part] for part in _LASTING)
+
+
+def _has_sequence(header: bytes) -> bool:
+    return all(int.from_bytes(header[part], "big", signed=True) >= 0 for part in (_PRODUCER_ID, _BASE_SEQUENCE))
 
 
 def _last_of(segment: SegmentFiles, next_offset: int) -> LastBatch | None:
@@ -150,8 +173,10 @@ def _neighbours(
 
 
 def has_same_epochs(own: Lineage, other: Lineage, *, start: int, end: int) -> bool:
-    """Return True if both lineages have the same epochs for the offsets of ``[start, end)``."""
+    """Return True if both lineages have the same epochs for the offsets of ``[start, end)`` of which both know."""
+    firsts = [each.earliest.start_offset for each in (own, other) if each.earliest is not None]
+    start = max([start, *firsts])  # a broker forgets the epochs below the log start, which may lie inside of a segment
     if start >= end or not own:  # no epochs: the oldest formats have none
         return True
     mine, theirs = ([entry for entry in each.entries if start < entry.start_offset < end] for each in (own, other))
-    return mine == theirs and own.epoch_for(end - 1) == other.epoch_for(end - 1)
+    return mine == theirs and all(own.epoch_for(at) == other.epoch_for(at) for at in (start, end - 1))

@@ -151,6 +151,8 @@ class TailLook:
             appends may not be in it any more.
         has_more: the look ended early, at its bound on bytes.
         is_settled: False while the broker replaces files: the next look comes soon.
+        unread_bytes: bytes of the active file behind ``position`` that are no whole and sound batch: one that the
+            broker is writing, or a damaged one; None where the file was not read.
         is_gone: the directory is not there any more: the log was deleted, or moved to another log dir.
         descriptor: of the file of ``position``, open for the receiver; -1 without one.
         problem: the reason why there is no progress.
@@ -161,6 +163,7 @@ class TailLook:
     is_restarted: bool = False
     has_more: bool = False
     is_settled: bool = True
+    unread_bytes: int | None = None
     is_gone: bool = False
     descriptor: int = -1
     problem: TierError | None = None

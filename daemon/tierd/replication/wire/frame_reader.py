@@ -7,6 +7,8 @@ from tierd.errors import DamagedMessageError
 
 _VARINT_BYTES = 5
 _UUID_BYTES = 16
+MAX_ITEMS = 200_000
+"""Items that the arrays of one message may have together: an item takes up to ten times the memory of its bytes."""
 
 
 class FrameReader:
@@ -16,6 +18,7 @@ class FrameReader:
         """Begin at the first byte."""
         self._frame = frame
         self._position = 0
+        self._items = 0
 
     @property
     def left_bytes(self) -> int:
@@ -29,6 +32,10 @@ class FrameReader:
 
     def varint(self) -> int:
         """Return the next unsigned varint, of 32 bits."""
+        position = self._position
+        if position < len(self._frame) and self._frame[position] <= 0x7F:  # most of them
+            self._position = position + 1
+            return self._frame[position]
         value = 0
         for shift in range(0, 7 * _VARINT_BYTES, 7):
             byte = self._frame[self._advance(1)]
@@ -70,7 +77,12 @@ class FrameReader:
         count = self.varint() - 1
         if count > self.left_bytes // item_bytes:
             raise self.damaged(f"{count} items of {item_bytes} bytes or more")
-        return None if count < 0 else count
+        if count < 0:
+            return None
+        self._items += count
+        if self._items > MAX_ITEMS:
+            raise self.damaged(f"more than {MAX_ITEMS} items")
+        return count
 
     def skip(self, size_bytes: int) -> None:
         """Pass over bytes."""

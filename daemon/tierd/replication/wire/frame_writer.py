@@ -12,6 +12,8 @@ from uuid import UUID
 from tierd.replication.model.messages import RecordBytes
 
 SIZE_BYTES = 4
+COPIED_BYTES = 1024
+"""Records of fewer bytes are copied: a piece of its own, and with TLS a TLS record of its own, costs more."""
 
 
 class FrameWriter:
@@ -45,17 +47,18 @@ class FrameWriter:
         self._chunk += data
 
     def records(self, pieces: Sequence[RecordBytes] | None) -> None:
-        """Append compact nullable bytes; the pieces are kept, not copied."""
+        """Append compact nullable bytes; pieces of ``COPIED_BYTES`` or more are kept, not copied."""
         if pieces is None:
             self.varint(0)
             return
-        filled = [piece for piece in pieces if len(piece)]
-        size_bytes = sum(map(len, filled))
-        self.varint(size_bytes + 1)
-        if filled:
-            self._end_chunk()
-            self._pieces += filled
-            self._written_bytes += size_bytes
+        self.varint(sum(map(len, pieces)) + 1)
+        for piece in pieces:
+            if len(piece) < COPIED_BYTES:
+                self._chunk += piece
+            else:
+                self._end_chunk()
+                self._pieces.append(piece)
+                self._written_bytes += len(piece)
 
     def raw(self, data: bytes) -> None:
         """Append bytes as they are."""

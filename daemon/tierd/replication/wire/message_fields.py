@@ -1,13 +1,14 @@
 """Fields of messages: how each kind of value is written and read, and structures of fields.
 
 A structure writes and reads the attributes of a dataclass, in the order of its fields, and ends with tagged fields.
-TaggedField fields of another version are passed over.
+Tagged fields of another version are passed over.
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -15,8 +16,6 @@ from tierd.replication.wire.frame_reader import FrameReader
 from tierd.replication.wire.frame_writer import FrameWriter
 
 T = TypeVar("T")
-MAX_ITEMS = 200_000
-"""Items of one array: partitions of a message."""
 
 
 class FieldKind(Protocol):
@@ -37,21 +36,21 @@ class FieldKind(Protocol):
         """
 
 
-class _Number:
-    def __init__(self, layout: str) -> None:
-        self._layout = struct.Struct(layout)
+class Number:
+    """Number, or boolean, of a fixed size; ``code`` is its format in ``struct``."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self._layout = struct.Struct(f">{code}")
         self.min_bytes = self._layout.size
 
     def write(self, writer: FrameWriter, value: int) -> None:
+        """Append the number."""
         writer.pack(self._layout, value)
 
     def read(self, reader: FrameReader) -> int:
+        """Return the number."""
         return reader.unpack(self._layout)[0]
-
-
-class _Boolean(_Number):
-    def read(self, reader: FrameReader) -> bool:
-        return bool(super().read(reader))
 
 
 class _Uuid:
@@ -107,8 +106,8 @@ class _Records:
         return self._absent if found is None else (found,)
 
 
-INT8, INT16, INT32, INT64 = _Number(">b"), _Number(">h"), _Number(">i"), _Number(">q")
-BOOLEAN, UUID_BYTES, STRING = _Boolean(">b"), _Uuid(), _String()
+INT8, INT16, INT32, INT64 = Number("b"), Number("h"), Number("i"), Number("q")
+BOOLEAN, UUID_BYTES, STRING = Number("?"), _Uuid(), _String()
 TEXT_PAIR = _TextPair()
 NULLABLE_RECORDS, RECORDS = _Records(None), _Records(())
 
@@ -135,30 +134,24 @@ class Enumerated(Generic[T]):
 
 
 class Array:
-    """Compact array, as a tuple; None stands for no array where it ``is_nullable``."""
+    """Compact array, as a tuple."""
 
     min_bytes = 1
 
-    def __init__(self, item: FieldKind, *, is_nullable: bool = False) -> None:
+    def __init__(self, item: FieldKind) -> None:
         self._item = item
-        self._is_nullable = is_nullable
 
-    def write(self, writer: FrameWriter, value: Sequence[Any] | None) -> None:
+    def write(self, writer: FrameWriter, value: Sequence[Any]) -> None:
         """Append the items."""
-        if value is None:
-            writer.varint(0)
-            return
         writer.varint(len(value) + 1)
         for item in value:
             self._item.write(writer, item)
 
-    def read(self, reader: FrameReader) -> tuple[Any, ...] | None:
+    def read(self, reader: FrameReader) -> tuple[Any, ...]:
         """Return the items."""
         count = reader.count(item_bytes=self._item.min_bytes)
-        if count is None and self._is_nullable:
-            return None
-        if count is None or count > MAX_ITEMS:
-            raise reader.damaged("no array where one belongs" if count is None else f"an array of {count} items")
+        if count is None:
+            raise reader.damaged("no array where one belongs")
         return tuple([self._item.read(reader) for _ in range(count)])
 
 
@@ -169,32 +162,39 @@ class TaggedField(NamedTuple):
     default: object
 
 
-@dataclass(frozen=True, slots=True)
 class Struct:
-    """Structure of fields.
+    """Structure of fields. Numbers that follow each other are written and read together.
 
     Attributes:
         kind: makes a value of the fields' names.
-        fields: in the order of the wire.
-        tagged: by tag, with the attribute's name.
+        min_bytes: size of a value with empty arrays and texts.
     """
 
-    kind: Callable[..., Any]
-    fields: Mapping[str, FieldKind]
-    tagged: Mapping[int, tuple[str, TaggedField]] = field(default_factory=dict)
-
-    @property
-    def min_bytes(self) -> int:
-        """Return the size of a value with empty arrays and texts."""
-        return sum(kind.min_bytes for kind in self.fields.values()) + 1
+    def __init__(
+        self,
+        kind: Callable[..., Any],
+        fields: Mapping[str, FieldKind],
+        tagged: Mapping[int, tuple[str, TaggedField]] | None = None,
+    ) -> None:
+        """Describe a structure with ``fields`` in the order of the wire, and ``tagged`` ones by tag."""
+        self.kind = kind
+        self.min_bytes = sum(each.min_bytes for each in fields.values()) + 1
+        self._tagged = tagged or {}
+        self._runs = [_run(run) for run in _runs(fields)]
 
     def write(self, writer: FrameWriter, value: Any) -> None:  # noqa: ANN401 - of ``kind``
         """Append a value."""
-        for name, kind in self.fields.items():
-            kind.write(writer, getattr(value, name))
+        for names, layout, kind in self._runs:
+            if layout is not None:
+                writer.pack(layout, *[getattr(value, name) for name in names])
+            else:
+                kind.write(writer, getattr(value, names[0]))
+        if not self._tagged:
+            writer.varint(0)
+            return
         present = [
             (tag, tagged.kind, attribute)
-            for tag, (name, tagged) in self.tagged.items()
+            for tag, (name, tagged) in self._tagged.items()
             if (attribute := getattr(value, name)) != tagged.default
         ]
         writer.varint(len(present))
@@ -212,9 +212,14 @@ class Struct:
 
     def read_fields(self, reader: FrameReader) -> dict[str, Any]:
         """Return the fields of the next value by name."""
-        found = {name: kind.read(reader) for name, kind in self.fields.items()}
+        found: dict[str, Any] = {}
+        for names, layout, kind in self._runs:
+            if layout is not None:
+                found.update(zip(names, reader.unpack(layout), strict=True))
+            else:
+                found[names[0]] = kind.read(reader)
         for tag, size_bytes in read_tags(reader):
-            known = self.tagged.get(tag)
+            known = self._tagged.get(tag)
             if known is None:
                 reader.skip(size_bytes)
                 continue
@@ -226,15 +231,33 @@ class Struct:
         return found
 
 
-def read_tags(reader: FrameReader) -> "_Tags":
+def _runs(fields: Mapping[str, FieldKind]) -> list[list[tuple[str, FieldKind]]]:
+    runs: list[list[tuple[str, FieldKind]]] = []
+    for name, kind in fields.items():
+        if runs and isinstance(kind, Number) and isinstance(runs[-1][-1][1], Number):
+            runs[-1].append((name, kind))
+        else:
+            runs.append([(name, kind)])
+    return runs
+
+
+def _run(run: list[tuple[str, FieldKind]]) -> tuple[tuple[str, ...], struct.Struct | None, FieldKind]:
+    """Return the names of a run, the layout if it is one of numbers, and the kind of the first field."""
+    codes = [kind.code for _, kind in run if isinstance(kind, Number)]
+    layout = struct.Struct(">" + "".join(codes)) if codes else None
+    return tuple(name for name, _ in run), layout, run[0][1]
+
+
+def read_tags(reader: FrameReader) -> Iterable[tuple[int, int]]:
     """Return tag and size of each tagged field; the caller reads or skips each before the next one."""
-    return _Tags(reader)
+    count = reader.varint()
+    return _Tags(reader, count) if count else ()
 
 
 class _Tags:
-    def __init__(self, reader: FrameReader) -> None:
+    def __init__(self, reader: FrameReader, count: int) -> None:
         self._reader = reader
-        self._left = reader.varint()
+        self._left = count
         self._last = -1
 
     def __iter__(self) -> "_Tags":
@@ -280,11 +303,50 @@ class ByTopic:
         for _ in range(reader.count(item_bytes=_Uuid.min_bytes + 2) or 0):
             topic_id = reader.uuid()
             count = reader.count(item_bytes=self._partition.min_bytes) or 0
-            if len(found) + count > MAX_ITEMS:
-                raise reader.damaged(f"more than {MAX_ITEMS} partitions")
             found += [
                 self._partition.kind(topic_id=topic_id, **self._partition.read_fields(reader)) for _ in range(count)
             ]
             for _, size_bytes in read_tags(reader):
                 reader.skip(size_bytes)
+        return tuple(found)
+
+
+class ByHead:
+    """Values of which neighbours share fields, as a nullable tuple; on the wire, the shared ones are written once.
+
+    A reader's values share them as well: thousands of partitions of one topic take the memory of its settings once.
+    """
+
+    min_bytes = 1
+
+    def __init__(self, kind: Callable[..., Any], head: Mapping[str, FieldKind], rest: Mapping[str, FieldKind]) -> None:
+        """Make values by ``kind``, with the shared fields of ``head`` and their own ones of ``rest``."""
+        self._kind = kind
+        self._head_of = attrgetter(*head)
+        self._head = Struct(SimpleNamespace, head)
+        self._rest = Struct(kind, rest)
+
+    def write(self, writer: FrameWriter, value: Sequence[Any] | None) -> None:
+        """Append the values."""
+        if value is None:
+            writer.varint(0)
+            return
+        groups = [list(group) for _, group in groupby(value, key=self._head_of)]
+        writer.varint(len(groups) + 1)
+        for group in groups:
+            self._head.write(writer, group[0])
+            writer.varint(len(group) + 1)
+            for each in group:
+                self._rest.write(writer, each)
+
+    def read(self, reader: FrameReader) -> tuple[Any, ...] | None:
+        """Return the values."""
+        groups = reader.count(item_bytes=self._head.min_bytes + 1)
+        if groups is None:
+            return None
+        found: list[Any] = []
+        for _ in range(groups):
+            head = self._head.read_fields(reader)
+            count = reader.count(item_bytes=self._rest.min_bytes) or 0
+            found += [self._kind(**head, **self._rest.read_fields(reader)) for _ in range(count)]
         return tuple(found)

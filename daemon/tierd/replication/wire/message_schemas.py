@@ -46,6 +46,7 @@ from tierd.replication.wire.message_fields import (
     TEXT_PAIR,
     UUID_BYTES,
     Array,
+    ByHead,
     ByTopic,
     Enumerated,
     Struct,
@@ -239,18 +240,10 @@ _ASSIGNMENTS: Final = PushSchema(
         {
             "error_code": INT16,
             "version": INT64,
-            "partitions": Array(
-                Struct(
-                    AssignedPartition,
-                    {
-                        "topic": STRING,
-                        "topic_id": UUID_BYTES,
-                        "partition": INT32,
-                        "leader_epoch": INT32,
-                        "config": Array(TEXT_PAIR),
-                    },
-                ),
-                is_nullable=True,
+            "partitions": ByHead(
+                AssignedPartition,
+                {"topic": STRING, "topic_id": UUID_BYTES, "config": Array(TEXT_PAIR)},
+                {"partition": INT32, "leader_epoch": INT32},
             ),
             "deleted": Array(Struct(DeletedReplica, {"topic_id": UUID_BYTES, "partition": INT32})),
         },

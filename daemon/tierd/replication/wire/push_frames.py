@@ -7,6 +7,7 @@
 """
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -24,7 +25,8 @@ VERSION: Final = 0
 
 _HEAD: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
-_API_OF: Final = {schema.request.kind: api for api, schema in SCHEMAS.items()}
+REQUEST_APIS: Final[Mapping[object, PushApi]] = {schema.request.kind: api for api, schema in SCHEMAS.items()}
+"""API of each type of request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +39,22 @@ class PushRequestFrame:
     request: PushRequest
 
 
-def checked_frame_size(size: bytes) -> int:
+def checked_frame_size(size: bytes, *, max_bytes: int = MAX_FRAME_BYTES) -> int:
     """Return the size of the frame behind its four bytes of size.
 
     Raises:
         DamagedMessageError: no frame has that size.
     """
     size_bytes = int.from_bytes(size, "big", signed=True)
-    if not MIN_FRAME_BYTES <= size_bytes <= MAX_FRAME_BYTES:
-        allowed = f"{MIN_FRAME_BYTES} to {MAX_FRAME_BYTES}"
+    if not MIN_FRAME_BYTES <= size_bytes <= max_bytes:
+        allowed = f"{MIN_FRAME_BYTES} to {max_bytes}"
         raise DamagedMessageError(f"a peer announces a message of {size_bytes} bytes: {allowed} are allowed")
     return size_bytes
 
 
 def api_of(request: PushRequest) -> PushApi:
     """Return the API of a request."""
-    return _API_OF[type(request)]
+    return REQUEST_APIS[type(request)]
 
 
 def encode_push_request(request: PushRequest, *, correlation_id: int, client_id: str) -> list[RecordBytes]:

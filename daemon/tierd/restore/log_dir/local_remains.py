@@ -29,9 +29,10 @@ from tierd.log import (
 from tierd.model import Lineage, TopicPartition
 from tierd.restore.log_dir.kept_batches import CheckedLog
 from tierd.restore.log_dir.staged_files import copy_range
-from tierd.restore.plan import JoinSource, PartitionPlan, has_same_epochs
+from tierd.restore.plan import JoinSource, LogBranch, PartitionPlan, ends_on_newest, has_same_epochs
 
 _ALL = (1 << 63) - 1
+_CLEANED = "the log cleaner has rewritten it, and keys that were deleted would come back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ class LocalRemains:
         refusals: for each directory whose batches beyond the tier's end are not all taken, the reason.
         end_offset: exclusive end of the batches of the directories, as far as they can be walked; -1 without any.
         joined: what was taken, ascending.
+        cleaned: directories of which nothing is taken because a log cleaner has rewritten them beyond the tier's end.
     """
 
     logs: tuple[CheckedLog, ...]
@@ -72,6 +74,7 @@ class LocalRemains:
     refusals: Mapping[Path, str] = field(default_factory=dict)
     end_offset: int = -1
     joined: tuple[JoinedRange, ...] = ()
+    cleaned: frozenset[Path] = frozenset()
 
 
 def read_local_remains(
@@ -98,8 +101,10 @@ def read_local_remains(
     ends = [max((_visible_end(each) for each in scan.segments[-1:]), default=-1) for _, scan in found]
     if not is_wanted:
         return LocalRemains(logs=(), lineage=plan.lineage, refusals=reader.refusals, end_offset=max(ends, default=-1))
-    by_end = [each for _, each in sorted(zip(ends, found, strict=True), key=lambda pair: pair[0], reverse=True)]
-    while any(reader.take(directory, scan) for directory, scan in by_end):
+    branches = [LogBranch(scan.lineage, end) for (_, scan), end in zip(found, ends, strict=True)]
+    newest = ends_on_newest([*branches, LogBranch(plan.lineage, plan.end_offset)])
+    by_end = sorted(zip(newest, found, strict=False), key=lambda pair: pair[0], reverse=True)
+    while any(reader.take(directory, scan, end) for end, (directory, scan) in by_end):
         pass
     return reader.result(max(ends, default=-1))
 
@@ -121,7 +126,10 @@ class JoinSourceReader:
         scan, log_dir, name = scan_partition(directory), directory.path.parent, directory.topic_partition
         base = scan.segments[0].base_offset if scan.segments else 0
         log_start = max(self._checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(name, 0), base)
-        firsts = (first for each in scan.segments if (first := _first_offset(each)) is not None)
+        if not is_existing and (earliest := scan.lineage.earliest) is not None:
+            log_start = max(log_start, earliest.start_offset)  # the checkpoint of a standby that runs is older
+        visible = [each for each in scan.segments if _reaches_beyond(each, log_start)]
+        firsts = (first for each in visible if (first := _first_offset(each, log_start)) is not None)
         return JoinSource(
             directory=directory.path,
             is_existing=is_existing,
@@ -143,6 +151,7 @@ class _Reader:
 
     def __init__(self, plan: PartitionPlan, copies: Path) -> None:
         self.refusals: dict[Path, str] = {}
+        self._cleaned: set[Path] = set()
         self._plan = plan
         self._copies = copies
         self._logs: list[CheckedLog] = []
@@ -162,13 +171,15 @@ class _Reader:
             return None
         return scan
 
-    def take(self, directory: RemainsDirectory, scan: PartitionScan) -> bool:
-        """Take what goes on at the present end; return True if there was something."""
-        remains = _Remains(scan, self._plan, self._copies, directory.cleaned_offset)
+    def take(self, directory: RemainsDirectory, scan: PartitionScan, replaced_from: int) -> bool:
+        """Take what goes on at the present end, below ``replaced_from``; return True if there was something."""
+        remains = _Remains(scan, self._plan, self._copies, directory.cleaned_offset, replaced_from)
         logs, start = remains.read(), self._plan.end_offset
         self.refusals.pop(directory.path, None)
         if remains.refusal:
             self.refusals[directory.path] = remains.refusal
+        if remains.refusal == _CLEANED:
+            self._cleaned.add(directory.path)
         if not logs:
             return False
         self._logs += logs
@@ -183,6 +194,7 @@ class _Reader:
             refusals=self.refusals,
             end_offset=max(end_offset, self._plan.end_offset),
             joined=tuple(self._joined),
+            cleaned=frozenset(self._cleaned),
         )
 
 
@@ -194,11 +206,14 @@ class _Remains:
         refusal: reason why something is not taken; empty if there is nothing to take, or all is.
     """
 
-    def __init__(self, scan: PartitionScan, plan: PartitionPlan, copies: Path, cleaned_offset: int) -> None:
+    def __init__(
+        self, scan: PartitionScan, plan: PartitionPlan, copies: Path, cleaned_offset: int, replaced_from: int
+    ) -> None:
         self._scan = scan
         self._plan = plan
         self._copies = copies
         self._cleaned_offset = cleaned_offset
+        self._replaced_from = replaced_from
         self.end_offset = plan.end_offset
         self.refusal = ""
 
@@ -221,11 +236,17 @@ class _Remains:
         theirs, ours = self._scan.lineage, self._plan.lineage
         if not theirs:
             return self._scan.lineage_problem or "leader-epoch-checkpoint is empty"
-        if ours and not has_same_epochs(ours, theirs, self.end_offset):
+        if self._replaced_from <= self.end_offset:
+            return self._replaced
+        if ours and not has_same_epochs(ours, theirs, self.end_offset, is_compacted=self._plan.is_compacted):
             return "its leader epochs are not those of the tier"
         if ours and self._plan.is_compacted and self._cleaned_offset > self.end_offset:
-            return "the log cleaner has rewritten it, and keys that were deleted would come back"
+            return _CLEANED
         return ""
+
+    @property
+    def _replaced(self) -> str:
+        return f"a newer leader has replaced its records from offset {self._replaced_from} on"
 
     def _taken(self, segments: list[SegmentFiles]) -> Iterator[CheckedLog]:
         epochs = EpochCheck(self._scan.lineage)
@@ -265,6 +286,8 @@ class _Remains:
             case DamagedBatch(header):
                 return f"{header.name}: a damaged batch at position {header.position}"
             case BatchHeader():
+                if batch.last_offset >= self._replaced_from:
+                    return self._replaced
                 if batch.base_offset < self.end_offset:
                     return f"a batch begins at {batch.base_offset}, below the end {self.end_offset}"
                 if batch.base_offset > self.end_offset and not self._plan.is_compacted:
@@ -286,11 +309,12 @@ def _reaches_beyond(segment: SegmentFiles, offset: int) -> bool:
     return segment.next_base_offset is None or segment.next_base_offset > offset
 
 
-def _first_offset(segment: SegmentFiles) -> int | None:
-    """Return the base offset of the first batch; None without one that can be read."""
+def _first_offset(segment: SegmentFiles, log_start: int) -> int | None:
+    """Return the base offset of the first batch that is not below the log start; None without one that can be read."""
     try:
         with open_source(segment.log) as source:
-            first = next(iter(walk(source, base_offset=segment.base_offset, next_base_offset=None)), None)
+            batches = walk(source, base_offset=segment.base_offset, next_base_offset=None)
+            first = next((each for each in batches if _last_offset(each) >= log_start), None)
     except LogError:
         return None
     return first.base_offset if isinstance(first, BatchHeader) else None

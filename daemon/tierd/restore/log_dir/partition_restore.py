@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tierd.errors import LogError, RefusedError
+from tierd.errors import LogError, PlanOutdatedError, RefusedError
 from tierd.files import make_private_directory
 from tierd.log import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -65,6 +65,7 @@ async def restore_partition(
     Raises:
         RefusedError: the plan is refused or is of another partition, another log dir of the broker has the partition,
             the existing directory is of another topic id, or the stage has another restore of the partition.
+        PlanOutdatedError: a log cleaner has rewritten a directory since, which the plan joins to the tier.
         AlreadyRunningError: another process restores the partition.
         RemoteStorageError: the store failed for longer than its retries, or has lost or damaged an object.
         LogError: a file in the stage or in the existing directory changed, or cannot be read; or the staged directory
@@ -195,6 +196,7 @@ class _PartitionRestore:
         self._on_progress(RestoreStage.PLANNED, 0)
         logs = await self._fetch(journal)
         local = await in_thread(self._local_remains)
+        self._require_as_planned(local)
         chosen = await choose_batches(self._plan, logs, local)
         await in_thread(journal.write, RestoreStage.VERIFIED)
         self._on_progress(RestoreStage.VERIFIED, 0)
@@ -238,6 +240,16 @@ class _PartitionRestore:
         except ExceptionGroup as group:  # the first one, which a handler knows, ended the others
             raise group.exceptions[0] from None
         return [fetched[index] for index in range(len(parts))]
+
+    def _require_as_planned(self, local: LocalRemains) -> None:
+        """Refuse a plan whose joins are not possible any more: a standby that runs goes on with cleaning."""
+        for join in self._plan.joins:
+            if join.directory in local.cleaned:
+                raise PlanOutdatedError(
+                    f"{self._name}: the log cleaner has rewritten {join.directory} since the plan, and what it has from"
+                    f" offset {join.start_offset} on cannot be joined to the tier any more",
+                    remedy="run the same command again: it plans anew, and begins the log with that directory",
+                )
 
     def _local_remains(self) -> LocalRemains:
         plan, request = self._plan, self._request

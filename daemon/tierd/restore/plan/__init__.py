@@ -3,6 +3,7 @@
 from tierd.restore.plan.joined_sources import JoinSource, has_same_epochs, join_sources
 from tierd.restore.plan.known_ends import KnownEnd, committed_ends, known_ends
 from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage
+from tierd.restore.plan.log_branches import LogBranch, ends_on_newest
 from tierd.restore.plan.node_plan import (
     CataloguedSnapshot,
     NodeFacts,
@@ -45,6 +46,7 @@ __all__ = [
     "HeldRetention",
     "JoinSource",
     "KnownEnd",
+    "LogBranch",
     "NodeFacts",
     "NodePlan",
     "PartitionPlan",
@@ -58,6 +60,7 @@ __all__ = [
     "change_command",
     "committed_ends",
     "delete_retention_ms_of",
+    "ends_on_newest",
     "had_metadata",
     "has_same_epochs",
     "hold_command",

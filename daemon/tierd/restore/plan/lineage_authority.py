@@ -22,16 +22,21 @@ def restored_lineage(view: PartitionView, *, newest: Lineage, local: Lineage) ->
     remains are of a replica that was behind, and the newest segment of the tier tells the truth. It knows of epochs
     whose segments the tier never got, so that offsets of an abandoned branch do not fill their place.
 
+    The first local epoch may have begun below the offset that the directory knows, where deletions up to the log start
+    cut it (Kafka: LeaderEpochFileCache.truncateFromStart). An earlier offset of that epoch in the tier counts.
+
     Args:
         view: the segments of the tier.
         newest: leader epochs that were stored with ``newest_segment``; empty where it is None.
         local: leader epochs of the directory that is restored over; empty without one.
     """
     first, latest = local.earliest, local.latest
-    highest = max(view.first_offsets(), default=-1)
-    if first is None or latest is None or latest.epoch < highest:
+    in_tier = view.first_offsets()
+    if first is None or latest is None or latest.epoch < max(in_tier, default=-1):
         return effective_lineage(view, newest)
-    lineage = Lineage(tuple(entry for entry in newest.entries if entry.epoch <= first.epoch))
-    for entry in local.entries:
+    known = (newest.start_offset_of(first.epoch), in_tier.get(first.epoch))
+    begins = min([first.start_offset, *(offset for offset in known if offset is not None)])
+    lineage = Lineage(tuple(entry for entry in newest.entries if entry.epoch < first.epoch))
+    for entry in (first._replace(start_offset=begins), *local.entries[1:]):
         lineage = lineage.assign(epoch=entry.epoch, start_offset=entry.start_offset)
     return effective_lineage(view, lineage)

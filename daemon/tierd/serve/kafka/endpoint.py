@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tierd.clock import Clock
-from tierd.serve.connection_gate import ConnectionGate, ConnectionLimits
+from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.serve.kafka.access import PrincipalQuotas
 from tierd.serve.kafka.connections.connection_scope import EndpointServices
 from tierd.serve.kafka.connections.file_slices import FileSlices

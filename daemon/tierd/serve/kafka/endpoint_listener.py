@@ -11,8 +11,7 @@ from typing import Final
 import structlog
 
 from tierd.errors import ListenError
-from tierd.serve.accepting import accept_connections, listening_sockets
-from tierd.serve.connection_gate import Connection, peer_of
+from tierd.ports import Connection, accept_connections, listening_sockets, peer_of
 from tierd.serve.kafka.connections.channel import Channel, PlainChannel
 from tierd.serve.kafka.connections.client_connection import ClientConnection
 from tierd.serve.kafka.connections.connection_scope import ConnectionScope, EndpointServices, FaultLog

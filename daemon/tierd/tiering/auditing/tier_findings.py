@@ -29,11 +29,12 @@ class Severity(Enum):
 
     ERROR = "error"  # records are lost or cannot be read
     WARNING = "warning"  # something is left over, or not as it should be, and nothing is lost
+    NOTE = "note"  # a fact, and no fault
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Fault of a tier.
+    """Fault of a tier or of a standby's copy, or a note on one.
 
     Attributes:
         kind: a fixed word, such as ``gap``.

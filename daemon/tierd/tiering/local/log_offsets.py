@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tierd.log import LogService
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
+
+if TYPE_CHECKING:  # at run time only where tierd owns logs
+    from tierd.log import LogService
 
 
 class LogOffsets(Protocol):
@@ -69,7 +71,7 @@ class OwnLogOffsets:
     Retention of tierd's own logs deletes only what was reported with ``copied_through`` (remote-tiering 17.1).
     """
 
-    def __init__(self, logs: LogService, log_dirs: Collection[Path]) -> None:
+    def __init__(self, logs: "LogService", log_dirs: Collection[Path]) -> None:
         self._logs = logs
         self._own = frozenset(log_dirs)
         self._broker = BrokerLogOffsets()

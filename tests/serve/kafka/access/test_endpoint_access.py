@@ -88,7 +88,7 @@ async def test_certificates_are_read_at_the_start_where_a_listener_needs_them(tm
 
     access = await opened(tmp_path, settings(listeners=[listener], tls=tls))
     assert access.certificates is not None
-    assert await access.certificates.context()
+    assert await access.certificates.latest()
     assert (await opened(tmp_path, settings())).certificates is None
 
     server.key_file.write_text("no key")

@@ -81,7 +81,7 @@ async def is_refused(port: int, context: ssl.SSLContext) -> bool:
 
 async def served_serial(certificates: ListenerCertificates, client: ssl.SSLContext) -> int:
     """Return the serial number of the certificate that a new connection sees."""
-    async with listening(await certificates.context()) as port:
+    async with listening(await certificates.latest()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
         serial = writer.get_extra_info("peercert")["serialNumber"]
         await reader.read()
@@ -91,7 +91,7 @@ async def served_serial(certificates: ListenerCertificates, client: ssl.SSLConte
 
 class TestClients:
     async def test_client_that_trusts_the_authority_connects(self, authority: Authority, server: Certificate) -> None:
-        async with listening(await (await loaded(settings(server))).context()) as port:
+        async with listening(await (await loaded(settings(server))).latest()) as port:
             assert await answer_to(port, client_context(authority)) == "-"
 
     @pytest.mark.parametrize("demand", ["requested", "required"])
@@ -99,14 +99,14 @@ class TestClients:
         self, authority: Authority, server: Certificate, demand: str
     ) -> None:
         tls = settings(server, client_ca_file=authority.ca_file, client_certificates=demand)
-        async with listening(await (await loaded(tls)).context()) as port:
+        async with listening(await (await loaded(tls)).latest()) as port:
             assert await answer_to(port, client_context(authority, authority.issue("etl"))) == "User:CN=etl"
 
     async def test_client_without_the_required_certificate_is_refused(
         self, authority: Authority, server: Certificate
     ) -> None:
         tls = settings(server, client_ca_file=authority.ca_file, client_certificates="required")
-        async with listening(await (await loaded(tls)).context()) as port:
+        async with listening(await (await loaded(tls)).latest()) as port:
             assert await is_refused(port, client_context(authority))
 
     @pytest.mark.parametrize("demand", ["requested", "required"])
@@ -115,11 +115,11 @@ class TestClients:
     ) -> None:
         foreign = Authority(tmp_path / "foreign", "foreign").issue("etl")
         tls = settings(server, client_ca_file=authority.ca_file, client_certificates=demand)
-        async with listening(await (await loaded(tls)).context()) as port:
+        async with listening(await (await loaded(tls)).latest()) as port:
             assert await is_refused(port, client_context(authority, foreign))
 
     async def test_protocols_older_than_tls_1_2_are_refused(self, authority: Authority, server: Certificate) -> None:
-        context = await (await loaded(settings(server))).context()
+        context = await (await loaded(settings(server))).latest()
 
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
         assert context.options & ssl.OP_NO_RENEGOTIATION
@@ -208,12 +208,12 @@ class TestChanges:
     async def test_files_are_looked_at_once_a_second_at_most(self, server: Certificate) -> None:
         clock = FakeClock()
         certificates = await loaded(settings(server), clock)
-        first = await certificates.context()
+        first = await certificates.latest()
         server.cert_file.touch()
 
-        assert await certificates.context() is first
+        assert await certificates.latest() is first
         clock.advance(1.0)
-        assert await certificates.context() is not first
+        assert await certificates.latest() is not first
 
     async def test_settings_of_a_reload_are_used_at_the_next_handshake(
         self, authority: Authority, server: Certificate

@@ -8,11 +8,10 @@ from pathlib import Path
 from tests.fakes.clock import FakeClock
 from tierd.clock import SystemClock
 from tierd.config import EndpointQuarantineSettings
+from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.serve import (
     HOLD_ENDPOINT,
     RELEASE_ENDPOINT,
-    ConnectionGate,
-    ConnectionLimits,
     ControlServer,
     QuarantineAnswer,
     QuarantineRequest,

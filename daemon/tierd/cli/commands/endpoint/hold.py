@@ -1,10 +1,11 @@
 """``tierd endpoint hold``: hold clients of the read endpoint back."""
 
 from tierd.app import hold_endpoint, run_in_loop
+from tierd.cli.asking import daemon_state_dir
 from tierd.cli.erasures import user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
 from tierd.cli.quarantine_output import print_clients
-from tierd.cli.session import begin, daemon_state_dir
+from tierd.cli.session import begin
 
 
 def hold(config: ConfigOption = DEFAULT_CONFIG, socket: SocketOption = None, as_json: JsonOption = False) -> None:

@@ -1,10 +1,11 @@
 """``tierd endpoint release``: let the clients of the read endpoint go that are held back."""
 
 from tierd.app import release_endpoint, run_in_loop
+from tierd.cli.asking import daemon_state_dir
 from tierd.cli.erasures import user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
 from tierd.cli.quarantine_output import print_clients
-from tierd.cli.session import begin, daemon_state_dir
+from tierd.cli.session import begin
 
 
 def release(config: ConfigOption = DEFAULT_CONFIG, socket: SocketOption = None, as_json: JsonOption = False) -> None:

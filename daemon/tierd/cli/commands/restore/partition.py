@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tierd.app import Deployment
+from tierd.cli.completion import partition_names
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
 from tierd.cli.restore_options import (
     AcceptHolesOption,
@@ -33,7 +34,10 @@ from tierd.cli.session import begin
 
 
 def partition(
-    partitions: Annotated[list[str], typer.Argument(metavar="TP", help="Partitions, topic-partition each.")],
+    partitions: Annotated[
+        list[str],
+        typer.Argument(metavar="TP", help="Partitions, topic-partition each.", autocompletion=partition_names),
+    ],
     *,
     into: IntoOption,
     mode: ModeOption,

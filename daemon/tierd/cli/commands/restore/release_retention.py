@@ -7,6 +7,7 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, LiftedRetention, lift_retention, run_in_loop
+from tierd.cli.completion import topic_names
 from tierd.cli.failures import ExitCode
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
@@ -16,7 +17,9 @@ from tierd.cli.session import begin
 
 
 def release_retention(
-    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; none means all.")] = None,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; none means all.", autocompletion=topic_names)
+    ] = None,
     *,
     dry_run: DryRunOption = False,
     config: ConfigOption = DEFAULT_CONFIG,

@@ -17,6 +17,7 @@ from tierd.app import (
     store_restore,
 )
 from tierd.app import PlannedStore as Planned
+from tierd.cli.completion import partition_names
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
@@ -29,7 +30,10 @@ from tierd.restore import ChangelogProgress, StreamsTarget, load_streams_topolog
 
 
 def store(
-    partitions: Annotated[list[str], typer.Argument(metavar="TP", help="Changelogs, topic-partition each.")],
+    partitions: Annotated[
+        list[str],
+        typer.Argument(metavar="TP", help="Changelogs, topic-partition each.", autocompletion=partition_names),
+    ],
     *,
     into: Annotated[
         Path,

@@ -17,6 +17,7 @@ from tierd.app import (
     run_in_loop,
     topic_restore_job,
 )
+from tierd.cli.completion import topic_names
 from tierd.cli.display import human_size
 from tierd.cli.failures import ExitCode
 from tierd.cli.moments import timestamp_ms_of
@@ -42,7 +43,12 @@ _RETENTION = "retention.ms"
 
 def topic(
     patterns: Annotated[
-        list[str], typer.Argument(metavar="PATTERN", help="Topics whose whole name matches a regular expression.")
+        list[str],
+        typer.Argument(
+            metavar="PATTERN",
+            help="Topics whose whole name matches a regular expression.",
+            autocompletion=topic_names,
+        ),
     ],
     *,
     to: ToOption,

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from tierd.clock import Clock
-from tierd.serve.connection_gate import peer_of
+from tierd.ports import peer_of
 from tierd.serve.kafka.access.scram_exchange import LONGEST_TOKEN_BYTES, ScramExchange
 from tierd.serve.kafka.access.user_verifiers import PLAIN, UserVerifiers
 from tierd.serve.kafka.login import Login, LoginRefusedError, LoginStep

@@ -4,7 +4,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import TierError
-from tierd.serve.kafka.rare_lines import RareLines
+from tierd.rare_lines import RareLines
 
 _log = structlog.get_logger(__name__)
 

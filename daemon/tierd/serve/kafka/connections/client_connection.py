@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from tierd.errors import DamagedMessageError, RefusedError, TierError
-from tierd.serve.connection_gate import Connection
+from tierd.ports import Connection
 from tierd.serve.kafka.access import certificate_principal
 from tierd.serve.kafka.connections.channel import Channel
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from tierd.clock import Clock
-from tierd.serve.connection_gate import ConnectionGate
+from tierd.ports import ConnectionGate
+from tierd.rare_lines import LinesPerSecond
 from tierd.serve.kafka.access import PrincipalQuotas
 from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.endpoint_limits import EndpointLimits
@@ -15,7 +16,6 @@ from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, ListenerCoun
 from tierd.serve.kafka.login import LoginMethods
 from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
-from tierd.serve.kafka.rare_lines import LinesPerSecond
 from tierd.serve.kafka.request_context import Handler
 from tierd.serve.kafka.wire.api_table import API_TABLE, SASL_AUTHENTICATE
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from tierd.serve.connection_gate import Connection
+from tierd.ports import Connection
 from tierd.serve.kafka.connections.channel import Channel
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
 from tierd.serve.kafka.connections.connection_login import ConnectionLogin

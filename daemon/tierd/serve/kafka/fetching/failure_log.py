@@ -6,8 +6,8 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, TierError
+from tierd.rare_lines import REPEAT_AFTER_S, RareLines
 from tierd.serve.kafka.fetching.fetch_part import FetchPart
-from tierd.serve.kafka.rare_lines import REPEAT_AFTER_S, RareLines
 from tierd.serve.kafka.served.served_log import LogBounds
 
 _log = structlog.get_logger(__name__)

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from tierd.clock import Clock
 from tierd.errors import MetadataError, TierError
+from tierd.rare_lines import LinesPerSecond
 from tierd.serve.kafka.groups.coordination.alarms import Alarms
 from tierd.serve.kafka.groups.coordination.coordination_limits import CoordinationLimits
 from tierd.serve.kafka.groups.coordination.group_statistics import GroupCounters
@@ -18,7 +19,6 @@ from tierd.serve.kafka.groups.coordination.placement import Placement
 from tierd.serve.kafka.groups.protocol.group_events import GroupGone, TimePassed
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
-from tierd.serve.kafka.rare_lines import LinesPerSecond
 
 _log = structlog.get_logger(__name__)
 

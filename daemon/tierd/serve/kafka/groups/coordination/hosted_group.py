@@ -8,6 +8,7 @@ from typing import TypeVar
 import structlog
 
 from tierd.clock import Clock
+from tierd.rare_lines import LinesPerSecond
 from tierd.serve.kafka.groups.coordination.alarms import Alarms
 from tierd.serve.kafka.groups.coordination.group_statistics import (
     GroupCounters,
@@ -22,7 +23,6 @@ from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
 from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
 from tierd.serve.kafka.groups.storage.group_offset import RetentionCircumstances
-from tierd.serve.kafka.rare_lines import LinesPerSecond
 
 _log = structlog.get_logger(__name__)
 _A = TypeVar("_A", bound=GroupAnswer)

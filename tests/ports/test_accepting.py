@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
-from tierd.serve.accepting import accept_connections, listening_sockets
-from tierd.serve.connection_gate import Connection, ConnectionGate, ConnectionLimits
+from tierd.ports.accepting import accept_connections, listening_sockets
+from tierd.ports.connection_gate import Connection, ConnectionGate, ConnectionLimits
 
 
 @contextmanager

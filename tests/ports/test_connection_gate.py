@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.clock import FakeClock
-from tierd.serve.connection_gate import CONNECTIONS_WHEN_SHORT, Connection, ConnectionGate, ConnectionLimits, peer_of
+from tierd.ports.connection_gate import CONNECTIONS_WHEN_SHORT, Connection, ConnectionGate, ConnectionLimits, peer_of
 
 LIMITS = ConnectionLimits(connections=6, per_peer=3, request_timeout_s=10, answer_timeout_s=30)
 

@@ -1,4 +1,4 @@
-"""RareLines: log lines about what clients cause again and again, as often as a person wants to read them."""
+"""RareLines: log lines about what others cause again and again, as often as a person wants to read them."""
 
 import math
 from collections import OrderedDict

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from tierd.clock import Clock
-from tierd.serve.connection_gate import Connection, ConnectionGate
+from tierd.ports.connection_gate import Connection, ConnectionGate
 
 BACKLOG = 64
 _REST_S = 1.0  # pause after a failed accept: the listening socket stays readable meanwhile

@@ -1,0 +1,1 @@
+"""Push replication of one daemon: what it leads, the copies that it keeps, and its links to the other daemons."""

@@ -1,0 +1,305 @@
+"""Metrics of push replication, at each scrape (push-replication 6). The names are Confluent's, with units last."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.metrics_core import HistogramMetricFamily
+
+from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.reading_metrics import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramUse:
+    """Observations by size.
+
+    Attributes:
+        bounds: inclusive upper bounds, ascending.
+        counts: of each bound, not cumulative; one more for what is above the last bound.
+        total: sum of all observations.
+    """
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyLagUse:
+    """Lag of one standby of one led partition."""
+
+    topic: str
+    partition: int
+    node_id: int
+    records: int
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushPeerUse:
+    """State of the sessions towards one standby."""
+
+    node_id: int
+    sessions: int
+    oldest_unacked_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushLeaderUse:
+    """State of the leader's side, with counts since the start.
+
+    Attributes:
+        session_ends: by reason.
+        retries: by error of the answer.
+        queue_depths: by pusher.
+        tail_bytes, tail_cpu_s: cost of tail mode.
+    """
+
+    memory_bytes: int
+    memory_max_bytes: int
+    stopping_sessions: int
+    session_starts: int
+    session_ends: Mapping[str, int]
+    failed_callbacks: int
+    awaiting_transition: int
+    retries: Mapping[str, int]
+    resyncs: int
+    soft_limit_hits: int
+    queue_depths: Sequence[int]
+    peers: Sequence[PushPeerUse]
+    lags: Sequence[StandbyLagUse]
+    request_bytes: HistogramUse
+    request_partitions: HistogramUse
+    request_seconds: HistogramUse
+    processing_seconds: HistogramUse
+    tail_partitions: int
+    tail_watched: int
+    tail_bytes: int
+    tail_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushCopyUse:
+    """Lag of one copy; ``lag_records`` is None while the end of its leader is not known."""
+
+    topic: str
+    partition: int
+    lag_records: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushStandbyUse:
+    """State of the standby's side, with counts since the start; ``append_errors`` by error."""
+
+    partitions: int
+    pushed_partitions: int
+    pull_transitions: int
+    append_errors: Mapping[str, int]
+    duplicate_appends: int
+    appended_bytes: int
+    fetched_bytes: int
+    truncated_records: int
+    truncations_below_high_watermark: int
+    memory_bytes: int
+    copies: Sequence[PushCopyUse]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushUse:
+    """State of push replication; ``standby`` is None where no copies are kept."""
+
+    connections: int
+    refused_connections: int
+    leader: PushLeaderUse
+    standby: PushStandbyUse | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnprotectedUse:
+    """Cost of a loss of this host now, for one partition: the records that neither the tier nor a standby has."""
+
+    topic: str
+    partition: int
+    seconds: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushWatch:
+    """State of push replication, and the records at risk, at one scrape."""
+
+    push: PushUse | None = None
+    unprotected: Sequence[UnprotectedUse] = field(default_factory=tuple)
+
+
+_PARTITION = ("topic", "partition")
+_PARTITION_PEER = (*_PARTITION, "peer")
+
+_HISTOGRAMS = (
+    Declaration("tierd_push_request_bytes", Kind.HISTOGRAM, "Record bytes of a request to a standby."),
+    Declaration("tierd_push_request_partitions", Kind.HISTOGRAM, "Partitions of a request to a standby."),
+    Declaration("tierd_push_request_seconds", Kind.HISTOGRAM, "Time from a request to the answer of the standby."),
+    Declaration("tierd_push_event_processing_seconds", Kind.HISTOGRAM, "Time of one turn of a pusher."),
+)
+
+PUSH_METRICS = (
+    Declaration("tierd_push_memory_used_bytes", Kind.GAUGE, "Records that are queued for standbys or on their way."),
+    Declaration("tierd_push_memory_max_bytes", Kind.GAUGE, "Most records that may be queued or on their way."),
+    Declaration("tierd_push_stopping_sessions", Kind.GAUGE, "Ended sessions whose standby was not told yet."),
+    Declaration("tierd_push_transitions_total", Kind.COUNTER, "Sessions that began: from pull to push."),
+    Declaration("tierd_push_session_ends_total", Kind.COUNTER, "Sessions that ended, by reason.", ("reason",)),
+    Declaration("tierd_push_event_failures_total", Kind.COUNTER, "Events of sessions that failed; each is a bug."),
+    Declaration(
+        "tierd_push_awaiting_transition_total",
+        Kind.COUNTER,
+        "Fetches of standbys that lack nothing for a session but the newest records.",
+    ),
+    Declaration("tierd_push_retries_total", Kind.COUNTER, "Requests that are repeated, by error.", ("reason",)),
+    Declaration("tierd_push_resyncs_total", Kind.COUNTER, "Sessions that went on at the log end of the standby."),
+    Declaration("tierd_push_soft_limit_hits_total", Kind.COUNTER, "Times that the memory rose above three quarters."),
+    Declaration("tierd_push_queue_depth", Kind.GAUGE, "Sessions that wait for their turn, by pusher.", ("pusher",)),
+    Declaration("tierd_push_active_sessions", Kind.GAUGE, "Sessions towards a standby.", ("peer",)),
+    Declaration(
+        "tierd_push_oldest_unacked_seconds", Kind.GAUGE, "Age of the oldest append that a standby lacks.", ("peer",)
+    ),
+    Declaration(
+        "tierd_push_lag_records", Kind.GAUGE, "Offsets that a standby of a led partition lacks.", _PARTITION_PEER
+    ),
+    Declaration("tierd_push_lag_bytes", Kind.GAUGE, "Bytes that a standby of a led partition lacks.", _PARTITION_PEER),
+    Declaration(
+        "tierd_push_lag_seconds",
+        Kind.GAUGE,
+        "Time since a standby of a led partition last lacked nothing; 0 while it lacks nothing.",
+        _PARTITION_PEER,
+    ),
+    Declaration("tierd_push_tail_partitions", Kind.GAUGE, "Partitions of a broker that tail mode follows."),
+    Declaration(
+        "tierd_push_tail_watched_partitions",
+        Kind.GAUGE,
+        "Partitions of which the kernel reports growth; tail mode polls the others.",
+    ),
+    Declaration("tierd_push_tail_bytes_total", Kind.COUNTER, "Record bytes that tail mode read."),
+    Declaration("tierd_push_tail_cpu_seconds_total", Kind.COUNTER, "CPU time of tail mode."),
+    Declaration("tierd_push_connections", Kind.GAUGE, "Connections of other daemons to push.listen."),
+    Declaration(
+        "tierd_push_refused_connections_total", Kind.COUNTER, "Connections that ended for a fault of the other side."
+    ),
+    Declaration("tierd_push_partitions", Kind.GAUGE, "Copies on this host: push or pull.", ("state",)),
+    Declaration("tierd_push_pull_transitions_total", Kind.COUNTER, "Sessions of copies that ended: from push to pull."),
+    Declaration("tierd_push_append_errors_total", Kind.COUNTER, "Answers with an error, by error.", ("reason",)),
+    Declaration("tierd_push_duplicate_appends_total", Kind.COUNTER, "Appends that a copy had already."),
+    Declaration("tierd_push_appended_bytes_total", Kind.COUNTER, "Record bytes that leaders pushed to this host."),
+    Declaration("tierd_push_fetched_bytes_total", Kind.COUNTER, "Record bytes that this host fetched from leaders."),
+    Declaration("tierd_push_truncated_records_total", Kind.COUNTER, "Offsets that truncations removed from copies."),
+    Declaration(
+        "tierd_push_truncations_below_high_watermark_total",
+        Kind.COUNTER,
+        "Truncations of copies below their high watermark.",
+    ),
+    Declaration("tierd_push_standby_memory_bytes", Kind.GAUGE, "Records of leaders that wait for the disk."),
+    Declaration("tierd_push_copy_lag_records", Kind.GAUGE, "Offsets that a copy on this host lacks.", _PARTITION),
+    Declaration(
+        "tierd_unprotected_seconds",
+        Kind.GAUGE,
+        "Age of the oldest record of a led partition that neither the tier nor a standby has; 0 without one.",
+        _PARTITION,
+    ),
+    Declaration(
+        "tierd_unprotected_bytes",
+        Kind.GAUGE,
+        "Bytes of a led partition that neither the tier nor a standby has: what a loss of this host now would cost.",
+        _PARTITION,
+    ),
+    Declaration("tierd_unprotected_max_seconds", Kind.GAUGE, "The largest tierd_unprotected_seconds."),
+    Declaration("tierd_unprotected_max_bytes", Kind.GAUGE, "The largest tierd_unprotected_bytes."),
+    *_HISTOGRAMS,
+)
+
+
+def push_samples(watch: PushWatch) -> Iterator[Sample]:
+    """Return the samples of ``PUSH_METRICS``, without the histograms."""
+    for each in watch.unprotected:
+        labels = (each.topic, str(each.partition))
+        yield "tierd_unprotected_seconds", labels, each.seconds
+        yield "tierd_unprotected_bytes", labels, each.size_bytes
+    yield "tierd_unprotected_max_seconds", (), max((each.seconds for each in watch.unprotected), default=0)
+    yield "tierd_unprotected_max_bytes", (), max((each.size_bytes for each in watch.unprotected), default=0)
+    if (use := watch.push) is None:
+        return
+    yield "tierd_push_connections", (), use.connections
+    yield "tierd_push_refused_connections_total", (), use.refused_connections
+    yield from _leader_samples(use.leader)
+    if use.standby is not None:
+        yield from _standby_samples(use.standby)
+
+
+def push_histograms(use: PushUse | None) -> Iterator[HistogramMetricFamily]:
+    """Return the histograms; empty ones where push replication is off."""
+    observed = (
+        ()
+        if use is None
+        else (
+            use.leader.request_bytes,
+            use.leader.request_partitions,
+            use.leader.request_seconds,
+            use.leader.processing_seconds,
+        )
+    )
+    families = [HistogramMetricFamily(each.name, each.help) for each in _HISTOGRAMS]
+    for family, histogram in zip(families, observed, strict=False):
+        family.add_metric((), list(_cumulative(histogram)), histogram.total)
+    yield from families
+
+
+def _cumulative(histogram: HistogramUse) -> Iterator[tuple[str, float]]:
+    count = 0
+    for bound, more in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+        count += more
+        yield bound, count
+
+
+def _leader_samples(use: PushLeaderUse) -> Iterator[Sample]:
+    yield "tierd_push_memory_used_bytes", (), use.memory_bytes
+    yield "tierd_push_memory_max_bytes", (), use.memory_max_bytes
+    yield "tierd_push_stopping_sessions", (), use.stopping_sessions
+    yield "tierd_push_transitions_total", (), use.session_starts
+    for reason, count in sorted(use.session_ends.items()):
+        yield "tierd_push_session_ends_total", (reason,), count
+    yield "tierd_push_event_failures_total", (), use.failed_callbacks
+    yield "tierd_push_awaiting_transition_total", (), use.awaiting_transition
+    for error, count in sorted(use.retries.items()):
+        yield "tierd_push_retries_total", (error,), count
+    yield "tierd_push_resyncs_total", (), use.resyncs
+    yield "tierd_push_soft_limit_hits_total", (), use.soft_limit_hits
+    for pusher, depth in enumerate(use.queue_depths):
+        yield "tierd_push_queue_depth", (str(pusher),), depth
+    for peer in use.peers:
+        yield "tierd_push_active_sessions", (str(peer.node_id),), peer.sessions
+        yield "tierd_push_oldest_unacked_seconds", (str(peer.node_id),), peer.oldest_unacked_s
+    for lag in use.lags:
+        labels = (lag.topic, str(lag.partition), str(lag.node_id))
+        yield "tierd_push_lag_records", labels, lag.records
+        yield "tierd_push_lag_bytes", labels, lag.size_bytes
+        yield "tierd_push_lag_seconds", labels, lag.seconds
+    yield "tierd_push_tail_partitions", (), use.tail_partitions
+    yield "tierd_push_tail_watched_partitions", (), use.tail_watched
+    yield "tierd_push_tail_bytes_total", (), use.tail_bytes
+    yield "tierd_push_tail_cpu_seconds_total", (), use.tail_cpu_s
+
+
+def _standby_samples(use: PushStandbyUse) -> Iterator[Sample]:
+    yield "tierd_push_partitions", ("push",), use.pushed_partitions
+    yield "tierd_push_partitions", ("pull",), use.partitions - use.pushed_partitions
+    yield "tierd_push_pull_transitions_total", (), use.pull_transitions
+    for error, count in sorted(use.append_errors.items()):
+        yield "tierd_push_append_errors_total", (error,), count
+    yield "tierd_push_duplicate_appends_total", (), use.duplicate_appends
+    yield "tierd_push_appended_bytes_total", (), use.appended_bytes
+    yield "tierd_push_fetched_bytes_total", (), use.fetched_bytes
+    yield "tierd_push_truncated_records_total", (), use.truncated_records
+    yield "tierd_push_truncations_below_high_watermark_total", (), use.truncations_below_high_watermark
+    yield "tierd_push_standby_memory_bytes", (), use.memory_bytes
+    for copy in use.copies:
+        if copy.lag_records is not None:
+            yield "tierd_push_copy_lag_records", (copy.topic, str(copy.partition)), copy.lag_records

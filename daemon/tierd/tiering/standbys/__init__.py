@@ -1,0 +1,1 @@
+"""Copies of standbys compared with the tier: ``tierd verify --standby``."""

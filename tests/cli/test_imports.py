@@ -1,0 +1,151 @@
+"""Modules that a command imports: a question to the daemon costs no more than the question."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.answering_daemon import Request, answering_daemon
+from tests.scenarios.installation import Installation
+
+STATUS = {"version": "1", "pid": 7, "not_ready": [], "partitions": []}
+ANSWERS: dict[str, object] = {
+    "status": STATUS,
+    "pause": [],
+    "resume": [],
+    "sync": [],
+    "peers": {"peers": []},
+    "ask-peer": {"node": 2, "answer": {}},
+}
+
+CLIENTS = {"aiobotocore", "aiohttp", "aiomqtt", "asyncpg", "botocore", "gcloud", "kio", "obstore", "redis"}
+DATA = {"cramjam", "crc32c", "cryptography", "numba", "numpy", "pandas", "pyarrow", "pyspark", "zstandard"}
+DAEMON = {"asyncinotify", "croniter", "prometheus_client", "sqlite3", "structlog"}
+ROOMS = {
+    *("tierd.arrow", "tierd.control", "tierd.cost", "tierd.exporting", "tierd.kernels", "tierd.log", "tierd.metadata"),
+    *("tierd.pipeline", "tierd.remote", "tierd.replication", "tierd.restore", "tierd.scanning", "tierd.telemetry"),
+    "tierd.tiering",
+}
+OF_A_QUESTION = CLIENTS | DATA | DAEMON | ROOMS | {"tierd.config.schema", "tierd.serve.http_server"}
+
+OF_ROWS = (CLIENTS | DATA | {"prometheus_client", "tierd.remote.object_store", "tierd.pipeline"}) - {"crc32c"}
+OF_A_LEDGER = CLIENTS | DATA | DAEMON | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
+OF_SOME_COPIES = (CLIENTS | DATA) - {"cramjam", "crc32c", "zstandard"} | {
+    *(
+        "tierd.app.push",
+        "tierd.control.mqtt",
+        "tierd.log.log_service",
+        "tierd.log.partition",
+        "tierd.pipeline.planning",
+    ),
+    *("tierd.replication", "tierd.restore", "tierd.serve.http_server"),
+}
+
+PROBE = """
+import atexit, sys
+atexit.register(lambda: open({file!r}, "w").write("\\n".join(sys.modules)))
+sys.argv = ["tierd", *{arguments!r}]
+from tierd.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    """Answer the verbs of ``ANSWERS`` in a state directory, beside its configuration."""
+
+    def answer(request: Request) -> object:
+        return ANSWERS[request["command"]]
+
+    (tmp_path / "tierd.yaml").write_text("state_dir: .  # of the file\nremote: {backend: s3}\n")
+    with answering_daemon(tmp_path, answer):
+        yield tmp_path
+
+
+def imported_by(arguments: list[str], folder: Path) -> set[str]:
+    """Run a command to its end, which has to be 0; return the modules that it imported."""
+    file = folder / "modules"
+    program = PROBE.format(file=str(file), arguments=arguments)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return set(file.read_text().split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["status", "--json"],
+        ["status", "--node", "2"],
+        ["pause", "orders-0"],
+        ["resume"],
+        ["sync", "--json"],
+        ["peers"],
+    ],
+    ids=" ".join,
+)
+def test_question_to_the_daemon_imports_the_client_of_its_socket_alone(words: list[str], state_dir: Path) -> None:
+    imported = imported_by([*words, "--config", str(state_dir / "tierd.yaml")], state_dir)
+
+    assert "tierd.serve.control_client" in imported
+    assert sorted(imported & OF_A_QUESTION) == []
+    assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 45
+
+
+@pytest.mark.parametrize("words", [["segments", "orders-0"], ["segments", "orders-0", "--json"]], ids=" ".join)
+def test_rows_of_the_metadata_are_listed_without_the_object_store_and_the_logs(
+    words: list[str], copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by([*words, "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.metadata.kv.sqlite" in imported
+    assert sorted(imported & OF_ROWS) == []
+
+
+def test_ledger_of_deletions_is_listed_without_the_schema_of_the_configuration(
+    copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by(["deletions", "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.tiering.removing.ledger" in imported
+    assert sorted(imported & OF_A_LEDGER) == []
+
+
+def test_history_of_runs_is_listed_without_the_pipeline_and_the_tier(copied: Installation, tmp_path: Path) -> None:
+    imported = imported_by(["compact", "--history", "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.pipeline.running.run_history" in imported
+    assert sorted(imported & OF_ROWS - {"tierd.pipeline"}) == []
+    assert not {"tierd.app.engine.compose", "tierd.pipeline.running.spark_run"} & imported
+
+
+def test_place_of_a_record_is_explained_without_the_engine_of_the_daemon(copied: Installation, tmp_path: Path) -> None:
+    imported = imported_by(["explain", "orders-0", "3", "--config", str(copied.config_file)], tmp_path)
+
+    assert not {"tierd.app.engine.compose", "tierd.pipeline", "tierd.restore", "numpy", "aiobotocore"} & imported
+
+
+def test_copy_of_brokers_logs_imports_no_encryption_no_job_and_no_logs_of_its_own(
+    copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by(["copy", "--once", "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.tiering.copying.copy_task" in imported
+    assert sorted(imported & OF_SOME_COPIES) == []
+
+
+def test_probe_lists_what_was_imported(tmp_path: Path) -> None:
+    file = tmp_path / "tierd.yaml"
+    file.write_text(json.dumps({"log_dirs": [{"path": str(tmp_path / "kafka")}], "remote": {"backend": "none"}}))
+
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE.format(file=str(tmp_path / "modules"), arguments=["check-config", "-h"])],
+        check=False,
+        capture_output=True,
+    )
+
+    assert ended.returncode == 0
+    assert "tierd.config.schema" in (tmp_path / "modules").read_text().split()
