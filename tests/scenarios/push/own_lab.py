@@ -117,6 +117,16 @@ class OwnLab:
             interval_s=0.3,
         )
 
+    def wait_status_without(self, *texts: str) -> None:
+        """Wait until ``tierd status`` does not print all the texts together; what it says may be a second old."""
+        wait_until(
+            lambda: bool(said := self.status()) and not all(text in said for text in texts),
+            what=f"the status not to say {texts}",
+            deadline_s=DEADLINE_S,
+            last_seen=self.status,
+            interval_s=0.3,
+        )
+
     def wait_protected(self) -> None:
         """Wait until every copy is in a session, and grows."""
         wanted = len(NAMES) * len(self.standbys)

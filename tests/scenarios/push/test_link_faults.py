@@ -86,5 +86,5 @@ def test_copies_catch_up_after_a_lost_link(
         lab.wait_more_safe()  # the leader no longer waits for a standby that lags for too long
         links.remove(kind)
         lab.wait_protected()
-        assert "not protected" not in lab.status() or "has no session" not in lab.status()
+        lab.wait_status_without("not protected", "has no session")
         lab.assert_same_copies()
