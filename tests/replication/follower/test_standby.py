@@ -92,7 +92,9 @@ async def test_leader_with_the_highest_epoch_is_followed_also_after_a_restart(
         assert refused.partitions[0].error_code == PushErrorCode.FENCED_LEADER_EPOCH
     leaders.nodes[2].is_away = True
     async with StandbyRun(disk, leaders, tmp_path) as run:
-        await eventually(lambda: run.replica() is not None, what="the replica of before")
+        await eventually(
+            lambda: (kept := run.replica()) is not None and kept.log_end_offset == 7, what="the log of before"
+        )
         refused = await run.push(entry(topic_id=OLD, append_offset=7, last_epoch=8, records=batch(7)))
         assert refused.partitions[0].error_code == PushErrorCode.FENCED_LEADER_EPOCH
 

@@ -224,6 +224,7 @@ async def test_half_open_or_slow_peer_is_cut_at_the_deadline(sent: bytes, says_h
     async with running_listener(clock=clock) as running, raw_peer(running.port, says_hello=says_hello) as peer:
         await peer.send(sent)
         limits = LinkLimits()
+        await eventually(lambda: running.listener.statistics().connections == 1, what="the connection")
         await eventually(lambda: clock.sleeping == 1, what="the watch of the deadlines")
         clock.advance(limits.idle_timeout_s if says_hello else limits.hello_timeout_s)
         assert await peer.is_closed()
