@@ -17,7 +17,14 @@ from tests.scenarios.installation import Daemon, Installation
 from tests.security.canary import CORE, KEY, SECRET, rendered, reveals
 from tests.security.hostile_server import QUICK, SLOW, Behaviour, hostile_server
 from tests.services.certificates import Authority
-from tierd.config import KafkaConnectionSettings, MetadataSettings, MqttSettings, RemoteSettings, TierdConfig
+from tierd.config import (
+    KafkaConnectionSettings,
+    MetadataSettings,
+    MqttSettings,
+    PushTlsSettings,
+    RemoteSettings,
+    TierdConfig,
+)
 from tierd.config.traversal import all_locations, field_at, is_secret
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import KafkaConnection
@@ -27,6 +34,7 @@ from tierd.errors import ControlPlaneError
 from tierd.metadata import open_metadata
 from tierd.model import ByteRange
 from tierd.remote import open_object_store, open_transform
+from tierd.replication.links.node_certificates import node_contexts
 
 Tree: TypeAlias = dict[str, Any]
 Failures: TypeAlias = list[BaseException]
@@ -115,6 +123,7 @@ def section_with(location: tuple[str, ...], secret: str, address: str, client_fi
             "password": SECRET,
             "connect_timeout": "1s",
         },
+        "push.tls": dict(client_files),
     }
     name = ".".join(location[:2])
     assert name in bases, f"a new section holds secrets: say here how the client of {name} is made to fail"
@@ -198,6 +207,8 @@ async def failures_at(location: tuple[str, ...], section: Tree, *, writes: bool)
             return await failures_of_metadata(MetadataSettings.model_validate(tree))
         case "control", "mqtt":
             return await failures_of_mqtt(MqttSettings.model_validate(section))
+        case "push", "tls":
+            return await failures_of([asyncio.to_thread(node_contexts, PushTlsSettings.model_validate(section))])
         case _:
             return await failures_of_kafka(KafkaConnectionSettings.model_validate(section))
 
