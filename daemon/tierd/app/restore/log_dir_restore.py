@@ -46,7 +46,7 @@ from tierd.restore import (
 )
 
 _PARTITIONS_AT_ONCE = 4
-_PLANS = 3  # of one partition
+_PLANS_AGAIN = 2  # of one partition, after the first
 _NO_RIGHT = frozenset({errno.EACCES, errno.EPERM})
 _OF_ONE_PARTITION = (
     CorruptRecordError,
@@ -173,18 +173,16 @@ class LogDirRestore:
     async def _one(self, plan: PartitionPlan, held: HeldLogDir, arrived: Arrived) -> LogDirOutcome:
         """Restore a partition, by a new plan where a standby that runs was cleaned since the plan."""
         try:
-            for _ in range(_PLANS):
+            for _ in range(_PLANS_AGAIN):
                 try:
                     return LogDirOutcome(plan, await self._restored(plan, held, arrived))
-                except PlanOutdatedError as error:
-                    outdated, plan = error, await self._replan(plan.partition)
-                if plan.is_refused:
-                    break
+                except PlanOutdatedError:
+                    plan = await self._replan(plan.partition)
+            return LogDirOutcome(plan, await self._restored(plan, held, arrived))
         except _OF_ONE_PARTITION as error:
             return LogDirOutcome(plan, None, error)
         except OSError as error:  # of the disk, which all partitions share
             raise self._unwritable(error) from error
-        return LogDirOutcome(plan, None, outdated)
 
     async def _restored(self, plan: PartitionPlan, held: HeldLogDir, arrived: Arrived) -> RestoredPartition:
         request = LogDirRequest(

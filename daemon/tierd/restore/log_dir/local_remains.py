@@ -66,7 +66,6 @@ class LocalRemains:
         refusals: for each directory whose batches beyond the tier's end are not all taken, the reason.
         end_offset: exclusive end of the batches of the directories, as far as they can be walked; -1 without any.
         joined: what was taken, ascending.
-        cleaned: directories of which nothing is taken because a log cleaner has rewritten them beyond the tier's end.
     """
 
     logs: tuple[CheckedLog, ...]
@@ -74,7 +73,10 @@ class LocalRemains:
     refusals: Mapping[Path, str] = field(default_factory=dict)
     end_offset: int = -1
     joined: tuple[JoinedRange, ...] = ()
-    cleaned: frozenset[Path] = frozenset()
+
+    def is_cleaned(self, directory: Path) -> bool:
+        """Return True if batches of ``directory`` are left out because a log cleaner has rewritten it."""
+        return self.refusals.get(directory) == _CLEANED
 
 
 def read_local_remains(
@@ -151,7 +153,6 @@ class _Reader:
 
     def __init__(self, plan: PartitionPlan, copies: Path) -> None:
         self.refusals: dict[Path, str] = {}
-        self._cleaned: set[Path] = set()
         self._plan = plan
         self._copies = copies
         self._logs: list[CheckedLog] = []
@@ -178,8 +179,6 @@ class _Reader:
         self.refusals.pop(directory.path, None)
         if remains.refusal:
             self.refusals[directory.path] = remains.refusal
-        if remains.refusal == _CLEANED:
-            self._cleaned.add(directory.path)
         if not logs:
             return False
         self._logs += logs
@@ -194,7 +193,6 @@ class _Reader:
             refusals=self.refusals,
             end_offset=max(end_offset, self._plan.end_offset),
             joined=tuple(self._joined),
-            cleaned=frozenset(self._cleaned),
         )
 
 

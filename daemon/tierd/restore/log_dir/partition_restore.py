@@ -244,7 +244,7 @@ class _PartitionRestore:
     def _require_as_planned(self, local: LocalRemains) -> None:
         """Refuse a plan whose joins are not possible any more: a standby that runs goes on with cleaning."""
         for join in self._plan.joins:
-            if join.directory in local.cleaned:
+            if local.is_cleaned(join.directory):
                 raise PlanOutdatedError(
                     f"{self._name}: the log cleaner has rewritten {join.directory} since the plan, and what it has from"
                     f" offset {join.start_offset} on cannot be joined to the tier any more",
