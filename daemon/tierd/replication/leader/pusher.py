@@ -102,7 +102,7 @@ class Pusher:
         if self._is_stopping and self._core.is_idle:
             self._finished.set_result(None)
             return
-        at_s = NEVER if self._core.is_unused else self._core.deadline_s
+        at_s = self._core.deadline_s
         if at_s == NEVER:
             return
         now_s, loop = self._now_s(), asyncio.get_running_loop()

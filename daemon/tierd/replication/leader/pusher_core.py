@@ -40,14 +40,11 @@ class PusherCore:
     @property
     def deadline_s(self) -> float:
         """Return the time at which ``advance`` has something to do; in the past if it has now."""
+        if not self.slots.lanes:  # no session and no connection; the question comes with each append
+            return NEVER
         if self.slots.dirty:
             return -NEVER
         return min(self.slots.slot_timers.next_s, self.slots.lane_timers.next_s)
-
-    @property
-    def is_unused(self) -> bool:
-        """Return True if there is no session and no connection, so that no timer is set either."""
-        return not self.slots.lanes
 
     @property
     def is_idle(self) -> bool:
