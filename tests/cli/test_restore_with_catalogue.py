@@ -72,7 +72,7 @@ def test_known_log_end_is_missing_and_is_not_issued_again(
     assert [(each["start_offset"], each["end_offset"]) for each in found["missing"]] == [(12, 30)]
     ended = restore(copied, into, *FOREVER, "--yes", "--json")
     assert ended.exit_code == 0, ended.output
-    assert ended.json()["restored"][0]["log_end_offset"] == 44
+    assert ended.json()["restored"][0]["log_end_offset"] == 45
 
 
 def test_retention_of_the_catalogue_decides_what_is_expired(

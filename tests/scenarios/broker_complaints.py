@@ -16,11 +16,13 @@ _BUSY_MACHINE: Final = tuple(
                 r"Exceptionally slow controller event \w+ took \d+ ms\."
             ),
             r"processExpiredBrokerHeartbeat: controller event queue overloaded\. Timed out heartbeat from broker \d+\.",
-            # A registration or heartbeat that arrives before the controller has begun its office, or after a slow one
-            # has lost it: it is sent again. Other requests and other exceptions of the controller are complaints.
+            # A registration, a heartbeat or a forwarded reassignment that arrives before the controller has begun its
+            # office, or after a slow one has lost it: it is sent again. Other requests and other exceptions of the
+            # controller are complaints.
             (
-                r"ERROR kafka\.server\.ControllerApis - \[ControllerApis nodeId=\d+\] Unexpected error handling "
-                r"request RequestHeader\(apiKey=(BROKER_HEARTBEAT|BROKER_REGISTRATION|CONTROLLER_REGISTRATION), .*\n"
+                r"ERROR kafka\.server\.ControllerApis - \[ControllerApis nodeId=\d+\] Unexpected error handling request "
+                r"(RequestHeader\(apiKey=(BROKER_HEARTBEAT|BROKER_REGISTRATION|CONTROLLER_REGISTRATION)|"
+                r"Forwarded request: .* RequestHeader\(apiKey=ALTER_PARTITION_REASSIGNMENTS), .*\n"
                 r"(java\.util\.concurrent\.CompletionException: )?"
                 r"org\.apache\.kafka\.common\.errors\.(NotController|Timeout)Exception: "
             ),
@@ -40,6 +42,8 @@ _BUSY_MACHINE: Final = tuple(
 def complaints(server_log: Path, *more_words: str) -> list[str]:
     """Return the complaints of a broker since its last start, without those that only a busy test machine causes.
 
+    Each is a line of the log with the line behind it, which has the exception if there is one.
+
     Args:
         server_log: of the broker.
         more_words: by which a line is a complaint, too.
@@ -47,7 +51,7 @@ def complaints(server_log: Path, *more_words: str) -> list[str]:
     lines = server_log.read_text().splitlines()
     followed = zip(lines, [*lines[1:], ""], strict=True)  # an exception is in the line behind its message
     return [
-        line
+        f"{line}\n{following}"
         for line, following in followed
         if any(word in line for word in (*_WORDS, *more_words))
         and not any(known.search(f"{line}\n{following}") for known in _BUSY_MACHINE)

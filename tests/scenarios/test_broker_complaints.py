@@ -12,6 +12,12 @@ HEARTBEAT = (
     "RequestHeader(apiKey=BROKER_HEARTBEAT, apiVersion=1, clientId=1, correlationId=7, headerVersion=2) -- "
     "BrokerHeartbeatRequestData(brokerId=1)"
 )
+REASSIGNMENT = (
+    "kafka.server.ControllerApis - [ControllerApis nodeId=3] Unexpected error handling request Forwarded request: "
+    "RequestContext(header=RequestHeader(apiKey=ENVELOPE, apiVersion=0, clientId=2, correlationId=5, headerVersion=2), "
+    "securityProtocol=PLAINTEXT) RequestHeader(apiKey=ALTER_PARTITION_REASSIGNMENTS, apiVersion=0, headerVersion=2) -- "
+    "AlterPartitionReassignmentsRequestData(timeoutMs=30000)"
+)
 LOADING = (
     "org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime - [GroupCoordinator id=1] Failed to load metadata "
     "from __consumer_offsets-0 with epoch 0 due to Stopped loading records from __consumer_offsets-0 {}"
@@ -46,6 +52,7 @@ def log_of(tmp_path: Path, *lines: str) -> Path:
             BEGINNING + HEARTBEAT.replace("BROKER_HEARTBEAT", "CONTROLLER_REGISTRATION"),
             f"java.util.concurrent.CompletionException: {ERRORS}.NotControllerException: it appears to be node 1.",
         ),
+        (BEGINNING + REASSIGNMENT, f"{ERRORS}.NotControllerException: The active controller appears to be node 1."),
     ],
 )
 def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: tuple[str, ...]) -> None:
@@ -57,6 +64,8 @@ def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: 
     [
         (BEGINNING + HEARTBEAT, f"{ERRORS}.InconsistentClusterIdException: another cluster"),
         (BEGINNING + HEARTBEAT.replace("BROKER_HEARTBEAT", "FETCH"), f"{ERRORS}.NotControllerException: node 2"),
+        (BEGINNING + REASSIGNMENT, f"{ERRORS}.UnknownServerException: a fault"),
+        (BEGINNING + REASSIGNMENT.replace("ALTER_PARTITION_RE", "RE"), f"{ERRORS}.NotControllerException: node 2"),
         (f"{BEGINNING}kafka.log.LogManager - could not load a log",),
         (BEGINNING + LOADING.format("because a record cannot be read"),),
         ("WARN found a corrupt index",),
@@ -64,11 +73,12 @@ def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: 
     ],
 )
 def test_everything_else_is_one(tmp_path: Path, lines: tuple[str, ...]) -> None:
-    assert complaints(log_of(tmp_path, *lines, "INFO started")) == [lines[0]]
+    found = [*lines, "INFO started"]
+    assert complaints(log_of(tmp_path, *found)) == [f"{found[0]}\n{found[1]}"]
 
 
 def test_more_words_may_make_a_complaint(tmp_path: Path) -> None:
     line = "WARN OutOfOrderSequenceException of a producer"
 
-    assert complaints(log_of(tmp_path, line), "OutOfOrderSequence") == [line]
+    assert complaints(log_of(tmp_path, line), "OutOfOrderSequence") == [f"{line}\n"]
     assert complaints(log_of(tmp_path, line)) == []

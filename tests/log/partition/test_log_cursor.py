@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from tests.fakes.open_files import open_files
 from tests.log.batches import legacy, plain
 from tests.log.segmented_logs import NOW_MS, append, new_log, offsets_of
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError
+from tierd.log.files import disk
 from tierd.log.partition.log_cursor import LogCursor, SoundBatches, check_batches
 from tierd.log.records.record_batch import iter_batches
 from tierd.log.segments.segmented_log import SegmentedLog
@@ -78,6 +80,41 @@ def test_cursor_keeps_at_most_one_file_open_and_closes_it(tmp_path: Path) -> Non
             cursor.read(bound=log.log_end, max_bytes=1)
             assert len(open_files(tmp_path)) == before + 1
     assert len(open_files(tmp_path)) == before
+
+
+@given(st.lists(st.sampled_from([0, 40, 700, 3000]), min_size=1, max_size=12), st.sampled_from([100, 800, 2000]))
+def test_answers_keep_to_the_limit_unless_the_first_batch_is_larger(sizes: list[int], max_bytes: int) -> None:
+    with TemporaryDirectory() as folder:
+        log = new_log(Path(folder))
+        for offset, size in enumerate(sizes):
+            append(log, plain(offset, size=size))
+        whole, found = log.active.path.read_bytes(), b""
+        with LogCursor(log.reader, 0) as cursor:
+            while data := bytes(cursor.read(bound=log.log_end, max_bytes=max_bytes)):
+                assert len(data) <= max_bytes or len(offsets_of(data)) == 1
+                found += data
+        assert found == whole
+
+
+def test_batches_above_the_limit_are_read_once_when_the_one_before_was_as_large(
+    tmp_path: Path, cursor_at: CursorAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = new_log(tmp_path)
+    for offset in range(6):
+        append(log, plain(offset, size=5000))
+    sizes = list[int]()
+    read_up_to = disk.read_up_to
+
+    def counted(fd: int, position: int, size: int) -> bytes:
+        sizes.append(size)
+        return read_up_to(fd, position, size)
+
+    cursor = cursor_at(log, 0)
+    cursor.read(bound=log.log_end, max_bytes=100)
+    monkeypatch.setattr(disk, "read_up_to", counted)
+    for _ in range(4):
+        cursor.read(bound=log.log_end, max_bytes=100)
+    assert sizes == [len(plain(0, size=5000))] * 4
 
 
 def test_damaged_batch_is_refused_with_its_position(tmp_path: Path, cursor_at: CursorAt) -> None:

@@ -283,10 +283,10 @@ async def test_restore_ends_where_every_transaction_is_decided(lab: Lab, source:
     restored = await lab.restore(lab.plan(segments, mode=mode))
     assert restored.end_offset == 1
     assert [each[:2] for each in restored.dropped] == [(1, 5)]
-    assert restored.log_end_offset == 5, "offsets that were issued are not issued again"
+    assert restored.log_end_offset == (6 if mode is RestoreMode.LAST_COPY else 5), "no issued offset is issued again"
     loaded = lab.load()
     loaded.update_high_watermark(loaded.log_end_offset)
-    assert loaded.last_stable_offset == loaded.log_end_offset == 5
+    assert loaded.last_stable_offset == loaded.log_end_offset == restored.log_end_offset
     assert [record.offset for record in read_all(loaded, isolation=COMMITTED)] == [0]
 
 
@@ -330,14 +330,26 @@ async def test_next_record_comes_behind_every_known_offset(lab: Lab, source: Pat
     lost = values(read_all(log))
     segments = await lab.copy(closed(log))
     restored = await lab.restore(lab.plan(segments), known_end_offset=77)
-    assert (restored.end_offset, restored.log_end_offset) == (40, 77)
+    assert (restored.end_offset, restored.log_end_offset) == (40, 78)
     loaded = lab.load()
-    assert loaded.log_end_offset == 77
+    assert loaded.log_end_offset == 78
     assert values(read_all(loaded)) == lost
     gap = loaded.read(40, max_bytes=1000, isolation=None).records
-    assert [(batch.base_offset, batch.last_offset) for batch in iter_batches(gap, name="gap")] == [(40, 76)]
+    assert [(batch.base_offset, batch.last_offset) for batch in iter_batches(gap, name="gap")] == [(40, 77)]
     lead(loaded, records(1))
-    assert [record.offset for record in read_all(loaded)][-1] == 77
+    assert [record.offset for record in read_all(loaded)][-1] == 78
+
+
+@pytest.mark.parametrize("end_offset", range(40, 78))
+async def test_copy_with_records_that_the_restored_log_lacks_ends_on_no_border_of_its_batches(
+    lab: Lab, source: Path, end_offset: int
+) -> None:
+    """Its last leader epoch is the leader's, so that only the batches can tell it where it has to truncate."""
+    log = new_log(source)
+    write_segments(log, 2)
+    await lab.restore(lab.plan(await lab.copy(closed(log))), known_end_offset=77)
+    fetched = lab.load().read(end_offset, max_bytes=1000, isolation=None).records
+    assert next(iter_batches(fetched, name="fetched")).base_offset == 40
 
 
 async def test_gap_of_more_offsets_than_a_segment_has_is_covered(lab: Lab, source: Path) -> None:
@@ -347,7 +359,7 @@ async def test_gap_of_more_offsets_than_a_segment_has_is_covered(lab: Lab, sourc
     most = (1 << 31) - 1
     await lab.restore(lab.plan(segments), known_end_offset=20 + most + 5)
     assert [base for base, _ in stored_log(lab.directory)] == [0, 20, 20 + most]
-    assert lab.load().log_end_offset == 20 + most + 5
+    assert lab.load().log_end_offset == 20 + most + 6
 
 
 async def test_epochs_come_back_trimmed_to_the_log(lab: Lab, source: Path) -> None:

@@ -17,7 +17,7 @@ from tests.scenarios.warm_tierd import WarmTierd
 
 pytestmark = pytest.mark.service("kafka")
 
-MOMENTS = 1  # a second loss may meet copies that docs/push.md says to make anew ("A host is lost", step 6)
+MOMENTS = 2
 
 
 @pytest.mark.spec("push-replication F1")

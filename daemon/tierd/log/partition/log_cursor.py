@@ -54,6 +54,8 @@ def check_batches(data: bytes, *, name: str, position: int = 0) -> SoundBatches:
         if base < next_offset:
             raise CorruptRecordError(name, position + at, f"offset {base} again")
         at, next_offset = end, base + delta + 1
+    if at == size:
+        return SoundBatches(at, next_offset)
     return _check_slowly(view, at, next_offset, name=name, position=position)
 
 
@@ -79,6 +81,7 @@ class LogCursor:
         self._reader = reader
         self._place: CursorPlace | None = None
         self._file: DiskFile | None = None
+        self._read_bytes = 0  # of the last read: a batch above ``max_bytes`` is mostly followed by one of its size
         self.next_offset = offset
         """Offset of the first record that was not returned yet."""
 
@@ -113,6 +116,7 @@ class LogCursor:
             raise SegmentChangedError(f"{self._reader.name}: changed while it was read", remedy="read again")
         end = LogOffset(sound.next_offset, start.segment_base_offset, start.position + sound.size_bytes)
         self.next_offset, self._place = end.offset, CursorPlace(end, version)
+        self._read_bytes = sound.size_bytes
         if self._file is None:
             self._file = self._reader.open_at(self._place)
         return memoryview(found.records)[: sound.size_bytes]
@@ -126,7 +130,9 @@ class LogCursor:
     def _read_on(self, bound: LogOffset, max_bytes: int) -> FetchData | None:
         if self._file is None or self._place is None:
             return None
-        return self._reader.read_on(self._file, self._place, max_bytes=max_bytes, bound=bound)
+        return self._reader.read_on(
+            self._file, self._place, max_bytes=max_bytes, bound=bound, expected_bytes=self._read_bytes
+        )
 
     def _read_anew(self, bound: LogOffset, max_bytes: int) -> FetchData:
         self.close()

@@ -120,11 +120,20 @@ class LogReader:
         except FileNotFoundError:
             return None
 
-    def read_on(self, source: Readable, place: CursorPlace, *, max_bytes: int, bound: LogOffset) -> FetchData | None:
+    def read_on(
+        self, source: Readable, place: CursorPlace, *, max_bytes: int, bound: LogOffset, expected_bytes: int = 0
+    ) -> FetchData | None:
         """Read from a known place through the open log file of its segment, with one system call.
 
         None when only ``read`` can answer: names have changed, the file is at its end, or the file has grown since it
-        was opened.
+        was opened. If the first batch is larger than ``max_bytes`` and than ``expected_bytes``, it is read twice.
+
+        Args:
+            source: the open log file.
+            place: the place to read from.
+            max_bytes: see ``read``.
+            bound: see ``read``.
+            expected_bytes: size that the first batch probably has.
 
         Raises:
             CorruptRecordError: the first header is damaged.
@@ -135,7 +144,7 @@ class LogReader:
             return None
         wanted = _Request(place.start.offset, max_bytes, bound, min_one_message=True, with_aborted=False, place=place)
         try:
-            found = self._read_on(log, _files_at(log, place), source, place.start.position, wanted)
+            found = self._read_on(log, place.start, source, wanted, expected_bytes=expected_bytes)
         except (SegmentChangedError, CorruptRecordError):
             if self._current().names_version != log.names_version or source.size_bytes < log.log_end.position:
                 return None
@@ -228,8 +237,8 @@ class LogReader:
     def _read_segment(self, log: PublishedLog, index: int, wanted: "_Request") -> FetchData | None:
         files = log.files(index)
         with self._open_file(files.log) as source:
-            known = wanted.known_position(files.base_offset, log.names_version)
-            if known is not None and (found := self._read_on(log, files, source, known, wanted)) is not None:
+            known = wanted.known_place(files.base_offset, log.names_version)
+            if known is not None and (found := self._read_on(log, known, source, wanted)) is not None:
                 return found
             header = self._find(log, files, source, wanted.offset)
             if header is None:
@@ -258,22 +267,26 @@ class LogReader:
         return log.log_end
 
     def _read_on(
-        self, log: PublishedLog, files: SegmentFiles, source: Readable, position: int, wanted: "_Request"
+        self, log: PublishedLog, start: LogOffset, source: Readable, wanted: "_Request", *, expected_bytes: int = 0
     ) -> FetchData | None:
         """Read from a known place, mostly with one system call; None when the place has to be looked up."""
         if wanted.with_aborted or wanted.max_bytes < OVERHEAD_BYTES:
             return None
-        end = min(readable_end(log, files, source), wanted.end_position(files.base_offset, source.size_bytes))
-        data = source.read(position, min(end - position, wanted.max_bytes))
+        base, position = start.segment_base_offset, start.position
+        end = min(readable_end(log, base, source), wanted.end_position(base, source.size_bytes))
+        data = source.read(position, min(end - position, max(wanted.max_bytes, expected_bytes)))
         header = parse_header(data, 0, name=str(source.path), position=position)
         if header is None or header.last_offset < wanted.offset or header.end_position > end:
             return None
+        limit_bytes = wanted.limit_bytes(header)
         if header.size_bytes > len(data):
             data = source.read(position, header.size_bytes)
-        return FetchData(data, LogOffset(wanted.offset, files.base_offset, position))
+        elif len(data) > limit_bytes:
+            data = data[:limit_bytes]
+        return FetchData(data, start)
 
     def _find(self, log: PublishedLog, files: SegmentFiles, source: Readable, offset: int) -> BatchHeader | None:
-        return find_batch(self._open_file, source, files, offset, end=readable_end(log, files, source))
+        return find_batch(self._open_file, source, files, offset, end=readable_end(log, files.base_offset, source))
 
     def _collect(
         self, log: PublishedLog, first: int, from_offset: int, upper_offset: int
@@ -296,13 +309,18 @@ def _files_at(log: PublishedLog, place: CursorPlace) -> SegmentFiles:
     return log.files(floor_index(log.segments, place.start.segment_base_offset))
 
 
-def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> int:
-    """Return the end of the published part of an open log file. The writer may be writing behind that end.
+def readable_end(log: PublishedLog, base_offset: int, source: Readable) -> int:
+    """Return the end of the published part of the open log file of a segment. The writer may write behind that end.
+
+    Args:
+        log: the published log.
+        base_offset: of the segment.
+        source: its open log file.
 
     Raises:
         SegmentChangedError: the file is shorter than its published size.
     """
-    if files.base_offset != log.log_end.segment_base_offset:
+    if base_offset != log.log_end.segment_base_offset:
         return source.size_bytes
     if log.log_end.position > source.size_bytes:
         raise source.changed()
@@ -329,7 +347,7 @@ class PublishedSnapshot:
     def open_log(self, segment: SegmentFiles) -> Iterator[OpenLog]:
         """Open the log file of a segment."""
         with self.reader.open_file(segment.log) as source:
-            yield OpenLog(source, readable_end(self.published, segment, source))
+            yield OpenLog(source, readable_end(self.published, segment.base_offset, source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,12 +361,12 @@ class _Request:
     with_aborted: bool
     place: CursorPlace | None
 
-    def known_position(self, base_offset: int, names_version: int) -> int | None:
-        """Return the position to begin at; None when the caller does not know it or names have changed."""
+    def known_place(self, base_offset: int, names_version: int) -> LogOffset | None:
+        """Return the place to begin at; None when the caller does not know it or names have changed."""
         place = self.place
         if place is None or place.names_version != names_version or place.start.offset != self.offset:
             return None
-        return place.start.position if place.start.segment_base_offset == base_offset else None
+        return place.start if place.start.segment_base_offset == base_offset else None
 
     def nothing_at(self, place: LogOffset) -> FetchData:
         """Return an empty result."""

@@ -140,7 +140,7 @@ class PartitionStage:
         Args:
             chosen: the batches.
             lineage: of the batches.
-            known_end_offset: offset at or above which the next record is written, outside of mode ``replica``.
+            known_end_offset: the next record is written at or above this offset, outside of mode ``replica``.
 
         Raises:
             LogError: the directory is not what was planned, or a checked file changed.
@@ -148,9 +148,7 @@ class PartitionStage:
         """
         await in_thread(self._begin)
         segments = tuple([each for batches in chosen.batches if (each := await self._stage(chosen, batches))])
-        log_end = max(chosen.end_offset, self._plan.log_start_offset)
-        if self._plan.mode is not RestoreMode.REPLICA:
-            log_end = max(log_end, self._plan.end_offset, known_end_offset)
+        log_end = self._log_end(segments, chosen.end_offset, known_end_offset)
         first_base = segments[0].base_offset if segments else log_end
         log_start = max(self._plan.log_start_offset, first_base)
         await in_thread(self._finish, segments, lineage, log_start, log_end)
@@ -158,6 +156,20 @@ class PartitionStage:
             check_loadable, self._directory, self._scratch, segments, log_start_offset=log_start, log_end_offset=log_end
         )
         return segments, log_start, log_end
+
+    def _log_end(self, segments: Sequence[StagedSegment], end_offset: int, known_end_offset: int) -> int:
+        """Return the offset of the next record.
+
+        A copy of the log may have records up to ``known_end_offset`` that the restored log lacks, with the last leader
+        epoch of both. So that the copy's end is no border of two batches of the restored log, the empty batch between
+        ``end_offset`` and the log end goes one offset further. A standby finds the difference there, and truncates.
+        """
+        batches_end = max(end_offset, self._plan.log_start_offset)
+        if self._plan.mode is RestoreMode.REPLICA:
+            return batches_end
+        known_end = max(batches_end, self._plan.end_offset, known_end_offset)
+        is_copy_behind = self._plan.mode is RestoreMode.LAST_COPY and segments and known_end > batches_end
+        return known_end + 1 if is_copy_behind else known_end
 
     def _begin(self) -> None:
         self._directory.parent.mkdir(exist_ok=True)
