@@ -20,8 +20,8 @@ _BUSY_MACHINE: Final = tuple(
             # office, or after a slow one has lost it: it is sent again. Other requests and other exceptions of the
             # controller are complaints.
             (
-                r"ERROR kafka\.server\.ControllerApis - \[ControllerApis nodeId=\d+\] Unexpected error handling request "
-                r"(RequestHeader\(apiKey=(BROKER_HEARTBEAT|BROKER_REGISTRATION|CONTROLLER_REGISTRATION)|"
+                r"ERROR kafka\.server\.ControllerApis - \[ControllerApis nodeId=\d+\] Unexpected error handling "
+                r"request (RequestHeader\(apiKey=(BROKER_HEARTBEAT|BROKER_REGISTRATION|CONTROLLER_REGISTRATION)|"
                 r"Forwarded request: .* RequestHeader\(apiKey=ALTER_PARTITION_REASSIGNMENTS), .*\n"
                 r"(java\.util\.concurrent\.CompletionException: )?"
                 r"org\.apache\.kafka\.common\.errors\.(NotController|Timeout)Exception: "
