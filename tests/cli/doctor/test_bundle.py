@@ -54,6 +54,14 @@ class TestFiles:
         assert b"refused" in files["status.json"]
         assert [name for name, content in files.items() if b"3cr3t" in content] == []
 
+    def test_control_characters_of_strangers_are_escapes(self) -> None:
+        told = facts(status=status(partition(last_error="\x1b[2Jnothing\nwrong")))
+
+        files = bundle_files(told, diagnose(told), Masking())
+
+        assert b"\\x1b[2Jnothing\\nwrong" in files["page.txt"]
+        assert [name for name, content in files.items() if b"\x1b" in content] == []
+
     def test_file_that_cannot_be_read_has_no_known_secrets(self, tmp_path: Path) -> None:
         assert known_secrets(tmp_path / "nothing", {}).text("plain") == "plain"
 

@@ -74,6 +74,13 @@ class TestProcess:
         assert finding.problem == "cannot be asked: cannot be read"
         assert finding.command == "tierd doctor --socket FILE"
 
+    def test_file_that_this_user_may_not_read_asks_for_the_user_of_the_daemon(self) -> None:
+        hidden = ProbeFailure("/etc/tierd/tierd.yaml: cannot be read: Permission denied", "correct the file")
+
+        finding = only(facts(daemon=hidden, state_dir=None, process=None))
+
+        assert (finding.urgency, finding.command) == (Urgency.SOON, "sudo -u kafka tierd doctor")
+
     def test_daemon_that_answers_and_is_stuck_is_named_with_its_task(self) -> None:
         finding = only(facts(liveness="stuck: copy orders-0 outlived\nits deadlines\n"))
 

@@ -1,19 +1,24 @@
 """``tierd doctor`` beside a real daemon: sound, stopped, hung, and with a store or a log dir that is gone."""
 
 import json
+import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from tests.cli.conftest import WarmInstallation
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import CommandResult, run_tierd
 from tests.scenarios.installation import Installation
+from tierd.cli.main import build_app
 
+NOBODY = 65534
 QUIET = ("clock", "log", "holds")  # areas of notes that depend on the host of the test
 
 
@@ -132,6 +137,21 @@ def test_file_that_cannot_be_used_is_a_finding_and_no_crash(content: str | None,
     assert ended.exit_code == 1, ended.output
     assert "Traceback" not in ended.stderr
     assert {"daemon", "configuration"} <= {each["area"] for each in ended.json()["findings"]}
+
+
+def test_file_of_another_user_is_no_usage_error() -> None:
+    command: Any = typer.main.get_command(build_app(["doctor"]))
+    with tempfile.TemporaryDirectory() as folder:
+        file, user = Path(folder, "tierd.yaml"), os.getuid()
+        Path(folder).chmod(0o755)
+        file.touch(0)
+        os.setresuid(user or NOBODY, user or NOBODY, user)  # root may read every file
+        try:
+            context = command.commands["doctor"].make_context("doctor", ["--config", str(file)])
+        finally:
+            os.setresuid(user, user, user)
+
+    assert context.params["config"] == file
 
 
 def test_state_directory_open_to_others_is_found_with_its_command(copied: Installation) -> None:

@@ -13,7 +13,7 @@ from tierd.cli.doctor.findings import DoctorFinding
 from tierd.cli.doctor.probing import run_probes
 from tierd.cli.doctor.report import answer, diagnose, needs_a_person, page_lines
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
+from tierd.cli.options import DEFAULT_CONFIG, JsonOption, SocketOption
 from tierd.cli.printing import print_json, print_line
 from tierd.errors import StateDirError, TierError
 from tierd.masking import Masking
@@ -44,7 +44,16 @@ def doctor(
         float,
         typer.Option("--timeout", metavar="SECONDS", min=0.5, max=600, help="Longest time of each probe and step."),
     ] = 10.0,
-    config: ConfigOption = DEFAULT_CONFIG,
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            envvar="TIERD_CONFIG",
+            help="The configuration file. One that cannot be read is a finding.",
+            readable=False,  # typer would end the command with a usage error
+        ),
+    ] = DEFAULT_CONFIG,
     socket: SocketOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -15,6 +15,7 @@ from tierd.cli.doctor.findings import DoctorFinding
 from tierd.cli.doctor.report import answer, page_lines
 from tierd.cli.printing import json_text
 from tierd.config import read_masked
+from tierd.control_characters import visible
 from tierd.errors import ConfigError, RefusedError, StateDirError
 from tierd.files import PRIVATE_FILE
 from tierd.masking import Masking
@@ -42,7 +43,7 @@ def bundle_files(facts: Facts, findings: Sequence[DoctorFinding], masking: Maski
         "limits.json": _limits(facts),
     }
     files = {name: json_text(_masked(value, masking), indent=1) for name, value in documents.items()}
-    files["page.txt"] = "\n".join(map(masking.text, page_lines(facts, findings)))
+    files["page.txt"] = "\n".join(visible(masking.text(line)) for line in page_lines(facts, findings))
     if isinstance(facts.log, DaemonLogFacts):
         files["log.txt"] = "\n".join(map(masking.text, facts.log.lines))
     return {name: f"{text}\n".encode(errors="backslashreplace") for name, text in files.items()}

@@ -1,5 +1,7 @@
 """Rules about the daemon: the process, its readiness and its partitions. Pure: facts in, findings out."""
 
+import errno
+import os
 import re
 import shlex
 from collections import defaultdict
@@ -33,6 +35,7 @@ _LONG_UNPROTECTED_S: Final = 60.0  # of the alert TierdUnprotected
 _FAILED_RUNS: Final = ("failed", "partly", "timed_out")
 _NEXT: Final = re.compile(r"\brun tierd (verify|inspect|check-config)((?: --[a-z]+)*)(?: (/[\w./@+:-]+|[\w.-]+-\d+))?")
 """Commands in remedies that only look: verb, options, and the argument if it is one."""
+_AS_ITS_USER: Final = "run this command as the user of the daemon"
 _STATES: Final = {
     "T": ("it is stopped by a signal", "let it go on", "kill -CONT {pid}"),
     "t": ("a debugger holds it", "end the debugger", "cat /proc/{pid}/status"),
@@ -64,13 +67,10 @@ def daemon_findings(facts: Facts) -> Iterator[DoctorFinding]:
 def _without_answer(facts: Facts) -> DoctorFinding:
     daemon, process = facts.daemon, facts.process
     if isinstance(daemon, ProbeFailure):
-        command = facts.tierd("doctor", "--socket", "FILE")
-        return DoctorFinding(Urgency.NOW, "daemon", f"cannot be asked: {daemon.cause}", daemon.remedy, command)
+        return _not_asked(facts, daemon)
     cause = daemon.failure.cause if daemon.failure is not None else "no answer"
     if daemon.is_forbidden:
-        user = "kafka" if facts.owner_uid is None else f"\\#{facts.owner_uid}"
-        command = f"sudo -u {user} {facts.tierd('doctor')}"
-        return DoctorFinding(Urgency.SOON, "daemon", cause, "run this command as the user of the daemon", command)
+        return DoctorFinding(Urgency.SOON, "daemon", cause, _AS_ITS_USER, _as_its_user(facts))
     if isinstance(process, ProcessFacts):
         why, remedy, command = _STATES.get(
             process.state, ("", "collect a bundle, then restart it", facts.systemctl("restart"))
@@ -85,6 +85,18 @@ def _without_answer(facts: Facts) -> DoctorFinding:
     problem = "; ".join(["no daemon runs, and the tier falls behind", cause, *last])
     remedy = "find out why it ended, then start it"
     return DoctorFinding(Urgency.NOW, "daemon", problem, remedy, facts.systemctl("status"))
+
+
+def _not_asked(facts: Facts, failure: ProbeFailure) -> DoctorFinding:
+    problem = f"cannot be asked: {failure.cause}"
+    if os.strerror(errno.EACCES) in failure.cause:
+        return DoctorFinding(Urgency.SOON, "daemon", problem, _AS_ITS_USER, _as_its_user(facts))
+    return DoctorFinding(Urgency.NOW, "daemon", problem, failure.remedy, facts.tierd("doctor", "--socket", "FILE"))
+
+
+def _as_its_user(facts: Facts) -> str:
+    user = "kafka" if facts.owner_uid is None else f"\\#{facts.owner_uid}"
+    return f"sudo -u {user} {facts.tierd('doctor')}"
 
 
 def _outages(facts: Facts, status: StatusAnswer) -> Iterator[DoctorFinding]:
