@@ -55,8 +55,11 @@ def test_outage_of_the_store_is_the_first_finding_until_it_is_over_and_the_bundl
         ill = examined(tierd, daemon, "--bundle", str(bundle))
         spoilable_s3.path.enable()
         daemon.wait_copied({PARTITION: 11}, deadline_s=RECOVERY_DEADLINE_S)
-        daemon.wait_until(daemon.is_ready, what="the daemon to be ready again", deadline_s=RECOVERY_DEADLINE_S)
-
+        daemon.wait_until(
+            lambda: daemon.is_ready() and not daemon.status()["states"].get("quarantined"),
+            what="the daemon to be ready again, and all tasks of the partition to work",
+            deadline_s=RECOVERY_DEADLINE_S,
+        )
         later = examined(tierd, daemon, "--offline")
 
     assert sound["ok"], sound["findings"]
