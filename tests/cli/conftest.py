@@ -1,5 +1,6 @@
 """Installation with a small synthetic log dir, for tests of the real command line."""
 
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -74,3 +75,10 @@ def copied(tierd: Installation) -> Installation:
     ended = tierd.tierd("copy", "--once")
     assert ended.exit_code == 0, ended.output
     return tierd
+
+
+@pytest.fixture
+def hanging_server() -> Iterator[str]:
+    """Return the URL of a port whose connections are made by the kernel, and never answered."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"

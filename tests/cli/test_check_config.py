@@ -77,6 +77,43 @@ def test_retention_from_broker_without_a_connection_to_kafka_exits_with_2(tierd:
     assert fault["message"].startswith("topics.defaults.retention: from-broker needs the section leadership.kafka")
 
 
+def test_lines_have_the_file_first_and_each_step_as_it_is_taken(tierd: Installation) -> None:
+    ended = tierd.tierd("check-config", "--online", "--json-lines", "--step-timeout", "60")
+
+    assert ended.exit_code == 0, ended.output
+    file, *steps = ended.json_lines()
+    assert (file["valid"], file["faults"], file["secrets_in_file"]) == (True, [], [])
+    assert file["masked"]["remote"]["filesystem"] == {"path": str(tierd.store_dir)}
+    assert [step["outcome"] for step in steps].count("begun") == len(steps) / 2
+    taken = [(step["area"], step["outcome"]) for step in steps if step["outcome"] != "begun"]
+    assert set(taken) == {(area, "ok") for area in ("log dirs", "disks", "metadata store", "object store")}
+
+
+def test_lines_of_a_faulty_file_have_its_faults_and_no_secret(tierd: Installation) -> None:
+    tierd.configure({"remote": {"backend": "s3", "s3": {"secret_access_key": "hunter2"}}, "nonsense": 1})
+
+    ended = tierd.tierd("check-config", "--online", "--json-lines")
+
+    assert ended.exit_code == 2
+    (file,) = ended.json_lines()
+    assert file["valid"] is False
+    assert any("nonsense" in fault["message"] for fault in file["faults"])
+    assert file["secrets_in_file"] == ["remote.s3.secret_access_key"]
+    assert "hunter2" not in ended.output
+
+
+def test_store_that_hangs_does_not_keep_the_other_steps(tierd: Installation, hanging_server: str) -> None:
+    s3 = {"bucket": "b", "endpoint_url": hanging_server, "region": "us-east-1"}
+    tierd.configure({"remote": {"backend": "s3", "s3": {**s3, "access_key_id": "a", "secret_access_key": "b"}}})
+
+    ended = tierd.tierd("check-config", "--online", "--json-lines", "--step-timeout", "1")
+
+    assert ended.exit_code == 3
+    outcome = {f"{step['area']}: {step['name']}": step["outcome"] for step in ended.json_lines()[1:]}
+    assert outcome["object store: reach"] == "unreachable"
+    assert outcome["metadata store: sqlite"] == "ok"
+
+
 class TestSpark:
     """Requirements of an enabled pipeline on the host."""
 

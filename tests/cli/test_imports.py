@@ -65,12 +65,12 @@ def state_dir(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def imported_by(arguments: list[str], folder: Path) -> set[str]:
-    """Run a command to its end, which has to be 0; return the modules that it imported."""
+def imported_by(arguments: list[str], folder: Path, *, exit_code: int = 0) -> set[str]:
+    """Run a command to its end, which has to be ``exit_code``; return the modules that it imported."""
     file = folder / "modules"
     program = PROBE.format(file=str(file), arguments=arguments)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode == exit_code, ended.stdout + ended.stderr
     return set(file.read_text().split())
 
 
@@ -93,6 +93,16 @@ def test_question_to_the_daemon_imports_the_client_of_its_socket_alone(words: li
     assert "tierd.serve.control_client" in imported
     assert sorted(imported & OF_A_QUESTION) == []
     assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 45
+
+
+def test_doctor_imports_no_more_than_a_question_and_leaves_the_rest_to_the_check(state_dir: Path) -> None:
+    words = ["doctor", "--json", "--config", str(state_dir / "tierd.yaml")]
+
+    imported = imported_by(words, state_dir, exit_code=1)  # the file has no log_dirs
+
+    assert "tierd.cli.doctor.report" in imported
+    assert sorted(imported & (OF_A_QUESTION | {"rich", "tarfile"})) == []
+    assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 60
 
 
 @pytest.mark.parametrize("words", [["segments", "orders-0"], ["segments", "orders-0", "--json"]], ids=" ".join)

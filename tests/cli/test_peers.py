@@ -2,8 +2,8 @@
 
 from pydantic import JsonValue
 
-from tierd.cli.commands.status import control_lines
 from tierd.cli.peer_requests import answer_lines
+from tierd.cli.status_problems import control_lines
 from tierd.serve import ControlSummary
 
 

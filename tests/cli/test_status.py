@@ -4,13 +4,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console, Group
 
-from tierd.cli.commands.status import (
+from tierd.cli.commands.status import hold_line, pipeline_line, rendered
+from tierd.cli.status_problems import (
     catalogue_lines,
     descriptor_lines,
     grace_line,
-    hold_line,
-    pipeline_line,
-    rendered,
     uncleanable_lines,
     unheld_lines,
 )

@@ -7,6 +7,7 @@ from tierd.on_demand import exports_on_demand
 if TYPE_CHECKING:
     from tierd.app.checks.access_policy import access_policy
     from tierd.app.checks.check_online import check_online
+    from tierd.app.checks.checklist import CheckStep
     from tierd.app.commands.copy_once import copy_once
     from tierd.app.commands.group_positions import GroupPosition, GroupPositions, group_positions
     from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
@@ -59,6 +60,7 @@ else:
     __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
+    "CheckStep",
     "Deployment",
     "DrillProgress",
     "DrillRequest",

@@ -64,6 +64,7 @@ VERBS = (
     Verb("run", "Run the daemon in the foreground."),
     Verb("serve", "Serve the tier to Kafka clients, on a host without a daemon."),
     Verb("check-config", "List every fault of the configuration file."),
+    Verb("doctor", "Examine everything that a person on call would look at."),
     Verb("status", "Show what the running daemon does, and why partitions wait."),
     Verb("top", "Show what the running daemon does a second."),
     Verb("pause", "Stop copying partitions until tierd resume."),

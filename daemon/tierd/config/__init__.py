@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
     from tierd.config.loading import load_config, load_state_dir
+    from tierd.config.masked_file import read_masked
     from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
     from tierd.config.own_log_settings import LogCleanerSettings
     from tierd.config.pipeline_settings import PipelineSettings
@@ -125,6 +126,7 @@ __all__ = [
     "parse_bytes",
     "parse_duration_s",
     "protection_faults",
+    "read_masked",
     "secrets_of",
     "split_address",
 ]

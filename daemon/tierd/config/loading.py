@@ -36,7 +36,7 @@ def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> 
     Raises:
         ConfigError: the file cannot be read, or anything in it is wrong; lists every fault, in the order of the file.
     """
-    document, schema = _read(read_config_text(path), env)
+    document, schema = read_with_schema(read_config_text(path), env)
     syntax_error = bool(document.faults) and not document.values
     if not syntax_error:
         _anchor_paths(document, schema, path.absolute().parent)
@@ -67,9 +67,9 @@ def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigErro
         return load_config(path, env, secrets=False).state_dir, None
     except ConfigError as error:
         text, faults = read_config_text(path), error
-    document, schema = _read(text, env)
+    document, schema = read_with_schema(text, env)
     if not document.values and (line := _STATE_DIR_LINE.search(text)):
-        document, schema = _read(line[0], env)
+        document, schema = read_with_schema(line[0], env)
         if not document.values:
             raise faults
     _anchor_paths(document, schema, path.absolute().parent)
@@ -79,7 +79,7 @@ def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigErro
     return Path(state_dir), faults
 
 
-def _read(text: str, env: Mapping[str, str]) -> tuple[Document, type[TierdConfig]]:
+def read_with_schema(text: str, env: Mapping[str, str]) -> tuple[Document, type[TierdConfig]]:
     """Parse the file, and once more if it names backends of other packages: their schemas say which keys are secret."""
     document = read_document(text, env, secret_at=partial(is_secret_at, TierdConfig))
     schema, faults = plugged_schema(document.tree)

@@ -1,7 +1,8 @@
-"""Checks of ``check-config --online``: log dirs, holds, Kafka, stores, Spark, ports; they leave nothing behind."""
+"""Checks of ``check-config --online``: log dirs, holds, disks, Kafka, stores, Spark, ports; nothing stays behind."""
 
 import asyncio
 import os
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -25,12 +26,39 @@ from tierd.pipeline import find_spark
 from tierd.remote import ObjectKeyFactory, open_object_store
 
 _MIB = 1 << 20
+_LEAST_FREE_SHARE = 0.02
+_LEAST_FREE_BYTES = 5 * 1024 * _MIB
 _PART_BYTES = {"filesystem": 4 * _MIB, "gcs": 16 * _MIB, "azure": 16 * _MIB}
 
 
-async def check_online(deployment: Deployment) -> list[CheckStep]:
-    """Check everything that the configuration names; a daemon may run meanwhile."""
-    config, checklist = deployment.config, Checklist()
+async def check_online(
+    deployment: Deployment,
+    *,
+    on_step: Callable[[CheckStep], None] = lambda _: None,
+    step_timeout_s: float | None = None,
+) -> list[CheckStep]:
+    """Check everything that the configuration names; a daemon may run meanwhile.
+
+    The areas are checked at the same time, once the log dirs are, and listed in their order.
+
+    Args:
+        deployment: the configuration.
+        on_step: called with every step when it begins and when it was taken.
+        step_timeout_s: longest time of a step; None leaves every step to its own deadlines.
+    """
+    new_checklist = partial(Checklist, on_step=on_step, step_timeout_s=step_timeout_s)
+    local = new_checklist()
+    identity = await _check_host(deployment, local)
+    checks = [(new_checklist(), area, check) for area, check in _areas(deployment, identity)]
+    async with asyncio.TaskGroup() as group:
+        for checklist, area, check in checks:
+            group.create_task(check(checklist), name=f"check {area}")
+    return [step for checklist in (local, *(each for each, _, _ in checks)) for step in checklist.steps]
+
+
+async def _check_host(deployment: Deployment, checklist: Checklist) -> BrokerIdentity | None:
+    """Check log dirs and disks; return the cluster and the broker, if the log dirs or the file name them."""
+    config = deployment.config
     for log_dir in config.log_dirs:
         await checklist.step("log dirs", str(log_dir.path), partial(_check_log_dir, log_dir.path, config.hold_dir))
     identity: list[BrokerIdentity] = []
@@ -40,24 +68,35 @@ async def check_online(deployment: Deployment) -> list[CheckStep]:
         return f"cluster {identity[0].cluster_id}, broker {identity[0].node_id}"
 
     await checklist.step("log dirs", "identity", identify)
-    cluster_id = identity[0].cluster_id if identity else config.cluster_id or "unknown"
+    for path in dict.fromkeys((*deployment.log_dirs, deployment.state_dir)):
+        await checklist.step("disks", str(path), partial(_check_disk, path))
+    return identity[0] if identity else None
+
+
+def _areas(
+    deployment: Deployment, identity: BrokerIdentity | None
+) -> Iterator[tuple[str, Callable[[Checklist], Coroutine[object, object, object]]]]:
+    """Yield name and check of every service that the configuration names."""
+    config = deployment.config
+    cluster_id = identity.cluster_id if identity else config.cluster_id or "unknown"
     if config.leadership.kafka is not None:
         from tierd.app.checks.check_kafka import check_kafka  # noqa: PLC0415 - what speaks Kafka's protocol, only if configured
 
-        await check_kafka(config.leadership.kafka, identity[0] if identity else None, checklist)
-    await checklist.step("metadata store", config.metadata.backend, partial(_try_metadata, deployment, cluster_id))
-    await _check_object_store(config.remote, cluster_id, checklist)
+        yield "Kafka", partial(check_kafka, config.leadership.kafka, identity)
+    try_metadata = partial(_try_metadata, deployment, cluster_id)
+    yield "metadata store", lambda steps: steps.step("metadata store", config.metadata.backend, try_metadata)
+    yield "object store", partial(_check_object_store, config.remote, cluster_id)
     if config.pipeline.enabled:
-        await checklist.step("pipeline", "Spark", partial(_check_spark, config.pipeline.java_home))
+        find_java = partial(_check_spark, config.pipeline.java_home)
+        yield "pipeline", lambda steps: steps.step("pipeline", "Spark", find_java)
     if config.kafka.is_enabled:
         from tierd.app.checks.check_endpoint import check_endpoint  # noqa: PLC0415 - as above
 
-        await check_endpoint(config.kafka, checklist, clock=SystemClock())
+        yield "read endpoint", partial(check_endpoint, config.kafka, clock=SystemClock())
     if config.push.is_configured:
         from tierd.app.checks.check_push import check_push  # noqa: PLC0415 - as above
 
-        await check_push(config.push, identity[0] if identity else None, checklist, clock=SystemClock())
-    return checklist.steps
+        yield "push replication", partial(check_push, config.push, identity, clock=SystemClock())
 
 
 async def _check_object_store(remote: RemoteSettings, cluster_id: str, checklist: Checklist) -> None:
@@ -119,6 +158,46 @@ def _hold_mode(segment: Path, hold_dir: Path) -> str:
         return f"segments are held by open files, since {folder} takes no link to them: {error.strerror or error}"
     link.unlink()
     return "segments are held by hard links"
+
+
+# ---------------------------------------------------------------- disks
+
+
+async def _check_disk(path: Path) -> str:
+    return await asyncio.to_thread(require_room, path)
+
+
+def require_room(path: Path) -> str:
+    """Require room on the file system of ``path``, or of its nearest parent that exists; return what there is.
+
+    Raises:
+        LogDirOfflineError: the file system does not say.
+        StateDirError: it is nearly full.
+    """
+    try:
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        use = os.statvfs(existing)
+    except OSError as error:
+        raise LogDirOfflineError(f"{path}: {error.strerror}", remedy="check the disk and its mount") from error
+    return room_left(path, use)
+
+
+def room_left(path: Path, use: os.statvfs_result) -> str:
+    """Return the room that ``use`` shows on the file system of ``path``. Pure.
+
+    Raises:
+        StateDirError: fewer than two percent of the blocks and 5 GiB are free, or than two percent of the inodes.
+    """
+    free, share = use.f_bavail * use.f_frsize, use.f_bavail / max(use.f_blocks, 1)
+    if share < _LEAST_FREE_SHARE and free < _LEAST_FREE_BYTES:
+        raise StateDirError(
+            f"the disk of {path} has {free / 1e9:.1f} GB left", remedy="free space there, or add some to the disk"
+        )
+    if use.f_files and use.f_favail / use.f_files < _LEAST_FREE_SHARE:
+        raise StateDirError(
+            f"the file system of {path} has {use.f_favail} inodes left", remedy="remove files there that are not needed"
+        )
+    return f"{free / 1e9:.1f} GB free"
 
 
 # ---------------------------------------------------------------- metadata store

@@ -1,12 +1,15 @@
 """Checklist: named steps, each with its outcome, the reason and the next step."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from tierd.errors import TierError
 
-Outcome: TypeAlias = Literal["ok", "failed", "unreachable"]
+Outcome: TypeAlias = Literal["begun", "ok", "failed", "unreachable"]
+
+_SLOW: Final = "check the network, the service or the disk behind it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +24,33 @@ class CheckStep:
 
 
 class Checklist:
-    """Steps that are taken one after the other, with their outcomes."""
+    """Steps that are taken one after the other, with their outcomes.
 
-    def __init__(self) -> None:
+    Args:
+        on_step: called with every step when it begins, with the outcome ``begun``, and when it was taken.
+        step_timeout_s: longest time of a step; None leaves every step to its own deadlines.
+    """
+
+    def __init__(
+        self, *, on_step: Callable[[CheckStep], None] = lambda _: None, step_timeout_s: float | None = None
+    ) -> None:
         self.steps: list[CheckStep] = []
+        self._on_step = on_step
+        self._step_timeout_s = step_timeout_s
 
     async def step(self, area: str, name: str, work: Callable[[], Awaitable[str]]) -> bool:
         """Do ``work``, which returns its observation, and record the outcome; return True if the step succeeded."""
+        self._on_step(CheckStep(area, name, "begun", ""))
         try:
-            taken = CheckStep(area, name, "ok", await work())
+            async with asyncio.timeout(self._step_timeout_s) as deadline:
+                taken = CheckStep(area, name, "ok", await work())
         except TierError as error:
             outcome: Outcome = "unreachable" if error.retriable else "failed"
             taken = CheckStep(area, name, outcome, " ".join(str(error).split()), error.remedy)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            taken = CheckStep(area, name, "unreachable", f"no answer within {self._step_timeout_s:g} s", _SLOW)
         self.steps.append(taken)
+        self._on_step(taken)
         return taken.outcome == "ok"

@@ -1,0 +1,1 @@
+"""Examination of ``tierd doctor``: probes collect facts, rules make findings, a page or a bundle shows them."""
