@@ -359,6 +359,7 @@ async def test_gap_of_more_offsets_than_a_segment_has_is_covered(lab: Lab, sourc
     most = (1 << 31) - 1
     await lab.restore(lab.plan(segments), known_end_offset=20 + most + 5)
     assert [base for base, _ in stored_log(lab.directory)] == [0, 20, 20 + most]
+    assert [path.stem for path in sorted(lab.directory.glob("*.log"))] == [f"{n:020d}" for n in (0, 20, 20 + most)]
     assert lab.load().log_end_offset == 20 + most + 6
 
 

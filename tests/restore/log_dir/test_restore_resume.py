@@ -241,13 +241,15 @@ async def test_restored_directory_that_has_lost_a_log_is_restored_again(
     assert restored.moved_aside is not None
 
 
-async def test_restored_directory_to_which_a_broker_has_added_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gap", [0, 10])
+async def test_restored_directory_to_which_a_broker_has_added_stays(tmp_path: Path, gap: int) -> None:
     lab = Lab(tmp_path)
     plan = await lost_partition(lab, RestoreMode.LAST_COPY)
-    first = await lab.restore(plan)
-    (lab.directory / file_name(first.log_end_offset, ".log")).write_bytes(b"written by the broker")
+    first = await lab.restore(plan, known_end_offset=plan.end_offset + gap)
+    with max(lab.directory.glob("*.log")).open("ab") as active:
+        active.write(b"written by the broker")
     before = content_of(lab.directory)
-    assert await lab.restore(plan) == first
+    assert await lab.restore(plan, known_end_offset=plan.end_offset + gap) == first
     assert content_of(lab.directory) == before
 
 

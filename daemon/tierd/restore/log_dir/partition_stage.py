@@ -17,7 +17,7 @@ from tierd.model import EpochEntry, Lineage, TopicIdPartition
 from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.log_dir.kept_batches import CheckedLog, DroppedRange, KeptBatches, keep_batches, require_epochs
 from tierd.restore.log_dir.local_remains import LocalRemains
-from tierd.restore.log_dir.producer_snapshots import write_empty_snapshot, write_snapshots, write_transaction_indexes
+from tierd.restore.log_dir.producer_snapshots import write_empty_snapshots, write_snapshots, write_transaction_indexes
 from tierd.restore.log_dir.segment_staging import (
     IMPORTED_EPOCH,
     StagedSegment,
@@ -188,16 +188,16 @@ class PartitionStage:
         epochs = lineage.entries_in(log_start, end)
         if mode is RestoreMode.IMPORT:
             epochs = Lineage((EpochEntry(IMPORTED_EPOCH, log_start),))
-        gap: list[StagedSegment] = []
+        gap: list[int] = []
         if mode is not RestoreMode.REPLICA:
             gap = stage_gap(directory, end, log_end, leader_epoch=epochs.latest.epoch if epochs.latest else 0)
+        if not gap:  # an active segment of its own: the others stay equal to their copies
+            write_durably(directory / file_name(log_end, ".log"), b"")
         if mode is RestoreMode.IMPORT:
-            write_empty_snapshot(directory, log_end)
+            write_empty_snapshots(directory, [*gap, log_end])
         else:
             write_transaction_indexes(segments)
-            later = [*(segment.base_offset for segment in gap), log_end]
-            write_snapshots(directory, segments, later, is_decided=mode is not RestoreMode.REPLICA)
-        write_durably(directory / file_name(log_end, ".log"), b"")  # active: the others stay equal to their copies
+            write_snapshots(directory, segments, [*gap, log_end], is_decided=mode is not RestoreMode.REPLICA)
         write_durably(directory / LEADER_EPOCH_CHECKPOINT, encode_lineage(epochs))
         write_durably(directory / PARTITION_METADATA, encode_topic_id(self._partition.topic_id))
         OsDisk().sync_directory(directory)

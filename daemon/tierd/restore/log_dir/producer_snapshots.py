@@ -1,6 +1,6 @@
 """Producer snapshots and transaction indexes of a staged directory (changelog-restore 4.2, step 8)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tierd.log import (
 from tierd.restore.log_dir.segment_staging import StagedSegment
 from tierd.restore.log_dir.staged_files import write_durably
 
-_KEPT = 3  # at the bases of the last two segments, and of the active one
+_KEPT = 3  # at the bases of the last two segments, and at the log end
 
 
 class StagedProducers:
@@ -99,14 +99,14 @@ def write_transaction_indexes(segments: Sequence[StagedSegment]) -> None:
 
 
 def write_snapshots(
-    directory: Path, segments: Sequence[StagedSegment], later_bases: Sequence[int], *, is_decided: bool
+    directory: Path, segments: Sequence[StagedSegment], later_offsets: Sequence[int], *, is_decided: bool
 ) -> None:
-    """Write the producer snapshots at the bases of the last two segments and of the active one. Blocking.
+    """Write the producer snapshots at the bases of the last two segments and at the log end. Blocking.
 
     Args:
         directory: the staged directory.
         segments: its segments with records, ascending.
-        later_bases: bases of the segments behind them, which have no records; the last one is the active one's.
+        later_offsets: bases of the segments behind them, which have no records, and the log end.
         is_decided: no transaction is open at the end. One that a snapshot has open, from below the log start, has no
             batch in the log and would keep the last stable offset back for ever.
 
@@ -115,7 +115,7 @@ def write_snapshots(
         OSError: the disk is full or failing.
     """
     history, last = StagedProducers(segments), len(segments) - 1
-    ends = [*enumerate(segment.base_offset for segment in segments[1:]), *((last, base) for base in later_bases)]
+    ends = [*enumerate(segment.base_offset for segment in segments[1:]), *((last, base) for base in later_offsets)]
     for index, base in ends[-_KEPT:] if segments else ():
         snapshot = history.snapshot_at_end(index)
         if is_decided and index == last:
@@ -124,10 +124,11 @@ def write_snapshots(
         write_durably(directory / file_name(base, ".snapshot"), snapshot)
 
 
-def write_empty_snapshot(directory: Path, active_base: int) -> None:
-    """Write a snapshot without producers at the end: of a new topic, whose producers have other ids. Blocking.
+def write_empty_snapshots(directory: Path, offsets: Iterable[int]) -> None:
+    """Write snapshots without producers: of a new topic, whose producers have other ids. Blocking.
 
     Raises:
         OSError: the disk is full or failing.
     """
-    write_durably(directory / file_name(active_base, ".snapshot"), encode_producer_snapshot(()))
+    for offset in offsets:
+        write_durably(directory / file_name(offset, ".snapshot"), encode_producer_snapshot(()))

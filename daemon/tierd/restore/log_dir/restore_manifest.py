@@ -28,16 +28,19 @@ def write_manifest(path: Path, directory: Path, segments: Sequence[StagedSegment
 
 
 def has_all_logs(directory: Path, manifest: Path) -> bool:
-    """Return True if each log of the manifest that has records is in the directory, with its size. Blocking.
+    """Return True if each log of the manifest that has batches is in the directory, with its size. Blocking.
 
-    Logs that were added since do not matter. A manifest that cannot be understood proves nothing.
+    The last one is the active segment, which may have grown. Logs that were added since do not matter. A manifest that
+    cannot be understood proves nothing.
 
     Raises:
         OSError: the directory or the manifest cannot be read.
     """
     try:
         sizes = _log_sizes(manifest)
-        return all((directory / name).stat().st_size == size for name, size in sizes.items() if size)
+        active = max(sizes, default="")
+        found = {name: (directory / name).stat().st_size for name, size in sizes.items() if size}
+        return all(sizes[name] == size or (name == active and sizes[name] < size) for name, size in found.items())
     except FileNotFoundError:
         return False
     except (AttributeError, KeyError, TypeError, ValueError):

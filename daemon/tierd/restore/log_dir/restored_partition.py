@@ -34,8 +34,8 @@ class LogDirRequest:
     Attributes:
         log_dir: the target; the caller holds it for the whole run, and restores any number of partitions into it.
         partition: name and topic id of the restored directory. Except in mode ``import`` those of the plan.
-        known_end_offset: largest log end and largest committed offset that anything knows of the partition; the new
-            active segment begins at or above it, so that no offset is issued twice. Not used in mode ``replica``.
+        known_end_offset: largest log end and largest committed offset that anything knows of the partition; the
+            next record is written at or above it, so that no offset is issued twice. Not used in mode ``replica``.
         merges_local: take from an existing directory of the partition what lies beyond the tier's end, if it is sound
             and of the same lineage. Not used in mode ``import``, nor when the plan has a target offset.
         standbys: log dirs of standbys, from which is taken what goes on at the end of the tier or of the existing
@@ -64,7 +64,7 @@ class RestoredPartition:
         joined: what was taken from which directory, ascending.
         not_merged: reasons why batches beyond the tier's end stayed in directories, by directory.
         dropped: what was available and is not in the restored log.
-        segment_count: segments with records; those of a gap and the fresh active one are not counted.
+        segment_count: segments with records; those of a gap and the active one are not counted.
         batch_count: of the restored batches.
         size_bytes: of the restored log files.
         highest_producer_id: of the files that were used and of the producer snapshots; -1 without a producer id.

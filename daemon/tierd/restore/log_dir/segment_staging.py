@@ -135,22 +135,27 @@ def stage_imported(
     return _with_new_indexes(log, batches.first_offset)
 
 
-def stage_gap(directory: Path, start_offset: int, end_offset: int, *, leader_epoch: int) -> list[StagedSegment]:
+def stage_gap(directory: Path, start_offset: int, end_offset: int, *, leader_epoch: int) -> list[int]:
     """Write segments of empty batches for offsets ``[start_offset, end_offset)`` that have no records. Blocking.
 
     A compacted log has such batches too. Over them a reader at the end of the records reaches the log end, and so does
-    a follower: where no batch covers an offset below the log end, both wait there until the next record comes.
+    a follower: where no batch covers an offset below the log end, both wait there until the next record comes. The last
+    segment is the active one, so that the empty batch is read together with the next records: librdkafka takes an
+    answer with empty batches alone for one that is too small, and gives up after some of them.
+
+    Returns:
+        The base offsets of the segments, ascending.
 
     Raises:
         OSError: the disk is full or failing.
     """
-    staged = []
-    for base in range(start_offset, end_offset, _MOST_OFFSETS):
+    bases = list(range(start_offset, end_offset, _MOST_OFFSETS))
+    for base in bases:
         last = min(base + _MOST_OFFSETS, end_offset) - 1
         log = directory / file_name(base, ".log")
         write_durably(log, encode_empty_batch(base_offset=base, last_offset=last, leader_epoch=leader_epoch))
-        staged.append(_with_new_indexes(log, base))
-    return staged
+        _build_indexes(log, base)
+    return bases
 
 
 def _imported(batches: KeptBatches, is_aborted: Callable[[BatchHeader], bool]) -> Iterator[bytearray]:
