@@ -15,7 +15,7 @@ _ROLLED_SEGMENTS: Final = 5
 
 ASKING: Final = ("status", "status --json", "pause synthetic-0", "resume synthetic-0", "sync synthetic-0")
 READING: Final = (
-    *("segments synthetic-0", "offsets synthetic-0", "explain synthetic-0 0", "deletions", "cost"),
+    *("topics", "segments synthetic-0", "offsets synthetic-0", "explain synthetic-0 0", "deletions", "cost"),
     *("compact --history", "drill --history", "erase list"),
 )
 

@@ -105,7 +105,9 @@ def test_doctor_imports_no_more_than_a_question_and_leaves_the_rest_to_the_check
     assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 60
 
 
-@pytest.mark.parametrize("words", [["segments", "orders-0"], ["segments", "orders-0", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["segments", "orders-0"], ["segments", "orders-0", "--json"], ["topics"]], ids=" ".join
+)
 def test_rows_of_the_metadata_are_listed_without_the_object_store_and_the_logs(
     words: list[str], copied: Installation, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ ARRAYS = (
     ["copy"],
     ["expire", "--dry-run"],
     ["segments", "orders-0"],
+    ["topics"],
     ["compact", "--history"],
     ["drill", "--history"],
     ["erase", "list"],

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
     from tierd.app.commands.repair_tier import RepairRequest, repair_tier
     from tierd.app.commands.rewrap_keys import rewrap_keys
+    from tierd.app.commands.tier_inventory import tier_inventory
     from tierd.app.daemon.tier_server import ServeRequest
     from tierd.app.engine.deployment import Deployment
     from tierd.app.engine.row_reader import Located, row_reader
@@ -128,6 +129,7 @@ __all__ = [
     "source_reader",
     "step_erasures",
     "store_restore",
+    "tier_inventory",
     "tier_reader",
     "topic_restore_job",
     "undelete",

@@ -72,6 +72,7 @@ VERBS = (
     Verb("sync", "Run a pass over partitions now, also over quarantined ones."),
     Verb("peers", "List the daemons that announced themselves over MQTT."),
     Verb("copy", "Copy finished segments to the tier once, then exit."),
+    Verb("topics", "List how much of each topic is in the tier, and how old it is."),
     Verb("segments", "List the remote segments of a partition."),
     Verb("offsets", "List the first and last offsets of both tiers, and the offset of a time."),
     Verb("explain", "Show where the record of an offset is, and why."),

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from tierd.tiering.capacity.slots import Slots
     from tierd.tiering.copying.copy_task import CopyTask
     from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
+    from tierd.tiering.inventory import (
+        ManifestFacts,
+        PartitionInventory,
+        TierContents,
+        partition_inventory,
+        sum_contents,
+    )
     from tierd.tiering.local.held_files import linked_offsets
     from tierd.tiering.local.hold import SegmentHold
     from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
@@ -81,11 +88,13 @@ __all__ = [
     "LogDirState",
     "LogOffsets",
     "ManagerStatistics",
+    "ManifestFacts",
     "MetadataRebuild",
     "OffsetPlace",
     "OffsetSpec",
     "OrphanInspector",
     "OwnLogOffsets",
+    "PartitionInventory",
     "PartitionRemover",
     "PartitionStatus",
     "PartitionTask",
@@ -117,6 +126,7 @@ __all__ = [
     "TaskHealth",
     "Tier",
     "TierAudit",
+    "TierContents",
     "TierRepair",
     "TieredLog",
     "Tiering",
@@ -130,6 +140,8 @@ __all__ = [
     "linked_offsets",
     "open_fetch_service",
     "partition_expiration",
+    "partition_inventory",
     "partitions_left",
     "read_ledger",
+    "sum_contents",
 ]

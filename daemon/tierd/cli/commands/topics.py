@@ -1,0 +1,200 @@
+"""``tierd topics``: the inventory of the tier, by topic or by partition."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Annotated, Final, NamedTuple
+
+import typer
+from pydantic import JsonValue
+
+from tierd.app import Deployment, run_in_loop, tier_inventory
+from tierd.cli.completion import topic_names
+from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+from tierd.cli.json_lists import print_list
+from tierd.cli.moments import utc_text
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
+from tierd.cli.printing import print_error, print_line
+from tierd.cli.progress_line import progress_bar
+from tierd.cli.session import begin
+from tierd.model import uuid_to_text
+from tierd.tiering import ManifestFacts, PartitionInventory, TierContents, sum_contents
+
+
+class SortKey(StrEnum):
+    """Order of the lines."""
+
+    NAME = "name"
+    SIZE = "size"
+    SEGMENTS = "segments"
+    OFFSETS = "offsets"
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
+class _Line(NamedTuple):
+    """One line of the answer: a topic with a topic id, or one of its partitions."""
+
+    name: str
+    number: int
+    contents: TierContents
+    place: dict[str, JsonValue]
+
+
+_ORDERS: Final[Mapping[SortKey, Callable[[_Line], int]]] = {
+    SortKey.SIZE: lambda line: -line.contents.size_bytes,
+    SortKey.SEGMENTS: lambda line: -line.contents.segments,
+    SortKey.OFFSETS: lambda line: -line.contents.offsets,
+    SortKey.OLDEST: lambda line: 1 << 63 if line.contents.oldest_ms is None else line.contents.oldest_ms,
+    SortKey.NEWEST: lambda line: 1 if line.contents.newest_ms is None else -line.contents.newest_ms,
+}
+
+
+def topics(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATTERN",
+            help="Names of topics, with * and ? for any characters; none means all.",
+            autocompletion=topic_names,
+        ),
+    ] = None,
+    *,
+    by_partition: Annotated[bool, typer.Option("--partitions", "-p", help="Print a line for each partition.")] = False,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records", help="Also read the manifest of each segment from the object store: records, stored bytes."
+        ),
+    ] = False,
+    sort: Annotated[
+        SortKey, typer.Option("--sort", help="By name; or the largest, the oldest or the newest first.")
+    ] = SortKey.NAME,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Print the first N lines.")] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
+) -> None:
+    """List how much of each topic is in the tier, and how old it is.
+
+    The answer is that of the metadata; neither a daemon nor the object store is asked. Oldest is the smallest of the
+    segments' largest record timestamps, newest the largest. Offsets count each offset once, also those of markers and
+    of records that compaction removed: --records counts the records. tierd segments lists the segments of a partition,
+    tierd cost what a topic costs.
+
+    Examples:
+        tierd topics --sort size --limit 10
+
+        tierd topics 'orders*' --partitions
+
+        tierd topics payments --records --json
+    """
+    with progress_bar("reading the tier") as report:
+        found = run_in_loop(
+            tier_inventory(
+                Deployment(begin(config), config),
+                patterns or [],
+                reads_manifests=records,
+                on_partition=lambda done, total: report(done, total, f"{done} of {total} partitions"),
+            )
+        )
+    every = _by_partition(found) if by_partition else _by_topic(found)
+    shown = sorted(every, key=_ORDERS[sort])[:limit] if sort is not SortKey.NAME else every[:limit]
+    if as_json or as_object:
+        print_list([_as_json(line, by_partition=by_partition) for line in shown], as_object=as_object)
+        return
+    if shown:
+        print_table(_table(shown, sum_contents(line.contents for line in every), by_partition=by_partition))
+    else:
+        print_line("the tier has no topic yet")
+    _tell_unread(found)
+
+
+def _by_topic(found: Sequence[PartitionInventory]) -> list[_Line]:
+    lines = []
+    for (name, topic_id), group in groupby(
+        sorted(found, key=lambda each: (each.partition.topic, each.partition.topic_id)),
+        key=lambda each: (each.partition.topic, each.partition.topic_id),
+    ):
+        contents = sum_contents(each.contents for each in group)
+        lines.append(_Line(name, -1, contents, {"topic": name, "topic_id": uuid_to_text(topic_id)}))
+    return lines
+
+
+def _by_partition(found: Sequence[PartitionInventory]) -> list[_Line]:
+    return [
+        _Line(
+            each.partition.topic,
+            each.partition.partition,
+            each.contents,
+            {
+                "topic": each.partition.topic,
+                "topic_id": uuid_to_text(each.partition.topic_id),
+                "partition": each.partition.partition,
+                "start_offset": each.start_offset,
+                "end_offset": each.end_offset,
+            },
+        )
+        for each in found
+    ]
+
+
+def _table(shown: Sequence[_Line], total: TierContents, *, by_partition: bool) -> PlainTable:
+    counted = ("start", "end") if by_partition else ("partitions",)
+    facts = ("records", "stored", "ratio") if total.facts is not None else ()
+    numbers = (*counted, "segments", "size", *facts, "offsets", "in grace")
+    table = plain_table(("partition" if by_partition else "topic",), numbers, "oldest, newest")
+    for line in shown:
+        name = f"{line.name}-{line.number}" if by_partition else line.name
+        ends = (line.place.get("start_offset"), line.place.get("end_offset"))
+        first = tuple("-" if end is None else str(end) for end in ends)
+        table.add_row(name, *(first if by_partition else (str(line.contents.partitions),)), *_cells(line.contents))
+    if len(shown) > 1:
+        table.add_row("all", *(("", "") if by_partition else (str(total.partitions),)), *_cells(total))
+    return table
+
+
+def _cells(contents: TierContents) -> tuple[str, ...]:
+    facts = () if contents.facts is None else _fact_cells(contents.facts)
+    times = [utc_text(each) for each in (contents.oldest_ms, contents.newest_ms) if each is not None]
+    return (
+        str(contents.segments),
+        human_size(contents.size_bytes),
+        *facts,
+        str(contents.offsets),
+        human_size(contents.expired_bytes) if contents.expired_segments else "-",
+        ", ".join(times) or "-",
+    )
+
+
+def _fact_cells(facts: ManifestFacts) -> tuple[str, ...]:
+    ratio = f"{facts.stored_bytes / facts.log_bytes:.2f}" if facts.log_bytes else "-"
+    return str(facts.record_count), human_size(facts.stored_bytes), ratio
+
+
+def _as_json(line: _Line, *, by_partition: bool) -> dict[str, JsonValue]:
+    contents, facts = line.contents, line.contents.facts
+    counted: dict[str, JsonValue] = {} if by_partition else {"partitions": contents.partitions}
+    return {
+        **line.place,
+        **counted,
+        "segments": contents.segments,
+        "size_bytes": contents.size_bytes,
+        "offsets": contents.offsets,
+        "oldest_ms": contents.oldest_ms,
+        "newest_ms": contents.newest_ms,
+        "unfinished_segments": contents.unfinished_segments,
+        "expired_segments": contents.expired_segments,
+        "expired_bytes": contents.expired_bytes,
+        "manifests": None if facts is None else facts.manifests,
+        "records": None if facts is None else facts.record_count,
+        "stored_bytes": None if facts is None else facts.stored_bytes,
+        "log_bytes": None if facts is None else facts.log_bytes,
+    }
+
+
+def _tell_unread(found: Sequence[PartitionInventory]) -> None:
+    contents = sum_contents(each.contents for each in found)
+    unread = 0 if contents.facts is None else contents.segments - contents.facts.manifests
+    if unread:
+        print_error(f"tierd: manifests that could not be read, and are not counted: {unread}; run tierd verify")
