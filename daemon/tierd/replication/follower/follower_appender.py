@@ -106,9 +106,10 @@ class FollowerAppender:
                     continue
                 seen.add(key)
                 begun = self._begin(entry, sender_id)
-                if not isinstance(begun, PartitionAppendResult):
-                    begun = self._start(group, *begun, entry, sender_id)
-                answers.append(begun)
+                if isinstance(begun, PartitionAppendResult):
+                    answers.append(begun)
+                else:
+                    answers.append(self._start(group, *begun, entry, sender_id))
         return tuple(each.result() if isinstance(each, asyncio.Task) else each for each in answers)
 
     def _check_request(self, request: AppendRecordsRequest, sender_id: int) -> PushErrorCode | None:
