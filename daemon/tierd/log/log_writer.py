@@ -231,8 +231,10 @@ class LogWriter(Generic[_L]):
             self._set_alarm(waiting.expires_at_s)
         if self._idle.is_set():
             self._idle.clear()
-            # Not at once: calls in the same iteration of the event loop share one write.
-            asyncio.get_running_loop().call_soon(self._begin_job)
+            if waiting.call is not None:
+                self._begin_job()
+            else:  # not at once: appends in the same iteration of the event loop share one write
+                asyncio.get_running_loop().call_soon(self._begin_job)
 
     def _is_full(self, more_bytes: int) -> bool:
         return bool(self._waiting) and (

@@ -34,6 +34,22 @@ def test_analysis_of_a_set_returns_its_offsets_timestamps_and_sizes() -> None:
     assert seen.source_compression is Compression.NONE
 
 
+def test_analysis_with_the_headers_of_the_caller_is_that_of_the_bytes() -> None:
+    data = plain(3, 2, timestamp_ms=500) + transactional(5, 1, 2)
+    expected = analysis_of(data)
+    request = AppendRequest(data, AppendOrigin.REPLICATION, headers=tuple(expected.batches))
+    assert analyze(request, max_message_bytes=1, name="orders-0", counters=ValidationCounters()) == expected
+
+
+def test_checksums_are_checked_also_with_the_headers_of_the_caller() -> None:
+    data = plain(3) + plain(5)
+    headers, counters = analysis_of(data).batches, ValidationCounters()
+    damaged = AppendRequest(data[:-1] + bytes([data[-1] ^ 1]), AppendOrigin.REPLICATION, headers=headers)
+    with pytest.raises(CorruptRecordError, match="wrong checksum"):
+        analyze(damaged, max_message_bytes=1, name="orders-0", counters=counters)
+    assert counters.invalid_checksum == 1
+
+
 def test_largest_timestamp_belongs_to_the_earliest_batch_that_has_it() -> None:
     seen = analysis_of(records(2, base_offset=0) + records(2, base_offset=2))
     assert seen.shallow_offset_of_max_timestamp == 1

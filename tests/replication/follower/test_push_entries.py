@@ -225,6 +225,16 @@ def test_records_above_the_size_of_an_append_are_appended_in_several() -> None:
     follower.log = type(follower.log)(max_append_bytes=len(batch(0)))
     assert follower.push(entry(append_offset=0, records=batch(0) + batch(1) + batch(2))).log_end_offset == 3
     assert len(follower.log.changes[-1].records) == 3
+    assert follower.log.changes[-1].headers is None
+
+
+def test_log_gets_the_headers_of_records_that_are_appended_whole() -> None:
+    follower = pushed()
+    follower.push(entry(append_offset=0, records=batch(0, 5) + batch(5, 5)))
+    headers = follower.log.changes[-1].headers or ()
+    assert [(each.base_offset, each.position) for each in headers] == [(0, 0), (5, len(batch(0, 5)))]
+    follower.push(entry(append_offset=5, last_epoch=EPOCH, records=batch(5, 5) + batch(10)))
+    assert follower.log.changes[-1].headers is None  # positions would be those of the known batch too
 
 
 @pytest.mark.spec("push-replication 70")

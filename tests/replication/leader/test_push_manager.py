@@ -261,6 +261,30 @@ async def test_callback_may_call_the_manager() -> None:
         await eventually(lambda: any(part.high_watermark == 1 for part in peers.parts), what="the watermark")
 
 
+class WakingSession(RecordingSession):
+    """Session whose acknowledgement of the record 0 sets ``woken``, as it wakes a producer."""
+
+    def __init__(self) -> None:
+        super().__init__(session().identity)
+        self.woken = asyncio.Event()
+
+    def on_append_records_response(self, log_end_offset: int, log_start_offset: int, *, sent_at_s: float) -> bool:
+        if log_end_offset == 1:
+            self.woken.set()
+        return super().on_append_records_response(log_end_offset, log_start_offset, sent_at_s=sent_at_s)
+
+
+async def test_next_request_goes_out_before_a_task_that_the_acknowledgement_wakes() -> None:
+    peers, mine = FakePeers(), WakingSession()
+    async with manager(peers, partition_max_bytes=150, file_chunk_bytes=150) as pushing:
+        begin(pushing, mine)
+        append(pushing, 0)
+        append(pushing, 1)  # does not fit the request of the record 0
+        async with asyncio.timeout(10):
+            await mine.woken.wait()
+        assert [base_offsets(part) for part in peers.parts] == [[], [0], [1]]
+
+
 async def test_request_that_is_not_answered_in_time_is_sent_again_on_a_new_connection() -> None:
     peers, mine = FakePeers(), session()
     async with manager(peers, request_timeout_s=0.05) as pushing:

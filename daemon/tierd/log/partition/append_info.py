@@ -3,6 +3,7 @@
 The analysis reads the bytes, the origin and the settings, and does no I/O; it decides nothing about the log.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,11 +28,13 @@ class AppendRequest(NamedTuple):
     Attributes:
         records: whole batches; an incomplete batch at the end is left out.
         leader_epoch: of the leader that appends; the batches of a follower have epochs of their own.
+        headers: of all batches, if the caller has parsed ``records``; positions are relative to ``records``.
     """
 
     records: Piece
     origin: AppendOrigin = AppendOrigin.CLIENT
     leader_epoch: int = -1
+    headers: Sequence[BatchHeader] | None = None
 
     def __repr__(self) -> str:
         return f"AppendRequest({len(self.records)} bytes, {self.origin.value}, epoch {self.leader_epoch})"
@@ -109,14 +112,13 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
     """
     view = memoryview(request.records)
     is_replica = request.origin is AppendOrigin.REPLICATION
+    parsed: Iterable[BatchHeader] = _whole_batches(view, name) if request.headers is None else request.headers
     batches: list[BatchHeader] = []
-    at, size, ascends, has_producers, codec = 0, len(view), True, False, Compression.NONE
+    at, ascends, has_producers, codec = 0, True, False, Compression.NONE
     last_offset = shallow_offset = UNKNOWN_OFFSET
     max_timestamp_ms = NO_TIMESTAMP
-    while at < size and (batch := parse_header(view, at, name=name, position=at)) is not None:
+    for batch in parsed:
         end = at + batch.size_bytes
-        if end > size:
-            break
         if not is_replica:
             _check_batch(batch, request, max_message_bytes)
         if not _is_valid(batch, view, at, end):
@@ -145,6 +147,15 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
     if batches and not request.origin.assigns_offsets:
         _check_span(found, name)
     return found
+
+
+def _whole_batches(view: memoryview, name: str) -> Iterator[BatchHeader]:
+    at, size = 0, len(view)
+    while at < size and (batch := parse_header(view, at, name=name, position=at)) is not None:
+        at += batch.size_bytes
+        if at > size:
+            return
+        yield batch
 
 
 def _check_span(found: Analysis, name: str) -> None:

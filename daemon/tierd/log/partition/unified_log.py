@@ -35,6 +35,7 @@ from tierd.log.partition.log_observer import LogObserver
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.log_view import LogView
 from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
 from tierd.log.segments.log_segment import LogSegment
 
@@ -74,14 +75,21 @@ class UnifiedLog(LogView):
         """
         return self._append(AppendRequest(records, origin, leader_epoch), now_ms)
 
-    def append_as_follower(self, records: Piece, *, now_ms: int) -> AppendInfo:
+    def append_as_follower(
+        self, records: Piece, *, now_ms: int, headers: Sequence[BatchHeader] | None = None
+    ) -> AppendInfo:
         """Append a set of records that a leader has numbered.
+
+        Args:
+            records: the set; its checksums are checked.
+            now_ms: wall clock.
+            headers: as ``AppendRequest.headers``.
 
         Raises:
             AppendError: the set begins below the log end.
             AppendError, CorruptRecordError, LogDirOfflineError, LogClosedError: as ``append_as_leader``.
         """
-        return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
+        return self._append(AppendRequest(records, AppendOrigin.REPLICATION, headers=headers), now_ms)
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
         """Append several sets in their order and write them together; return for each set its append or its refusal.

@@ -32,6 +32,7 @@ from tierd.log.files.disk import Readable
 from tierd.log.records.compression import Compression
 
 HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_AND_MAGIC = struct.Struct(">8xi4xB")
 _LEGACY = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 
 OVERHEAD_BYTES = 61
@@ -158,12 +159,11 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
     left = len(data) - at
     if left < LOG_OVERHEAD_BYTES:
         return None
-    length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
-    if length < SMALLEST_LENGTH:
-        raise CorruptRecordError(name, position, f"batch length {length} is below {SMALLEST_LENGTH}")
     if left < MAGIC_END:
+        _check_length(int.from_bytes(data[at + 8 : at + 12], "big", signed=True), name, position)
         return None
-    magic = data[at + 16]
+    length, magic = _LENGTH_AND_MAGIC.unpack_from(data, at)
+    _check_length(length, name, position)
     smallest = _SMALLEST.get(magic)
     if smallest is None:
         raise CorruptRecordError(name, position, f"magic {magic} does not exist")
@@ -174,6 +174,11 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
         return None
     parse = _parse_v2 if magic == 2 else _parse_legacy
     return parse(data, at, name, position)
+
+
+def _check_length(length: int, name: str, position: int) -> None:
+    if length < SMALLEST_LENGTH:
+        raise CorruptRecordError(name, position, f"batch length {length} is below {SMALLEST_LENGTH}")
 
 
 def take_lacking(begun: bytearray, data: bytes | memoryview) -> memoryview:

@@ -5,7 +5,7 @@ The request is checked first, then each partition by itself under the partition'
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -78,18 +78,39 @@ class FollowerAppender:
             _LOG.warning("append_request_refused", leader=request.leader_id, sender=sender_id, code=int(refusal))
             self._count(refusal)
             return AppendRecordsResponse(error_code=refusal)
+        if len(request.partitions) > 1:
+            return AppendRecordsResponse(partitions=await self._answer_each(request.partitions, sender_id))
+        return AppendRecordsResponse(
+            partitions=tuple([await self._answer_one(entry, sender_id) for entry in request.partitions])
+        )
+
+    async def _answer_one(self, entry: PartitionAppend, sender_id: int) -> PartitionAppendResult:
+        """Answer the only entry of a request, which needs no task of its own."""
+        begun = self._begin(entry, sender_id)
+        if isinstance(begun, PartitionAppendResult):
+            return begun
+        with self._intake.holding(size_of(entry.records)):
+            return await self._append(*begun, entry, sender_id)
+
+    async def _answer_each(
+        self, entries: Sequence[PartitionAppend], sender_id: int
+    ) -> tuple[PartitionAppendResult, ...]:
+        """Answer entries side by side, in their order."""
         answers: list[PartitionAppendResult | asyncio.Task[PartitionAppendResult]] = []
         seen: set[tuple[object, int]] = set()
         async with asyncio.TaskGroup() as group:
-            for entry in request.partitions:
+            for entry in entries:
                 key = (entry.topic_id, entry.partition)
                 if key in seen:
                     answers.append(self._answer(entry, PushErrorCode.INVALID_REQUEST))
                     continue
                 seen.add(key)
-                answers.append(self._begin(group, entry, sender_id))
-        results = tuple(each.result() if isinstance(each, asyncio.Task) else each for each in answers)
-        return AppendRecordsResponse(partitions=results)
+                begun = self._begin(entry, sender_id)
+                if isinstance(begun, PartitionAppendResult):
+                    answers.append(begun)
+                else:
+                    answers.append(self._start(group, *begun, entry, sender_id))
+        return tuple(each.result() if isinstance(each, asyncio.Task) else each for each in answers)
 
     def _check_request(self, request: AppendRecordsRequest, sender_id: int) -> PushErrorCode | None:
         if request.leader_id != sender_id:
@@ -121,9 +142,9 @@ class FollowerAppender:
         return None
 
     def _begin(
-        self, group: asyncio.TaskGroup, entry: PartitionAppend, sender_id: int
-    ) -> PartitionAppendResult | asyncio.Task[PartitionAppendResult]:
-        """Answer an entry at once if that is possible, else in a task."""
+        self, entry: PartitionAppend, sender_id: int
+    ) -> PartitionAppendResult | tuple[StandbyReplica, FollowerLog]:
+        """Answer an entry at once if that is possible; else return the replica and the log that it waits for."""
         replica = self._replicas.get(entry.topic_id, entry.partition)
         if replica is None:
             return self._answer(entry, self._replicas.missing_code(entry.topic_id))
@@ -137,7 +158,18 @@ class FollowerAppender:
         is_quick = not size_bytes and not replica.lock.locked() and not _may_raise_start(replica, replica.log, entry)
         if is_quick:
             return self._finish(replica, replica.log, entry, self._judge(replica, replica.log, entry, sender_id))
-        task = group.create_task(self._append(replica, replica.log, entry, sender_id))
+        return replica, replica.log
+
+    def _start(
+        self,
+        group: asyncio.TaskGroup,
+        replica: StandbyReplica,
+        log: FollowerLog,
+        entry: PartitionAppend,
+        sender_id: int,
+    ) -> asyncio.Task[PartitionAppendResult]:
+        size_bytes = size_of(entry.records)
+        task = group.create_task(self._append(replica, log, entry, sender_id))
         self._intake.take(size_bytes)  # before the next entry asks for room
         task.add_done_callback(lambda _: self._intake.give_back(size_bytes))
         return task

@@ -1,9 +1,11 @@
 """The follower's log as values: facts that a decision is made from, and the change that a decision asks for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 from tierd.errors import LogError
+from tierd.log import BatchHeader
 from tierd.model import EpochEndOffset, Lineage
 from tierd.replication.model.messages import RecordBytes
 
@@ -65,6 +67,7 @@ class LogChange:
         truncate_to: new log end.
         restart_at: offset at which the log begins again, without any record.
         records: runs of whole batches. Each run is one append.
+        headers: of all batches of a single run, with positions relative to it; None if the log has to parse them.
         high_watermark: the log clips it to its bounds.
         log_start_offset: never above the high watermark after the change.
     """
@@ -74,6 +77,7 @@ class LogChange:
     truncate_to: int | None = None
     restart_at: int | None = None
     records: tuple[RecordBytes, ...] = ()
+    headers: Sequence[BatchHeader] | None = None
     high_watermark: int | None = None
     log_start_offset: int | None = None
 

@@ -109,11 +109,13 @@ def append_of(batches: LeaderBatches, restart_at: int | None, log: FollowerLogFa
     start = log.log_end_offset if restart_at is None else restart_at
     # A batch of a lower epoch than the last record's would cut the lineage of the records that are there.
     check_order(batches, from_offset=start, from_epoch=log.last_epoch, leader_epoch=leader_epoch)
+    runs = batches.runs(max_bytes=log.max_append_bytes)
     return LogChange(
         expected_end=log.log_end_offset,
         end_offset=batches.next_offset,
         restart_at=restart_at,
-        records=batches.runs(max_bytes=log.max_append_bytes),
+        records=runs,
+        headers=batches.headers if len(runs) == 1 and not batches.headers[0].position else None,
     )
 
 

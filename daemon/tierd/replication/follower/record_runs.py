@@ -58,6 +58,9 @@ class LeaderBatches:
 
     def runs(self, *, max_bytes: int) -> tuple[memoryview, ...]:
         """Return the batches in runs of at most ``max_bytes``, or of one batch, none with too many offsets to index."""
+        first, last = self.headers[0], self.headers[-1]
+        if last.end_position - first.position <= max_bytes and last.last_offset - first.base_offset <= _MAX_SPAN:
+            return (self.data[first.position : last.end_position],)
         runs: list[memoryview] = []
         begun: BatchHeader | None = None
         end = 0

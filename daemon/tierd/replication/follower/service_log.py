@@ -79,7 +79,7 @@ class ServiceFollowerLog:
             raise LogChangedError(f"{self._partition}: the log ends at {log.log_end_offset}, not at {expected_end}")
         now_ms = self._clock.now_ms()
         for run in change.records:
-            log.append_as_follower(run, now_ms=now_ms)
+            log.append_as_follower(run, now_ms=now_ms, headers=change.headers)
         if change.high_watermark is not None:
             log.update_high_watermark(change.high_watermark)
         if change.log_start_offset is not None:

@@ -294,7 +294,9 @@ class PushManager:
         self._is_settling = True
         try:
             while self._router.has_actions:
-                for action in self._router.take_actions():
+                actions = self._router.take_actions()
+                # First what peers wait for: a callback may wake a producer whose appends take longer than a request.
+                for action in sorted(actions, key=lambda each: not isinstance(each, SendAppend)):
                     self._perform(action)
         finally:
             self._is_settling = False

@@ -97,7 +97,9 @@ class Pusher:
 
     def arrange(self) -> None:
         """Call the core when it has something to do next."""
-        if self._soon is not None or self._tasks is None or self._finished is None or self._finished.done():
+        if self._soon is not None or (not self._core.slots.lanes and not self._is_stopping):
+            return  # most pushers have no peer, and this is asked at each append
+        if self._tasks is None or self._finished is None or self._finished.done():
             return
         if self._is_stopping and self._core.is_idle:
             self._finished.set_result(None)

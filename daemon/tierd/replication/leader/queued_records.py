@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from tierd.errors import CorruptRecordError
 from tierd.replication.leader.leader_log import FileRecords
-from tierd.replication.leader.record_memory import RecordsRef, batch_bounds
+from tierd.replication.leader.record_memory import RecordsRef, batch_at, batch_bounds
 
 
 class RecordsSpan(NamedTuple):
@@ -22,11 +22,11 @@ class RecordsSpan(NamedTuple):
         Raises:
             CorruptRecordError: the bytes are not whole batches of magic 2.
         """
-        first, last = None, None
-        for last in batch_bounds(data):
-            first = first or last
-        if first is None or last is None:
+        if not data:
             raise CorruptRecordError("records to push", 0, "no batch")
+        first = last = batch_at(data, 0)
+        while last.end_position < len(data):
+            last = batch_at(data, last.end_position)
         return cls(first.base_offset, last.next_offset, last.leader_epoch)
 
 

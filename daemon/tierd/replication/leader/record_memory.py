@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from tierd.errors import CorruptRecordError
 from tierd.kernels import crc32c
 
-_START: Final = Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
-_LAST_OFFSET_DELTA: Final = Struct(">i")
-_LAST_OFFSET_DELTA_AT: Final = 23
+_START: Final = Struct(">qiib6xi")  # base offset, length, leader epoch, magic, last offset delta
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
 _LENGTH_END: Final = 12  # what the length does not count
 _HEADER_BYTES: Final = 61
 _CRC_START: Final = 21
@@ -44,24 +44,33 @@ def batch_bounds(data: bytes, position: int = 0) -> Iterator[BatchBounds]:
     Raises:
         CorruptRecordError: a batch is not of magic 2, or is incomplete.
     """
+    while position < len(data):
+        batch = batch_at(data, position)
+        yield batch
+        position = batch.end_position
+
+
+def batch_at(data: bytes, position: int) -> BatchBounds:
+    """Return the bounds of the batch at byte ``position``.
+
+    Raises:
+        CorruptRecordError: it is not of magic 2, or is incomplete.
+    """
     size = len(data)
-    while position < size:
-        if size - position < _HEADER_BYTES:
-            raise CorruptRecordError("records to push", position, f"{size - position} bytes are no batch")
-        base_offset, length, epoch, magic, _ = _START.unpack_from(data, position)
-        end = position + _LENGTH_END + length
-        if magic != 2 or length < _HEADER_BYTES - _LENGTH_END or end > size:
-            raise CorruptRecordError("records to push", position, f"no whole batch: magic {magic}, length {length}")
-        (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, position + _LAST_OFFSET_DELTA_AT)
-        yield BatchBounds(position, end, base_offset, base_offset + delta + 1, epoch)
-        position = end
+    if size - position < _HEADER_BYTES:
+        raise CorruptRecordError("records to push", position, f"{size - position} bytes are no batch")
+    base_offset, length, epoch, magic, delta = _START.unpack_from(data, position)
+    end = position + _LENGTH_END + length
+    if magic != 2 or length < _HEADER_BYTES - _LENGTH_END or end > size:
+        raise CorruptRecordError("records to push", position, f"no whole batch: magic {magic}, length {length}")
+    return BatchBounds(position, end, base_offset, base_offset + delta + 1, epoch)
 
 
 def has_intact_checksums(data: bytes) -> bool:
     """Return True if each batch has the CRC-32C that its header names."""
     view = memoryview(data)
     for batch in batch_bounds(data):
-        crc = _START.unpack_from(data, batch.position)[4]
+        (crc,) = _CRC.unpack_from(data, batch.position + _CRC_AT)
         if crc32c(view[batch.position + _CRC_START : batch.end_position]) != crc:
             return False
     return True
