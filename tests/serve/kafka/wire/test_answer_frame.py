@@ -115,9 +115,9 @@ def test_answer_that_differs_in_its_records_only_is_not_encoded_again(monkeypatc
     assert not made
 
 
-def test_answer_with_the_records_of_another_partition_is_encoded_anew() -> None:
+def test_answer_with_the_records_of_another_topic_is_encoded_anew() -> None:
     response, encoder = sample(response_types(FETCH)[-1], items=2), AnswerEncoder()
-    for place in ((0, 0), (0, 1)):
+    for place in ((0, 0), (1, 0)):
         answer = FetchAnswer(response, {place: (b"first",)})
         frame = encoder.encoded(head(type(response)), answer)
         assert joined(frame) == joined(AnswerEncoder().encoded(head(type(response)), answer))
