@@ -1,3 +1,4 @@
+import asyncio
 import random
 from pathlib import Path
 
@@ -87,6 +88,7 @@ async def test_failure_of_a_search_ahead_is_not_that_of_the_read(slices: LocalSl
 
 async def test_read_of_other_files_is_searched_anew(slices: LocalSlices, scan: PartitionScan, tmp_path: Path) -> None:
     await slices.find(query(scan, 0))
+    await _end_of_searches(slices)
     (tmp_path / "other").mkdir()
     other = scan_of(tmp_path / "other", {0: b"".join(plain(offset, 2) for offset in range(0, 30, 2))})
     assert await slices.find(query(other, 2)) == found_anew(query(other, 2))
@@ -97,6 +99,7 @@ async def test_searches_ahead_are_bounded(slices: LocalSlices, scan: PartitionSc
     for batches in range(1, 15):
         for offset in range(15):
             await slices.find(query(scan, offset, batches=batches))
+            await asyncio.sleep(0)
             kept.append(len(slices._ahead))
     assert max(kept) == 32
     await _end_of_searches(slices)
@@ -111,6 +114,7 @@ async def test_every_read_finds_what_a_search_of_now_finds(slices: LocalSlices, 
         if chance.random() < 0.1:
             wanted = SliceQuery(scan, offset, end, _BATCH_BYTES - 1, wanted.at_least_one)
         found = await slices.find(wanted)
+        await asyncio.sleep(0)
         assert found == found_anew(wanted), wanted
         end = min(30, max(1, end + chance.randint(-2, 3)))
         is_next = found is not None and found.size_bytes and chance.random() < 0.8
@@ -123,6 +127,7 @@ async def test_slice_up_to_an_earlier_end_is_not_the_answer_once_the_log_has_gro
     slices: LocalSlices, scan: PartitionScan
 ) -> None:
     await slices.find(query(scan, 0, end=3))
+    await _end_of_searches(slices)
     found = await slices.find(query(scan, 2, end=4))
     assert found is not None
     assert found.upper_offset == 4
@@ -130,12 +135,14 @@ async def test_slice_up_to_an_earlier_end_is_not_the_answer_once_the_log_has_gro
 
 async def test_slice_beyond_an_end_that_went_back_is_not_the_answer(slices: LocalSlices, scan: PartitionScan) -> None:
     await slices.find(query(scan, 0, end=10))
+    await _end_of_searches(slices)
     found = await slices.find(query(scan, 2, end=3))
     assert found is not None
     assert found.upper_offset == 3
 
 
 async def _end_of_searches(slices: LocalSlices) -> None:
+    await asyncio.sleep(0)  # they begin in the next round of the loop
     for ahead in list(slices._ahead.values()):
         try:
             await ahead.found

@@ -2,8 +2,8 @@
 
 ::
 
-    read at 100 ──► search ──► slice [100, 164) ──► search at 164 begins in a thread
-    read at 164 ────────────────────────────────► slice [164, 228) is there ──► search at 228 begins
+    read at 100 ──► search ──► slice [100, 164) ──► answer ──► search at 164 begins in a thread
+    read at 164 ──► slice [164, 228) is there ──► answer ──► search at 228 begins
 
 A search takes a thread, and its result has to come back to the event loop: together as long as sending the slice.
 """
@@ -65,7 +65,9 @@ class LocalSlices:
         if found is None:
             found = await self._begun(query)
         if found is not None and found.size_bytes and found.upper_offset < query.end_offset:
-            self._begin_next(replace(query, offset=found.upper_offset, at_least_one=True))
+            # In the next round of the loop, behind the answer: a thread would take the interpreter from its encoding.
+            following = replace(query, offset=found.upper_offset, at_least_one=True)
+            asyncio.get_running_loop().call_soon(self._begin_ahead, following)
         return found
 
     async def _found_ahead(self, ahead: _Ahead, query: SliceQuery) -> LocalSlice | None:
@@ -82,7 +84,7 @@ class LocalSlices:
         is_too_large = found.size_bytes > query.max_bytes and not query.at_least_one
         return None if is_cut_by_end or is_too_large else found
 
-    def _begin_next(self, query: SliceQuery) -> None:
+    def _begin_ahead(self, query: SliceQuery) -> None:
         found = self._begun(query)
         found.add_done_callback(_retrieve)
         self._ahead[query.offset, query.max_bytes] = _Ahead(query, self._clock.monotonic_s(), found)
