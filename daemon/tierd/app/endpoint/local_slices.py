@@ -5,7 +5,7 @@
     read at 100 ──► search ──► slice [100, 164) ──► answer ──► search at 164 begins in a thread
     read at 164 ──► slice [164, 228) is there ──► answer ──► search at 228 begins
 
-A search takes a thread, and its result has to come back to the event loop: together as long as sending the slice.
+A search takes a thread, and its result has to come back to the event loop. Only the first read waits for both.
 """
 
 import asyncio
