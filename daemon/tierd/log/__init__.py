@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         find_segment_end_offset,
         read_batch_header,
     )
-    from tierd.log.broker.local_slices import KnownPositions, find_slice
+    from tierd.log.broker.local_slices import KnownPositions, LocalSlice, find_slice
     from tierd.log.broker.stable_offset import last_stable_offset, recent_transactions
     from tierd.log.broker.stable_tracker import StableOffsetTracker
     from tierd.log.broker.timestamp_lookup import first_since, max_timestamp
@@ -208,6 +208,7 @@ __all__ = [
     "KnownPositions",
     "LoadRequest",
     "LocalLog",
+    "LocalSlice",
     "LogBusyError",
     "LogConfig",
     "LogDirChanged",

@@ -66,7 +66,7 @@ class EndpointHost:
         return LocalReplica(replica.local.scan, is_leader)
 
     def log(self, partition: TopicIdPartition) -> EndpointLog:
-        return EndpointLog(PartitionSource(partition, self.parts), self.fetches)
+        return EndpointLog(PartitionSource(partition, self.parts), self.fetches, clock=self.clock)
 
 
 @contextlib.asynccontextmanager

@@ -1,16 +1,18 @@
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.log.batches import Row, batch, legacy, marker, plain, wrapper
 from tests.log.encoded_record import encode_record
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.log import Compression, ControlRecordType, Record, RecordBatch, iter_batches
+from tierd.log.records.batch_header import parse_header
 from tierd.log.records.compression import compress
+from tierd.log.records.record_batch import with_data
 
 CODECS = list(Compression)
 ROWS: list[Row] = [(1000, b"k", b"v"), (999, None, b"w" * 500), (1005, b"k", None)]
@@ -293,6 +295,46 @@ def test_damaged_batches_are_decoded_or_refused(data: bytes, changes: list[tuple
         for found in iter_batches(bytes(damaged[: len(damaged) - cut]), name="file", check_crc=False):
             found.control_type()
             list(found.records(max_bytes=1 << 20))
+
+
+@given(
+    data=st.sampled_from([plain(0, 3), marker(1, 2, commit=True), legacy(0, 1, b"k", b"v")]),
+    changes=st.lists(st.tuples(st.integers(0, 80), st.sampled_from((0, 1, 2, 127, 128, 255))), max_size=4),
+    cut=st.integers(0, 100),
+)
+@example(data=plain(0, 3), changes=[(11, 48)], cut=0)  # one byte less than a header
+@example(data=plain(0, 3), changes=[(0, 127), *((at, 255) for at in range(1, 7)), (7, 254)], cut=0)  # ends at 2^63
+@settings(max_examples=400)
+def test_walk_yields_the_batches_of_the_headers_that_are_parsed(
+    data: bytes, changes: list[tuple[int, int]], cut: int
+) -> None:
+    damaged = bytearray(data + data)
+    for at, byte in changes:
+        damaged[at % len(damaged)] = byte
+    content = bytes(damaged[: len(damaged) - cut])
+    expected, expected_error = _outcome(_parsed_batches(content))
+    found, error = _outcome(iter_batches(content, name="file", position=7, check_crc=False))
+    assert (found, error) == (expected, expected_error)
+    assert [bytes(each.data) for each in found] == [bytes(each.data) for each in expected]
+
+
+def _parsed_batches(content: bytes) -> Iterator[RecordBatch]:
+    at = 0
+    while (header := parse_header(content, at, name="file", position=7 + at)) is not None:
+        if at + header.size_bytes > len(content):
+            return
+        yield with_data(header, memoryview(content)[at : at + header.size_bytes])
+        at += header.size_bytes
+
+
+def _outcome(batches: Iterator[RecordBatch]) -> tuple[list[RecordBatch], str]:
+    found = []
+    try:
+        for each in batches:
+            found.append(each)  # noqa: PERF402 - those before an error count
+    except CorruptRecordError as error:
+        return found, str(error)
+    return found, ""
 
 
 @given(

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from tierd.app.endpoint.local_slices import LocalSlices, SliceQuery
+from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, RemoteResourceNotFoundError, SegmentChangedError, TierError
-from tierd.log import AbortedTransaction, KnownPositions, find_log_end_offset, find_slice
+from tierd.log import AbortedTransaction, find_log_end_offset
 from tierd.model import EpochEndOffset, IsolationLevel, TimestampOffset
 from tierd.serve import FileSlice, LogBounds, LogRead
 from tierd.tiering import FetchService, FetchTask, Tier, TieredLog
@@ -56,12 +58,12 @@ class _Bounded:
 class EndpointLog:
     """One partition. It keeps positions in the local files, and nothing of a client."""
 
-    def __init__(self, source: LogSource, fetches: FetchService) -> None:
+    def __init__(self, source: LogSource, fetches: FetchService, *, clock: Clock) -> None:
         """Serve the partition of ``source``; remote reads go through ``fetches``."""
         self._source = source
         self._fetches = fetches
         self._task: FetchTask = fetches.task(self._snapshot)
-        self._known = KnownPositions()
+        self._slices = LocalSlices(clock=clock)
         self._bounded: _Bounded | None = None
 
     async def bounds(self) -> LogBounds:
@@ -158,7 +160,7 @@ class EndpointLog:
             return LogRead((), now.bounds)
         if now.log.tier_of(wanted.offset) is Tier.REMOTE:
             return await self._read_remote(now, wanted)
-        found = await self._read_local(now, wanted)
+        found = await self._read_local(now, wanted, is_doubted)
         if found is not None:
             return found
         if not is_doubted:
@@ -167,19 +169,12 @@ class EndpointLog:
             (), now.bounds
         )  # compaction left none up to the end, or the log was cut back below its watermark
 
-    async def _read_local(self, now: _Bounded, wanted: "_Wanted") -> LogRead | None:
+    async def _read_local(self, now: _Bounded, wanted: "_Wanted", is_doubted: bool) -> LogRead | None:
         log, end_offset = now.log, now.bounds.end_offset(wanted.isolation)
         assert log.scan is not None, "a local offset is in a scan"
         local_end = min(end_offset, log.high_watermark or 0)  # of a replica that is behind the tier
-        found = await asyncio.to_thread(
-            find_slice,
-            log.scan,
-            wanted.offset,
-            end_offset=local_end,
-            max_bytes=wanted.max_bytes,
-            at_least_one=wanted.at_least_one,
-            known=self._known,
-        )
+        query = SliceQuery(log.scan, wanted.offset, local_end, wanted.max_bytes, wanted.at_least_one)
+        found = await self._slices.find(query, is_doubted=is_doubted)
         if found is None:
             return None
         if not found.size_bytes:

@@ -109,7 +109,7 @@ class EndpointPartitions:
             return None
         used = self._logs.get(partition)
         if used is None:
-            log = EndpointLog(PartitionSource(partition, self._parts), self._fetches)
+            log = EndpointLog(PartitionSource(partition, self._parts), self._fetches, clock=self._clock)
             used = self._logs[partition] = _UsedLog(log, 0.0)
         used.used_s = self._clock.monotonic_s()
         return used.log

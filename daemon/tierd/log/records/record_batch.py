@@ -9,7 +9,15 @@ from typing import NoReturn, Self
 from tierd.errors import BatchTooLargeError, CorruptRecordError, InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Readable
-from tierd.log.records.batch_header import IS_LOG_APPEND_TIME, OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
+from tierd.log.records.batch_header import (
+    HEADER_V2,
+    IS_LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    OVERHEAD_BYTES,
+    BatchHeader,
+    iter_headers,
+    parse_header,
+)
 from tierd.log.records.compression import (
     MAX_DECOMPRESSED_BYTES,
     Compression,
@@ -20,6 +28,7 @@ from tierd.log.records.compression import (
 from tierd.log.records.record import ControlRecordType, Record, RecordError, iter_raw_records, parse_control_type
 
 _LONG_MASK = 0xFFFFFFFFFFFFFFFF
+_LARGEST_OFFSET = (1 << 63) - 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,12 +230,50 @@ def iter_batches(
     """
     view = memoryview(data)
     at = 0
-    while (header := parse_header(view, at, name=name, position=position + at)) is not None:
-        if at + header.size_bytes > len(view):
-            return
-        batch = with_data(header, view[at : at + header.size_bytes])
+    while True:
+        batch = _plain_batch(view, at, name, position + at)
+        if batch is None:
+            header = parse_header(view, at, name=name, position=position + at)
+            if header is None or at + header.size_bytes > len(view):
+                return
+            batch = with_data(header, view[at : at + header.size_bytes])
         yield batch.checked() if check_crc else batch
-        at += header.size_bytes
+        at += batch.size_bytes
+
+
+def _plain_batch(view: memoryview, at: int, name: str, position: int) -> RecordBatch | None:
+    """Return the batch at ``at`` if it is of magic 2, whole, and no error; for all others ``parse_header`` decides.
+
+    The header is made as a part of the batch: a header by itself, and a batch made of it, take twice the time.
+    """
+    if len(view) - at < OVERHEAD_BYTES:
+        return None
+    base, length, epoch, magic, crc, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count = (
+        HEADER_V2.unpack_from(view, at)
+    )
+    end = at + length + LOG_OVERHEAD_BYTES
+    if magic != 2 or not at + OVERHEAD_BYTES <= end <= len(view):
+        return None
+    if base < 0 or delta < 0 or base + delta > _LARGEST_OFFSET:
+        return None
+    return RecordBatch(
+        base_offset=base,
+        last_offset=base + delta,
+        partition_leader_epoch=epoch,
+        magic=magic,
+        crc=crc,
+        attributes=attributes & 0xFF,
+        base_timestamp_ms=base_ts,
+        max_timestamp_ms=max_ts,
+        producer_id=pid,
+        producer_epoch=pepoch,
+        base_sequence=sequence,
+        record_count=count,
+        position=position,
+        size_bytes=end - at,
+        name=name,
+        data=view[at:end],
+    )
 
 
 def with_data(header: BatchHeader, data: memoryview) -> RecordBatch:

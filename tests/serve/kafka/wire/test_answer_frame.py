@@ -14,7 +14,8 @@ from kio.static.protocol import ResponsePayload
 
 from tests.serve.kafka.kio_messages import decoded_answer, encoded, messages, response_types, sample, sized
 from tierd.serve.kafka.served.served_log import FileSlice
-from tierd.serve.kafka.wire.answer_frame import AnswerFrame, encoded_answer, raw_frame, unsupported_version_answer
+from tierd.serve.kafka.wire import answer_frame
+from tierd.serve.kafka.wire.answer_frame import AnswerEncoder, AnswerFrame, raw_frame, unsupported_version_answer
 from tierd.serve.kafka.wire.api_table import API_TABLE
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer, Pieces
 from tierd.serve.kafka.wire.request_frame import RequestHead
@@ -62,6 +63,19 @@ def spliced(draw: st.DrawFn, response_type: type[ResponsePayload]) -> tuple[Fetc
     return answer, replace(whole, responses=tuple(topics))
 
 
+@st.composite
+def refilled(draw: st.DrawFn, answer: FetchAnswer, response: ResponsePayload) -> tuple[FetchAnswer, ResponsePayload]:
+    """Draw the same answer with other records, and the same with its records inside."""
+    whole: Any = response
+    topics, records = [list(topic.partitions) for topic in whole.responses], dict[tuple[int, int], Pieces]()
+    for at, index in answer.records:
+        content = draw(st.binary(max_size=300))
+        records[at, index] = (content,)
+        topics[at][index] = replace(topics[at][index], records=content)
+    filled = [replace(topic, partitions=tuple(found)) for topic, found in zip(whole.responses, topics, strict=True)]
+    return FetchAnswer(answer.response, records), replace(whole, responses=tuple(filled))
+
+
 @pytest.mark.parametrize("response_type", response_types(FETCH), ids=lambda each: f"v{each.__version__}")
 @settings(max_examples=15)
 @given(data=st.data())
@@ -71,17 +85,55 @@ def test_spliced_answer_of_every_fetch_version_is_that_of_the_encoder(
     answer, whole = data.draw(spliced(response_type))
     header = response_type.__header_schema__(correlation_id=i32(99))
 
-    frame = encoded_answer(head(response_type), answer)
+    frame = AnswerEncoder().encoded(head(response_type), answer)
 
     assert joined(frame) == sized(encoded(header) + encoded(whole))
     assert decoded_answer(response_type, joined(frame)) == (99, whole)
+
+
+@pytest.mark.parametrize("response_type", response_types(FETCH), ids=lambda each: f"v{each.__version__}")
+@settings(max_examples=15)
+@given(data=st.data())
+def test_later_answers_of_a_connection_are_those_of_the_encoder(
+    response_type: type[ResponsePayload], data: st.DataObject
+) -> None:
+    encoder, first = AnswerEncoder(), data.draw(spliced(response_type))
+    others = [data.draw(refilled(*first)), data.draw(spliced(response_type)), data.draw(refilled(*first)), first]
+    header = response_type.__header_schema__(correlation_id=i32(99))
+    for answer, whole in (first, *others):
+        frame = encoder.encoded(head(response_type), answer)
+        assert joined(frame) == sized(encoded(header) + encoded(whole))
+
+
+def test_answer_that_differs_in_its_records_only_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    response, encoder = sample(response_types(FETCH)[-1]), AnswerEncoder()
+    encoder.encoded(head(type(response)), FetchAnswer(response, {(0, 0): (b"first",)}))
+    made: list[FetchAnswer] = []
+    monkeypatch.setattr(answer_frame, "_Template", made.append)
+    frame = encoder.encoded(head(type(response)), FetchAnswer(response, {(0, 0): (b"second one",)}))
+    assert b"second one" in joined(frame)
+    assert not made
+
+
+def test_answer_with_the_records_of_another_topic_is_encoded_anew() -> None:
+    response, encoder = sample(response_types(FETCH)[-1], items=2), AnswerEncoder()
+    for place in ((0, 0), (1, 0)):
+        answer = FetchAnswer(response, {place: (b"first",)})
+        frame = encoder.encoded(head(type(response)), answer)
+        assert joined(frame) == joined(AnswerEncoder().encoded(head(type(response)), answer))
+
+
+def test_large_answer_is_not_kept() -> None:
+    response, encoder = sample(response_types(FETCH)[-1], items=20), AnswerEncoder()
+    encoder.encoded(head(type(response)), FetchAnswer(response, {(0, 0): (b"first",)}))
+    assert encoder._kept is None
 
 
 def test_records_are_the_same_objects_in_the_frame() -> None:
     response = sample(response_types(FETCH)[-1])
     records = bytes(100_000)
 
-    frame = encoded_answer(head(type(response)), FetchAnswer(response, {(0, 0): (records, SLICE)}))
+    frame = AnswerEncoder().encoded(head(type(response)), FetchAnswer(response, {(0, 0): (records, SLICE)}))
 
     assert any(piece is records for piece in frame.pieces)
     assert any(piece is SLICE for piece in frame.pieces)
@@ -92,7 +144,7 @@ def test_partition_without_records_beside_it_is_sent_as_it_is() -> None:
     response: Any = sample(response_types(FETCH)[0], items=2)
     whole = replace(response, responses=(response.responses[0], response.responses[1]))
 
-    frame = encoded_answer(head(type(response)), FetchAnswer(response, {}))
+    frame = AnswerEncoder().encoded(head(type(response)), FetchAnswer(response, {}))
 
     assert decoded_answer(type(response), joined(frame)) == (99, whole)
 
@@ -103,14 +155,14 @@ def test_answer_of_every_version_is_framed_behind_its_header(api: object) -> Non
     for response_type in response_types(api_key):
         response = sample(response_type)
 
-        frame = encoded_answer(head(response_type), response)
+        frame = AnswerEncoder().encoded(head(response_type), response)
 
         assert decoded_answer(response_type, joined(frame)) == (99, response)
 
 
 def test_answers_to_api_versions_have_the_first_header_in_every_version() -> None:
     for response_type in response_types(18):
-        content = joined(encoded_answer(head(response_type), sample(response_type)))
+        content = joined(AnswerEncoder().encoded(head(response_type), sample(response_type)))
         assert content[4:8] == (99).to_bytes(4, "big")
         assert content[8:10] == b"\0\0"  # the error code follows at once: no tagged fields
 
@@ -131,7 +183,7 @@ def test_unknown_version_of_api_versions_is_answered_in_version_0_with_the_table
 def test_answer_of_another_version_is_a_bug() -> None:
     first, second, *_ = response_types(FETCH)
     with pytest.raises(AssertionError):
-        encoded_answer(head(first), sample(second))
+        AnswerEncoder().encoded(head(first), sample(second))
 
 
 def test_raw_token_is_framed_without_a_head() -> None:

@@ -20,9 +20,9 @@ from tierd.serve.kafka.loop_turns import PIECE_ITEMS
 from tierd.serve.kafka.memory_budget import AnswerMemory
 from tierd.serve.kafka.request_context import ANONYMOUS, RequestContext
 from tierd.serve.kafka.wire.answer_frame import (
+    AnswerEncoder,
     AnswerFrame,
     count_items,
-    encoded_answer,
     raw_frame,
     unsupported_version_answer,
 )
@@ -112,6 +112,7 @@ class RequestExchange:
         self._address = address
         self._software = ""
         self._part_bytes = 0
+        self._encoder = AnswerEncoder()
         self._turns = scope.services.turns.of(place.peer)
 
     async def answer(self, frame: bytes, memory: AnswerMemory) -> ExchangeEnd:
@@ -239,7 +240,7 @@ class RequestExchange:
 
     async def _encoded(self, head: RequestHead, reply: _Reply) -> AnswerFrame:
         items = count_items(reply.response, most=PIECE_ITEMS)
-        return await self._turns.aside(items, encoded_answer, head, reply.answer)
+        return await self._turns.aside(items, self._encoder.encoded, head, reply.answer)
 
     def _begin_answer(self, timeout_s: float, *, may_yield: bool = False) -> None:
         """Keep the place of a client that is known. One that is not yet gives way to others, also in its login."""

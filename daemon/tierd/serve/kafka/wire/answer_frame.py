@@ -1,18 +1,23 @@
 """Answers to clients: from kio's typed response to the pieces of a frame, with records spliced in.
 
-kio's writer gets a stand-in for the records of a partition. The stand-in has their length, so that kio writes the right
-length field, and is handed to ``write`` like any bytes; there the records take its place. Record bytes are not copied.
+kio's writer gets a gap for the records of a partition, and the bytes around the gaps are a template::
+
+    template   | topic, partition, watermarks |       gap       | tagged fields |
+    frame      | topic, partition, watermarks | length, records | tagged fields |
+
+kio writes the lengths, too. Record bytes are not copied.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from itertools import groupby
 from typing import IO, Any, cast
 
 from kio.schema.api_versions.v0.response import ApiVersion, ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
+from kio.serial.writers import write_nullable_compact_string, write_nullable_legacy_bytes
 from kio.static.primitive import i16, i32
 from kio.static.protocol import Entity, ResponsePayload
 
@@ -23,6 +28,7 @@ from tierd.serve.kafka.wire.fetch_answer import FetchAnswer, Pieces
 from tierd.serve.kafka.wire.request_frame import RequestHead
 
 _SIZE_BYTES = 4
+_KEPT_BYTES = 512  # of a template: one connection keeps one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +44,37 @@ class AnswerFrame:
         return sum(len(piece) for piece in self.pieces if not isinstance(piece, FileSlice))
 
 
-def encoded_answer(head: RequestHead, answer: ResponsePayload | FetchAnswer) -> AnswerFrame:
-    """Return the frame of the answer to a request with ``head``."""
-    response = answer.response if isinstance(answer, FetchAnswer) else answer
-    expected = head.response_type()
-    assert isinstance(response, expected), f"{type(response)} does not answer {head}"
-    buffer = _SplicingBuffer()
-    _write(buffer, expected.__header_schema__(correlation_id=i32(head.correlation_id)))
-    _write(buffer, _with_stand_ins(answer) if isinstance(answer, FetchAnswer) else response)
-    return _frame(buffer.pieces())
+class AnswerEncoder:
+    """Encoder of the answers of one connection.
+
+    A client that reads a log gets answers of which only the records differ. The template of the last small answer to a
+    Fetch is kept for the next one: an answer is encoded by it in a quarter of the time.
+    """
+
+    def __init__(self) -> None:
+        self._kept: _Template | None = None
+
+    def encoded(self, head: RequestHead, answer: ResponsePayload | FetchAnswer) -> AnswerFrame:
+        """Return the frame of the answer to a request with ``head``; calls come one after the other."""
+        response = answer.response if isinstance(answer, FetchAnswer) else answer
+        expected = head.response_type()
+        assert isinstance(response, expected), f"{type(response)} does not answer {head}"
+        buffer = _SplicingBuffer()
+        _write(buffer, expected.__header_schema__(correlation_id=i32(head.correlation_id)))
+        if isinstance(answer, FetchAnswer):
+            self._template(answer).fill(buffer, answer)
+        else:
+            _write(buffer, response)
+        return _frame(buffer.pieces())
+
+    def _template(self, answer: FetchAnswer) -> "_Template":
+        kept = self._kept
+        if kept is not None and kept.fits(answer):
+            return kept
+        made = _Template(answer)
+        if answer.records:
+            self._kept = made if made.size_bytes <= _KEPT_BYTES else None
+        return made
 
 
 def count_items(message: Entity, *, most: int) -> int:
@@ -77,7 +105,7 @@ def unsupported_version_answer(head: RequestHead, apis: Iterable[SupportedApi]) 
         for api in apis
     )
     response = ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=keys)
-    return encoded_answer(replace(head, version=0), response)
+    return AnswerEncoder().encoded(replace(head, version=0), response)
 
 
 def raw_frame(token: bytes) -> AnswerFrame:
@@ -92,8 +120,39 @@ def _frame(pieces: Pieces) -> AnswerFrame:
     return AnswerFrame((size_bytes.to_bytes(_SIZE_BYTES, "big") + first, *others), size_bytes + _SIZE_BYTES)
 
 
-def _write(buffer: "_SplicingBuffer", message: Entity) -> None:
+def _write(buffer: "_SplicingBuffer | _GapBuffer", message: Entity) -> None:
     entity_writer(type(message))(cast("IO[bytes]", buffer), message)
+
+
+class _Template:
+    """An answer to a Fetch as it is encoded, with gaps where the records of partitions are."""
+
+    def __init__(self, answer: FetchAnswer) -> None:
+        self._response = answer.response
+        self._places = sorted(answer.records)
+        self._write_records = (
+            write_nullable_compact_string if self._response.__flexible__ else write_nullable_legacy_bytes
+        )
+        buffer = _GapBuffer()
+        _write(buffer, _with_gaps(answer, buffer))
+        self._around = buffer.around()
+        assert len(self._around) == len(self._places) + 1, "each place in the answer has one gap"
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the number of bytes around the gaps."""
+        return sum(map(len, self._around))
+
+    def fits(self, answer: FetchAnswer) -> bool:
+        """Return True if the template is that of an answer, whose records may be others."""
+        return self._response == answer.response and self._places == sorted(answer.records)
+
+    def fill(self, buffer: "_SplicingBuffer", answer: FetchAnswer) -> None:
+        """Write the answer with its records."""
+        buffer.write(self._around[0])
+        for place, behind in zip(self._places, self._around[1:], strict=True):
+            self._write_records(cast("IO[bytes]", buffer), cast("bytes", _StandIn(answer.records[place])))
+            buffer.write(behind)
 
 
 class _StandIn:
@@ -128,16 +187,49 @@ class _SplicingBuffer:
         return (*self._pieces, bytes(self._bytes)) if self._bytes else tuple(self._pieces)
 
 
-def _with_stand_ins(answer: FetchAnswer) -> ResponsePayload:
+class _Gap:
+    """Place of the records of one partition. kio's writer asks for its length before it writes the length."""
+
+    def __init__(self, buffer: "_GapBuffer") -> None:
+        self._buffer = buffer
+
+    def __len__(self) -> int:
+        self._buffer.begin_gap()
+        return 0
+
+
+class _GapBuffer:
+    """A file as far as kio's writers need one, without the lengths of gaps."""
+
+    def __init__(self) -> None:
+        self._around: list[bytes] = []
+        self._bytes = bytearray()
+        self._gap_at = 0
+
+    def begin_gap(self) -> None:
+        """Note that the length of a gap comes next."""
+        self._gap_at = len(self._bytes)
+
+    def write(self, content: bytes | _Gap) -> None:
+        """Append bytes, or end the gap that has begun."""
+        if isinstance(content, _Gap):
+            self._around.append(bytes(self._bytes[: self._gap_at]))
+            self._bytes.clear()
+        else:
+            self._bytes += content
+
+    def around(self) -> tuple[bytes, ...]:
+        """Return the bytes before the first gap, between the gaps, and behind the last one."""
+        return (*self._around, bytes(self._bytes))
+
+
+def _with_gaps(answer: FetchAnswer, buffer: _GapBuffer) -> ResponsePayload:
     response: Any = answer.response  # of any version: their classes have no common base
-    by_topic: dict[int, dict[int, _StandIn]] = defaultdict(dict)
-    for (topic, partition), pieces in answer.records.items():
-        by_topic[topic][partition] = _StandIn(pieces)
     topics = list(response.responses)
-    for index, stand_ins in by_topic.items():
-        partitions = list(topics[index].partitions)
-        for partition, stand_in in stand_ins.items():
-            partitions[partition] = replace(partitions[partition], records=stand_in)
-        topics[index] = replace(topics[index], partitions=tuple(partitions))
-    spliced: ResponsePayload = replace(response, responses=tuple(topics))
-    return spliced
+    for topic, places in groupby(sorted(answer.records), key=lambda place: place[0]):
+        partitions = list(topics[topic].partitions)
+        for _, partition in places:
+            partitions[partition] = replace(partitions[partition], records=_Gap(buffer))
+        topics[topic] = replace(topics[topic], partitions=tuple(partitions))
+    with_gaps: ResponsePayload = replace(response, responses=tuple(topics))
+    return with_gaps
