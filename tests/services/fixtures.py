@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -10,9 +11,10 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.gcs import GcsService
 from tests.services.mqtt import MqttService
 from tests.services.postgres import PostgresService
+from tests.services.prometheus import PrometheusService
 from tests.services.redis import RedisService, empty_database
 from tests.services.s3 import S3Admin, S3Service
-from tests.services.services import ServiceError, Services
+from tests.services.services import ServiceError, Services, program
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +29,21 @@ def started(services: Services, name: str) -> dict[str, str]:
     try:
         return services.start(name)
     except ServiceError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI=true needs every server: {error}")
-        pytest.skip(str(error))
+        _give_up(error)
+
+
+def installed(name: str) -> str:
+    """Return the path of a program; without it, skip, and under CI=true fail."""
+    try:
+        return program(name)
+    except ServiceError as error:
+        _give_up(error)
+
+
+def _give_up(error: ServiceError) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI=true needs every server: {error}")
+    pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +126,18 @@ def azure_service(services: Services) -> AzureService:
 def azure_container(azure_service: AzureService) -> str:
     """Return an empty container for this test."""
     return azure_service.create_container()
+
+
+@pytest.fixture(scope="session")
+def prometheus_service(services: Services) -> PrometheusService:
+    """Return a real Prometheus, without rules and targets."""
+    return PrometheusService(started(services, "prometheus")["TIERD_TEST_PROMETHEUS_URL"], services)
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Return the path of the real promtool; without it, skip, and under CI=true fail."""
+    return installed("promtool")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetch the real servers and clients that tests use; does nothing for what is there already. See README.md.
-#   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [kcat] [franz-go] [mirror-maker] [spark-kafka]   default: all
+#   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [prometheus] [kcat] [franz-go] [mirror-maker] [spark-kafka]
+#   default: all
 # Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
 # One that cannot be had does not keep the others away; the exit code is 1 then.
 set -euo pipefail
@@ -9,8 +10,10 @@ cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure kcat franz-go mirror-maker spark-kafka
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus kcat franz-go mirror-maker spark-kafka
 failures=0
+as_root=(env DEBIAN_FRONTEND=noninteractive)
+[ "$(id -u)" = 0 ] || as_root=(sudo -n "${as_root[@]}")
 
 fail() { echo "install.sh: $*" >&2; failures=1; return 1; }
 
@@ -52,6 +55,16 @@ azurite() {
   npm install --silent --no-fund --no-audit --prefix "$cache/azurite" azurite@3.37.0 || fail "npm install azurite@3.37.0 failed"
 }
 
+prometheus() { # unpacked in the cache: if apt installed the package, it would start a server
+  [ -x "$cache/bin/prometheus" ] && [ -x "$cache/bin/promtool" ] && return
+  local build=$cache/build-$$; mkdir -p "$build/package"
+  download() { (cd "$build" && apt-get -qq -o APT::Sandbox::User=root download prometheus); }
+  download 2> /dev/null || { "${as_root[@]}" apt-get update -qq && download; } ||
+    fail "apt-get download prometheus failed; put prometheus and promtool on PATH" || return
+  dpkg-deb -x "$build"/prometheus_*.deb "$build/package" || fail "the package prometheus cannot be unpacked" || return
+  mv "$build/package/usr/bin/prometheus" "$build/package/usr/bin/promtool" "$cache/bin/"; rm -r "$build"
+}
+
 packages=()
 apt_tool() { # COMMAND PACKAGE: only asked for here, all are installed at once
   command -v "$1" > /dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" > /dev/null || [ -x "/usr/sbin/$1" ] ||
@@ -67,6 +80,7 @@ for service; do
     mqtt) apt_tool mosquitto mosquitto; apt_tool mosquitto_sub mosquitto-clients ;;
     gcs) go_tool fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     azure) azurite ;;
+    prometheus) { command -v prometheus && command -v promtool; } > /dev/null || prometheus ;;
     kcat) apt_tool kcat kcat ;;
     franz-go)
       own_go_program franz-reader "$clients/franz" . || true
@@ -78,8 +92,6 @@ for service; do
 done
 
 if [ ${#packages[@]} -gt 0 ]; then
-  as_root=(env DEBIAN_FRONTEND=noninteractive)
-  [ "$(id -u)" = 0 ] || as_root=(sudo -n "${as_root[@]}")
   { "${as_root[@]}" apt-get update -qq &&
     "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" > /dev/null; } ||
     fail "install by hand, as root: apt-get install ${packages[*]}" || true

@@ -33,8 +33,13 @@ REGION = "us-east-1"
 USER, PASSWORD = "tierd", "tierdtest"
 AZURE_ACCOUNT = "devstoreaccount1"  # Azurite's documented account and key, the same everywhere
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-NAMES: Final = ("s3", "toxiproxy", "postgres", "redis", "redis-replica", "mqtt", "gcs", "azure")
+NAMES: Final = ("s3", "toxiproxy", "postgres", "redis", "redis-replica", "mqtt", "gcs", "azure", "prometheus")
 START_TIMEOUT_S = 30.0
+PROMETHEUS_SETTINGS: Final = """\
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [rules/*.yaml]
+scrape_configs: [{job_name: tierd, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}]
+"""
 
 
 class ServiceError(Exception):
@@ -109,7 +114,7 @@ class Services:
         admin = ["admin", "--access", ACCESS_KEY, "--secret", SECRET_KEY]
         endpoint = ["--endpoint-url", f"http://127.0.0.1:{self._ports['s3']}"]
         user = ["create-user", "--access", access_key, "--secret", secret_key, "--role", "user"]
-        subprocess.run([_binary("versitygw"), *admin, *endpoint, *user], check=True, capture_output=True)
+        subprocess.run([program("versitygw"), *admin, *endpoint, *user], check=True, capture_output=True)
         return access_key, secret_key
 
     # ------------------------------------------------------------ one server each
@@ -124,7 +129,7 @@ class Services:
         backend = ["posix", "--versioning-dir", str(data / "versions"), str(data / "buckets")]
         self._launch(
             "s3",
-            [_binary("versitygw"), *gateway, *users, *backend],
+            [program("versitygw"), *gateway, *users, *backend],
             lambda: _http_ok(f"http://127.0.0.1:{port}/healthz"),
             env={"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY},
         )
@@ -139,7 +144,7 @@ class Services:
         port = self._port("toxiproxy")
         self._launch(
             "toxiproxy",
-            [_binary("toxiproxy"), "-host", "127.0.0.1", "-port", str(port)],
+            [program("toxiproxy"), "-host", "127.0.0.1", "-port", str(port)],
             lambda: _http_ok(f"http://127.0.0.1:{port}/version"),
         )
         return {"TIERD_TEST_TOXIPROXY_URL": f"http://127.0.0.1:{port}"}
@@ -172,14 +177,14 @@ class Services:
         port, data = self._port(name), self._folder(name)
         place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--requirepass", PASSWORD]
         durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--databases", "1000"]
-        command = [_binary("redis-server"), *place, *durable, "--repl-diskless-sync-delay", "0", *arguments]
+        command = [program("redis-server"), *place, *durable, "--repl-diskless-sync-delay", "0", *arguments]
         self._launch(name, command, lambda: _answers(port, f"AUTH {PASSWORD}\r\nPING\r\n".encode(), b"+OK\r\n+PONG"))
         return f"redis://:{PASSWORD}@127.0.0.1:{port}/0"
 
     def _mqtt(self) -> dict[str, str]:
         port, tls_port, data = self._port("mqtt"), self._port("mqtt-tls"), self._folder("mqtt")
         settings = write_settings(data, port=port, tls_port=tls_port)
-        self._launch("mqtt", [_binary("mosquitto"), "-c", str(settings)], lambda: _answers(port))
+        self._launch("mqtt", [program("mosquitto"), "-c", str(settings)], lambda: _answers(port))
         return {"TIERD_TEST_MQTT_PORT": str(port), "TIERD_TEST_MQTT_TLS_PORT": str(tls_port)}
 
     def _gcs(self) -> dict[str, str]:
@@ -190,7 +195,7 @@ class Services:
         backend = ["-backend", "filesystem", "-filesystem-root", str(data)]
         self._launch(
             "gcs",
-            [_binary("fake-gcs-server"), *listen, *told, *backend],
+            [program("fake-gcs-server"), *listen, *told, *backend],
             lambda: _http_ok(f"{url}/_internal/healthcheck"),
         )
         return {"TIERD_TEST_GCS_ENDPOINT": url}
@@ -199,12 +204,21 @@ class Services:
         port, data = self._port("azure"), self._folder("azure")
         listen = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(data)]
         quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
-        self._launch("azure", [_binary("azurite-blob"), *listen, *quiet], lambda: _answers(port))
+        self._launch("azure", [program("azurite-blob"), *listen, *quiet], lambda: _answers(port))
         return {
             "TIERD_TEST_AZURE_ENDPOINT": f"http://127.0.0.1:{port}/{AZURE_ACCOUNT}",
             "TIERD_TEST_AZURE_ACCOUNT": AZURE_ACCOUNT,
             "TIERD_TEST_AZURE_KEY": AZURE_KEY,
         }
+
+    def _prometheus(self) -> dict[str, str]:
+        port, data = self._port("prometheus"), self._folder("prometheus")
+        (data / "prometheus.yml").write_text(PROMETHEUS_SETTINGS)
+        url = f"http://127.0.0.1:{port}"
+        listen = ["--web.enable-lifecycle", f"--web.listen-address=127.0.0.1:{port}"]
+        files = [f"--config.file={data / 'prometheus.yml'}", f"--storage.tsdb.path={data / 'series'}"]
+        self._launch("prometheus", [program("prometheus"), *files, *listen], lambda: _http_ok(f"{url}/-/ready"))
+        return {"TIERD_TEST_PROMETHEUS_URL": url}
 
     # ------------------------------------------------------------ the shared part
 
@@ -251,7 +265,12 @@ class Services:
             time.sleep(0.02)
 
 
-def _binary(name: str) -> str:
+def program(name: str) -> str:
+    """Return the path of an installed program.
+
+    Raises:
+        ServiceError: it is not installed.
+    """
     cache = Path(os.environ.get("TIERD_CACHE", ".cache")).resolve()
     for folder in (
         str(cache / "bin"),
@@ -279,7 +298,7 @@ def _children(pid: int) -> list[int]:
 
 def _postgres_programs() -> Path:
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda found: int(found.parts[-3]))
-    return versions[-1].parent if versions else Path(_binary("initdb")).parent
+    return versions[-1].parent if versions else Path(program("initdb")).parent
 
 
 def _make_postgres_cluster(programs: Path, data: Path, owner: int | None) -> None:

@@ -209,9 +209,16 @@ def test_partitions_are_counted_by_state_and_absent_states_are_zero() -> None:
     assert samples["tierd_quarantined_partitions", ()] == 1
 
 
-def test_holds_and_metadata_are_read_at_each_scrape() -> None:
+def test_hold_without_a_limit_has_no_series_of_the_limit() -> None:
     it = metrics()
     it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10))
+
+    assert ("tierd_hold_max_bytes", ()) not in scrape(it)
+
+
+def test_holds_and_metadata_are_read_at_each_scrape() -> None:
+    it = metrics()
+    it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10, max_bytes=50))
     it.watch_metadata(
         lambda: MetadataCounts(
             reloads=1,
@@ -227,6 +234,7 @@ def test_holds_and_metadata_are_read_at_each_scrape() -> None:
 
     samples = scrape(it)
     assert (samples["tierd_hold_segments", ()], samples["tierd_hold_bytes", ()]) == (2, 10)
+    assert samples["tierd_hold_max_bytes", ()] == 50
     assert samples["tierd_metadata_reloads_total", ()] == 1
     assert samples["tierd_metadata_fenced_writes_total", ()] == 2
     assert samples["tierd_metadata_unknown_outcomes_total", ()] == 3

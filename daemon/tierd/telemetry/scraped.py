@@ -54,10 +54,11 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class HoldUsage:
-    """Segments that tierd keeps although the broker may have deleted them."""
+    """Segments that tierd keeps although the broker may have deleted them; ``max_bytes`` is None without a limit."""
 
     segments: int = 0
     size_bytes: int = 0
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,7 @@ SCRAPED = (
     ),
     Declaration("tierd_hold_bytes", Kind.GAUGE, "Bytes of segments that tierd holds until they are copied."),
     Declaration("tierd_hold_segments", Kind.GAUGE, "Segments that tierd holds until they are copied."),
+    Declaration("tierd_hold_max_bytes", Kind.GAUGE, "The limit hold.max_bytes; no series without a limit."),
     Declaration(
         "tierd_metadata_backend_seconds", Kind.SUMMARY, "Calls to the metadata store, and their time.", ("operation",)
     ),
@@ -254,6 +256,8 @@ def scrape(
     yield from _partition_samples(now_ms, tuple(partitions))
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments
+    if holds.max_bytes is not None:
+        yield "tierd_hold_max_bytes", (), holds.max_bytes
     yield "tierd_metadata_reloads_total", (), metadata.reloads
     yield "tierd_metadata_fenced_writes_total", (), metadata.fenced_writes
     yield "tierd_metadata_unknown_outcomes_total", (), metadata.unknown_outcomes

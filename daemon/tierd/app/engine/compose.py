@@ -236,7 +236,7 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
         owned = await _owned(deployment, identity, metadata.rows, objects)
         transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
-        metrics.watch_holds(lambda: _hold_usage(hold))
+        metrics.watch_holds(lambda: _hold_usage(hold, config.hold.max_bytes))
         metrics.watch_log_cleaner(logs.cleaner_use)
         metrics.watch_own_logs(logs.use)
         metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
@@ -328,9 +328,9 @@ def _record_attempt(metrics: Metrics, usage: UsageKeeper, services: ServiceWatch
     usage.attempted(call)
 
 
-def _hold_usage(hold: SegmentHold) -> HoldUsage:
+def _hold_usage(hold: SegmentHold, max_bytes: int | None) -> HoldUsage:
     held = hold.statistics()
-    return HoldUsage(segments=held.segments, size_bytes=held.bytes)
+    return HoldUsage(segments=held.segments, size_bytes=held.bytes, max_bytes=max_bytes)
 
 
 def _metadata_counts(statistics: MetadataStatistics) -> MetadataCounts:
