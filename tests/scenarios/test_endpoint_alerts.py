@@ -11,12 +11,12 @@ from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Daemon, Installation
 from tests.scenarios.watched_daemons import WatchedDaemons
 from tests.services.kafka_fixtures import MakeCluster
+from tests.services.kafka_records import SentRecord
 from tests.services.ports import free_port
 
 pytestmark = pytest.mark.service("prometheus")
 
-CONNECTIONS = 40
-FAILURES = 25
+CONNECTIONS = 25
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 
 
@@ -42,21 +42,27 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, watched: WatchedDaemons, p
 def test_many_failed_logins_fire(guarded: Installation, watched: WatchedDaemons, port: int) -> None:
     watched.require_silent("TierdEndpointLoginsFail", guarded)
     with ExitStack() as opened:
-        for _ in range(FAILURES):
-            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            connection.sendall(_frame(_HANDSHAKE, 1, b"\0\5PLAIN"))
-            assert connection.recv(4096)
-            wrong = b"\0etl\0wrong-password"
-            connection.sendall(_frame(_AUTHENTICATE, 0, len(wrong).to_bytes(4, "big") + wrong))
+        for _ in range(CONNECTIONS):
+            fail_login(opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)))
         watched.require_firing("TierdEndpointLoginsFail", guarded)
 
 
 def test_refused_connections_fire(guarded: Installation, watched: WatchedDaemons, port: int) -> None:
     watched.require_silent("TierdEndpointIsFull", guarded)
     with ExitStack() as opened:
-        for _ in range(2 * CONNECTIONS):
+        for _ in range(CONNECTIONS):  # each has its place until it is answered
+            fail_login(opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)))
+        for _ in range(CONNECTIONS):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
         watched.require_firing("TierdEndpointIsFull", guarded)
+
+
+def fail_login(connection: socket.socket) -> None:
+    """Send a wrong password; the answer comes after a wait of seconds."""
+    connection.sendall(_frame(_HANDSHAKE, 1, b"\0\5PLAIN"))
+    assert connection.recv(4096)
+    wrong = b"\0etl\0wrong-password"
+    connection.sendall(_frame(_AUTHENTICATE, 0, len(wrong).to_bytes(4, "big") + wrong))
 
 
 def _frame(api_key: int, version: int, body: bytes) -> bytes:
@@ -73,7 +79,7 @@ def beside_frozen_broker(
     broker = shared_kafka(nodes=1, version="4.3.1")
     broker.create_topic("orders")
     with broker.producer() as producer:
-        producer.send("orders", b"value")
+        producer.send("orders", 0, [SentRecord(key=None, value=b"value", timestamp_ms=1_700_000_000_000)])
     servers = {"bootstrap_servers": [broker.address(1)], "refresh": "1s", "request_timeout": "2s"}
     tierd = watched.install(
         "beside-broker",
