@@ -7,9 +7,12 @@ from contextlib import ExitStack
 import pytest
 
 from tests.fakes.log_dirs import write_log_dir
+from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Installation
 from tests.scenarios.watched_daemons import WatchedDaemons
+from tests.services.kafka_clients.librdkafka import read_partitions
 from tests.services.kafka_fixtures import MakeCluster
+from tests.services.kafka_records import SentRecord
 from tests.services.ports import free_port
 
 pytestmark = pytest.mark.service("prometheus")
@@ -65,14 +68,23 @@ def beside_frozen_broker(
 ) -> Iterator[Installation]:
     """Run a daemon whose broker has answered, and answers no more."""
     broker = shared_kafka(nodes=1, version="4.3.1")
+    broker.create_topic("orders")
+    with broker.producer() as producer:
+        producer.send("orders", 0, [SentRecord(key=None, value=b"value", timestamp_ms=1_700_000_000_000)])
+    own_port = free_port()
     servers = {"bootstrap_servers": [broker.address(1)], "refresh": "1s", "request_timeout": "2s"}
     tierd = watched.install(
         "beside-broker",
         broker.log_dirs_of(1),
-        {"leadership": {"source": "kafka", "kafka": servers}},
+        {"leadership": {"source": "kafka", "kafka": servers}, **endpoint_settings(own_port)},
     )
-    with tierd.daemon():
+    with tierd.daemon() as daemon:
+        read_partitions(f"127.0.0.1:{own_port}", [("orders", 0)])
+        daemon.wait_until(
+            lambda: "tierd_endpoint_watermark_age_seconds" in daemon.metrics(), what="watermarks", deadline_s=20
+        )
         watched.require_silent("TierdHearsNoLeaders", tierd)
+        watched.require_silent("TierdEndpointIsBehind", tierd)
         broker.freeze(1)
         yield tierd
         broker.thaw(1)
@@ -81,3 +93,8 @@ def beside_frozen_broker(
 @pytest.mark.service("kafka")
 def test_leaders_that_are_not_heard_of_fire(beside_frozen_broker: Installation, watched: WatchedDaemons) -> None:
     watched.require_firing("TierdHearsNoLeaders", beside_frozen_broker)
+
+
+@pytest.mark.service("kafka")
+def test_old_high_watermarks_fire(beside_frozen_broker: Installation, watched: WatchedDaemons) -> None:
+    watched.require_firing("TierdEndpointIsBehind", beside_frozen_broker)

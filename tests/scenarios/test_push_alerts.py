@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.log_dirs import CLUSTER_ID, LogDirWriter, SegmentShape
-from tests.scenarios.installation import Daemon
+from tests.scenarios.installation import Daemon, Settings
 from tests.scenarios.push_hosts import PushHosts
 from tests.scenarios.watched_daemons import WatchedDaemons
 from tests.services.waiting import wait_until_stopped
 
 pytestmark = pytest.mark.service("prometheus")
 
-TIMES = {
+TIMES: Settings = {
     "request": {"timeout": "2s"},
     "session": {"unacked_max": "3s", "keepalive": "500ms", "idle_max": "2s", "lag_max": "6s"},
 }
