@@ -1,4 +1,4 @@
-"""Queries of the dashboard on a real Prometheus that scraped real daemons: each returns data, and no alert is pending."""
+"""Queries of the dashboard on a real Prometheus that scraped real daemons: each returns data; no alert is pending."""
 
 from collections.abc import Iterator
 from pathlib import Path
