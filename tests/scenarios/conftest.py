@@ -11,9 +11,11 @@ from tests.scenarios.cluster_story import SEED
 from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.stores import SpoilableS3, s3_section
 from tests.scenarios.warm_tierd import WarmTierd
+from tests.scenarios.watched_daemons import WatchedDaemons
 from tests.services.faulty_path import FaultyPath
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.kafka_fixtures import MakeCluster
+from tests.services.prometheus import PrometheusService
 from tests.services.s3 import S3Admin, S3Service
 
 MakeBroker = Callable[..., KafkaBroker]
@@ -51,6 +53,14 @@ def warm_tierd() -> Iterator[WarmTierd]:
     """Answer reading commands quickly."""
     with WarmTierd() as warm:
         yield warm
+
+
+@pytest.fixture(scope="module")
+def watched(
+    tmp_path_factory: pytest.TempPathFactory, prometheus_service: PrometheusService, warm_tierd: WarmTierd
+) -> WatchedDaemons:
+    """Make daemons that a real Prometheus watches with the shipped alerts and short times."""
+    return WatchedDaemons(tmp_path_factory.mktemp("watched"), prometheus_service, warm_tierd)
 
 
 @pytest.fixture

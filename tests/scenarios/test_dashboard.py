@@ -1,4 +1,4 @@
-"""Every query of the dashboard on a real Prometheus that has scraped real daemons: each returns data."""
+"""Queries of the dashboard on a real Prometheus that scraped real daemons: each returns data; no alert is pending."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +99,7 @@ def test_every_query_of_the_dashboard_returns_data(busy: BusyDaemons, prometheus
         last_seen=lambda: list(lacking),
         interval_s=0.5,
     )
+    assert prometheus_service.alerts() == [], "daemons that work have no alert, not even a pending one"
 
 
 def has_data(prometheus: PrometheusService, expression: str) -> bool:

@@ -258,9 +258,12 @@ class ExpirationTask:
         try:
             await self._mark_all(view, {planned.metadata.segment.id for planned in plan.deletions})
             await in_order(chosen, self._delete, slots=self._tools.slots, width=self._tools.width)
-        finally:
+        except asyncio.CancelledError:
             # What a former leader left undone is no lag (remote-tiering 9.1).
             self._state = ExpirationState(in_grace=self._state.in_grace)
+            raise
+        # After a failure, what could not be deleted stays the lag until the next pass.
+        self._state = ExpirationState(in_grace=self._state.in_grace)
 
     async def _mark_all(self, view: PartitionView, except_for: Collection[UUID]) -> None:
         """Give a tombstone to every segment in its grace that a crash left without one; asked once per segment."""
