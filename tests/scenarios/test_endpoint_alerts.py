@@ -10,7 +10,7 @@ from tests.fakes.log_dirs import write_log_dir
 from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Installation
 from tests.scenarios.watched_daemons import WatchedDaemons
-from tests.services.kafka_clients.librdkafka import read_partitions
+from tests.services.kafka_clients.librdkafka import read_partitions, waiting_consumers
 from tests.services.kafka_fixtures import MakeCluster
 from tests.services.kafka_records import SentRecord
 from tests.services.ports import free_port
@@ -60,6 +60,22 @@ def _frame(api_key: int, version: int, body: bytes) -> bytes:
     """Return a request with correlation id 0 and no client id."""
     header = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff"
     return (len(header) + len(body)).to_bytes(4, "big") + header + body
+
+
+def test_more_waiting_consumers_than_connections_fire(
+    tmp_path_factory: pytest.TempPathFactory, watched: WatchedDaemons
+) -> None:
+    log_dir, port = (
+        write_log_dir(tmp_path_factory.mktemp("full") / "kafka", partitions=1, rolled_segments=1),
+        free_port(),
+    )
+    settings = endpoint_settings(port)
+    settings["kafka"]["max_connections"] = 2
+    tierd = watched.install("full", [log_dir.path], settings)
+    with tierd.daemon():
+        watched.require_silent("TierdEndpointIsFull", tierd)
+        with waiting_consumers(f"127.0.0.1:{port}", "synthetic", count=6):
+            watched.require_firing("TierdEndpointIsFull", tierd)
 
 
 @pytest.fixture(scope="module")

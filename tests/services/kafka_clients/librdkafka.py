@@ -1,9 +1,10 @@
 """The client librdkafka through confluent-kafka, which reads partitions from their start to their end."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.services.kafka_clients.partitions import Counts, Records
@@ -55,6 +56,23 @@ def read_partitions(
         return _read_to_end(consumer, chosen)
     finally:
         consumer.close()
+
+
+@contextmanager
+def waiting_consumers(bootstrap: str, topic: str, *, count: int) -> Iterator[None]:
+    """Keep consumers at the end of partition 0, whose fetches wait half a minute for records that do not come."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "tierd-waiting",
+        "log_level": 0,
+        "fetch.wait.max.ms": 30_000,
+    }
+    with ExitStack() as opened:
+        for _ in range(count):
+            consumer = Consumer(settings)
+            opened.callback(consumer.close)
+            consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
+        yield
 
 
 def known_partitions(bootstrap: str) -> set[tuple[str, int]]:
