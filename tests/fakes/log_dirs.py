@@ -212,6 +212,13 @@ class LogDirWriter:
         self.partitions[name] = writer
         return writer
 
+    def roll(self) -> None:
+        """Roll the active segment of each partition, write some batches behind it, and replace the checkpoints."""
+        for writer in self.partitions.values():
+            writer.roll()
+            writer.fill(rolled_segments=0, shape=SegmentShape())
+        self.write_checkpoints()
+
     def write_checkpoints(self) -> None:
         """Replace the checkpoints, with every log's end as its high watermark."""
         lines = [f"{p.topic} {p.partition} {writer.end_offset}\n" for p, writer in self.partitions.items()]

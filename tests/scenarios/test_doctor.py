@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.log_dirs import LogDirWriter, write_log_dir
 from tests.scenarios.conftest import MakeInstallation
 from tests.scenarios.installation import Daemon, Installation
 from tests.scenarios.stores import SpoilableS3
@@ -17,10 +17,7 @@ RECOVERY_DEADLINE_S = 60.0
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> LogDirWriter:
-    log_dir = LogDirWriter(tmp_path / "kafka")
-    log_dir.add_partition("orders").fill(rolled_segments=1, shape=SegmentShape())
-    log_dir.write_checkpoints()
-    return log_dir
+    return write_log_dir(tmp_path / "kafka", partitions=1, rolled_segments=1, topic="orders")
 
 
 def examined(tierd: Installation, daemon: Daemon, *options: str) -> dict[str, Any]:
@@ -33,10 +30,7 @@ def examined(tierd: Installation, daemon: Daemon, *options: str) -> dict[str, An
 def lose_store(daemon: Daemon, log_dir: LogDirWriter, store: SpoilableS3) -> None:
     """Disable the object store while a segment is due, and wait for the outage."""
     store.path.disable()
-    for writer in log_dir.partitions.values():
-        writer.roll()
-        writer.fill(rolled_segments=0, shape=SegmentShape())
-    log_dir.write_checkpoints()
+    log_dir.roll()
     daemon.wait_until(lambda: daemon.status()["outages"], what="the outage")
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.log_dirs import LogDirWriter, write_log_dir
 from tests.scenarios.conftest import MakeInstallation
 from tests.scenarios.installation import Daemon, Installation
 from tests.scenarios.stores import SpoilableS3
@@ -21,17 +21,7 @@ RECOVERY_DEADLINE_S = 60.0
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> LogDirWriter:
-    log_dir = LogDirWriter(tmp_path / "kafka")
-    log_dir.add_partition("orders").fill(rolled_segments=1, shape=SegmentShape())
-    log_dir.write_checkpoints()
-    return log_dir
-
-
-def roll(log_dir: LogDirWriter) -> None:
-    for writer in log_dir.partitions.values():
-        writer.roll()
-        writer.fill(rolled_segments=0, shape=SegmentShape())
-    log_dir.write_checkpoints()
+    return write_log_dir(tmp_path / "kafka", partitions=1, rolled_segments=1, topic="orders")
 
 
 def outages(daemon: Daemon) -> dict[str, dict[str, Any]]:
@@ -64,7 +54,7 @@ def lose_store(daemon: Daemon, log_dir: LogDirWriter, store: SpoilableS3) -> Non
     """Disable the object store while a segment is due, and wait for the outage."""
     daemon.wait_copied({PARTITION: 7})
     store.path.disable()
-    roll(log_dir)
+    log_dir.roll()
     daemon.wait_until(lambda: "object_store" in outages(daemon), what="the outage")
 
 
@@ -122,7 +112,7 @@ def test_outage_of_the_metadata_store_is_in_every_output_until_it_answers(
     with tierd.daemon() as daemon:
         daemon.wait_copied({PARTITION: 7})
         path.disable()
-        roll(log_dir)
+        log_dir.roll()
         daemon.wait_until(lambda: "metadata_store" in outages(daemon), what="the outage")
         assert_reported_everywhere(tierd, daemon, "metadata_store", "metadata store unreachable since 20")
         path.enable()

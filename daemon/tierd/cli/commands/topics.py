@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Annotated, Final, NamedTuple
+from uuid import UUID
 
 import typer
 from pydantic import JsonValue
@@ -33,15 +34,19 @@ class SortKey(StrEnum):
 
 
 class _Line(NamedTuple):
-    """One line of the answer: a topic with a topic id, or one of its partitions."""
+    """One line of the answer: a topic with a topic id, or one of its partitions.
+
+    Attributes:
+        place: the first fields of the JSON object.
+    """
 
     name: str
-    number: int
-    contents: TierContents
     place: dict[str, JsonValue]
+    contents: TierContents
 
 
 _ORDERS: Final[Mapping[SortKey, Callable[[_Line], int]]] = {
+    SortKey.NAME: lambda _: 0,  # the lines are in this order
     SortKey.SIZE: lambda line: -line.contents.size_bytes,
     SortKey.SEGMENTS: lambda line: -line.contents.segments,
     SortKey.OFFSETS: lambda line: -line.contents.offsets,
@@ -98,60 +103,61 @@ def topics(
                 on_partition=lambda done, total: report(done, total, f"{done} of {total} partitions"),
             )
         )
-    every = _by_partition(found) if by_partition else _by_topic(found)
-    shown = sorted(every, key=_ORDERS[sort])[:limit] if sort is not SortKey.NAME else every[:limit]
+    every = [_partition_line(each) for each in found] if by_partition else _topic_lines(found)
+    shown = sorted(every, key=_ORDERS[sort])[:limit]
     if as_json or as_object:
-        print_list([_as_json(line, by_partition=by_partition) for line in shown], as_object=as_object)
+        print_list([_as_json(line) for line in shown], as_object=as_object)
         return
+    total = sum_contents(line.contents for line in every)
     if shown:
-        print_table(_table(shown, sum_contents(line.contents for line in every), by_partition=by_partition))
+        print_table(_table(shown, total, by_partition=by_partition))
     else:
         print_line("the tier has no topic yet")
-    _tell_unread(found)
+    unread = 0 if total.facts is None else total.segments - total.facts.manifests
+    if unread:
+        print_error(f"tierd: manifests that could not be read, and are not counted: {unread}; run tierd verify")
 
 
-def _by_topic(found: Sequence[PartitionInventory]) -> list[_Line]:
+def _topic_lines(found: Sequence[PartitionInventory]) -> list[_Line]:
+    def incarnation(each: PartitionInventory) -> tuple[str, UUID]:
+        return each.partition.topic, each.partition.topic_id
+
     lines = []
-    for (name, topic_id), group in groupby(
-        sorted(found, key=lambda each: (each.partition.topic, each.partition.topic_id)),
-        key=lambda each: (each.partition.topic, each.partition.topic_id),
-    ):
+    for (name, topic_id), group in groupby(sorted(found, key=incarnation), key=incarnation):
         contents = sum_contents(each.contents for each in group)
-        lines.append(_Line(name, -1, contents, {"topic": name, "topic_id": uuid_to_text(topic_id)}))
+        place: dict[str, JsonValue] = {"topic": name, "topic_id": uuid_to_text(topic_id)}
+        lines.append(_Line(name, place | {"partitions": contents.partitions}, contents))
     return lines
 
 
-def _by_partition(found: Sequence[PartitionInventory]) -> list[_Line]:
-    return [
-        _Line(
-            each.partition.topic,
-            each.partition.partition,
-            each.contents,
-            {
-                "topic": each.partition.topic,
-                "topic_id": uuid_to_text(each.partition.topic_id),
-                "partition": each.partition.partition,
-                "start_offset": each.start_offset,
-                "end_offset": each.end_offset,
-            },
-        )
-        for each in found
-    ]
+def _partition_line(each: PartitionInventory) -> _Line:
+    partition = each.partition
+    place: dict[str, JsonValue] = {
+        "topic": partition.topic,
+        "topic_id": uuid_to_text(partition.topic_id),
+        "partition": partition.partition,
+        "start_offset": each.start_offset,
+        "end_offset": each.end_offset,
+    }
+    return _Line(str(partition.topic_partition), place, each.contents)
 
 
 def _table(shown: Sequence[_Line], total: TierContents, *, by_partition: bool) -> PlainTable:
-    counted = ("start", "end") if by_partition else ("partitions",)
+    first = ("start", "end") if by_partition else ("partitions",)
     facts = ("records", "stored", "ratio") if total.facts is not None else ()
-    numbers = (*counted, "segments", "size", *facts, "offsets", "in grace")
+    numbers = (*first, "segments", "size", *facts, "offsets", "in grace")
     table = plain_table(("partition" if by_partition else "topic",), numbers, "oldest, newest")
     for line in shown:
-        name = f"{line.name}-{line.number}" if by_partition else line.name
         ends = (line.place.get("start_offset"), line.place.get("end_offset"))
-        first = tuple("-" if end is None else str(end) for end in ends)
-        table.add_row(name, *(first if by_partition else (str(line.contents.partitions),)), *_cells(line.contents))
+        places = tuple("-" if end is None else str(end) for end in ends) if by_partition else _partitions(line.contents)
+        table.add_row(line.name, *places, *_cells(line.contents))
     if len(shown) > 1:
-        table.add_row("all", *(("", "") if by_partition else (str(total.partitions),)), *_cells(total))
+        table.add_row("all", *(("", "") if by_partition else _partitions(total)), *_cells(total))
     return table
+
+
+def _partitions(contents: TierContents) -> tuple[str]:
+    return (str(contents.partitions),)
 
 
 def _cells(contents: TierContents) -> tuple[str, ...]:
@@ -172,12 +178,10 @@ def _fact_cells(facts: ManifestFacts) -> tuple[str, ...]:
     return str(facts.record_count), human_size(facts.stored_bytes), ratio
 
 
-def _as_json(line: _Line, *, by_partition: bool) -> dict[str, JsonValue]:
+def _as_json(line: _Line) -> dict[str, JsonValue]:
     contents, facts = line.contents, line.contents.facts
-    counted: dict[str, JsonValue] = {} if by_partition else {"partitions": contents.partitions}
     return {
         **line.place,
-        **counted,
         "segments": contents.segments,
         "size_bytes": contents.size_bytes,
         "offsets": contents.offsets,
@@ -191,10 +195,3 @@ def _as_json(line: _Line, *, by_partition: bool) -> dict[str, JsonValue]:
         "stored_bytes": None if facts is None else facts.stored_bytes,
         "log_bytes": None if facts is None else facts.log_bytes,
     }
-
-
-def _tell_unread(found: Sequence[PartitionInventory]) -> None:
-    contents = sum_contents(each.contents for each in found)
-    unread = 0 if contents.facts is None else contents.segments - contents.facts.manifests
-    if unread:
-        print_error(f"tierd: manifests that could not be read, and are not counted: {unread}; run tierd verify")

@@ -259,10 +259,11 @@ class ExpirationTask:
             await self._mark_all(view, {planned.metadata.segment.id for planned in plan.deletions})
             await in_order(chosen, self._delete, slots=self._tools.slots, width=self._tools.width)
         except asyncio.CancelledError:
-            # What a former leader left undone is no lag (remote-tiering 9.1).
-            self._state = ExpirationState(in_grace=self._state.in_grace)
+            self._end_lag()  # what a former leader left undone is no lag (remote-tiering 9.1)
             raise
-        # After a failure, what could not be deleted stays the lag until the next pass.
+        self._end_lag()  # not after a failure: what could not be deleted stays the lag until the next pass
+
+    def _end_lag(self) -> None:
         self._state = ExpirationState(in_grace=self._state.in_grace)
 
     async def _mark_all(self, view: PartitionView, except_for: Collection[UUID]) -> None:
