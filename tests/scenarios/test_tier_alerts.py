@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.scenarios.command import TIERD
 from tests.scenarios.installation import Installation
 from tests.scenarios.log_dirs import base_offsets
 from tests.scenarios.stores import s3_section
@@ -162,6 +163,9 @@ class TestStoreAway:
     def test_store_that_does_not_answer_fires_with_its_name(self, away: Host) -> None:
         assert away.require_firing("TierdServiceUnreachable")["service"] == "object_store"
 
+    def test_daemon_that_is_not_ready_fires(self, away: Host) -> None:
+        away.require_firing("TierdNotReady")
+
     def test_failing_calls_fire(self, away: Host) -> None:
         away.require_firing("TierdStoreFails")
 
@@ -183,6 +187,28 @@ def test_daemon_that_has_ended_fires_and_segments_that_it_missed_fire_with_their
     host.daemon.start()
     host.daemon.wait_ready()
     assert host.require_firing("TierdLostSegments")["topic"] == "orders"
+
+
+ON_SMALL_DISK = (
+    'mount -t tmpfs -o size=1m none "$0" && cp "$1" "$0" && head -c 1020K /dev/zero > "$0/full" && shift && exec "$@"'
+)
+
+
+def test_full_disk_and_missing_log_dir_fire_with_their_directories(tmp_path: Path, host: Host) -> None:
+    present, full = LogDirWriter(tmp_path / "present"), tmp_path / "full"
+    present.add_partition("orders").fill(rolled_segments=1, shape=SHAPE)
+    present.write_checkpoints()
+    full.mkdir()
+    tierd = host.watched.install("disks", [present.path, full], {"hold": {"mode": "none"}})
+    mounted = ("unshare", "--map-root-user", "--mount", "sh", "-c", ON_SMALL_DISK, str(full))
+    with tierd.daemon(command=(*mounted, str(present.path / "meta.properties"), str(TIERD))) as daemon:
+        daemon.wait_copied({"orders-0": 7})
+        host.watched.require_silent("TierdLogDirOffline", tierd)
+        assert host.watched.require_firing("TierdDiskFull", tierd)["directory"] == str(full)
+        present.path.rename(tmp_path / "away")
+        assert host.watched.require_firing("TierdLogDirOffline", tierd)["log_dir"] == str(present.path)
+        (tmp_path / "away").rename(present.path)
+        host.watched.require_silent("TierdLogDirOffline", tierd)
 
 
 def test_second_daemon_over_the_same_metadata_fires(tmp_path: Path, host: Host, warm_tierd: WarmTierd) -> None:

@@ -6,8 +6,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.fakes.clock import FakeClock
 from tierd.telemetry import (
     CacheUse,
+    DiskUse,
     EngineUse,
     HoldUsage,
+    HostUse,
     Latency,
     MetadataCounts,
     Metrics,
@@ -209,6 +211,20 @@ def test_partitions_are_counted_by_state_and_absent_states_are_zero() -> None:
     assert samples["tierd_quarantined_partitions", ()] == 1
 
 
+def test_host_is_read_at_each_scrape_and_a_silent_disk_has_no_series() -> None:
+    it = metrics()
+    assert ("tierd_ready", ()) not in scrape(it)
+    it.watch_host(lambda: HostUse(is_ready=False, offline={"/a": True, "/b": False}, disks={"/b": DiskUse(30, 1000)}))
+
+    samples = scrape(it)
+    assert samples["tierd_ready", ()] == 0
+    assert samples["tierd_log_dir_offline", (("log_dir", "/a"),)] == 1
+    assert samples["tierd_log_dir_offline", (("log_dir", "/b"),)] == 0
+    assert samples["tierd_disk_free_bytes", (("directory", "/b"),)] == 30
+    assert samples["tierd_disk_size_bytes", (("directory", "/b"),)] == 1000
+    assert ("tierd_disk_free_bytes", (("directory", "/a"),)) not in samples
+
+
 def test_hold_without_a_limit_has_no_series_of_the_limit() -> None:
     it = metrics()
     it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10))
@@ -293,6 +309,7 @@ def test_metric_labels_are_of_a_fixed_set() -> None:
     allowed |= {"kind", "part"}  # of the catalogue: kinds of its objects, parts of the work on them
     allowed |= {"source"}  # of the bytes of a restore: remote, local
     allowed |= {"listener", "request", "principal"}  # of the read endpoint, which bounds the principals
+    allowed |= {"directory", "log_dir"}  # of the configuration
     allowed |= {"peer", "pusher"}  # of push replication: node ids of the configuration, numbers from 0
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tierd.telemetry.control_metrics import ControlUse
     from tierd.telemetry.drill_metrics import DrillUse
     from tierd.telemetry.endpoint_metrics import EndpointListenerUse, EndpointSessionUse, EndpointUse
+    from tierd.telemetry.host_metrics import DiskUse, HostUse
     from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
     from tierd.telemetry.logs import configure_logging
     from tierd.telemetry.metrics import Metrics, render_store_restore
@@ -36,6 +37,7 @@ __all__ = [
     "CatalogueUse",
     "ChangelogRestoreUse",
     "ControlUse",
+    "DiskUse",
     "DrillUse",
     "EndpointListenerUse",
     "EndpointSessionUse",
@@ -43,6 +45,7 @@ __all__ = [
     "EngineUse",
     "HistogramUse",
     "HoldUsage",
+    "HostUse",
     "Latency",
     "LeadershipUse",
     "LogCleanerUse",

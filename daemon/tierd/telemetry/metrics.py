@@ -25,6 +25,7 @@ from tierd.telemetry.endpoint_metrics import (
     ENDPOINT_SECONDS,
     EndpointUse,
 )
+from tierd.telemetry.host_metrics import HostUse
 from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
 from tierd.telemetry.own_log_metrics import OwnLogUse
 from tierd.telemetry.pipeline_metrics import PipelineUse
@@ -210,6 +211,7 @@ class Metrics:
         self._control: Callable[[], ControlUse | None] = lambda: None
         self._push: Callable[[], PushUse | None] = lambda: None
         self._unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
+        self._host: Callable[[], HostUse | None] = lambda: None
         self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
@@ -372,6 +374,10 @@ class Metrics:
         """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
         self._leadership = source
 
+    def watch_host(self, source: Callable[[], HostUse | None]) -> None:
+        """Ask ``source`` at every scrape for readiness, log dirs and the room on disks; it must not block."""
+        self._host = source
+
     def watch_services(self, source: Callable[[], Mapping[str, float]]) -> None:
         """Ask ``source`` at every scrape for the seconds since each service became unreachable; 0 while it answers."""
         self._unreachable_s = source
@@ -415,6 +421,7 @@ class Metrics:
             endpoint=self._endpoint(),
             control=self._control(),
             push=PushWatch(push, self._unprotected()),
+            host=self._host(),
             unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:

@@ -8,6 +8,7 @@ from tierd.telemetry.control_metrics import CONTROL_METRICS, ControlUse, control
 from tierd.telemetry.declaration import Declaration, Kind
 from tierd.telemetry.drill_metrics import DRILL_METRICS, DrillUse, drill_samples
 from tierd.telemetry.endpoint_metrics import ENDPOINT_METRICS, EndpointUse, endpoint_samples
+from tierd.telemetry.host_metrics import HOST_METRICS, HostUse, host_samples
 from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
 from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
@@ -224,6 +225,7 @@ SCRAPED = (
     *ENDPOINT_METRICS,
     *CONTROL_METRICS,
     *PUSH_METRICS,
+    *HOST_METRICS,
     Declaration(
         "tierd_service_unreachable_seconds",
         Kind.GAUGE,
@@ -250,6 +252,7 @@ def scrape(
     endpoint: EndpointUse | None,
     control: ControlUse | None,
     push: PushWatch,
+    host: HostUse | None,
     unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
     """Yield the samples of ``SCRAPED`` for the present state, without summaries and histograms."""
@@ -291,6 +294,8 @@ def scrape(
     if control is not None:
         yield from control_samples(control)
     yield from push_samples(push)
+    if host is not None:
+        yield from host_samples(host)
     for service, seconds in sorted(unreachable_s.items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 

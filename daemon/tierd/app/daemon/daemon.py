@@ -25,6 +25,7 @@ from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
 from tierd.app.daemon.daemon_push import DaemonPush, new_daemon_push
 from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
+from tierd.app.daemon.disk_watch import DiskWatch
 from tierd.app.daemon.peer_verbs import peer_handlers, peer_verbs
 from tierd.app.daemon.reloader import Reloader, log_config_warnings
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
@@ -43,6 +44,7 @@ from tierd.backoff import Backoff
 from tierd.config import KafkaEndpointSettings
 from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, LogError, TierError
 from tierd.serve import ControlServer, HttpServer
+from tierd.telemetry import HostUse
 from tierd.tiering import (
     CopyTask,
     ExpirationTask,
@@ -91,6 +93,7 @@ class Daemon:
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
         self._ports = PortGates(engine.clock)
+        self._disks = DiskWatch((*engine.deployment.log_dirs, engine.deployment.state_dir), clock=engine.clock)
         self._supervisor: TaskSupervisor
         self._tiering: Tiering
         self._pipeline: DaemonPipeline
@@ -147,12 +150,20 @@ class Daemon:
                     is_file_rejected=lambda: self._reloader.is_rejected,
                     started_ms=self._started_ms,
                 )
+                self._engine.metrics.watch_host(self._host_use)
                 async with self._serving(group):
                     await self._run_until_asked(group)
         if self._failure is not None:
             raise self._failure
         log.info("stopped", exit_code=self._stop.exit_code)
         return self._stop.exit_code
+
+    def _host_use(self) -> HostUse:
+        return HostUse(
+            is_ready=not self._status.not_ready(),
+            offline={str(log_dir.path): bool(log_dir.problem) for log_dir in self._tiering.manager.log_dirs()},
+            disks=self._disks.uses(),
+        )
 
     async def _new_pipeline(self, group: asyncio.TaskGroup, fetches: FetchService) -> DaemonPipeline:
         await require_pipeline(self._engine)
@@ -205,6 +216,7 @@ class Daemon:
             self._vital(group, "drills", self._drills.run()),
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "unprotected records", self._unprotected.run()),
+            self._vital(group, "disks", self._disks.run()),
             self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),
             self._vital(group, "control plane", self._tell_peers()),

@@ -1,0 +1,55 @@
+"""Metrics of the host as the daemon sees it, at each scrape: readiness, log dirs and the room on their disks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.reading_metrics import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Room on a file system, in bytes; ``free_bytes`` is what a user without special rights may still write."""
+
+    free_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUse:
+    """State of the daemon and of the directories that it needs.
+
+    Attributes:
+        is_ready: ``/readyz`` says yes.
+        offline: log dirs, each with True while it cannot be listed.
+        disks: room on the file system of each directory; without those that did not answer.
+    """
+
+    is_ready: bool
+    offline: Mapping[str, bool] = field(default_factory=dict)
+    disks: Mapping[str, DiskUse] = field(default_factory=dict)
+
+
+HOST_METRICS = (
+    Declaration("tierd_ready", Kind.GAUGE, "1 while /readyz says yes, otherwise 0; /readyz says why."),
+    Declaration("tierd_log_dir_offline", Kind.GAUGE, "1 while tierd cannot list a log dir, otherwise 0.", ("log_dir",)),
+    Declaration(
+        "tierd_disk_free_bytes",
+        Kind.GAUGE,
+        "Free bytes on the file system of a log dir or of the state dir; no series while it does not answer.",
+        ("directory",),
+    ),
+    Declaration(
+        "tierd_disk_size_bytes", Kind.GAUGE, "Size of the file system of a log dir or of the state dir.", ("directory",)
+    ),
+)
+
+
+def host_samples(use: HostUse) -> Iterator[Sample]:
+    """Yield the samples of ``HOST_METRICS``."""
+    yield "tierd_ready", (), use.is_ready
+    for log_dir, is_offline in sorted(use.offline.items()):
+        yield "tierd_log_dir_offline", (log_dir,), is_offline
+    for directory, disk in sorted(use.disks.items()):
+        yield "tierd_disk_free_bytes", (directory,), disk.free_bytes
+        yield "tierd_disk_size_bytes", (directory,), disk.size_bytes
