@@ -52,7 +52,7 @@ lint: $(VENV)/.stamp-dev
 	$(BIN)/python -m tests.house
 
 bench: $(VENV)/.stamp-dev services
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench --page docs/performance.md
 
 # Random actions on a broker of each version, its tierd and the store. The records of a real consumer are the expected result.
 MINUTES ?= 30

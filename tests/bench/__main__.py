@@ -1,7 +1,11 @@
-"""Program ``python -m tests.bench``: all benchmarks, or the named ones. ``--quick`` only checks that they work."""
+"""Program ``python -m tests.bench``: all benchmarks, or the named ones. ``--quick`` only checks that they work.
+
+The last table has the goals, met and missed; ``--page docs/performance.md`` writes them into that page, too.
+"""
 
 import argparse
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.bench.append import bench_append
@@ -17,7 +21,7 @@ from tests.bench.push.contest import bench_push
 from tests.bench.python_reading import bench_python_reading
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
-from tests.bench.report import Figure, print_table, write_json
+from tests.bench.report import Figure, print_goals, print_table, with_goals, write_json
 from tests.bench.restore_planning import bench_restore_planning
 from tests.bench.restoring_log_dirs import bench_restoring_log_dirs
 from tests.bench.restoring_stores import bench_restoring_stores
@@ -42,6 +46,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="little data, one round: a smoke test")
     parser.add_argument("--dir", type=Path, help="where the data goes; default: the temporary directory")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--page", type=Path, help="also write the goals into the section Goals of this page")
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
@@ -53,8 +58,13 @@ def main() -> None:
         print_table(found)
         print(flush=True)
         figures += found
+    print_goals(figures)
     if options.json:
         write_json(figures, options.json)
+    if options.page:
+        today = datetime.now(UTC).date().isoformat()
+        page = with_goals(options.page.read_text(), figures, measured=today, is_whole=not options.names)
+        options.page.write_text(page)
 
 
 def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:

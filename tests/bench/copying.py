@@ -103,7 +103,12 @@ def bench_s3_transformed(root: Path, *, segments: int, segment_bytes: int, round
             Figure(f"s3, {name}: per CPU second, relative to the bare client", bare_cpu_s / cpu_s, "ratio"),
             Figure(f"s3, {name}: speed, relative to it", bare_s / (cost.wall_s - contest.start.wall_s), "ratio"),
         ]
-    return figures
+    off, zstd, aes, both = map(contest.cpu_s_per_gb, ours)
+    return [
+        *figures,
+        Figure("s3, aes: per CPU second, relative to off", off / aes, "ratio", ">= 0.65"),
+        Figure("s3, zstd + aes: per CPU second, relative to zstd", zstd / both, "ratio", ">= 0.9"),
+    ]
 
 
 def _transformation(name: str) -> Settings:

@@ -51,7 +51,7 @@ def bench_transforming(root: Path, *, size_bytes: int, rounds: int) -> list[Figu
         for name in TRANSFORM_NAMES:
             runs = [asyncio.run(_copy(data, name)) for _ in range(rounds)]
             costs[name] = min(cpu_s for cpu_s, _ in runs) / gigabytes
-            goal = f"{costs['plain'] + 0.25:.2g} at most" if name == "aes" else ""
+            goal = f"<= {costs['plain'] + 0.25:.3f}" if name == "aes" else ""
             figures.append(Figure(f"copy, {kind}, {name}", costs[name], "CPU s/GB", goal))
         figures.append(Figure(f"copy, {kind}, stored by zstd", runs[0][1] / data.log_checksums.size_bytes, "of 1"))
     return figures
