@@ -111,6 +111,18 @@ class TestFollowing:
         async with world.run():
             await world.copied_through(15)
 
+    async def test_partitions_that_are_being_loaded_are_those_in_that_state_at_every_moment(self, world: World) -> None:
+        for topic in ("orders", "payments", "refunds"):
+            world.add(topic)
+        manager, loading = world.session.manager, set[int]()
+        async with world.run(), asyncio.timeout(30):
+            while not (status := manager.status()) or any(s.copied_through != 15 for s in status):
+                assert manager.loading() == tuple(s.partition for s in status if s.state == "loading")
+                loading.add(len(manager.loading()))
+                await asyncio.sleep(0)
+        assert max(loading) > 0
+        assert manager.loading() == ()
+
     async def test_a_partition_that_appears_and_grows_is_followed_without_a_timer(self, world: World) -> None:
         async with world.run():
             writer = world.add()

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from tierd.control import Leadership, Role
@@ -163,11 +164,22 @@ class StatusBoard:
 
     def all(self) -> tuple[PartitionStatus, ...]:
         """Return the status of every partition, by name."""
-        health = self._supervisor.statistics()
+        observed = self._observed()
         return tuple(
-            self.of(replica, [health.get(task.name, TaskHealth()) for task in replica.tasks.all()])
-            for replica in sorted(self._replicas.all(), key=lambda replica: replica.local.partition.topic_partition)
+            self._status(replica, observed.health_of(replica), observed.problem_of(replica))
+            for replica in sorted(self._replicas.all(), key=_name)
         )
+
+    def loading(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions in state ``loading``, by name, without the rest of their status: it is asked often."""
+        observed = self._observed()
+        found = (
+            _name(replica)
+            for replica in self._replicas.all()
+            if (copy := replica.tasks.copy) is not None and copy.state.phase is CopyPhase.LOADING
+            if self._state(replica, observed.health_of(replica), observed.problem_of(replica)) == "loading"
+        )
+        return tuple(sorted(found))
 
     async def current(self) -> tuple[PartitionStatus, ...]:
         """Return the same as ``all``, with the high watermarks of this moment: a task at rest reads none.
@@ -186,15 +198,27 @@ class StatusBoard:
 
     def of(self, replica: Replica, health: Sequence[TaskHealth]) -> PartitionStatus:
         """Return the status of one partition whose tasks have this health."""
+        return self._status(replica, _worst(health), self._observed().problem_of(replica))
+
+    def _observed(self) -> "_ObservedTasks":
+        problems = {state.path: state.problem for state in self._log_dirs.log_dirs()}
+        return _ObservedTasks(self._supervisor.statistics(), problems)
+
+    def _status(self, replica: Replica, health: TaskHealth, problem: str) -> PartitionStatus:
         return partition_status(
             replica.local,
             leadership=replica.leadership,
             tasks=replica.tasks,
-            health=max(health, key=lambda each: each.failures, default=TaskHealth()),
-            paused=self._intake.is_paused(replica.local.partition.topic_partition),
-            problem=replica.problem or self._offline_problem(replica),
+            health=health,
+            paused=self._intake.is_paused(_name(replica)),
+            problem=problem,
             log_start_offset=self._log_start_offset(replica),
         )
+
+    def _state(self, replica: Replica, health: TaskHealth, problem: str) -> PartitionState:
+        role = replica.leadership.role if replica.leadership else None
+        paused = self._intake.is_paused(_name(replica))
+        return _state(role, replica.tasks, health, paused=paused, problem=problem)[0]
 
     def _log_start_offset(self, replica: Replica) -> int | None:
         """Return the log start of a led log from the metadata: expiration moves the log start on there first."""
@@ -205,5 +229,24 @@ class StatusBoard:
         except TierError:  # not loaded, or deleted as a whole
             return None
 
-    def _offline_problem(self, replica: Replica) -> str:
-        return next((s.problem for s in self._log_dirs.log_dirs() if s.path == replica.local.log_dir), "")
+
+@dataclass(frozen=True, slots=True)
+class _ObservedTasks:
+    """Health of all tasks by name, and problems of the log dirs, both of one moment."""
+
+    health: Mapping[str, TaskHealth]
+    log_dir_problems: Mapping[Path, str]
+
+    def health_of(self, replica: Replica) -> TaskHealth:
+        return _worst([self.health.get(task.name, TaskHealth()) for task in replica.tasks.all()])
+
+    def problem_of(self, replica: Replica) -> str:
+        return replica.problem or self.log_dir_problems.get(replica.local.log_dir, "")
+
+
+def _worst(health: Sequence[TaskHealth]) -> TaskHealth:
+    return max(health, key=lambda each: each.failures, default=TaskHealth())
+
+
+def _name(replica: Replica) -> TopicPartition:
+    return replica.local.partition.topic_partition

@@ -161,6 +161,10 @@ class RemoteLogManager:
         """Return the status of every partition, by name."""
         return self._board.all()
 
+    def loading(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions whose metadata is still being loaded, by name."""
+        return self._board.loading()
+
     async def current_status(self) -> tuple[PartitionStatus, ...]:
         """Return the status of every partition, by name, with the high watermarks that the log dirs have now."""
         return await self._board.current()

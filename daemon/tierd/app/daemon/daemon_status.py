@@ -77,7 +77,7 @@ class DaemonStatus:
             outages=self._engine.services.outages(),
             stopping=self._stop.reason if self._stop.asked.is_set() else "",
             is_reconciled=self._manager.first_reconcile_done.is_set(),
-            loading=() if self._loaded else self._loading(),
+            loading=() if self._loaded else [str(partition) for partition in self._manager.loading()],
             unknown_roles=self._engine.control.not_ready(),
             unowned_tier=self._engine.store.problem,
             unserved=self._parts.endpoint.not_ready,
@@ -88,9 +88,6 @@ class DaemonStatus:
         """Return the status of this moment, with the high watermarks that the log dirs have now."""
         snapshot = self._snapshot(await self._manager.current_status())
         return replace(snapshot, endpoint=await self._parts.endpoint.facts_with_lag())
-
-    def _loading(self) -> list[str]:
-        return [str(status.partition) for status in self._manager.status() if status.state == "loading"]
 
     def _snapshot(self, partitions: tuple[PartitionStatus, ...]) -> StatusSnapshot:
         engine = self._engine

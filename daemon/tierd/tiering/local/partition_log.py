@@ -1,7 +1,7 @@
 """PartitionLog: the state of one local partition; the manager scans it, the task copies from it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tierd.errors import LogDirOfflineError
@@ -30,6 +30,8 @@ class PartitionLog:
         self._holes: tuple[OffsetRange, ...] = ()  # below that frontier
         self._protects = False
         self._share = 1.0
+        self._lag = CopyLag()
+        self._lag_of: tuple[HeldSegment, ...] = self._pending
 
     @property
     def partition(self) -> TopicIdPartition:
@@ -125,14 +127,10 @@ class PartitionLog:
         return next((segment for segment in self._pending if segment.base_offset == held.base_offset), held)
 
     def lag(self) -> CopyLag:
-        """Return the lag as last seen; it is right also while no task copies."""
-        return copy_lag(
-            (
-                PendingSegment(end_offset=held.end_offset, size_bytes=held.size_bytes, modified_ms=held.modified_ms)
-                for held in self._pending
-            ),
-            copied_through=-1,  # all that is pending is due, some of it below the frontier
-        )
+        """Return the lag as last seen; it is right also while no task copies. It is summed up after a change only."""
+        if self._lag_of is not self._pending:
+            self._lag, self._lag_of = _lag(self._pending), self._pending
+        return self._lag
 
     def _is_due(self, held: HeldSegment) -> bool:
         is_above = held.end_offset > self._measured_through
@@ -154,3 +152,13 @@ class PartitionLog:
             # A copy may have been finished while the thread was at it.
             self._pending = tuple(filter(self._is_due, pending))
         self._scan, self._log_dir = scan, scan.directory.path.parent
+
+
+def _lag(pending: Iterable[HeldSegment]) -> CopyLag:
+    return copy_lag(
+        (
+            PendingSegment(end_offset=held.end_offset, size_bytes=held.size_bytes, modified_ms=held.modified_ms)
+            for held in pending
+        ),
+        copied_through=-1,  # all that is pending is due, some of it below the frontier
+    )
