@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         PeerSummary,
         PipelineSummary,
         PlannedWork,
+        PushLeaderSummary,
+        PushStandbySummary,
         QuarantineAnswer,
         RunBegun,
         SkippedPartition,
@@ -98,6 +100,10 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
     from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
     from tierd.serve.outage import Outage, Service
+    from tierd.serve.page.log_layout import LocalPiece, PartitionFacts, StandbyCopy
+    from tierd.serve.page.page_sources import HostInventory, PageSources, PastWork, TierSources
+    from tierd.serve.page.rate_series import RateSample, RateSeries
+    from tierd.serve.page.runs_page import MOST_DELETIONS, MOST_DRILLS, MOST_RUNS
     from tierd.serve.push_report import push_lines, push_problems, unprotected_line
     from tierd.serve.status_snapshot import StatusSnapshot
     from tierd.serve.urgency import by_urgency, cause_and_remedy
@@ -113,6 +119,9 @@ __all__ = [
     "EXPIRE",
     "FILE_ERASURE",
     "HOLD_ENDPOINT",
+    "MOST_DELETIONS",
+    "MOST_DRILLS",
+    "MOST_RUNS",
     "PARTITIONS",
     "PAUSE",
     "PEERS",
@@ -160,17 +169,22 @@ __all__ = [
     "FileSlice",
     "GroupStatistics",
     "HoldSummary",
+    "HostInventory",
     "HttpServer",
     "KafkaEndpoint",
     "ListenerPlan",
+    "LocalPiece",
     "LogBounds",
     "LogRead",
     "Outage",
     "OwnLogsSummary",
+    "PageSources",
+    "PartitionFacts",
     "PartitionNames",
     "PartitionNamesRequest",
     "PartitionSummary",
     "PartitionsRequest",
+    "PastWork",
     "PeerAnswer",
     "PeerSummary",
     "PeersAnswer",
@@ -178,8 +192,12 @@ __all__ = [
     "PipelineSummary",
     "Placement",
     "PlannedWork",
+    "PushLeaderSummary",
+    "PushStandbySummary",
     "QuarantineAnswer",
     "QuarantineRequest",
+    "RateSample",
+    "RateSeries",
     "RequestContext",
     "RequestRecord",
     "RunBegun",
@@ -188,11 +206,13 @@ __all__ = [
     "ServedTopic",
     "Service",
     "SkippedPartition",
+    "StandbyCopy",
     "StatusAnswer",
     "StatusRequest",
     "StatusSnapshot",
     "StepErasuresRequest",
     "SteppedErasures",
+    "TierSources",
     "TotalsSummary",
     "UndeleteRequest",
     "UndeletedSegment",
