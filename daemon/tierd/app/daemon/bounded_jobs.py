@@ -19,12 +19,17 @@ class BoundedJobs:
         self._timeout_s = timeout_s
         self._running: set[asyncio.Task[object]] = set()
 
+    @property
+    def is_full(self) -> bool:
+        """Return True while no other job begins."""
+        return len(self._running) >= self._at_once
+
     async def run(self, job: Callable[[], _T], *, default: _T) -> _T:
         """Return the result of ``job``, or ``default`` if it takes too long or earlier jobs hang.
 
         A cancellation ends the wait; the job goes on to its end. The errors of the job are raised.
         """
-        if len(self._running) >= self._at_once:
+        if self.is_full:
             return default
         task = asyncio.ensure_future(asyncio.to_thread(job))
         self._running.add(task)

@@ -134,19 +134,20 @@ def _drawing(
     height = len(shown) * _LANE + 56
     title, identity = f"What is where over {over}", f"picture-{over}"
     words = "; ".join(f"{name}: {_some(inside, text_of)}" for name, inside in shown)
-    return element(
+    drawing = element(
         "svg",
         element("title", title, id=f"{identity}-title"),
         element("desc", f"{words}. The table below has all ranges.", id=f"{identity}-desc"),
         *(_lane(at, name, inside, scale, text_of) for at, (name, inside) in enumerate(shown)),
         *_marks(known, scale, len(shown)),
         *_axis(scale, len(shown) * _LANE + 20, text_of),
-        *_legend([place for place in PLACE_TEXTS if any(span[0].place is place for span in spans)], height),
+        *_legend([place for place in PLACE_TEXTS if any(span[0].place is place for span in spans)], known, height),
         class_="picture",
         viewBox=f"0 0 {_WIDTH} {height}",
         role="img",
         aria_labelledby=f"{identity}-title {identity}-desc",
     )
+    return element("div", drawing, class_="scroll", role="region", aria_label=f"Picture over {over}", tabindex=0)
 
 
 def _lane(at: int, name: str, spans: Iterable[_Span], scale: _Scale, text_of: _TextOf) -> Html:
@@ -183,8 +184,8 @@ def _marks(marks: Mapping[str, int], scale: _Scale, lanes: int) -> list[Html]:
     ]
 
 
-def _legend(places: Sequence[Place], height: int) -> list[Html]:
-    """Return a square and a name for each place that is drawn."""
+def _legend(places: Sequence[Place], marks: Mapping[str, int], height: int) -> list[Html]:
+    """Return a square and a name for each place that is drawn, and the names of the marks."""
     found, x = [], 0.0
     for place in places:
         name = _SHORT_NAMES[place]
@@ -192,8 +193,9 @@ def _legend(places: Sequence[Place], height: int) -> list[Html]:
             element("rect", x=x, y=height - 13, width=11, height=11, class_=place.value),
             element("text", name, x=x + 15, y=height - 3, class_="axis"),
         ]
-        x += 32 + 7.5 * len(name)
-    return found
+        x += 32 + 7 * len(name)
+    names = " and ".join(marks)
+    return [*found, element("text", f"dashed: {names}", x=x, y=height - 3, class_="axis")] if names else found
 
 
 def _axis(scale: _Scale, y: int, text_of: _TextOf) -> list[Html]:
