@@ -136,7 +136,7 @@ class Tab:
         """
         if not await self.evaluate("typeof axe === 'object'"):
             await self.evaluate(self._axe)
-        options: dict[str, object] = {"resultTypes": ["violations"]} | ({"runOnly": [*rules]} if rules else {})
+        options = {"resultTypes": ["violations"]} | ({"runOnly": [*rules]} if rules else {})
         named = "rule.nodes.map(node => `${rule.id}: ${node.html}: ${node.failureSummary}`)"
         found = await self.evaluate(
             f"axe.run({{exclude: [['tbody tr:nth-child(n+{_ROWS + 1})']]}}, {json.dumps(options)})"

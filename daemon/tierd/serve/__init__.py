@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
     from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
     from tierd.serve.outage import Outage, Service
-    from tierd.serve.page.log_layout import LocalPiece, PartitionFacts, StandbyCopy
+    from tierd.serve.page.log_layout import CopyOnNode, LocalPiece, PartitionLayout
     from tierd.serve.page.page_sources import HostInventory, PageSources, PastWork, TierSources
     from tierd.serve.page.rate_series import RateSample, RateSeries
     from tierd.serve.page.runs_page import MOST_DELETIONS, MOST_DRILLS, MOST_RUNS
@@ -146,6 +146,7 @@ __all__ = [
     "ControlSummary",
     "ControlVerb",
     "CoordinationLimits",
+    "CopyOnNode",
     "DeletePartitionRequest",
     "DeletedPartition",
     "DescriptorsSummary",
@@ -179,7 +180,7 @@ __all__ = [
     "Outage",
     "OwnLogsSummary",
     "PageSources",
-    "PartitionFacts",
+    "PartitionLayout",
     "PartitionNames",
     "PartitionNamesRequest",
     "PartitionSummary",
@@ -206,7 +207,6 @@ __all__ = [
     "ServedTopic",
     "Service",
     "SkippedPartition",
-    "StandbyCopy",
     "StatusAnswer",
     "StatusRequest",
     "StatusSnapshot",

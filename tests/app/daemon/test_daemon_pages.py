@@ -9,7 +9,7 @@ from tests.fakes.log_dirs import SegmentShape, write_log_dir
 from tests.scenarios.installation import Installation
 from tierd.app.daemon.daemon_pages import copies_of
 from tierd.model import TopicPartition
-from tierd.serve import StandbyCopy
+from tierd.serve import CopyOnNode
 
 SHAPE = SegmentShape(batches=2, records_per_batch=4)
 PUSH = {
@@ -33,14 +33,14 @@ PUSH = {
 
 def test_copies_on_standbys_have_their_ends_and_their_reasons() -> None:
     assert copies_of(PUSH, TopicPartition("orders", 0)) == [  # type: ignore[arg-type] # JSON
-        StandbyCopy(node_id=2, start_offset=5, end_offset=90),
-        StandbyCopy(node_id=3, start_offset=5, end_offset=80, detail="1,500 records behind; it lags"),
+        CopyOnNode(node_id=2, start_offset=5, end_offset=90),
+        CopyOnNode(node_id=3, start_offset=5, end_offset=80, detail="1,500 records behind; it lags"),
     ]
 
 
 def test_copy_on_this_host_is_one_and_a_host_without_push_has_none() -> None:
     assert copies_of(PUSH, TopicPartition("kept", 0)) == [  # type: ignore[arg-type] # JSON
-        StandbyCopy(node_id=1, start_offset=0, end_offset=7, detail="the copy on this host")
+        CopyOnNode(node_id=1, start_offset=0, end_offset=7, detail="the copy on this host")
     ]
     assert copies_of({}, TopicPartition("kept", 0)) == []
     assert copies_of({"leader": None}, TopicPartition("kept", 0)) == []

@@ -18,14 +18,14 @@ from tierd.model import (
 from tierd.model.lineage import EpochEntry
 from tierd.model.remote_log_segment import SoftDelete
 from tierd.serve import (
+    CopyOnNode,
     HostInventory,
     LocalPiece,
     PageSources,
-    PartitionFacts,
+    PartitionLayout,
     PastWork,
     RateSample,
     RateSeries,
-    StandbyCopy,
     StatusSnapshot,
     TierSources,
 )
@@ -115,7 +115,7 @@ def row(
     )
 
 
-def facts_of(name: str = "orders-0", **changes: object) -> PartitionFacts:
+def facts_of(name: str = "orders-0", **changes: object) -> PartitionLayout:
     """Return a partition with ranges of every kind: a gap at 100 to 149, a standby, compaction up to 200."""
     partition = status_of(name).partition
     rows = (
@@ -140,9 +140,9 @@ def facts_of(name: str = "orders-0", **changes: object) -> PartitionFacts:
         "log_start_offset": 50,
         "compacted_to": 200,
         "local": local,
-        "standbys": (StandbyCopy(node_id=2, start_offset=50, end_offset=400, detail="20 records behind"),),
+        "standbys": (CopyOnNode(node_id=2, start_offset=50, end_offset=400, detail="20 records behind"),),
     }
-    return PartitionFacts(**(facts | changes))  # type: ignore[arg-type] # keyword by keyword as declared
+    return PartitionLayout(**(facts | changes))  # type: ignore[arg-type] # keyword by keyword as declared
 
 
 def inventory_of(names: Sequence[str]) -> HostInventory:
@@ -162,7 +162,7 @@ class Host:
 
     snapshot: StatusSnapshot = field(default_factory=snapshot_of)
     held: HostInventory = field(default_factory=HostInventory)
-    facts: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    facts: dict[TopicPartition, PartitionLayout] = field(default_factory=dict)
     work: PastWork = field(default_factory=PastWork)
     rates: RateSeries = field(default_factory=RateSeries)
     store_problem: str = ""
@@ -186,7 +186,7 @@ class Host:
     async def inventory(self) -> HostInventory:
         return self.held
 
-    async def partition(self, name: TopicPartition) -> PartitionFacts | None:
+    async def partition(self, name: TopicPartition) -> PartitionLayout | None:
         return self.facts.get(name)
 
     async def manifests(self, rows: Sequence[RemoteLogSegmentMetadata]) -> tuple[Mapping[UUID, ManifestFacts], str]:

@@ -4,12 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.serve.page.page_values import DELETING, NOW_MS, STARTED, facts_of, row, status_of
-from tierd.serve import LocalPiece, StandbyCopy
-from tierd.serve.page.log_layout import Place, log_ranges
+from tierd.serve import CopyOnNode, LocalPiece
+from tierd.serve.page.log_layout import RangePlace, log_ranges
 
 
 def shown(**changes: object) -> list[tuple[str, int, int]]:
-    return [(each.place.value, each.start_offset, each.end_offset) for each in log_ranges(facts_of(**changes))]
+    return [
+        (each.place.value, each.start_offset, each.end_offset) for each in log_ranges(facts_of("orders-0", **changes))
+    ]
 
 
 def test_partition_with_everything_has_a_range_for_each_place() -> None:
@@ -62,12 +64,12 @@ def test_lost_beginning_is_a_gap() -> None:
 
 def test_standbys_are_apart_and_a_standby_without_a_known_end_has_no_range() -> None:
     standbys = (
-        StandbyCopy(node_id=2, start_offset=0, end_offset=10),
-        StandbyCopy(node_id=3, start_offset=0, end_offset=9),
-        StandbyCopy(node_id=4, start_offset=0, end_offset=-1),
+        CopyOnNode(node_id=2, start_offset=0, end_offset=10),
+        CopyOnNode(node_id=3, start_offset=0, end_offset=9),
+        CopyOnNode(node_id=4, start_offset=0, end_offset=-1),
     )
     found = log_ranges(facts_of(standbys=standbys))
-    assert [(each.node_id, each.end_offset) for each in found if each.place is Place.STANDBY] == [(2, 9), (3, 8)]
+    assert [(each.node_id, each.end_offset) for each in found if each.place is RangePlace.STANDBY] == [(2, 9), (3, 8)]
 
 
 def test_active_segment_without_a_high_watermark_is_its_first_offset() -> None:
@@ -83,7 +85,10 @@ def test_gaps_and_readable_ranges_cover_each_offset_of_the_log_once(
     found = log_ranges(facts_of(rows=rows, local=(), standbys=(), compacted_to=None, log_start_offset=log_start))
     in_tier = {offset for start, size in segments for offset in range(start, start + size)}
     missing = [
-        offset for each in found if each.place is Place.GAP for offset in range(each.start_offset, each.end_offset + 1)
+        offset
+        for each in found
+        if each.place is RangePlace.GAP
+        for offset in range(each.start_offset, each.end_offset + 1)
     ]
     last = max(in_tier, default=-1)
     assert missing == [offset for offset in range(log_start, last + 1) if offset not in in_tier]

@@ -113,7 +113,8 @@ async def test_source_that_hangs_is_answered_in_time_and_holds_no_probe_and_no_s
 
     async def never() -> HostInventory:
         asked.set()
-        return await asyncio.get_running_loop().create_future()
+        await asyncio.get_running_loop().create_future()
+        return HostInventory()
 
     hanging = page_server(replace(with_inventory(site.host, never), deadline_s=0.3))
     async with asyncio.TaskGroup() as group, hanging.listening(group) as url:

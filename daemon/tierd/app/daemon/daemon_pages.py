@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
@@ -12,15 +13,16 @@ from tierd.app.daemon.page_inventory import PageInventory
 from tierd.app.daemon.past_work import PastWorkReader
 from tierd.app.daemon.unprotected_watch import UnprotectedWatch
 from tierd.app.engine.compose import Engine
+from tierd.config import RemoteSettings
 from tierd.control import Role
 from tierd.model import TopicPartition
 from tierd.serve import (
+    CopyOnNode,
     PageSources,
     PushLeaderSummary,
     PushStandbySummary,
     RateSample,
     RateSeries,
-    StandbyCopy,
     StatusSnapshot,
     TierSources,
 )
@@ -33,9 +35,17 @@ _REPLICAS_PER_TURN: Final = 500
 class DaemonPages:
     """Sources of the pages of one daemon."""
 
-    def __init__(self, engine: Engine, tiering: Tiering, *, push: DaemonPush, unprotected: UnprotectedWatch) -> None:
-        """Read nothing yet."""
-        config = engine.settings.config
+    def __init__(
+        self,
+        engine: Engine,
+        tiering: Tiering,
+        *,
+        push: DaemonPush,
+        unprotected: UnprotectedWatch,
+        remote: RemoteSettings,
+        price_file: Path | None,
+    ) -> None:
+        """Read nothing yet; ``remote`` and ``price_file`` tell the prices of the store."""
         jobs = BoundedJobs()
         self._engine = engine
         self._tiering = tiering
@@ -49,9 +59,7 @@ class DaemonPages:
             jobs=jobs,
             clock=engine.clock,
         )
-        self._past = PastWorkReader(
-            config.state_dir, config.remote, config.cost.price_file, jobs=jobs, clock=engine.clock
-        )
+        self._past = PastWorkReader(engine.deployment.state_dir, remote, price_file, jobs=jobs, clock=engine.clock)
 
     def sources(self, status: Callable[[], Awaitable[StatusSnapshot]]) -> PageSources:
         """Return the sources; ``status`` returns the status of this moment."""
@@ -96,19 +104,19 @@ class DaemonPages:
         )
 
 
-def copies_of(push: Mapping[str, JsonValue], name: TopicPartition) -> Sequence[StandbyCopy]:
+def copies_of(push: Mapping[str, JsonValue], name: TopicPartition) -> Sequence[CopyOnNode]:
     """Return the copies of a partition that the section ``push`` of the status has: on standbys, and on this host."""
     return [*_sent(push.get("leader"), str(name)), *_kept(push, str(name))]
 
 
-def _sent(leader: JsonValue, name: str) -> Iterator[StandbyCopy]:
+def _sent(leader: JsonValue, name: str) -> Iterator[CopyOnNode]:
     found = _named(leader, name)
     if found is None:
         return
     partition = PushLeaderSummary.model_validate({"partitions": [found]}).partitions[0]
     for standby in partition.standbys:
         behind = "" if standby.in_sync else f"{standby.lag_records:,} records behind"
-        yield StandbyCopy(
+        yield CopyOnNode(
             node_id=standby.node_id,
             start_offset=partition.log_start_offset,
             end_offset=standby.log_end_offset,
@@ -116,12 +124,12 @@ def _sent(leader: JsonValue, name: str) -> Iterator[StandbyCopy]:
         )
 
 
-def _kept(push: Mapping[str, JsonValue], name: str) -> Iterator[StandbyCopy]:
+def _kept(push: Mapping[str, JsonValue], name: str) -> Iterator[CopyOnNode]:
     found, node_id = _named(push.get("standby"), name), push.get("node_id")
     if found is None or not isinstance(node_id, int):
         return
     kept = PushStandbySummary.model_validate({"partitions": [found]}).partitions[0]
-    yield StandbyCopy(
+    yield CopyOnNode(
         node_id=node_id,
         start_offset=kept.log_start_offset,
         end_offset=kept.log_end_offset,

@@ -15,7 +15,7 @@ from tierd.errors import TierError
 from tierd.metadata import PartitionView, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_to_text
 from tierd.remote import SegmentStorage
-from tierd.serve import HostInventory, LocalPiece, PartitionFacts, StandbyCopy
+from tierd.serve import CopyOnNode, HostInventory, LocalPiece, PartitionLayout
 from tierd.tiering import ManifestFacts, PartitionInventory, Replica, Tiering, partition_inventory
 
 MANIFESTS_KEPT: Final = 20_000
@@ -25,7 +25,7 @@ _TURN_S: Final = 0.01  # of the event loop, before other tasks have theirs
 _STORE_TIMEOUT_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 2.0
 
-CopiesOf = Callable[[TopicPartition], Sequence[StandbyCopy]]
+CopiesOf = Callable[[TopicPartition], Sequence[CopyOnNode]]
 """Function that returns the copies of a partition by push replication, as far as this host knows them."""
 
 
@@ -74,16 +74,16 @@ class PageInventory:
             del self._known[gone]
         return HostInventory(partitions=tuple(found), elsewhere=elsewhere)
 
-    async def partition(self, name: TopicPartition) -> PartitionFacts | None:
+    async def partition(self, name: TopicPartition) -> PartitionLayout | None:
         """Return the facts of a partition within seconds; None if neither a log dir nor a standby here has it."""
         replica = self._replica(name)
         copies = tuple(self._copies_of(name))
         if replica is None:
-            return PartitionFacts(partition=name, now_ms=self._clock.now_ms(), standbys=copies) if copies else None
+            return PartitionLayout(partition=name, now_ms=self._clock.now_ms(), standbys=copies) if copies else None
         view, problem = await self._view(replica.local.partition)
         status = await self._tiering.manager.status_of(replica)
         rows = () if view is None else view.list()
-        return PartitionFacts(
+        return PartitionLayout(
             partition=name,
             now_ms=self._clock.now_ms(),
             topic_id=uuid_to_text(replica.local.partition.topic_id),

@@ -10,7 +10,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicPa
 from tierd.tiering import ManifestFacts, PartitionStatus
 
 
-class Place(StrEnum):
+class RangePlace(StrEnum):
     """Kind of a range, and the order of the lanes; several kinds share a lane."""
 
     LOCAL = "local"
@@ -43,7 +43,7 @@ class LocalPiece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandbyCopy:
+class CopyOnNode:
     """Copy of the partition by push replication, on the node ``node_id``; ``end_offset`` is exclusive."""
 
     node_id: int
@@ -53,7 +53,7 @@ class StandbyCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
+class PartitionLayout:
     """Everything that is known of one partition at one moment.
 
     Attributes:
@@ -75,7 +75,7 @@ class PartitionFacts:
     log_start_offset: int | None = None
     compacted_to: int | None = None
     local: tuple[LocalPiece, ...] = ()
-    standbys: tuple[StandbyCopy, ...] = ()
+    standbys: tuple[CopyOnNode, ...] = ()
     manifests: Mapping[UUID, ManifestFacts] = field(default_factory=dict)
 
     @property
@@ -96,7 +96,7 @@ class LogRange:
         delete_after_ms: wall clock before which the objects of an expired range stay.
     """
 
-    place: Place
+    place: RangePlace
     start_offset: int
     end_offset: int
     start_ms: int | None = None
@@ -112,31 +112,31 @@ _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
-def log_ranges(facts: PartitionFacts) -> tuple[LogRange, ...]:
+def log_ranges(facts: PartitionLayout) -> tuple[LogRange, ...]:
     """Return all ranges by place and offset; neighbours of one kind are one range."""
     places = [*_local(facts), *_remote(facts), *_standbys(facts)]
     found: list[LogRange] = []
-    for place in Place:
+    for place in RangePlace:
         found += _merged(_with_begins(each for each in places if each.place is place))
     return (*found, *_gaps(facts, places))
 
 
-def place_of(row: RemoteLogSegmentMetadata, compacted_to: int | None) -> Place:
+def place_of(row: RemoteLogSegmentMetadata, compacted_to: int | None) -> RangePlace:
     """Return the place of a remote segment."""
     if row.state is _STARTED:
-        return Place.COPYING
+        return RangePlace.COPYING
     if row.state is _FINISHED:
         is_cleaned = compacted_to is not None and row.end_offset < compacted_to
-        return Place.COMPACTED if is_cleaned else Place.TIER
-    return Place.REPLACED if row.soft_delete is not None and row.soft_delete.is_replaced else Place.EXPIRED
+        return RangePlace.COMPACTED if is_cleaned else RangePlace.TIER
+    return RangePlace.REPLACED if row.soft_delete is not None and row.soft_delete.is_replaced else RangePlace.EXPIRED
 
 
-def _local(facts: PartitionFacts) -> Iterator[LogRange]:
+def _local(facts: PartitionLayout) -> Iterator[LogRange]:
     for piece in facts.local:
         is_active = piece.next_base_offset is None
         end = facts.high_watermark if piece.next_base_offset is None else piece.next_base_offset
         common = LogRange(
-            place=Place.ACTIVE if is_active else Place.LOCAL,
+            place=RangePlace.ACTIVE if is_active else RangePlace.LOCAL,
             start_offset=piece.base_offset,
             end_offset=max(piece.base_offset, (end or 0) - 1),
             end_ms=piece.modified_ms,
@@ -144,10 +144,10 @@ def _local(facts: PartitionFacts) -> Iterator[LogRange]:
         )
         yield common
         if piece.waits:
-            yield replace(common, place=Place.WAITING)
+            yield replace(common, place=RangePlace.WAITING)
 
 
-def _remote(facts: PartitionFacts) -> Iterator[LogRange]:
+def _remote(facts: PartitionLayout) -> Iterator[LogRange]:
     for row in facts.rows:
         yield LogRange(
             place=place_of(row, facts.compacted_to),
@@ -160,11 +160,11 @@ def _remote(facts: PartitionFacts) -> Iterator[LogRange]:
         )
 
 
-def _standbys(facts: PartitionFacts) -> Iterator[LogRange]:
+def _standbys(facts: PartitionLayout) -> Iterator[LogRange]:
     for copy in facts.standbys:
         if copy.end_offset > copy.start_offset >= 0:
             yield LogRange(
-                place=Place.STANDBY,
+                place=RangePlace.STANDBY,
                 start_offset=copy.start_offset,
                 end_offset=copy.end_offset - 1,
                 detail=copy.detail,
@@ -172,18 +172,18 @@ def _standbys(facts: PartitionFacts) -> Iterator[LogRange]:
             )
 
 
-def _gaps(facts: PartitionFacts, places: Sequence[LogRange]) -> list[LogRange]:
+def _gaps(facts: PartitionLayout, places: Sequence[LogRange]) -> list[LogRange]:
     """Return the offsets between log start and log end that neither the tier nor this host has."""
     if facts.tier_problem:
         return []  # the rows of the tier would fill them
-    readable = (Place.LOCAL, Place.ACTIVE, Place.WAITING, Place.TIER, Place.COMPACTED)
+    readable = (RangePlace.LOCAL, RangePlace.ACTIVE, RangePlace.WAITING, RangePlace.TIER, RangePlace.COMPACTED)
     covered = sorted((each.start_offset, each.end_offset) for each in places if each.place in readable)
     if not covered:
         return []
     found, next_offset = [], covered[0][0] if facts.log_start_offset is None else facts.log_start_offset
     for start, end in covered:
         if start > next_offset:
-            found.append(LogRange(place=Place.GAP, start_offset=next_offset, end_offset=start - 1, segments=0))
+            found.append(LogRange(place=RangePlace.GAP, start_offset=next_offset, end_offset=start - 1, segments=0))
         next_offset = max(next_offset, end + 1)
     return found
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from tierd.serve.page.log_layout import LogRange, Place
+from tierd.serve.page.log_layout import LogRange, RangePlace
 from tierd.serve.page.markup import Column, Html, duration_text, element, joined, moment, number_text, size_text, table
 
 MOST_RANGES: Final = 300
@@ -17,25 +17,25 @@ _PLOT_WIDTH: Final = _WIDTH - _LABEL_WIDTH - 10
 _LANE: Final = 26
 _LEAST_WIDTH: Final = 2.0  # a range of one offset among billions is still seen
 
-_LANES: Final[Sequence[tuple[str, tuple[Place, ...]]]] = (
-    ("Local log", (Place.LOCAL, Place.ACTIVE)),
-    ("To be copied", (Place.WAITING, Place.COPYING)),
-    ("Tier", (Place.TIER, Place.COMPACTED)),
-    ("Leaves the tier", (Place.EXPIRED, Place.REPLACED)),
-    ("Standby", (Place.STANDBY,)),
-    ("Gap", (Place.GAP,)),
+_LANES: Final[Sequence[tuple[str, tuple[RangePlace, ...]]]] = (
+    ("Local log", (RangePlace.LOCAL, RangePlace.ACTIVE)),
+    ("To be copied", (RangePlace.WAITING, RangePlace.COPYING)),
+    ("Tier", (RangePlace.TIER, RangePlace.COMPACTED)),
+    ("Leaves the tier", (RangePlace.EXPIRED, RangePlace.REPLACED)),
+    ("Standby", (RangePlace.STANDBY,)),
+    ("Gap", (RangePlace.GAP,)),
 )
-PLACE_TEXTS: Final[Mapping[Place, str]] = {
-    Place.LOCAL: "in the local log",
-    Place.ACTIVE: "in the active segment",
-    Place.TIER: "in the tier",
-    Place.COMPACTED: "in the tier, compacted",
-    Place.COPYING: "being copied",
-    Place.WAITING: "rolled, waits for its copy",
-    Place.EXPIRED: "expired, in its grace",
-    Place.REPLACED: "replaced by compaction, in its grace",
-    Place.STANDBY: "on a standby",
-    Place.GAP: "gap: nowhere",
+PLACE_TEXTS: Final[Mapping[RangePlace, str]] = {
+    RangePlace.LOCAL: "in the local log",
+    RangePlace.ACTIVE: "in the active segment",
+    RangePlace.TIER: "in the tier",
+    RangePlace.COMPACTED: "in the tier, compacted",
+    RangePlace.COPYING: "being copied",
+    RangePlace.WAITING: "rolled, waits for its copy",
+    RangePlace.EXPIRED: "expired, in its grace",
+    RangePlace.REPLACED: "replaced by compaction, in its grace",
+    RangePlace.STANDBY: "on a standby",
+    RangePlace.GAP: "gap: nowhere",
 }
 
 
@@ -44,17 +44,17 @@ _Span = tuple[LogRange, int, int]
 
 _TextOf = Callable[[int], str]
 
-_SHORT_NAMES: Final[Mapping[Place, str]] = {
-    Place.LOCAL: "local",
-    Place.ACTIVE: "active segment",
-    Place.TIER: "tier",
-    Place.COMPACTED: "compacted",
-    Place.COPYING: "being copied",
-    Place.WAITING: "waits",
-    Place.EXPIRED: "expired",
-    Place.REPLACED: "replaced",
-    Place.STANDBY: "standby",
-    Place.GAP: "gap",
+_SHORT_NAMES: Final[Mapping[RangePlace, str]] = {
+    RangePlace.LOCAL: "local",
+    RangePlace.ACTIVE: "active segment",
+    RangePlace.TIER: "tier",
+    RangePlace.COMPACTED: "compacted",
+    RangePlace.COPYING: "being copied",
+    RangePlace.WAITING: "waits",
+    RangePlace.EXPIRED: "expired",
+    RangePlace.REPLACED: "replaced",
+    RangePlace.STANDBY: "standby",
+    RangePlace.GAP: "gap",
 }
 
 
@@ -184,7 +184,7 @@ def _marks(marks: Mapping[str, int], scale: _Scale, lanes: int) -> list[Html]:
     ]
 
 
-def _legend(places: Sequence[Place], marks: Mapping[str, int], height: int) -> list[Html]:
+def _legend(places: Sequence[RangePlace], marks: Mapping[str, int], height: int) -> list[Html]:
     """Return a square and a name for each place that is drawn, and the names of the marks."""
     found, x = [], 0.0
     for place in places:

@@ -25,7 +25,7 @@ from tierd.serve.page.markup import (
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import OVERVIEW_PATH, RUNS_PATH
 from tierd.serve.page.page_query import ListQuery, page_of
-from tierd.serve.page.problems import Problem, partition_problem, render_problem, render_problems, snapshot_problems
+from tierd.serve.page.problems import PageProblem, partition_problem, render_problem, render_problems, snapshot_problems
 from tierd.serve.page.rate_series import RateSeries
 from tierd.serve.page.sparkline import render_sparkline
 from tierd.serve.push_report import push_lines, unprotected_line
@@ -79,7 +79,7 @@ def _readiness(snapshot: StatusSnapshot) -> Html:
     text = f"{snapshot.readiness()}. {snapshot.summary()}."
     if snapshot.is_ready:
         return element("p", text, class_="ready")
-    return element("p", render_problem(Problem(text, Anchor.READY)), class_="trouble")
+    return element("p", render_problem(PageProblem(text, Anchor.READY)), class_="trouble")
 
 
 def _cards(snapshot: StatusSnapshot) -> Iterator[Html]:
@@ -196,9 +196,9 @@ def _store(snapshot: StatusSnapshot) -> Html:
     problem = Html("")
     if isinstance(unheld, int) and unheld:
         text = f"{unheld:,} segments wait without a hold: {snapshot.hold.get('unheld_reason', '')}"
-        problem = render_problems([Problem(text, Anchor.HOLD_FULL)])
+        problem = render_problems([PageProblem(text, Anchor.HOLD_FULL)])
     outages = [
-        Problem(each.headline() + (f"; {each.remedy}" if each.remedy else ""), Anchor.STORE)
+        PageProblem(each.headline() + (f"; {each.remedy}" if each.remedy else ""), Anchor.STORE)
         for each in snapshot.outages
     ]
     return joined((render_problems(outages), problem, facts(pairs) if pairs else ""))
@@ -269,5 +269,5 @@ def _consumers(endpoint: EndpointSummary) -> Html:
 def _push(snapshot: StatusSnapshot) -> Html:
     lines = push_lines(snapshot.push_summary())
     unprotected = unprotected_line(snapshot.unprotected_summary())
-    risk = render_problem(Problem(unprotected, Anchor.UNPROTECTED)) if unprotected else ""
+    risk = render_problem(PageProblem(unprotected, Anchor.UNPROTECTED)) if unprotected else ""
     return section("Push replication", paragraphs([*lines, risk]))

@@ -17,7 +17,7 @@ _NAVIGATION: Final = ((OVERVIEW_PATH, "Overview"), (TOPICS_PATH, "Topics"), (RUN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """What the frame says.
+    """Content of the frame.
 
     Attributes:
         title: of the page, also its heading.

@@ -24,7 +24,7 @@ from tierd.serve.page.page_frame import OVERVIEW_PATH, RUNS_PATH, TOPICS_PATH, P
 from tierd.serve.page.page_query import ListQuery, page_of
 from tierd.serve.page.page_sources import PageSources, TierSources
 from tierd.serve.page.partition_page import SEGMENTS, render_partition, segments_in_order
-from tierd.serve.page.problems import Problem, render_problems
+from tierd.serve.page.problems import PageProblem, render_problems
 from tierd.serve.page.runs_page import render_runs
 from tierd.serve.page.stylesheet import CONTENT_SECURITY_POLICY
 from tierd.serve.page.topic_pages import SORTS, render_topic, render_topics
@@ -110,7 +110,7 @@ class PageRoutes:
         return (OVERVIEW_PATH,) if self._sources.tier is None else (OVERVIEW_PATH, TOPICS_PATH, RUNS_PATH)
 
     def _failed(self, title: str, why: str) -> _Answer:
-        return _Answer(PageFrame(title=title), render_problems([Problem(why, Anchor.READY)]), status=503)
+        return _Answer(PageFrame(title=title), render_problems([PageProblem(why, Anchor.READY)]), status=503)
 
     async def _overview(self, request: web.Request) -> _Answer:
         snapshot = await self._sources.status()
@@ -149,7 +149,7 @@ class PageRoutes:
             read, problem = await self._tier.manifests(shown)
             facts = replace(facts, manifests={**facts.manifests, **read})
         problems = render_problems(
-            [Problem(f"not all records are counted: {problem}", Anchor.STORE)] if problem else []
+            [PageProblem(f"not all records are counted: {problem}", Anchor.STORE)] if problem else []
         )
         frame = PageFrame(title=f"Partition {facts.partition}", here=TOPICS_PATH, trail=_trail(topic))
         return _Answer(frame, Html(problems + render_partition(facts, query)))

@@ -8,7 +8,7 @@ from tierd.cost import CostReport
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition
 from tierd.pipeline import RunReport
 from tierd.restore import DrilledPartition
-from tierd.serve.page.log_layout import PartitionFacts
+from tierd.serve.page.log_layout import PartitionLayout
 from tierd.serve.page.rate_series import RateSeries
 from tierd.serve.status_snapshot import StatusSnapshot
 from tierd.tiering import LedgerEntry, ManifestFacts, PartitionInventory
@@ -59,7 +59,7 @@ class TierSources:
     """
 
     inventory: Callable[[], Awaitable[HostInventory]]
-    partition: Callable[[TopicPartition], Awaitable[PartitionFacts | None]]
+    partition: Callable[[TopicPartition], Awaitable[PartitionLayout | None]]
     manifests: Callable[[Sequence[RemoteLogSegmentMetadata]], Awaitable[tuple[Mapping[UUID, ManifestFacts], str]]]
     past: Callable[[TopicPartition | None], Awaitable[PastWork]]
     rates: RateSeries

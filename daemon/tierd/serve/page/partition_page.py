@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
-from tierd.serve.page.log_layout import LogRange, PartitionFacts, Place, log_ranges, place_of
+from tierd.serve.page.log_layout import LogRange, PartitionLayout, RangePlace, log_ranges, place_of
 from tierd.serve.page.log_picture import PLACE_TEXTS, draw_offsets, draw_times, render_ranges
 from tierd.serve.page.markup import (
     Column,
@@ -25,7 +25,7 @@ from tierd.serve.page.markup import (
 )
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery, page_of
-from tierd.serve.page.problems import Problem, partition_problem, render_problems
+from tierd.serve.page.problems import PageProblem, partition_problem, render_problems
 from tierd.serve.page.topic_pages import ratio_text
 
 SEGMENTS: Final = "segments"
@@ -43,7 +43,7 @@ _COLUMNS: Final = (
 )
 
 
-def render_partition(facts: PartitionFacts, query: ListQuery) -> Html:
+def render_partition(facts: PartitionLayout, query: ListQuery) -> Html:
     """Return the content of the page of a partition."""
     ranges = log_ranges(facts)
     marks = {"log start": facts.log_start_offset, "high watermark": facts.high_watermark}
@@ -67,22 +67,24 @@ def segments_in_order(rows: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLo
     return sorted(rows, key=lambda row: (-row.end_offset, -row.start_offset, row.event_timestamp_ms))
 
 
-def _problems(facts: PartitionFacts, ranges: Sequence[LogRange]) -> list[Problem]:
+def _problems(facts: PartitionLayout, ranges: Sequence[LogRange]) -> list[PageProblem]:
     found = [] if facts.status is None else [each for each in (partition_problem(facts.status),) if each is not None]
     if facts.tier_problem:
-        found.append(Problem(f"the tier's part is not shown: {facts.tier_problem}", Anchor.READY))
-    gaps = [each for each in ranges if each.place is Place.GAP]
+        found.append(PageProblem(f"the tier's part is not shown: {facts.tier_problem}", Anchor.READY))
+    gaps = [each for each in ranges if each.place is RangePlace.GAP]
     if gaps:
         lost = sum(each.end_offset - each.start_offset + 1 for each in gaps)
         found.append(
-            Problem(f"{lost:,} offsets are neither in the tier nor on this host: tierd explain", Anchor.LOST_SEGMENTS)
+            PageProblem(
+                f"{lost:,} offsets are neither in the tier nor on this host: tierd explain", Anchor.LOST_SEGMENTS
+            )
         )
     return found
 
 
-def _summary(facts: PartitionFacts) -> Html:
+def _summary(facts: PartitionLayout) -> Html:
     status = facts.status
-    finished = [row for row in facts.rows if place_of(row, None) is Place.TIER]
+    finished = [row for row in facts.rows if place_of(row, None) is RangePlace.TIER]
     pairs: list[tuple[str, str]] = [
         ("Log start", number_text(facts.log_start_offset) or "not known"),
         ("High watermark", number_text(facts.high_watermark) or "not known"),
@@ -105,7 +107,7 @@ def _summary(facts: PartitionFacts) -> Html:
     return fact_list(pairs)
 
 
-def _segments(facts: PartitionFacts, query: ListQuery) -> Html:
+def _segments(facts: PartitionLayout, query: ListQuery) -> Html:
     if not facts.rows:
         return section("Segments in the tier", element("p", "None.", class_="quiet"))
     path = path_of("topics", facts.partition.topic, str(facts.partition.partition))
@@ -126,7 +128,7 @@ def _segments(facts: PartitionFacts, query: ListQuery) -> Html:
     )
 
 
-def _segment_cells(row: RemoteLogSegmentMetadata, facts: PartitionFacts) -> tuple[str, ...]:
+def _segment_cells(row: RemoteLogSegmentMetadata, facts: PartitionLayout) -> tuple[str, ...]:
     place, known = place_of(row, facts.compacted_to), facts.manifests.get(row.segment.id)
     state: str = PLACE_TEXTS[place]
     if row.soft_delete is not None:

@@ -18,7 +18,7 @@ _OF_STATE: Final = {"quarantined": Anchor.ERRORS, "paused": Anchor.PAUSE}
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PageProblem:
     """Something that needs a person, or a reason why something does not happen; ``is_notice`` if it may be as it is."""
 
     text: str
@@ -26,12 +26,12 @@ class Problem:
     is_notice: bool = False
 
 
-def render_problem(problem: Problem) -> Html:
+def render_problem(problem: PageProblem) -> Html:
     """Return the text with its link."""
     return joined((problem.text, " ", help_link(problem.anchor)))
 
 
-def render_problems(problems: Sequence[Problem]) -> Html:
+def render_problems(problems: Sequence[PageProblem]) -> Html:
     """Return a list of problems; empty without one."""
     if not problems:
         return Html("")
@@ -39,14 +39,14 @@ def render_problems(problems: Sequence[Problem]) -> Html:
     return element("ul", *items, class_="problems")
 
 
-def partition_problem(partition: PartitionStatus) -> Problem | None:
+def partition_problem(partition: PartitionStatus) -> PageProblem | None:
     """Return why a partition is in its state; None where there is nothing to say."""
     text = cause_and_remedy(partition.last_error, partition.reason, partition.remedy)
     anchor = _OF_STATE.get(partition.state, Anchor.STATES)
-    return Problem(text, anchor, is_notice=partition.state != "quarantined") if text else None
+    return PageProblem(text, anchor, is_notice=partition.state != "quarantined") if text else None
 
 
-def snapshot_problems(snapshot: StatusSnapshot) -> list[Problem]:
+def snapshot_problems(snapshot: StatusSnapshot) -> list[PageProblem]:
     """Return what needs a person at the daemon as a whole, without partitions."""
     offline = (f"log dir {each.path} is offline: {each.problem}" for each in snapshot.log_dirs if each.problem)
     return [
@@ -60,8 +60,8 @@ def snapshot_problems(snapshot: StatusSnapshot) -> list[Problem]:
     ]
 
 
-def _problems(anchor: Anchor, texts: Iterable[str]) -> list[Problem]:
-    return [Problem(text, anchor) for text in texts if text]
+def _problems(anchor: Anchor, texts: Iterable[str]) -> list[PageProblem]:
+    return [PageProblem(text, anchor) for text in texts if text]
 
 
 def _uncleanable(logs: Sequence[tuple[str, str]]) -> list[str]:

@@ -23,7 +23,7 @@ from tierd.serve.page.markup import (
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import RUNS_PATH
 from tierd.serve.page.page_sources import PastWork
-from tierd.serve.page.problems import Problem, render_problem, render_problems
+from tierd.serve.page.problems import PageProblem, render_problem, render_problems
 from tierd.tiering import LedgerEntry
 
 MOST_RUNS: Final = 50
@@ -76,7 +76,7 @@ def render_runs(past: PastWork, partition: TopicPartition | None) -> Html:
     """Return the content of the page; deletions are those of ``partition``, None for all."""
     return joined(
         (
-            render_problems([Problem(text, Anchor.PROBLEMS) for text in past.problems]),
+            render_problems([PageProblem(text, Anchor.PROBLEMS) for text in past.problems]),
             section("Compaction and audit", _runs(past.runs)),
             section("Restore drills", _drills(past.drills)),
             section("Deletions" if partition is None else f"Deletions of {partition}", _deletions(past, partition)),
@@ -104,7 +104,7 @@ def _run_cells(run: RunReport) -> tuple[str, ...]:
         number_text(run.tally.groups_replaced),
         size_text(run.tally.bytes_before),
         size_text(run.tally.bytes_after),
-        render_problem(Problem(why, Anchor.PIPELINE_FAILS)) if run.outcome.is_problem else why,
+        render_problem(PageProblem(why, Anchor.PIPELINE_FAILS)) if run.outcome.is_problem else why,
     )
 
 
@@ -127,7 +127,7 @@ def _drill_cells(drill: DrilledPartition) -> tuple[str, ...]:
         duration_text((drill.ended_ms - drill.began_ms) / 1000),
         size_text(drill.size_bytes),
         number_text(drill.end_offset - 1),
-        "" if drill.outcome.is_proof else render_problem(Problem(why, Anchor.DRILL_FAILS)),
+        "" if drill.outcome.is_proof else render_problem(PageProblem(why, Anchor.DRILL_FAILS)),
     )
 
 
@@ -151,7 +151,7 @@ def _deletion_cells(entry: LedgerEntry) -> tuple[str, ...]:
         number_text(entry.end_offset),
         size_text(entry.size_bytes),
         entry.reason.replace("_", " "),
-        render_problem(Problem(entry.detail, Anchor.DELETES_NOTHING)) if is_stuck else entry.detail,
+        render_problem(PageProblem(entry.detail, Anchor.DELETES_NOTHING)) if is_stuck else entry.detail,
     )
 
 
