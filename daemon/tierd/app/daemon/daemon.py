@@ -24,7 +24,7 @@ from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
 from tierd.app.daemon.daemon_pages import DaemonPages
 from tierd.app.daemon.daemon_push import DaemonPush, new_daemon_push
-from tierd.app.daemon.daemon_status import DaemonStatus
+from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
 from tierd.app.daemon.peer_verbs import peer_handlers, peer_verbs
 from tierd.app.daemon.reloader import Reloader, log_config_warnings
@@ -139,7 +139,24 @@ class Daemon:
                     remote=self._config.remote,
                     price_file=self._config.cost.price_file,
                 )
-
+                self._engine.metrics.watch_push(self._push.use)
+                self._engine.metrics.watch_unprotected(self._unprotected.use)
+                self._status = DaemonStatus(
+                    self._engine,
+                    self._tiering.manager,
+                    parts=WatchedParts(
+                        self._pipeline,
+                        self._catalogue,
+                        self._drills,
+                        self._endpoint,
+                        self._push,
+                        self._unprotected,
+                    ),
+                    ports=self._ports,
+                    stop=self._stop,
+                    is_file_rejected=lambda: self._reloader.is_rejected,
+                    started_ms=self._started_ms,
+                )
                 async with self._serving(group):
                     await self._run_until_asked(group)
         if self._failure is not None:
