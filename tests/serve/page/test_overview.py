@@ -50,8 +50,8 @@ def test_ten_thousand_partitions_are_pages() -> None:
             ["5 segments wait without a hold: limit", "/help/tierdholdfull"],
         ),
         (
-            {"outages": (Outage(service="object_store", since_ms=NOW_MS, problem="no route", remedy="look"),)},
-            ["object store unreachable since", "no route; look", "/help/the-store-is-down-slow-or-refuses"],
+            {"outages": (Outage(service="object_store", since_ms=NOW_MS - 65_000, problem="no route", remedy="look"),)},
+            ["no answer of the object store for 1 min 5 s", "object store: look", "/help/the-store-is-down-slow"],
         ),
         (
             {"pipeline": {"enabled": True, "running": None, "next_begin_ms": None,

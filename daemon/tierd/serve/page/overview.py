@@ -34,6 +34,7 @@ from tierd.serve.urgency import by_urgency
 from tierd.tiering import PartitionStatus
 
 _MAX_GROUPS: Final = 50
+_SERVICES: Final = {"object_store": "object store", "metadata_store": "metadata store", "kafka": "brokers"}
 _WITHOUT_RISK: Final = "every record of the led partitions is in the tier or on a standby"
 _LATE_S: Final = 6 * 3600.0  # the threshold of the alert TierdFallsBehind
 _STALE_PROOF_MS: Final = 30 * 86_400_000  # that of TierdProofIsOld
@@ -123,8 +124,12 @@ def _proven_card(snapshot: StatusSnapshot) -> Html:
 def _store_card(snapshot: StatusSnapshot) -> Html:
     if not snapshot.outages:
         return _card("Services", "answer", "object store, metadata store, Kafka where it is configured", kind="good")
-    first = snapshot.outages[0]
-    return _card("Services", "unreachable", first.headline(), kind="bad", why=help_link(Anchor.STORE))
+    silent = (
+        f"{_SERVICES[each.service]} for {duration_text(max(0, snapshot.now_ms - each.since_ms) / 1000)}"
+        for each in snapshot.outages
+    )
+    detail = f"no answer of the {', the '.join(silent)}; the cause is above"
+    return _card("Services", "unreachable", detail, kind="bad", why=help_link(Anchor.STORE))
 
 
 def _card(title: str, value: str, detail: str, *, kind: str = "", why: Html | None = None) -> Html:
@@ -197,11 +202,12 @@ def _store(snapshot: StatusSnapshot) -> Html:
     if isinstance(unheld, int) and unheld:
         text = f"{unheld:,} segments wait without a hold: {snapshot.hold.get('unheld_reason', '')}"
         problem = render_problems([PageProblem(text, Anchor.HOLD_FULL)])
-    outages = [
-        PageProblem(each.headline() + (f"; {each.remedy}" if each.remedy else ""), Anchor.STORE)
+    steps = [
+        PageProblem(f"{_SERVICES[each.service]}: {each.remedy}", Anchor.STORE)
         for each in snapshot.outages
+        if each.remedy
     ]
-    return joined((render_problems(outages), problem, facts(pairs) if pairs else ""))
+    return joined((render_problems(steps), problem, facts(pairs) if pairs else ""))
 
 
 _TOTALS: Final = (
