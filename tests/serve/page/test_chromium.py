@@ -167,6 +167,33 @@ async def test_why_not_leads_to_the_text_of_its_section(open_tab: OpenTab) -> No
         assert "AlreadyRunningError" in seen
 
 
+async def test_drill_down_comes_to_a_segment_and_axe_finds_nothing_there(open_tab: OpenTab) -> None:
+    async with site_of(host_with(4)) as url, open_tab() as tab:
+        await tab.open(f"{url}/topics/orders/0")
+        await tab.evaluate("document.querySelector('#segments a.id').focus()")
+        await tab.follow()
+        seen = await tab.text()
+        assert "Segment " in seen
+        assert "Where its offsets are" in seen
+        assert await tab.faults() == []
+
+
+async def test_failure_leaves_a_screenshot(open_tab: OpenTab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERD_ARTEFACTS", str(tmp_path / "artefacts"))
+
+    async def fail(url: str) -> None:
+        async with open_tab() as tab:
+            await tab.open(url)
+            raise AssertionError("as a test would fail")
+
+    async with site_of(host_with(4)) as url:
+        with pytest.raises(AssertionError, match="as a test would fail"):
+            await fail(url)
+    (shot,) = (tmp_path / "artefacts").iterdir()
+    assert shot.name == "test-failure-leaves-a-screenshot.png"
+    assert shot.read_bytes().startswith(b"\x89PNG")
+
+
 async def test_browser_refuses_a_script_that_a_page_would_have(open_tab: OpenTab) -> None:
     async with site_of(host_with(4)) as url, open_tab() as tab:
         await tab.open(url)

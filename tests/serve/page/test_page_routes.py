@@ -15,7 +15,7 @@ from tests.serve.page.page_values import HOSTILE, Host, facts_of, host_with, inv
 from tests.serve.test_http_server import gate_of
 from tierd.clock import SystemClock
 from tierd.errors import StateDirError
-from tierd.model import TopicPartition
+from tierd.model import TopicPartition, uuid_to_text
 from tierd.serve import HostInventory, HttpServer, PageSources
 from tierd.serve.page import page_routes
 from tierd.serve.page.page_query import ROWS_PER_PAGE
@@ -150,6 +150,21 @@ async def test_records_are_counted_on_request_alone_and_of_one_page_of_segments(
     assert '<td class="n">100</td><td class="n">4.00</td>' in body
 
 
+async def test_segment_has_a_page_with_its_manifest_on_request(site: Site) -> None:
+    row = site.host.facts[TopicPartition("orders", 0)].rows[-2]
+    path = f"/topics/orders/0/{uuid_to_text(row.segment.id)}"
+    assert f'href="{path}"' in (await site.get("/topics/orders/0"))[1]
+    status, body, _ = await site.get(path)
+    assert status == 200
+    assert site.host.asked == []
+    assert "Read the manifest" in body
+    assert 'href="/topics/orders/0">Partition orders-0</a>' in body
+    _, body, _ = await site.get(f"{path}?records=1")
+    assert site.host.asked == [1]
+    assert "<dt>Records</dt><dd>100</dd>" in body
+    assert (await site.get("/topics/orders/0/AAAAAAAAAAAAAAAAAAAAAA"))[0] == 404
+
+
 async def test_store_that_is_down_leaves_the_page_and_names_the_cause(site: Site) -> None:
     site.host.store_problem = "the object store did not answer within 3 s"
     status, body, _ = await site.get("/topics/orders/0?records=1")
@@ -182,5 +197,13 @@ async def test_process_without_a_tier_has_the_overview_alone(site: Site) -> None
 async def test_page_as_of_is_the_clock_of_the_server() -> None:
     routes = page_routes.PageRoutes(Host().sources(), ManualClock(now_ms=1_700_000_000_000))
     assert {route.path for route in routes.routes() if isinstance(route, aiohttp.web.RouteDef)} == {
-        *("/", "/topics", "/topics/{topic}", "/topics/{topic}/{partition}", "/runs", "/help/{anchor}"),
+        *(
+            "/",
+            "/topics",
+            "/topics/{topic}",
+            "/topics/{topic}/{partition}",
+            "/topics/{topic}/{partition}/{segment}",
+            "/runs",
+            "/help/{anchor}",
+        ),
     }

@@ -4,10 +4,12 @@ import re
 
 from tests.serve.page.page_values import FINISHED, NOW_MS, facts_of, row, status_of
 from tests.serve.page.test_markup import Seen
+from tierd.model import uuid_to_text
 from tierd.serve.page.log_layout import log_ranges
 from tierd.serve.page.log_picture import MOST_RANGES, draw_offsets, draw_times
 from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery
 from tierd.serve.page.partition_page import render_partition
+from tierd.serve.page.segment_page import find_segment, render_segment
 from tierd.tiering import ManifestFacts
 
 
@@ -85,6 +87,17 @@ def test_log_of_very_many_ranges_is_a_bounded_page() -> None:
     html = render_partition(facts_of(rows=rows, local=(), standbys=(), compacted_to=None), ListQuery())
     assert len(bars(html)) <= 3 * MOST_RANGES
     assert len(html) < 400_000
+
+
+def test_segment_in_its_grace_says_why_it_leaves_and_where_else_its_offsets_are() -> None:
+    layout = facts_of()
+    replaced = layout.rows[2]
+    words = Seen(render_segment(layout, replaced)).words
+    for text in ("this segment leaves the tier: replaced", "in the tier, compacted", "on a standby, node 2"):
+        assert text in words
+    assert "in the local log" not in words
+    assert find_segment(layout, uuid_to_text(replaced.segment.id)) is replaced
+    assert find_segment(layout, "<script>") is None
 
 
 def test_timestamp_that_no_calendar_has_is_shown_as_a_number() -> None:

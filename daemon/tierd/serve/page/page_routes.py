@@ -9,7 +9,8 @@ from aiohttp import web
 
 from tierd.clock import Clock
 from tierd.errors import TierError
-from tierd.model import TopicPartition
+from tierd.model import RemoteLogSegmentMetadata, TopicPartition
+from tierd.serve.page.log_layout import PartitionLayout
 from tierd.serve.page.markup import Html, element, link, path_of, with_query
 from tierd.serve.page.operations_page import (
     HELP_PATH,
@@ -26,6 +27,7 @@ from tierd.serve.page.page_sources import PageSources, TierSources
 from tierd.serve.page.partition_page import SEGMENTS, render_partition, segments_in_order
 from tierd.serve.page.problems import PageProblem, render_problems
 from tierd.serve.page.runs_page import render_runs
+from tierd.serve.page.segment_page import find_segment, render_segment
 from tierd.serve.page.stylesheet import CONTENT_SECURITY_POLICY
 from tierd.serve.page.topic_pages import SORTS, render_topic, render_topics
 
@@ -69,6 +71,7 @@ class PageRoutes:
                 web.get("/topics", self._answering(self._topics)),
                 web.get("/topics/{topic}", self._answering(self._topic)),
                 web.get("/topics/{topic}/{partition}", self._answering(self._partition)),
+                web.get("/topics/{topic}/{partition}/{segment}", self._answering(self._segment)),
                 web.get("/runs", self._answering(self._runs)),
             ]
         return found
@@ -137,22 +140,40 @@ class PageRoutes:
         return _unknown(f"topic {topic}") if content is None else _Answer(frame, content)
 
     async def _partition(self, request: web.Request) -> _Answer:
-        topic, number = request.match_info["topic"], request.match_info["partition"]
-        partition = TopicPartition(topic, int(number)) if _is_partition(number) else None
-        facts = None if partition is None else await self._tier.partition(partition)
-        if facts is None:
-            return _unknown(f"partition {topic}-{number}")
+        layout = await self._layout(request)
+        if layout is None:
+            return _unknown(f"partition {request.match_info['topic']}-{request.match_info['partition']}")
         query = ListQuery.parse(request.query)
-        problem = ""
-        if request.query.get("records"):
-            shown, _ = page_of(segments_in_order(facts.rows), query, "", SEGMENTS)
-            read, problem = await self._tier.manifests(shown)
-            facts = replace(facts, manifests={**facts.manifests, **read})
-        problems = render_problems(
-            [PageProblem(f"not all records are counted: {problem}", Anchor.STORE)] if problem else []
+        shown, _ = page_of(segments_in_order(layout.rows), query, "", SEGMENTS)
+        problems, layout = await self._with_manifests(request, layout, shown)
+        frame = PageFrame(
+            title=f"Partition {layout.partition}", here=TOPICS_PATH, trail=_trail(layout.partition, depth=1)
         )
-        frame = PageFrame(title=f"Partition {facts.partition}", here=TOPICS_PATH, trail=_trail(topic))
-        return _Answer(frame, Html(problems + render_partition(facts, query)))
+        return _Answer(frame, Html(problems + render_partition(layout, query)))
+
+    async def _segment(self, request: web.Request) -> _Answer:
+        layout, text = await self._layout(request), request.match_info["segment"]
+        row = None if layout is None else find_segment(layout, text)
+        if layout is None or row is None:
+            return _unknown(f"segment {text} of {request.match_info['topic']}-{request.match_info['partition']}")
+        problems, layout = await self._with_manifests(request, layout, [row])
+        frame = PageFrame(title=f"Segment {text}", here=TOPICS_PATH, trail=_trail(layout.partition, depth=2))
+        return _Answer(frame, Html(problems + render_segment(layout, row)))
+
+    async def _layout(self, request: web.Request) -> PartitionLayout | None:
+        topic, number = request.match_info["topic"], request.match_info["partition"]
+        return await self._tier.partition(TopicPartition(topic, int(number))) if _is_partition(number) else None
+
+    async def _with_manifests(
+        self, request: web.Request, layout: PartitionLayout, rows: Sequence[RemoteLogSegmentMetadata]
+    ) -> tuple[Html, PartitionLayout]:
+        """Return the layout with the manifests of ``rows`` if a person asked for them, and why some are not read."""
+        if not request.query.get("records"):
+            return Html(""), layout
+        read, problem = await self._tier.manifests(rows)
+        why = PageProblem(f"not all records are counted: {problem}", Anchor.STORE)
+        problems = render_problems([why] if problem else [])
+        return problems, replace(layout, manifests={**layout.manifests, **read})
 
     async def _runs(self, request: web.Request) -> _Answer:
         name, dash, number = request.query.get("partition", "").rpartition("-")
@@ -177,9 +198,15 @@ class PageRoutes:
         return self._sources.tier
 
 
-def _trail(topic: str | None = None) -> tuple[tuple[str, str], ...]:
-    from_topics = ((TOPICS_PATH, "All topics"),)
-    return from_topics if topic is None else (*from_topics, (path_of("topics", topic), f"Topic {topic}"))
+def _trail(partition: TopicPartition | None = None, *, depth: int = 0) -> Sequence[tuple[str, str]]:
+    """Return the pages above that of a topic, of a partition (``depth`` 1) or of a segment (2)."""
+    found = [(TOPICS_PATH, "All topics")]
+    if partition is not None:
+        found += [
+            (path_of("topics", partition.topic), f"Topic {partition.topic}"),
+            (path_of("topics", partition.topic, str(partition.partition)), f"Partition {partition}"),
+        ]
+    return found[: depth + 1]
 
 
 def _unknown(what: str) -> _Answer:

@@ -26,6 +26,7 @@ from tierd.serve.page.markup import (
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery, page_of
 from tierd.serve.page.problems import PageProblem, partition_problem, render_problems
+from tierd.serve.page.segment_page import segment_path
 from tierd.serve.page.topic_pages import ratio_text
 
 SEGMENTS: Final = "segments"
@@ -150,7 +151,7 @@ def _segment_cells(row: RemoteLogSegmentMetadata, facts: PartitionLayout) -> tup
         "none" if row.max_timestamp_ms < 0 else moment(row.max_timestamp_ms),
         moment(row.event_timestamp_ms),
         number_text(row.leader_epoch),
-        element("code", uuid_to_text(row.segment.id)),
+        link(segment_path(row), uuid_to_text(row.segment.id), class_="id"),
     )
 
 

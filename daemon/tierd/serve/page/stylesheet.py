@@ -63,7 +63,7 @@ border-radius:4px;padding:.3rem .6rem;height:2.25rem}button{background:var(--pan
 .pages{display:flex;gap:1.25rem;margin:.75rem 0}
 pre{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:1rem;white-space:pre-wrap;
 overflow-wrap:anywhere;font:13px/1.55 ui-monospace,"DejaVu Sans Mono",monospace}
-code{font:.92em ui-monospace,"DejaVu Sans Mono",monospace}
+code,.id{font:.92em ui-monospace,"DejaVu Sans Mono",monospace}
 svg{display:block;max-width:100%}
 svg.picture{width:100%;min-width:44rem;height:auto}svg text{fill:var(--text);font-size:13px}svg .axis{fill:var(--quiet)}
 svg .lane{fill:var(--panel)}svg .mark{stroke:var(--quiet);stroke-dasharray:4 3}
