@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.page.test_markup import Seen
 from tierd.serve.page.operations_page import (
     Anchor,
     DocumentedSection,
@@ -36,8 +37,22 @@ def test_comment_in_a_block_of_code_begins_no_section() -> None:
     assert anchor_of("`Two`: it's (2)") == "two-its-2"
 
 
-def test_text_of_a_section_is_shown_as_it_is_written() -> None:
-    assert render_section(DocumentedSection("x", "a <b> `c`")) == "<pre>a &lt;b&gt; `c`</pre>"
+def test_links_between_sections_work_and_links_to_other_pages_name_the_file() -> None:
+    text = "see [the `two`](#two) and [cost](stores.md#cost) <b>"
+    assert render_section(DocumentedSection("One", text), {"two"}) == (
+        '<article><p>see <a href="/help/two">the <code>two</code></a> and cost (docs/stores.md#cost) &lt;b&gt;</p>'
+        "</article>"
+    )
+
+
+def test_every_section_is_shown_with_its_words_and_without_marks() -> None:
+    sections = sections_of((ROOT / "docs/operations.md").read_text())
+    for found in sections.values():
+        words = Seen(render_section(found, sections)).words
+        assert "|---" not in words
+        assert "```" not in words
+        assert "**" not in words.replace("********", "")  # a masked secret
+        assert "\\n" not in words or "\\n" in found.text
 
 
 def test_links_with_equal_texts_have_names_of_their_own() -> None:

@@ -4,12 +4,13 @@ The file is a part of the installed package; in a work tree it is the one in ``d
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from tierd.serve.page.markdown import render_markdown
 from tierd.serve.page.markup import Html, element, link, path_of
 
 HELP_PATH: Final = "help"
@@ -82,9 +83,15 @@ def anchor_of(title: str) -> str:
     return _NO_ANCHOR.sub("", title.lower()).replace(" ", "-")
 
 
-def render_section(found: DocumentedSection) -> Html:
-    """Return the text of a section, as it is written."""
-    return element("pre", found.text or "This section has only sections below it.")
+def render_section(found: DocumentedSection, anchors: Container[str]) -> Html:
+    """Return a section as HTML; links to the sections of ``anchors`` work, those to other pages name the file."""
+
+    def href_of(target: str) -> str | None:
+        page, _, anchor = target.partition("#")
+        return path_of(HELP_PATH, anchor) if not page and anchor in anchors else None
+
+    text = found.text or "This section has only sections below it."
+    return element("article", render_markdown(text, href_of, name=found.title.replace("`", "")))
 
 
 def _split(markdown: str) -> Iterator[tuple[str, list[str]]]:

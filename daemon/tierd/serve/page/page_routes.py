@@ -190,7 +190,9 @@ class PageRoutes:
         found = self._sections.get(request.match_info["anchor"])
         if found is None:
             return _unknown(f"section {request.match_info['anchor']}")
-        return _Answer(PageFrame(title=f"Operations: {found.title.replace('`', '')}"), render_section(found))
+        return _Answer(
+            PageFrame(title=f"Operations: {found.title.replace('`', '')}"), render_section(found, self._sections)
+        )
 
     @property
     def _tier(self) -> TierSources:

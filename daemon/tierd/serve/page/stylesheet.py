@@ -60,6 +60,7 @@ form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:1rem 0}
 label{display:block;color:var(--quiet);font-size:.85rem}
 input,select,button{font:inherit;color:var(--text);background:var(--page);border:1px solid var(--quiet);
 border-radius:4px;padding:.3rem .6rem;height:2.25rem}button{background:var(--panel);cursor:pointer}
+article{max-width:60rem}article p,article li{margin:.6rem 0}
 .pages{display:flex;gap:1.25rem;margin:.75rem 0}
 pre{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:1rem;white-space:pre-wrap;
 overflow-wrap:anywhere;font:13px/1.55 ui-monospace,"DejaVu Sans Mono",monospace}

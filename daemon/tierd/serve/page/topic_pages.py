@@ -173,8 +173,11 @@ def _lines(
     columns = [Column(title, sort=None if query.sort else "ascending")]
     columns += [Column("Partitions", is_number=True)] if with_partitions else []
     columns += [Column(number, is_number=True) for number in _NUMBERS]
-    columns += [Column("Oldest"), Column("Newest"), Column("Not known here, because")]
-    rows = (_cells(line, with_partitions=with_partitions) for line in shown)
+    columns += [Column("Oldest"), Column("Newest")]
+    rows = [_cells(line, with_partitions=with_partitions) for line in shown]
+    if any(line.elsewhere for line in shown):
+        columns.append(Column("Not known here, because"))
+        rows = [[*row, _why(line)] for row, line in zip(rows, shown, strict=True)]
     return joined((table(page.text, columns, rows), page.links))
 
 
@@ -190,5 +193,8 @@ def _cells(line: TopicLine, *, with_partitions: bool) -> list[str]:
         ratio_text(contents.facts),
         "" if contents.oldest_ms is None else moment(contents.oldest_ms),
         "" if contents.newest_ms is None else moment(contents.newest_ms),
-        joined(("; ".join(line.elsewhere), " ", help_link(Anchor.STATES))) if line.elsewhere else "",
     ]
+
+
+def _why(line: TopicLine) -> str:
+    return joined(("; ".join(line.elsewhere), " ", help_link(Anchor.STATES))) if line.elsewhere else ""
