@@ -19,6 +19,7 @@ pytestmark = pytest.mark.service("chromium")
 SEEN = {
     "/": ("Proven until", "At risk now", "Lag of the tier", "The last day", "Store", "Last runs"),
     "/topics": ("Topics", "Show"),
+    "/help/drills": ("Operations: Drills", "The command is a program"),
     "/runs": ("Compaction and audit", "Restore drills", "Deletions", "Cost"),
 }
 """Headings and buttons of the pages that each host has."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import structlog
 from pydantic import JsonValue
 
 from tierd.app.daemon.bounded_jobs import BoundedJobs
@@ -27,6 +28,8 @@ from tierd.serve import (
     TierSources,
 )
 from tierd.tiering import Replica, Tiering
+
+log = structlog.get_logger()
 
 SAMPLE_S: Final = 60.0
 _REPLICAS_PER_TURN: Final = 500
@@ -77,9 +80,12 @@ class DaemonPages:
         )
 
     async def run(self) -> None:
-        """Take a sample each minute until cancelled."""
+        """Take a sample each minute until cancelled. No failure of it, not even a bug, ends the daemon."""
         while True:
-            self._rates.add(self._engine.clock.monotonic_s(), await self._sample())
+            try:
+                self._rates.add(self._engine.clock.monotonic_s(), await self._sample())
+            except Exception:
+                log.exception("sample_not_taken")
             await self._engine.clock.sleep(SAMPLE_S)
 
     async def _sample(self) -> RateSample:
