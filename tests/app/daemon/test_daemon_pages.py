@@ -1,15 +1,27 @@
 """Pages of a real daemon: what it has copied is in the inventory and in the picture; outages are said in time."""
 
+import asyncio
+import math
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from tests.app.daemon.test_page_inventory import copied
+from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import SegmentShape, write_log_dir
+from tests.fakes.manual_clock import ManualClock
 from tests.scenarios.installation import Installation
-from tierd.app.daemon.daemon_pages import copies_of
+from tierd.app.daemon.daemon_pages import DaemonPages, copies_of
+from tierd.app.daemon.daemon_push import DaemonPush
+from tierd.app.daemon.unprotected_watch import UnprotectedWatch
+from tierd.app.engine.compose import Engine
 from tierd.model import TopicPartition
-from tierd.serve import CopyOnNode
+from tierd.serve import CopyOnNode, StatusSnapshot
 
 SHAPE = SegmentShape(batches=2, records_per_batch=4)
 PUSH = {
@@ -50,6 +62,52 @@ def test_copy_on_this_host_is_one_and_a_host_without_push_has_none() -> None:
 def tierd(tmp_path: Path) -> Installation:
     log_dir = write_log_dir(tmp_path / "kafka", partitions=2, rolled_segments=3, shape=SHAPE)
     return Installation(tmp_path / "tierd", [log_dir.path])
+
+
+@asynccontextmanager
+async def sampling(folder: Path, clock: ManualClock) -> AsyncIterator[tuple[DaemonPages, Engine]]:
+    """Take samples over a copied tier, on a clock that a test moves."""
+    async with copied(folder) as lab:
+        engine = replace(lab.engine, clock=clock)
+        unprotected = UnprotectedWatch(lab.tiering.replicas, dict, clock=clock)
+        settings = engine.settings.config
+        pages = DaemonPages(
+            engine,
+            lab.tiering,
+            push=DaemonPush(None),
+            unprotected=unprotected,
+            remote=settings.remote,
+            price_file=settings.cost.price_file,
+        )
+        task = asyncio.create_task(pages.run())
+        try:
+            yield pages, engine
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_sample_that_fails_is_logged_and_the_next_ones_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with sampling(tmp_path, clock) as (pages, engine):
+        await eventually(lambda: clock.sleeping == 1, what="the first sample")
+        with capture_logs() as lines, monkeypatch.context() as broken:
+            broken.setattr(engine.metrics, "totals", lambda: 1 // 0)
+            clock.advance(60)
+            await eventually(lambda: clock.sleeping == 1, what="the sample that fails")
+        assert [line["event"] for line in lines] == ["sample_not_taken"]
+        clock.advance(60)
+        await eventually(lambda: clock.sleeping == 1, what="the next sample")
+
+        async def status() -> StatusSnapshot:
+            raise AssertionError("the series is asked alone")
+
+        tier = pages.sources(status).tier
+    assert tier is not None
+    known = [math.isnan(value) for value in tier.rates.values("lag_bytes")[-3:]]
+    assert known == [False, True, False]
 
 
 def test_pages_of_a_daemon_show_what_it_has_copied_and_answer_while_the_store_is_away(tierd: Installation) -> None:
