@@ -53,7 +53,7 @@ th,td{padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top;border-bott
 thead th{white-space:nowrap;vertical-align:bottom}tbody th{font-weight:500}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 tr.bad>*{background:var(--bad)}tr.soon>*{background:var(--soon)}
-td.why{min-width:18rem}
+td:last-child:not(.n){min-width:14rem}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(15rem,1fr));gap:.5rem 1.5rem;margin:.75rem 0}
 dt{color:var(--quiet);font-size:.85rem}dd{margin:0;overflow-wrap:anywhere}
 form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:1rem 0}
