@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 
+DEBIAN_BROWSER: Final = Path("/usr/lib/chromium/chromium-headless-shell")
 DEADLINE_S: Final = 60.0  # other tests may have both cores
 _ROWS: Final = 6
 _KEYS: Final = {"Tab": 9, "Enter": 13}

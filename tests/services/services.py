@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
-from tests.services.chromium import browser_command
+from tests.services.chromium import DEBIAN_BROWSER, browser_command
 from tests.services.mqtt_settings import write_settings
 from tests.services.ports import free_port
 from tests.services.waiting import wait_until_stopped
@@ -225,10 +225,8 @@ class Services:
 
     def _chromium(self) -> dict[str, str]:
         port, data = self._port("chromium"), self._folder("chromium")
-        try:
-            browser = program("chromium-headless-shell")
-        except ServiceError:
-            browser = program("chromium")
+        # The command of the package is a script that does not hand signals on: the browser would outlive it.
+        browser = str(DEBIAN_BROWSER) if DEBIAN_BROWSER.is_file() else program("chromium")
         url = f"http://127.0.0.1:{port}"
         self._launch("chromium", browser_command(browser, data, port), lambda: _http_ok(f"{url}/json/version"))
         return {"TIERD_TEST_CHROMIUM_URL": url}

@@ -11,6 +11,8 @@ import pytest_asyncio
 from tests.serve.page.page_values import HOSTILE, MARKUP, Host, facts_of, host_with, inventory_of
 from tests.serve.page.test_page_routes import page_server
 from tests.services.chromium import ChromiumService, Tab, artefacts
+from tests.services.services import Services
+from tests.services.waiting import wait_until
 from tierd.model import TopicPartition
 from tierd.serve.page.markup import path_of
 
@@ -193,6 +195,27 @@ async def test_failure_leaves_a_screenshot(open_tab: OpenTab, tmp_path: Path, mo
     (shot,) = (tmp_path / "artefacts").iterdir()
     assert shot.name == "test-failure-leaves-a-screenshot.png"
     assert shot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_process_of_a_browser_outlives_its_stop(chromium: ChromiumService, tmp_path: Path) -> None:
+    assert chromium.url, "a browser is installed"
+
+    def processes() -> list[str]:
+        lines = (each / "cmdline" for each in Path("/proc").iterdir() if each.name.isdigit())
+        return [text for line in lines if (text := _read(line)) and str(tmp_path) in text]
+
+    with Services(tmp_path) as services:
+        services.start("chromium")
+        assert processes()
+        services.stop("chromium")
+        wait_until(lambda: not processes(), what="the end of the browser", deadline_s=30)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:  # the process has ended
+        return ""
 
 
 async def test_browser_refuses_a_script_that_a_page_would_have(open_tab: OpenTab) -> None:
