@@ -28,6 +28,7 @@ RUN extras="arrow azure gcs mqtt postgres redis rocksdb"; [ "$SPARK" = no ] || e
     for extra in $extras; do set -- "$@" --requirement "requirements/$extra.txt"; done; \
     /opt/tierd/bin/pip install --require-hashes "$@"
 COPY daemon ./daemon
+COPY docs/operations.md ./docs/operations.md
 # The context has no .git: docker build --build-arg TIERD_COMMIT="$(git rev-parse HEAD)" names the commit for tierd --version.
 ARG TIERD_COMMIT
 RUN /opt/tierd/bin/pip install --no-index --no-deps --no-build-isolation . \

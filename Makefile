@@ -1,6 +1,6 @@
 # You can run every target again at any time; stamp files record what is installed.
 # make run needs Python 3.11 or newer with venv. make test also needs Go, Node.js with npm, and Java with Maven, to install real servers.
-# If PostgreSQL or Redis are missing, it needs apt as root, or through sudo without a password.
+# If PostgreSQL, Redis or Chromium are missing, it needs apt as root, or through sudo without a password.
 
 PYTHON ?= python3
 VENV := .venv

@@ -1,7 +1,8 @@
-"""Steps of a build that pyproject.toml cannot say: the commit and the time are recorded for ``tierd --version``.
+"""Steps of a build that pyproject.toml cannot say: the record for ``tierd --version``, and the operations page.
 
 The commit is that of ``TIERD_COMMIT``, else that of the work tree, else the one that an sdist recorded, else "unknown".
-The time follows ``SOURCE_DATE_EPOCH``, so that two builds of one commit are equal.
+The time follows ``SOURCE_DATE_EPOCH``, so that two builds of one commit are equal. The pages of the daemon link to
+sections of the operations page, which is therefore a part of the package.
 """
 
 import json
@@ -18,6 +19,7 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent.resolve()
 BUILD_FILE = Path("tierd", "build.json")
+OPERATIONS_FILE = Path("tierd", "serve", "page", "operations.md")
 
 
 class RecordedBuild(build_py):
@@ -28,6 +30,7 @@ class RecordedBuild(build_py):
         super().run()
         if not self.editable_mode:
             _record(Path(self.build_lib) / BUILD_FILE)
+            _copy_operations(Path(self.build_lib) / OPERATIONS_FILE)
 
 
 class RecordedSource(sdist):
@@ -37,6 +40,7 @@ class RecordedSource(sdist):
         """Write the tree."""
         super().make_release_tree(base_dir, files)
         _record(Path(base_dir, "daemon") / BUILD_FILE)
+        _copy_operations(Path(base_dir, "daemon") / OPERATIONS_FILE)
 
 
 def _record(target: Path) -> None:
@@ -51,6 +55,14 @@ def _record(target: Path) -> None:
     built = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), UTC)
     facts = {"commit": commit or "unknown", "built": built.isoformat(timespec="seconds")}
     target.write_text(json.dumps(facts) + "\n")
+
+
+def _copy_operations(target: Path) -> None:
+    """Copy the operations page of the work tree, or the one that an sdist has; without both, the daemon says so."""
+    for page in (ROOT / "docs" / "operations.md", ROOT / "daemon" / OPERATIONS_FILE):
+        if page.is_file():
+            target.write_bytes(page.read_bytes())
+            return
 
 
 def _commit_of_work_tree() -> str | None:

@@ -12,7 +12,8 @@ from tierd.serve.control_answers import (
     TailSummary,
     UnprotectedSummary,
 )
-from tierd.serve.page import render_page
+from tierd.serve.page.overview import render_overview
+from tierd.serve.page.page_query import ListQuery
 
 
 def sent(number: int, *standbys: StandbyOfPartition, problem: str = "") -> SentPartition:
@@ -108,7 +109,7 @@ def test_page_has_the_lines_of_push_and_the_cost_of_a_loss() -> None:
     leader = PushLeaderSummary(partitions=(sent(0, FETCHING),))
     push = PushSummary(enabled=True, leader=leader)
     cost = UnprotectedSummary(bytes=1 << 20, seconds=2.0, partition="orders-0")
-    page = render_page(
+    page = render_overview(
         StatusSnapshot(
             version="1",
             pid=1,
@@ -123,7 +124,9 @@ def test_page_has_the_lines_of_push_and_the_cost_of_a_loss() -> None:
             metadata={},
             push=push.model_dump(mode="json"),
             unprotected=cost.model_dump(mode="json"),
-        )
+        ),
+        None,
+        ListQuery(),
     )
     for line in (*push_lines(push), *push_problems(push), unprotected_line(cost)):
         assert line in page

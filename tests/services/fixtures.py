@@ -7,6 +7,7 @@ from typing import NoReturn
 import pytest
 
 from tests.services.azure import AzureService
+from tests.services.chromium import ChromiumService, axe_file
 from tests.services.faulty_path import FaultyPath
 from tests.services.gcs import GcsService
 from tests.services.mqtt import MqttService
@@ -138,6 +139,14 @@ def prometheus_service(services: Services) -> PrometheusService:
 def promtool() -> str:
     """Return the path of the real promtool; without it, skip, and under CI=true fail."""
     return installed("promtool")
+
+
+@pytest.fixture(scope="session")
+def chromium(services: Services) -> ChromiumService:
+    """Return a real Chromium, one for all tests of the run; without it or axe, skip, and under CI=true fail."""
+    if not axe_file().is_file():
+        _give_up(ServiceError("axe is not installed: run tests/services/install.sh browser"))
+    return ChromiumService(started(services, "chromium")["TIERD_TEST_CHROMIUM_URL"], axe_file().read_text())
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Fetch the real servers and clients that tests use; does nothing for what is there already. See README.md.
-#   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [prometheus] [kcat] [franz-go] [mirror-maker] [spark-kafka]
+#   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [prometheus] [browser] [kcat] [franz-go] [mirror-maker] [spark-kafka]
 #   default: all
 # Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
 # One that cannot be had does not keep the others away; the exit code is 1 then.
 set -euo pipefail
 clients=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/kafka_clients
+browser=$(dirname "$clients")/browser
 cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus kcat franz-go mirror-maker spark-kafka
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus browser kcat franz-go mirror-maker spark-kafka
 failures=0
 as_root=(env DEBIAN_FRONTEND=noninteractive)
 [ "$(id -u)" = 0 ] || as_root=(sudo -n "${as_root[@]}")
@@ -65,6 +66,17 @@ prometheus() { # unpacked in the cache: if apt installed the package, it would s
   mv "$build/package/usr/bin/prometheus" "$build/package/usr/bin/promtool" "$cache/bin/"; rm -r "$build"
 }
 
+axe() { # the script that finds faults of accessibility, once per state of the lock file, published by rename
+  local version; version=$(cksum < "$browser/package-lock.json" | cut -d' ' -f1)
+  [ -d "$cache/browser-$version" ] || {
+    command -v npm > /dev/null || fail "axe needs Node.js with npm; install them" || return
+    local build=$cache/build-$$; mkdir -p "$build"; cp "$browser"/package*.json "$build"
+    npm ci --silent --no-fund --no-audit --prefix "$build" || fail "npm ci of tests/services/browser failed" || return
+    mv "$build" "$cache/browser-$version"
+  }
+  ln -sfn "browser-$version" "$cache/browser"
+}
+
 packages=()
 apt_tool() { # COMMAND PACKAGE: only asked for here, all are installed at once
   command -v "$1" > /dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" > /dev/null || [ -x "/usr/sbin/$1" ] ||
@@ -81,6 +93,10 @@ for service; do
     gcs) go_tool fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     azure) azurite ;;
     prometheus) { command -v prometheus && command -v promtool; } > /dev/null || prometheus ;;
+    browser)
+      axe
+      command -v chromium > /dev/null || apt_tool chromium-headless-shell chromium-headless-shell
+      ;;
     kcat) apt_tool kcat kcat ;;
     franz-go)
       own_go_program franz-reader "$clients/franz" . || true

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
+from tests.services.chromium import DEBIAN_BROWSER, browser_command
 from tests.services.mqtt_settings import write_settings
 from tests.services.ports import free_port
 from tests.services.waiting import wait_until_stopped
@@ -33,7 +34,9 @@ REGION = "us-east-1"
 USER, PASSWORD = "tierd", "tierdtest"
 AZURE_ACCOUNT = "devstoreaccount1"  # Azurite's documented account and key, the same everywhere
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-NAMES: Final = ("s3", "toxiproxy", "postgres", "redis", "redis-replica", "mqtt", "gcs", "azure", "prometheus")
+NAMES: Final = (
+    *("s3", "toxiproxy", "postgres", "redis", "redis-replica", "mqtt", "gcs", "azure", "prometheus", "chromium"),
+)
 START_TIMEOUT_S = 30.0
 PROMETHEUS_SETTINGS: Final = """\
 global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
@@ -219,6 +222,14 @@ class Services:
         files = [f"--config.file={data / 'prometheus.yml'}", f"--storage.tsdb.path={data / 'series'}"]
         self._launch("prometheus", [program("prometheus"), *files, *listen], lambda: _http_ok(f"{url}/-/ready"))
         return {"TIERD_TEST_PROMETHEUS_URL": url}
+
+    def _chromium(self) -> dict[str, str]:
+        port, data = self._port("chromium"), self._folder("chromium")
+        # The command of the package is a script that does not hand signals on: the browser would outlive it.
+        browser = str(DEBIAN_BROWSER) if DEBIAN_BROWSER.is_file() else program("chromium")
+        url = f"http://127.0.0.1:{port}"
+        self._launch("chromium", browser_command(browser, data, port), lambda: _http_ok(f"{url}/json/version"))
+        return {"TIERD_TEST_CHROMIUM_URL": url}
 
     # ------------------------------------------------------------ the shared part
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         PeerSummary,
         PipelineSummary,
         PlannedWork,
+        PushLeaderSummary,
+        PushStandbySummary,
         QuarantineAnswer,
         RunBegun,
         SkippedPartition,
@@ -98,6 +100,10 @@ if TYPE_CHECKING:
     from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartition, ServedTopic
     from tierd.serve.kafka.served.served_log import FileSlice, LogBounds, LogRead
     from tierd.serve.outage import Outage, Service
+    from tierd.serve.page.log_layout import CopyOnNode, LocalPiece, PartitionLayout
+    from tierd.serve.page.page_sources import HostInventory, PageSources, PastWork, TierSources
+    from tierd.serve.page.rate_series import RateSample, RateSeries
+    from tierd.serve.page.runs_page import MOST_DELETIONS, MOST_DRILLS, MOST_RUNS
     from tierd.serve.push_report import push_lines, push_problems, unprotected_line
     from tierd.serve.status_snapshot import StatusSnapshot
     from tierd.serve.urgency import by_urgency, cause_and_remedy
@@ -113,6 +119,9 @@ __all__ = [
     "EXPIRE",
     "FILE_ERASURE",
     "HOLD_ENDPOINT",
+    "MOST_DELETIONS",
+    "MOST_DRILLS",
+    "MOST_RUNS",
     "PARTITIONS",
     "PAUSE",
     "PEERS",
@@ -137,6 +146,7 @@ __all__ = [
     "ControlSummary",
     "ControlVerb",
     "CoordinationLimits",
+    "CopyOnNode",
     "DeletePartitionRequest",
     "DeletedPartition",
     "DescriptorsSummary",
@@ -160,17 +170,22 @@ __all__ = [
     "FileSlice",
     "GroupStatistics",
     "HoldSummary",
+    "HostInventory",
     "HttpServer",
     "KafkaEndpoint",
     "ListenerPlan",
+    "LocalPiece",
     "LogBounds",
     "LogRead",
     "Outage",
     "OwnLogsSummary",
+    "PageSources",
+    "PartitionLayout",
     "PartitionNames",
     "PartitionNamesRequest",
     "PartitionSummary",
     "PartitionsRequest",
+    "PastWork",
     "PeerAnswer",
     "PeerSummary",
     "PeersAnswer",
@@ -178,8 +193,12 @@ __all__ = [
     "PipelineSummary",
     "Placement",
     "PlannedWork",
+    "PushLeaderSummary",
+    "PushStandbySummary",
     "QuarantineAnswer",
     "QuarantineRequest",
+    "RateSample",
+    "RateSeries",
     "RequestContext",
     "RequestRecord",
     "RunBegun",
@@ -193,6 +212,7 @@ __all__ = [
     "StatusSnapshot",
     "StepErasuresRequest",
     "SteppedErasures",
+    "TierSources",
     "TotalsSummary",
     "UndeleteRequest",
     "UndeletedSegment",

@@ -1,4 +1,4 @@
-"""HttpServer: ``/metrics``, ``/livez``, ``/readyz``, ``/status`` and a page."""
+"""HttpServer: ``/metrics``, ``/livez``, ``/readyz``, ``/status`` and the pages for people."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ from tierd.clock import Clock
 from tierd.control_characters import visible
 from tierd.errors import ListenError
 from tierd.ports import Connection, ConnectionGate, accept_connections, listening_sockets, peer_of
-from tierd.serve.page import render_page
-from tierd.serve.status_snapshot import StatusSnapshot
+from tierd.serve.page.page_routes import PageRoutes
+from tierd.serve.page.page_sources import PageSources
 
 _MAX_HEADERS = 64
 _STOP_TIMEOUT_S = 1.0
@@ -29,7 +29,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
-    """HTTP server that answers from snapshots. ``status`` returns within seconds, the other functions at once.
+    """HTTP server that answers from snapshots. ``sources`` answer within seconds, the other functions at once.
 
     Requests are GET without a body. The ``ConnectionGate`` decides which connections there are.
     """
@@ -42,7 +42,7 @@ class HttpServer:
         metrics: Callable[[], tuple[bytes, str]],
         stalled: Callable[[], str | None],
         not_ready: Callable[[], Sequence[str]],
-        status: Callable[[], Awaitable[StatusSnapshot]],
+        sources: PageSources,
         gate: ConnectionGate,
         clock: Clock,
     ) -> None:
@@ -52,12 +52,13 @@ class HttpServer:
         self._metrics = metrics
         self._stalled = stalled
         self._not_ready = not_ready
-        self._status = status
+        self._sources = sources
         self._gate = gate
         self._clock = clock
         self._large_answers = 0
         self._metrics_pace = _PacedAnswers(clock)
         self._status_pace = _PacedAnswers(clock)  # of their own: a status may wait for a disk that hangs
+        self._page_pace = _PacedAnswers(clock)  # of their own: a page may wait for a store that is down
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[str]:
@@ -69,7 +70,7 @@ class HttpServer:
         application = web.Application(middlewares=[self._answer])
         application.add_routes(
             [
-                web.get("/", self._page),
+                *PageRoutes(self._sources, self._clock).routes(),
                 web.get("/metrics", self._get_metrics),
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
@@ -142,14 +143,14 @@ class HttpServer:
             return await handler(request)
         if self._large_answers > _MAX_LARGE_ANSWERS:
             return web.Response(status=503, text="too many answers at a time\n", headers={"Retry-After": "1"})
-        async with (self._metrics_pace if request.path == "/metrics" else self._status_pace).one():
+        async with self._pace_of(request.path).one():
             return await handler(request) if request.transport is not None else _nothing()
+
+    def _pace_of(self, path: str) -> "_PacedAnswers":
+        return {"/metrics": self._metrics_pace, "/status": self._status_pace}.get(path, self._page_pace)
 
     def _shown_host(self) -> str:
         return f"[{self._host}]" if ":" in self._host else self._host
-
-    async def _page(self, _request: web.Request) -> web.Response:
-        return web.Response(text=render_page(await self._status()), content_type="text/html")
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
         body, content_type = self._metrics()
@@ -163,7 +164,7 @@ class HttpServer:
         return _verdict(self._not_ready())
 
     async def _get_status(self, _request: web.Request) -> web.Response:
-        return web.json_response((await self._status()).to_json())
+        return web.json_response((await self._sources.status()).to_json())
 
 
 def _nothing() -> web.Response:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tierd.tiering.removing.expiring.expiration_task import ExpirationTask
     from tierd.tiering.removing.expiring.local_view import facts_of
     from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
-    from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
+    from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger, read_newest
     from tierd.tiering.removing.left_deletions import partitions_left
     from tierd.tiering.removing.partition_removal import PartitionRemover
     from tierd.tiering.removing.removals import ExpireOutcome, Removals
@@ -143,5 +143,6 @@ __all__ = [
     "partition_inventory",
     "partitions_left",
     "read_ledger",
+    "read_newest",
     "sum_contents",
 ]

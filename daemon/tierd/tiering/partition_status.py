@@ -196,6 +196,16 @@ class StatusBoard:
             replace(status, high_watermark=seen.get(status.directory, status.high_watermark)) for status in self.all()
         )
 
+    async def current_of(self, replica: Replica) -> PartitionStatus:
+        """Return the status of one partition, with its high watermark of this moment, as ``current`` has it."""
+        observed = self._observed()
+        status = self._status(replica, observed.health_of(replica), observed.problem_of(replica))
+        with contextlib.suppress(TierError, TimeoutError):
+            async with asyncio.timeout(_WATERMARK_TIMEOUT_S):
+                watermarks = await self._log_offsets.high_watermarks(replica.local.log_dir)
+            return replace(status, high_watermark=watermarks.get(status.partition, status.high_watermark))
+        return status
+
     def of(self, replica: Replica, health: Sequence[TaskHealth]) -> PartitionStatus:
         """Return the status of one partition whose tasks have this health."""
         return self._status(replica, _worst(health), self._observed().problem_of(replica))

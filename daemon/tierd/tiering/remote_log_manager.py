@@ -169,6 +169,10 @@ class RemoteLogManager:
         """Return the status of every partition, by name, with the high watermarks that the log dirs have now."""
         return await self._board.current()
 
+    async def status_of(self, replica: Replica) -> PartitionStatus:
+        """Return the status of one replica, with the high watermark that its log dir has now."""
+        return await self._board.current_of(replica)
+
     def log_dirs(self) -> tuple[LogDirState, ...]:
         """Return the state of every log dir, with the names in it that are no partitions."""
         return self._log_dirs.log_dirs()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.tiering.removing.rows import NOW_MS, row
 from tierd.errors import StateDirError
 from tierd.model import TopicPartition
-from tierd.tiering.removing.ledger import LEDGER_NAME, DeletionLedger, LedgerEntry, LedgerStep, read_ledger
+from tierd.tiering.removing.ledger import LEDGER_NAME, DeletionLedger, LedgerEntry, LedgerStep, read_ledger, read_newest
 
 
 def entry(start: int = 0, *, time_ms: int = NOW_MS, detail: str = "") -> LedgerEntry:
@@ -141,3 +141,25 @@ def test_reader_accepts_any_content_without_an_error(tmp_path_factory: pytest.Te
     directory = tmp_path_factory.mktemp("ledger")
     (directory / LEDGER_NAME).write_bytes(content)
     assert list(read_ledger(directory)) == []
+
+
+async def test_newest_lines_come_first_and_from_as_many_files_as_they_need(tmp_path: Path) -> None:
+    ledger = DeletionLedger(tmp_path, max_file_bytes=1000, old_files=2)
+    for start in range(40):
+        await ledger.record(entry(start))
+    every = [noted.start_offset for noted in read_ledger(tmp_path)]
+    assert [noted.start_offset for noted in read_newest(tmp_path, limit=5)] == every[:-6:-1]
+    assert [noted.start_offset for noted in read_newest(tmp_path, limit=1000)] == every[::-1]
+    assert read_newest(tmp_path, TopicPartition("other", 0), limit=5) == []
+    assert read_newest(tmp_path / "nothing", limit=5) == []
+
+
+async def test_newest_lines_are_looked_for_within_the_bound_and_no_line_is_cut(tmp_path: Path) -> None:
+    ledger = DeletionLedger(tmp_path)
+    for start in range(40):
+        await ledger.record(entry(start))
+    size = (tmp_path / LEDGER_NAME).stat().st_size
+    for max_bytes in (1, size // 3, size - 1, size):
+        found = [noted.start_offset for noted in read_newest(tmp_path, limit=1000, max_bytes=max_bytes)]
+        assert found == list(range(40))[::-1][: len(found)]
+        assert max_bytes - size // 40 * 2 <= len(found) * (size // 40) <= max_bytes

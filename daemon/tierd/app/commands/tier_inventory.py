@@ -74,7 +74,7 @@ async def _read(
     found = []
     for partition in sorted(chosen, key=lambda each: (each.topic, each.partition, each.topic_id)):
         segments = (await rows.view(partition)).list()
-        manifests = None if storage is None else await _manifests(storage, segments)
+        manifests = None if storage is None else await read_manifest_facts(storage, segments)
         found.append(partition_inventory(partition, segments, manifests))
         on_partition(len(found), len(chosen))
     return found
@@ -88,10 +88,14 @@ def _require_matches(patterns: Iterable[str], topics: set[str]) -> None:
             )
 
 
-async def _manifests(
+async def read_manifest_facts(
     storage: "SegmentStorage", segments: Iterable[RemoteLogSegmentMetadata]
 ) -> dict[UUID, ManifestFacts]:
-    """Return the facts of finished segments, without those whose manifest is gone, damaged or of another format."""
+    """Return the facts of finished segments, without those whose manifest is gone, damaged or of another format.
+
+    Raises:
+        ExceptionGroup: of RemoteStorageError: the object store does not answer, or refuses.
+    """
     finished = [each for each in segments if each.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
     found = dict[UUID, ManifestFacts]()
     for start in range(0, len(finished), _MANIFESTS_AT_ONCE):

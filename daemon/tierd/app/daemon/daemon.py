@@ -22,6 +22,7 @@ from tierd.app.daemon.copy_verbs import copy_handlers
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills, new_daemon_drills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint, new_daemon_endpoint
+from tierd.app.daemon.daemon_pages import DaemonPages
 from tierd.app.daemon.daemon_push import DaemonPush, new_daemon_push
 from tierd.app.daemon.daemon_status import DaemonStatus, WatchedParts
 from tierd.app.daemon.descriptors import PortGates, raise_descriptor_limit
@@ -102,6 +103,7 @@ class Daemon:
         self._endpoint: DaemonEndpoint
         self._push: DaemonPush
         self._unprotected: UnprotectedWatch
+        self._pages: DaemonPages
         self._status: DaemonStatus
 
     async def run(self) -> int:
@@ -131,6 +133,14 @@ class Daemon:
                 self._push = await new_daemon_push(self._engine, is_short=self._ports.is_short)
                 self._unprotected = UnprotectedWatch(
                     self._tiering.replicas, self._push.at_risk, clock=self._engine.clock
+                )
+                self._pages = DaemonPages(
+                    self._engine,
+                    self._tiering,
+                    push=self._push,
+                    unprotected=self._unprotected,
+                    remote=self._config.remote,
+                    price_file=self._config.cost.price_file,
                 )
                 self._engine.metrics.watch_push(self._push.use)
                 self._engine.metrics.watch_unprotected(self._unprotected.use)
@@ -179,7 +189,7 @@ class Daemon:
             metrics=self._engine.metrics.render,
             stalled=self._supervisor.stalled,
             not_ready=self._status.not_ready,
-            status=self._status.current,
+            sources=self._pages.sources(self._status.current),
             gate=self._ports.http,
             clock=self._engine.clock,
         )
@@ -217,6 +227,7 @@ class Daemon:
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "unprotected records", self._unprotected.run()),
             self._vital(group, "disks", self._disks.run()),
+            self._vital(group, "samples for the pages", self._pages.run()),
             self._vital(group, "readiness", self._report_readiness()),
             self._vital(group, "services", self._ask_services()),
             self._vital(group, "control plane", self._tell_peers()),

@@ -35,6 +35,7 @@ from tierd.serve import (
     STATUS,
     ControlServer,
     HttpServer,
+    PageSources,
     StatusAnswer,
     StatusRequest,
     StatusSnapshot,
@@ -227,7 +228,7 @@ class TierServer:
             metrics=self._metrics.render,
             stalled=lambda: None,
             not_ready=lambda: self._not_ready(served),
-            status=status,
+            sources=PageSources(status=status, whose=f"cluster {self._source.identity.cluster_id}"),
             gate=self._ports.http,
             clock=self._clock,
         )

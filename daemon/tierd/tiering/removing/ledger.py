@@ -205,9 +205,7 @@ def read_ledger(
     Raises:
         StateDirError: a file cannot be read.
     """
-    path = state_dir / LEDGER_NAME
-    numbered = [file for file in path.parent.glob(f"{LEDGER_NAME}.*") if _NUMBERED.fullmatch(file.name)]
-    for file in (*sorted(numbered, key=lambda file: -int(file.suffix[1:])), path):
+    for file in _files(state_dir):
         try:
             with file.open("rb") as lines:
                 yield from (
@@ -220,7 +218,56 @@ def read_ledger(
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise StateDirError(f"{file} cannot be read: {error}", remedy="check state_dir and its disk") from error
+            raise _unreadable(file, error) from error
+
+
+def read_newest(
+    state_dir: Path, partition: TopicPartition | None = None, *, limit: int, max_bytes: int = 4 << 20
+) -> list[LedgerEntry]:
+    """Return the newest lines of one partition or of all, newest first, from the end of the newest files. Blocking.
+
+    Args:
+        state_dir: the state directory.
+        partition: None for all.
+        limit: of lines.
+        max_bytes: read at most, from the end; older lines are not looked for.
+
+    Raises:
+        StateDirError: a file cannot be read.
+    """
+    found: list[LedgerEntry] = []
+    for file in reversed(_files(state_dir)):
+        try:
+            with file.open("rb") as lines:
+                size = lines.seek(0, os.SEEK_END)
+                lines.seek(start := max(0, size - max_bytes))
+                content = lines.read(max_bytes)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _unreadable(file, error) from error
+        max_bytes -= len(content)
+        whole = content.splitlines()[1 if start else 0 :]  # the first one may be the end of a line
+        entries = (entry for line in reversed(whole) if (entry := _parsed(line)) is not None)
+        for entry in entries:
+            if partition is None or entry.partition == str(partition):
+                found.append(entry)
+                if len(found) == limit:
+                    return found
+        if max_bytes <= 0:
+            break
+    return found
+
+
+def _files(state_dir: Path) -> list[Path]:
+    """Return the files that there may be, oldest first."""
+    path = state_dir / LEDGER_NAME
+    numbered = [file for file in path.parent.glob(f"{LEDGER_NAME}.*") if _NUMBERED.fullmatch(file.name)]
+    return [*sorted(numbered, key=lambda file: -int(file.suffix[1:])), path]
+
+
+def _unreadable(file: Path, error: OSError) -> StateDirError:
+    return StateDirError(f"{file} cannot be read: {error}", remedy="check state_dir and its disk")
 
 
 def _parsed(line: bytes) -> LedgerEntry | None:

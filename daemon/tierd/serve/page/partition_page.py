@@ -1,0 +1,159 @@
+"""Page of one partition: what is where as a picture and as a table, and its segments."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
+from tierd.serve.page.log_layout import LogRange, PartitionLayout, RangePlace, log_ranges, place_of
+from tierd.serve.page.log_picture import PLACE_TEXTS, draw_offsets, draw_times, render_ranges
+from tierd.serve.page.markup import (
+    Column,
+    Html,
+    element,
+    joined,
+    link,
+    moment,
+    number_text,
+    path_of,
+    section,
+    size_text,
+    table,
+    with_query,
+)
+from tierd.serve.page.markup import (
+    facts as fact_list,
+)
+from tierd.serve.page.operations_page import Anchor, help_link
+from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery, page_of
+from tierd.serve.page.problems import PageProblem, partition_problem, render_problems
+from tierd.serve.page.segment_page import segment_path
+from tierd.serve.page.topic_pages import ratio_text
+
+SEGMENTS: Final = "segments"
+_COLUMNS: Final = (
+    Column("First offset", is_number=True),
+    Column("Last offset", is_number=True),
+    Column("State"),
+    Column("Size", is_number=True),
+    Column("Records", is_number=True),
+    Column("Compression", is_number=True),
+    Column("Newest record"),
+    Column("Changed"),
+    Column("Epoch", is_number=True),
+    Column("Segment id"),
+)
+
+
+def render_partition(facts: PartitionLayout, query: ListQuery) -> Html:
+    """Return the content of the page of a partition."""
+    ranges = log_ranges(facts)
+    marks = {"log start": facts.log_start_offset, "high watermark": facts.high_watermark}
+    return joined(
+        (
+            render_problems(_problems(facts, ranges)),
+            _summary(facts),
+            section(
+                "What is where",
+                draw_offsets(ranges, marks),
+                section("Over time", draw_times(ranges), level=3),
+                section("As a table", render_ranges(ranges, facts.now_ms) if ranges else "", level=3),
+            ),
+            _segments(facts, query),
+        )
+    )
+
+
+def segments_in_order(rows: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    """Return segments as the page lists them: the newest offsets first."""
+    return sorted(rows, key=lambda row: (-row.end_offset, -row.start_offset, row.event_timestamp_ms))
+
+
+def _problems(facts: PartitionLayout, ranges: Sequence[LogRange]) -> list[PageProblem]:
+    found = [] if facts.status is None else [each for each in (partition_problem(facts.status),) if each is not None]
+    if facts.tier_problem:
+        found.append(PageProblem(f"the tier's part is not shown: {facts.tier_problem}", Anchor.READY))
+    gaps = [each for each in ranges if each.place is RangePlace.GAP]
+    if gaps:
+        lost = sum(each.end_offset - each.start_offset + 1 for each in gaps)
+        found.append(
+            PageProblem(
+                f"{lost:,} offsets are neither in the tier nor on this host: tierd explain", Anchor.LOST_SEGMENTS
+            )
+        )
+    return found
+
+
+def _summary(facts: PartitionLayout) -> Html:
+    status = facts.status
+    finished = [row for row in facts.rows if place_of(row, None) is RangePlace.TIER]
+    pairs: list[tuple[str, str]] = [
+        ("Log start", number_text(facts.log_start_offset) or "not known"),
+        ("High watermark", number_text(facts.high_watermark) or "not known"),
+        ("Segments in the tier", number_text(len(finished))),
+        ("Size in the tier", f"{size_text(sum(row.size_bytes for row in finished))} before compression"),
+        ("Local segments", number_text(len(facts.local))),
+    ]
+    if status is not None:
+        through = status.copied_through
+        pairs += [
+            ("State", f"{status.state} ({status.role})"),
+            ("In the tier up to", "not known" if through is None else number_text(through) or "nothing yet"),
+            ("To be copied", f"{status.lag.segments:,} segments, {size_text(status.lag.bytes)}"),
+            ("Directory", status.directory),
+        ]
+    if facts.compacted_to is not None:
+        pairs.append(("Compacted up to", number_text(facts.compacted_to)))
+    if facts.topic_id:
+        pairs.append(("Topic id", facts.topic_id))
+    return fact_list(pairs)
+
+
+def _segments(facts: PartitionLayout, query: ListQuery) -> Html:
+    if not facts.rows:
+        return section("Segments in the tier", element("p", "None.", class_="quiet"))
+    path = path_of("topics", facts.partition.topic, str(facts.partition.partition))
+    shown, page = page_of(segments_in_order(facts.rows), query, path, SEGMENTS)
+    count_path = with_query(path, page=min(query.page, -(-len(facts.rows) // ROWS_PER_PAGE)), records=1)
+    return section(
+        "Segments in the tier",
+        element(
+            "p",
+            link(f"{count_path}#{SEGMENTS}", "Count the records of these segments"),
+            f" (reads {len(shown):,} manifests from the object store). ",
+            link(with_query("/runs", partition=str(facts.partition)), "Deletions of this partition"),
+            ".",
+        ),
+        table(page.text, _COLUMNS, (_segment_cells(row, facts) for row in shown), classes=_classes(shown)),
+        page.links,
+        id_=SEGMENTS,
+    )
+
+
+def _segment_cells(row: RemoteLogSegmentMetadata, facts: PartitionLayout) -> tuple[str, ...]:
+    place, known = place_of(row, facts.compacted_to), facts.manifests.get(row.segment.id)
+    state: str = PLACE_TEXTS[place]
+    if row.soft_delete is not None:
+        state = joined(
+            (
+                f"{state} ({row.soft_delete.reason.replace('_', ' ')}) until ",
+                moment(row.soft_delete.delete_after_ms),
+                " ",
+                help_link(Anchor.DELETES_NOTHING, "why it stays"),
+            )
+        )
+    return (
+        number_text(row.first_readable_offset),
+        number_text(row.end_offset),
+        state,
+        size_text(row.size_bytes),
+        "" if known is None else number_text(known.record_count),
+        ratio_text(known),
+        "none" if row.max_timestamp_ms < 0 else moment(row.max_timestamp_ms),
+        moment(row.event_timestamp_ms),
+        number_text(row.leader_epoch),
+        link(segment_path(row), uuid_to_text(row.segment.id), class_="id"),
+    )
+
+
+def _classes(rows: Sequence[RemoteLogSegmentMetadata]) -> list[str]:
+    return ["soon" if row.soft_delete is not None else "" for row in rows]
