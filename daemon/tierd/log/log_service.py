@@ -224,7 +224,8 @@ class LogService:
     def is_online(self, partition: TopicPartition) -> bool:
         """Return True if the partition has a log, and no disk call on its log dir has failed."""
         found = self._writers.get(partition)
-        return found is not None and found.log.directory.parent not in self._manager.offline_dirs
+        offline = self._manager.offline_dirs  # mostly none: this is asked at each append
+        return found is not None and (not offline or found.log.directory.parent not in offline)
 
     async def cleaner_offset(self, partition: TopicPartition) -> int | None:
         """Return the exclusive end of the cleaned part of a log; None if it was never cleaned.

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import count, cycle, islice
@@ -40,6 +41,7 @@ class LeaderVerbs:
         self._standby = standby
         self._topics = count()
         self._acknowledged = asyncio.Event()
+        self._awaited: dict[TopicIdPartition, deque[tuple[int, asyncio.Future[None]]]] = defaultdict(deque)
 
     async def handed(self, *, batch_bytes: int, data_bytes: int, partitions: int) -> Answer:
         """Hand batches in memory to push replication: the cost of push alone."""
@@ -94,8 +96,7 @@ class LeaderVerbs:
 
         async def append(log: OwnedLeaderLog, due_s: float) -> None:
             appended = await self._append(log, batch)
-            while log.high_watermark <= appended.last_offset:
-                await self._next_acknowledgement()
+            await self._acknowledgement_of(log, appended.last_offset)
             delays_s.append(perf_counter() - due_s)
 
         begun_s = perf_counter()
@@ -150,6 +151,16 @@ class LeaderVerbs:
     def _take_acknowledgement(self, log: OwnedLeaderLog, offset: int) -> None:
         log.raise_high_watermark(offset)
         self._acknowledged.set()
+        awaited = self._awaited[log.partition]
+        while awaited and awaited[0][0] < log.high_watermark:
+            awaited.popleft()[1].set_result(None)
+
+    async def _acknowledgement_of(self, log: OwnedLeaderLog, offset: int) -> None:
+        """Wait for one offset, as a producer does: it is not woken by the acknowledgements of others."""
+        if log.high_watermark <= offset:
+            acknowledged = asyncio.get_running_loop().create_future()
+            self._awaited[log.partition].append((offset, acknowledged))
+            await acknowledged
 
     async def _next_acknowledgement(self) -> None:
         self._acknowledged.clear()

@@ -21,6 +21,7 @@ from tests.replication.links.linked import (
     scripted_listener,
 )
 from tierd.replication.leader.pusher import AppendChannel
+from tierd.replication.links.frame_connection import FrameConnection
 from tierd.replication.links.link_errors import PushLinkError, PushLinkLostError, PushLinkTimeoutError
 from tierd.replication.links.link_limits import LinkLimits, require_loopback
 from tierd.replication.links.peer_connector import PeerConnector
@@ -104,6 +105,31 @@ def test_large_records_arrive_whole_and_in_order(
         assert got == [bytes([number]) * size for number, size in enumerate(sizes)]
 
     run(main, loop_factory)
+
+
+async def test_link_is_paused_for_requests_that_wait_behind_another_and_for_no_single_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held: list[FrameConnection] = []
+    hold = FrameConnection.hold
+
+    def count(connection: FrameConnection) -> None:
+        held.append(connection)
+        hold(connection)
+
+    monkeypatch.setattr(FrameConnection, "hold", count)
+    async with running_listener() as running:
+        link = await running.link()
+        for number in range(5):
+            await link.ask(append_request(b"%d" % number), 20.0)
+        assert not held
+        running.standby.gate.clear()
+        asking = [asyncio.create_task(link.ask(append_request(bytes(size)), 20.0)) for size in range(1, 6)]
+        await eventually(lambda: bool(held), what="a pause")
+        running.standby.gate.set()
+        answers = await asyncio.gather(*asking)
+        assert [each.partitions[0].log_end_offset for each in answers] == [1, 2, 3, 4, 5]
+        await link.close()
 
 
 async def test_peer_that_does_not_answer_ends_the_link_and_all_its_requests() -> None:

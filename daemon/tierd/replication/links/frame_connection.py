@@ -109,8 +109,9 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read frames again."""
-        self._is_held = False
-        self._read_frames()
+        if self._is_held:
+            self._is_held = False
+            self._read_frames()
 
     def fail(self, error: Exception) -> None:
         """End the connection for ``error``, at once."""

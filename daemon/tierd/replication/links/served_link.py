@@ -113,6 +113,7 @@ class ServedLink:
         self._scope = scope
         self._is_certified = is_certified
         self._frames: deque[memoryview] = deque()
+        self._is_idle = False  # the next frame is answered at once
         self._arrived = asyncio.Event()
         self._identity: PeerIdentity | None = None
         self._on_gone: Callable[[], None] | None = None
@@ -145,7 +146,7 @@ class ServedLink:
     def on_frame(self, frame: memoryview) -> None:
         """Keep a frame until its turn."""
         self._frames.append(frame)
-        if len(self._frames) >= _WAITING_FRAMES:
+        if len(self._frames) >= _WAITING_FRAMES + self._is_idle:
             self.connection.hold()
         self._arrived.set()
 
@@ -187,9 +188,12 @@ class ServedLink:
             if self.connection.is_closed:
                 raise self._ended()
             self._arrived.clear()
+            self._is_idle = True
             await self._arrived.wait()
+        self._is_idle = False
         frame = self._frames.popleft()
-        self.connection.resume()
+        if len(self._frames) < _WAITING_FRAMES:
+            self.connection.resume()
         return frame
 
     def _ended(self) -> TierError:
