@@ -1,6 +1,5 @@
 """Rates of tierd top: from two answers of the daemon to what a terminal shows."""
 
-import io
 import os
 import pty
 import select
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console, Group
 
 from tests.fakes.answering_daemon import Request, answering_daemon
 from tests.scenarios.command import TIERD
@@ -37,9 +35,7 @@ def answer(now_ms: int = 0, *partitions: dict[str, object], **changes: object) -
 
 
 def lines_of(status: StatusAnswer, rates: Rates | None) -> list[str]:
-    text = io.StringIO()
-    Console(width=120, file=text).print(Group(*rendered_rates(status, rates)))
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return [line for part in rendered_rates(status, rates) for line in part.lines(120, styled=False)]
 
 
 def test_rate_is_the_difference_of_two_totals_over_the_time_between_them() -> None:

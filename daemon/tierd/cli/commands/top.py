@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import Part, human_size, live_group, plain_table, plain_text
+from tierd.cli.display import human_size, live_group
+from tierd.cli.layout import Part, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
 from tierd.cli.printing import print_json
 from tierd.cli.rates import Rates, rates_between, totals_of

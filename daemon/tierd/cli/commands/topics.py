@@ -3,21 +3,24 @@
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, run_in_loop, tier_inventory
+import tierd.app
+from tierd.app import run_in_loop, tier_inventory
 from tierd.cli.completion import topic_names
-from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
 from tierd.cli.printing import print_error, print_line
 from tierd.cli.progress_line import progress_bar
-from tierd.cli.session import begin
+from tierd.cli.session import begin, begin_with_metadata
 from tierd.model import uuid_to_text
 from tierd.tiering import ManifestFacts, PartitionInventory, TierContents, sum_contents
 
@@ -95,14 +98,11 @@ def topics(
         tierd topics payments --records --json
     """
     with progress_bar("reading the tier") as report:
-        found = run_in_loop(
-            tier_inventory(
-                Deployment(begin(config), config),
-                patterns or [],
-                reads_manifests=records,
-                on_partition=lambda done, total: report(done, total, f"{done} of {total} partitions"),
-            )
-        )
+
+        def on_partition(done: int, total: int) -> None:
+            report(done, total, f"{done} of {total} partitions")
+
+        found = run_in_loop(_inventory(config, patterns or [], reads_manifests=records, on_partition=on_partition))
     every = [_partition_line(each) for each in found] if by_partition else _topic_lines(found)
     shown = sorted(every, key=_ORDERS[sort])[:limit]
     if as_json or as_object:
@@ -116,6 +116,15 @@ def topics(
     unread = 0 if total.facts is None else total.segments - total.facts.manifests
     if unread:
         print_error(f"tierd: manifests that could not be read, and are not counted: {unread}; run tierd verify")
+
+
+async def _inventory(
+    config: Path, patterns: list[str], *, reads_manifests: bool, on_partition: Callable[[int, int], None]
+) -> list[PartitionInventory]:
+    if reads_manifests:
+        deployment = tierd.app.Deployment(begin(config), config)
+        return await tierd.app.recorded_inventory(deployment, patterns, on_partition=on_partition)
+    return await tier_inventory(begin_with_metadata(config), patterns, on_partition=on_partition)
 
 
 def _topic_lines(found: Sequence[PartitionInventory]) -> list[_Line]:

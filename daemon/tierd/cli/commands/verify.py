@@ -19,10 +19,16 @@ from tierd.app import (
 )
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigOption,
+    FromBucketOption,
+    JsonObjectOption,
+    JsonOption,
+    PartitionsArgument,
+)
 from tierd.cli.printing import print_line
 from tierd.cli.progress_line import step_line
-from tierd.cli.restore_options import FromBucketOption
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.tiering import Finding, Severity
