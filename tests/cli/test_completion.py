@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 
 from tests.cli.test_imports import OF_A_QUESTION
 from tests.fakes.answering_daemon import Request, answering_daemon
+from tests.scenarios.command import TIERD
 from tests.scenarios.installation import Installation
 from tierd.cli.completion import completed_words
 from tierd.serve import TotalsSummary
 from tierd.version import read_build
 
+DEADLINE_S = 60.0
+VERBS = ["deletions", "delete-partition"]
 NAMES = ["audit-0", "orders-0", "orders-1", "orders-eu-0"]
 PROBE = """
 import atexit, sys
@@ -93,6 +97,48 @@ def test_verbs_and_options_complete(config: Path) -> None:
     assert completed("tierd stat", config) == ["status"]
     assert completed("tierd log app", config) == ["append"]
     assert completed("tierd status --wa", config) == ["--watch"]
+
+
+def completed_by_bash(line: str, config: Path) -> list[str]:
+    """Return what bash itself gets from the function that tierd writes for it, for the last word of ``line``."""
+    script = (
+        'eval "$(_TIERD_COMPLETE=source_bash tierd)"; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); '
+        '"$(complete -p tierd | sed "s/.*-F \\([^ ]*\\) .*/\\1/")" tierd; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    environment = os.environ | {"TIERD_CONFIG": str(config), "PATH": f"{TIERD.parent}:{os.environ['PATH']}"}
+    ended = subprocess.run(
+        ["bash", "-c", script, "bash", line],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [("tierd pause orders-0 au", ["audit-0"]), ("tierd topics or", ["orders", "orders-eu"]), ("tierd dele", VERBS)],
+)
+def test_bash_completes_with_the_function_that_tierd_writes(line: str, names: list[str], daemon: Path) -> None:
+    assert completed_by_bash(line, daemon) == names
+
+
+def test_daemon_that_does_not_answer_keeps_no_shell_waiting(config: Path) -> None:
+    released = threading.Event()
+
+    def answer(_: Request) -> object:
+        released.wait(DEADLINE_S)
+        return NAMES
+
+    with answering_daemon(config.parent, answer):
+        try:
+            assert completed_by_bash("tierd pause or", config) == []
+            assert not released.is_set()
+        finally:
+            released.set()
 
 
 def test_completion_of_a_name_imports_no_more_than_a_question(daemon: Path) -> None:

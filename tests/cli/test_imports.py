@@ -29,10 +29,18 @@ ROOMS = {
     *("tierd.pipeline", "tierd.remote", "tierd.replication", "tierd.restore", "tierd.scanning", "tierd.telemetry"),
     "tierd.tiering",
 }
-OF_A_QUESTION = CLIENTS | DATA | DAEMON | ROOMS | {"tierd.config.schema", "tierd.serve.http_server"}
+OF_PEOPLE = {"attr", "pygments", "rich"}
+OF_A_QUESTION = (
+    CLIENTS | DATA | DAEMON | ROOMS | OF_PEOPLE | {"asyncio", "tierd.config.schema", "tierd.serve.http_server"}
+)
 
-OF_ROWS = (CLIENTS | DATA | {"prometheus_client", "tierd.remote.object_store", "tierd.pipeline"}) - {"crc32c"}
-OF_A_LEDGER = CLIENTS | DATA | DAEMON | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
+OF_ROWS = (CLIENTS | DATA | OF_PEOPLE | {"prometheus_client", "tierd.remote", "tierd.restore", "tierd.pipeline"}) - {
+    "crc32c"
+}
+OF_ROWS |= {"tierd.app.engine.deployment", "tierd.config.schema", "tierd.log.partition", "tierd.log.log_service"}
+OF_A_LEDGER = (
+    CLIENTS | DATA | DAEMON | OF_PEOPLE | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
+)
 OF_SOME_COPIES = (CLIENTS | DATA) - {"cramjam", "crc32c", "zstandard"} | {
     *(
         "tierd.app.push",
@@ -106,32 +114,42 @@ def test_doctor_imports_no_more_than_a_question_and_leaves_the_rest_to_the_check
 
 
 @pytest.mark.parametrize(
-    "words", [["segments", "orders-0"], ["segments", "orders-0", "--json"], ["topics"]], ids=" ".join
+    ("words", "beside"),
+    [
+        (["segments", "orders-0"], set()),
+        (["segments", "orders-0", "--json"], set()),
+        (["topics"], set()),
+        (["erase", "list"], {"tierd.pipeline"}),
+    ],
+    ids=["segments", "segments --json", "topics", "erase list"],
 )
-def test_rows_of_the_metadata_are_listed_without_the_object_store_and_the_logs(
-    words: list[str], copied: Installation, tmp_path: Path
+def test_rows_of_the_metadata_are_listed_without_the_object_store_and_the_schema_of_the_file(
+    words: list[str], beside: set[str], copied: Installation, tmp_path: Path
 ) -> None:
     imported = imported_by([*words, "--config", str(copied.config_file)], tmp_path)
 
     assert "tierd.metadata.kv.sqlite" in imported
-    assert sorted(imported & OF_ROWS) == []
+    assert sorted(imported & OF_ROWS - beside) == []
+    assert not {"tierd.pipeline.committing.leader", "tierd.pipeline.running.spark_run"} & imported
 
 
-def test_ledger_of_deletions_is_listed_without_the_schema_of_the_configuration(
-    copied: Installation, tmp_path: Path
+@pytest.mark.parametrize(
+    ("words", "module", "beside"),
+    [
+        (["deletions"], "tierd.tiering.removing.ledger", set()),
+        (["compact", "--history"], "tierd.pipeline.running.run_history", {"structlog"}),
+        (["drill", "--history"], "tierd.restore.drill.drill_history", {"structlog"}),
+        (["cost"], "tierd.cost.usage_ledger", {"structlog"}),
+    ],
+    ids=["deletions", "compact --history", "drill --history", "cost"],
+)
+def test_ledger_is_listed_without_the_schema_of_the_file_and_the_metadata(
+    words: list[str], module: str, beside: set[str], copied: Installation, tmp_path: Path
 ) -> None:
-    imported = imported_by(["deletions", "--config", str(copied.config_file)], tmp_path)
+    imported = imported_by([*words, "--config", str(copied.config_file)], tmp_path)
 
-    assert "tierd.tiering.removing.ledger" in imported
-    assert sorted(imported & OF_A_LEDGER) == []
-
-
-def test_history_of_runs_is_listed_without_the_pipeline_and_the_tier(copied: Installation, tmp_path: Path) -> None:
-    imported = imported_by(["compact", "--history", "--config", str(copied.config_file)], tmp_path)
-
-    assert "tierd.pipeline.running.run_history" in imported
-    assert sorted(imported & OF_ROWS - {"tierd.pipeline"}) == []
-    assert not {"tierd.app.engine.compose", "tierd.pipeline.running.spark_run"} & imported
+    assert module in imported
+    assert sorted(imported & OF_A_LEDGER - beside) == []
 
 
 def test_place_of_a_record_is_explained_without_the_engine_of_the_daemon(copied: Installation, tmp_path: Path) -> None:

@@ -181,6 +181,22 @@ def test_verify_of_a_sound_tier_has_no_finding(copied: Installation) -> None:
         assert "nothing wrong" in ended.stdout
 
 
+def test_verify_of_a_sample_says_how_much_of_the_tier_it_was(copied: Installation) -> None:
+    ended = copied.tierd("verify", "--deep", "--sample", "100%", "--json")
+
+    (note,) = ended.json_lines()
+    assert ended.exit_code == 0
+    assert (note["severity"], note["kind"]) == ("note", "sample")
+    assert "(100.0 %), chosen by seed 0" in note["what"]
+
+
+def test_sample_without_a_deep_check_is_refused(copied: Installation) -> None:
+    ended = copied.tierd("verify", "--sample", "5%")
+
+    assert ended.exit_code == 2
+    assert "--sample belongs to --deep" in ended.stderr
+
+
 def flip_last_byte(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

@@ -1,8 +1,6 @@
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console, Group
 
 from tierd.cli.commands.status import hold_line, pipeline_line, rendered
 from tierd.cli.status_problems import (
@@ -114,9 +112,7 @@ def partition(name: str, state: str) -> PartitionSummary:
 
 
 def lines_of(facts: StatusAnswer) -> list[str]:
-    text = io.StringIO()
-    Console(width=200, file=text).print(Group(*rendered(facts)))
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return [line for part in rendered(facts) for line in part.lines(200, styled=False)]
 
 
 def test_partitions_that_need_a_person_are_listed_first() -> None:

@@ -1,6 +1,5 @@
 """Rates of tierd top: from two answers of the daemon to what a terminal shows."""
 
-import io
 import os
 import pty
 import select
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console, Group
 
 from tests.fakes.answering_daemon import Request, answering_daemon
-from tests.scenarios.command import TIERD
+from tests.scenarios.command import TIERD, run_tierd
 from tierd.cli.commands.top import rendered_rates
 from tierd.cli.rates import PartitionRate, Rates, rates_between, totals_of
 from tierd.serve import StatusAnswer
@@ -37,9 +35,7 @@ def answer(now_ms: int = 0, *partitions: dict[str, object], **changes: object) -
 
 
 def lines_of(status: StatusAnswer, rates: Rates | None) -> list[str]:
-    text = io.StringIO()
-    Console(width=120, file=text).print(Group(*rendered_rates(status, rates)))
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return [line for part in rendered_rates(status, rates) for line in part.lines(120, styled=False)]
 
 
 def test_rate_is_the_difference_of_two_totals_over_the_time_between_them() -> None:
@@ -171,6 +167,14 @@ def test_lines_come_at_once_without_a_terminal_and_ctrl_c_ends_them_cleanly(
     assert first.startswith(begins)
     assert (process.returncode, errors) == (0, "")
     assert "\x1b" not in first + rest
+
+
+def test_rates_of_one_interval_are_one_line_of_json_and_the_command_ends(socket: Path) -> None:
+    ended = run_tierd("top", "--once", "--interval", "0.1", "--json", "--socket", str(socket))
+
+    (rates,) = ended.json_lines()
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert rates["work"]["copied_bytes"] == 1000
 
 
 @pytest.mark.parametrize("words", [["top", "--interval", "0.1"], ["status", "--watch"]], ids=" ".join)

@@ -4,6 +4,9 @@ from pathlib import Path
 
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.installation import Installation
+from tierd.clock import SystemClock
+from tierd.cost import HOUR_MS, UsageLedger
+from tierd.cost.usage_ledger import UsageLine
 
 
 def listed(tierd: Installation, *arguments: str) -> list[dict[str, object]]:
@@ -32,6 +35,23 @@ def test_topics_as_json_are_the_documented_contract(copied: Installation) -> Non
         "stored_bytes": None,
         "log_bytes": None,
     }
+
+
+def test_cost_of_a_month_is_that_of_tierd_cost_and_unknown_without_use(copied: Installation, tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("currency: EUR\nper_1000_requests: {put: 4}\n")
+    copied.configure({"cost": {"price_file": str(tmp_path / "prices.yaml")}})
+    hour_ms = SystemClock().now_ms() // HOUR_MS * HOUR_MS - HOUR_MS
+    UsageLedger(copied.state_dir / "usage").append([UsageLine(hour_ms, "orders", "put", 1000, 5)])
+    report = copied.tierd("cost", "--json").json()
+
+    costs = {each["topic"]: (each["currency"], each["month_cost"]) for each in listed(copied, "--cost")}
+    shown = copied.tierd("topics", "--cost").stdout.splitlines()
+
+    (orders,) = (each for each in report["topics"] if each["topic"] == "orders")
+    assert costs == {"audit": ("EUR", None), "orders": ("EUR", orders["month"]["total"])}
+    assert orders["month"]["total"] > 0
+    assert "EUR a month" in shown[0]
+    assert f"{orders['month']['total']:.2f}" in next(line for line in shown if line.startswith("orders"))
 
 
 def test_partitions_have_their_range_and_manifests_their_records(copied: Installation) -> None:

@@ -39,7 +39,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.app.daemon.config_change": "compares two configurations key by key",
         "tierd.app.daemon.reloader": "replaces the configuration in force",
         "tierd.app.checks.check_online": "tries everything that the file names",
-        "tierd.cli.session": "loads the file for every command",
         "tierd.cli.commands.check_config": "checks the whole file",
         "tierd.cli.commands.demo": "prints where the demo keeps its files",
         "tierd.pipeline.access": "takes from the file what executors need",

@@ -20,8 +20,9 @@ from tests.cli.conftest import copied, log_dir, tierd, warm  # noqa: F401 - fixt
 from tests.fakes.log_capture import captured_log
 from tests.scenarios.command import CommandResult, run_tierd
 from tests.scenarios.installation import Installation
-from tierd.cli.display import plain_table, print_group, print_table
+from tierd.cli.display import print_group, print_table
 from tierd.cli.failures import print_failure
+from tierd.cli.layout import plain_table
 from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.record_text import as_text_line
 from tierd.control_characters import visible
@@ -29,7 +30,7 @@ from tierd.errors import TierError
 from tierd.log import Record
 
 ROOT = Path(package.__file__).parent
-PRINTERS = {"cli/printing.py", "cli/display.py"}
+PRINTERS = {"cli/printing.py", "cli/display.py", "cli/progress_line.py"}
 ATTACK = "\x1b]0;owned\x07\x1b[2J[bold]\x9b31m\u202egol[/nothing]\r\nfake line\x7f"
 ODD_KEY = "\x1b[31m[bold]\u202egol.exe"
 SHOWN_KEY = r"\x1b[31m[bold]\u202egol.exe"

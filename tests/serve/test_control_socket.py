@@ -19,7 +19,8 @@ from tierd.clock import SystemClock
 from tierd.errors import DaemonUnreachableError, RefusedError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.serve import VerbHandler
-from tierd.serve.control_client import SOCKET_NAME, ask, ask_or_run
+from tierd.serve.awaited_answer import ask, ask_or_run
+from tierd.serve.control_client import SOCKET_NAME
 from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer, ControlRequest, ControlVerb
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, ControlServer
 

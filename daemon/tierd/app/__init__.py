@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
     from tierd.app.commands.repair_tier import RepairRequest, repair_tier
     from tierd.app.commands.rewrap_keys import rewrap_keys
-    from tierd.app.commands.tier_inventory import tier_inventory
+    from tierd.app.commands.tier_inventory import recorded_inventory, tier_inventory
     from tierd.app.daemon.tier_server import ServeRequest
     from tierd.app.engine.deployment import Deployment
+    from tierd.app.engine.host_metadata import HostMetadata
     from tierd.app.engine.row_reader import Located, row_reader
     from tierd.app.engine.tier_reader import TierReader, tier_reader
-    from tierd.app.restore.drill_commands import drill, past_drills
+    from tierd.app.restore.drill_commands import drill
     from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
     from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
     from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreRequest, log_dir_restore
+    from tierd.app.restore.past_drills import past_drills
     from tierd.app.restore.restore_source import SourceRequest
     from tierd.app.restore.retention_holds import LiftedRetention, RetentionHolds, lift_retention
     from tierd.app.restore.source_reader import source_reader
@@ -45,17 +47,11 @@ if TYPE_CHECKING:
         topic_restore_job,
     )
     from tierd.app.run import run_daemon, run_in_loop, serve_tier
-    from tierd.app.services.usage_keeper import broker_cost
+    from tierd.app.services.broker_cost import broker_cost
     from tierd.app.spark.build_pipeline import require_spark
     from tierd.app.spark.compaction_verbs import compact, plan_compaction
-    from tierd.app.spark.erasure_verbs import (
-        attest_erasure,
-        cancel_erasure,
-        file_erasure,
-        list_erasures,
-        read_erasure,
-        step_erasures,
-    )
+    from tierd.app.spark.erasure_verbs import attest_erasure, cancel_erasure, file_erasure, step_erasures
+    from tierd.app.spark.filed_erasures import list_erasures, read_erasure
     from tierd.app.spark.past_runs import past_runs
 else:
     __getattr__ = exports_on_demand(__name__)
@@ -70,6 +66,7 @@ __all__ = [
     "GroupPositions",
     "GroupRestoreJob",
     "GroupRestoreRequest",
+    "HostMetadata",
     "LiftedRetention",
     "Located",
     "LogDirOutcome",
@@ -117,6 +114,7 @@ __all__ = [
     "plan_compaction",
     "read_erasure",
     "rebuild_metadata",
+    "recorded_inventory",
     "release_endpoint",
     "repair_tier",
     "require_confirmed",

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tierd.app import run_in_loop
 from tierd.cli.printing import print_error
 from tierd.config import find_state_dir
 from tierd.errors import DaemonUnreachableError, TierError, TierErrorCode
-from tierd.serve import SOCKET_NAME, ControlRequest, ControlVerb, ask
+from tierd.serve import SOCKET_NAME, ControlRequest, ControlVerb, ask_blocking
 
 RequestT = TypeVar("RequestT", bound=ControlRequest)
 AnswerT = TypeVar("AnswerT")
@@ -31,7 +30,7 @@ def ask_daemon(config: Path, socket: Path | None, verb: ControlVerb[RequestT, An
     """
     state_dir = _directory_of(socket) if socket is not None else state_dir_of(config)
     try:
-        return run_in_loop(ask(state_dir, verb, request))
+        return ask_blocking(state_dir, verb, request)
     except DaemonUnreachableError:
         if socket is None:
             daemon_state_dir(config, None)

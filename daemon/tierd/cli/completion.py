@@ -27,10 +27,9 @@ def completed_words(env: Mapping[str, str]) -> list[str]:
 
 def _asked(given: Mapping[str, object], prefix: str) -> tuple[str, ...]:
     # Imported here: the options of every command name this module, and most commands complete nothing.
-    from tierd.app import run_in_loop  # noqa: PLC0415
     from tierd.config import find_state_dir  # noqa: PLC0415
     from tierd.errors import TierError  # noqa: PLC0415
-    from tierd.serve import PARTITIONS, PartitionNamesRequest, ask  # noqa: PLC0415
+    from tierd.serve import PARTITIONS, PartitionNamesRequest, ask_blocking  # noqa: PLC0415
 
     socket, config = given.get("socket"), given.get("config")
     try:
@@ -38,6 +37,6 @@ def _asked(given: Mapping[str, object], prefix: str) -> tuple[str, ...]:
         if state_dir is None:
             return ()
         request = PartitionNamesRequest(prefix=prefix)
-        return run_in_loop(ask(state_dir, PARTITIONS, request, timeout_s=PATIENCE_S)).root
+        return ask_blocking(state_dir, PARTITIONS, request, timeout_s=PATIENCE_S).root
     except TierError:
         return ()

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import typer
 
-from tierd.cli.display import plain_table, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
+from tierd.cli.layout import plain_table
 from tierd.cli.printing import print_json, print_line
 from tierd.serve import ErasureCaches, ErasureReport, ErasureSummary, ErasureVersions
 

@@ -6,6 +6,7 @@ a mistyped verb need none. A module in ``commands`` has a function of its own na
 """
 
 import builtins
+import gc
 import os
 import shlex
 import sys
@@ -197,7 +198,20 @@ def main() -> None:
         print_error("tierd: erase is a group of verbs")
         print_error(f"  next: {shlex.join(['tierd', *new])}")
         sys.exit(int(ExitCode.USAGE))
-    build_app(sys.argv[1:])(prog_name="tierd")
+    with _collection_put_off():
+        app = build_app(sys.argv[1:])
+    app(prog_name="tierd")
+
+
+@contextmanager
+def _collection_put_off() -> Iterator[None]:
+    """Import without the garbage collector, which would walk through what was imported again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # modules stay until the end: no later collection looks at them
+        gc.enable()
 
 
 def new_spelling(arguments: Sequence[str]) -> list[str]:
@@ -258,8 +272,22 @@ def _group_app(group: VerbGroup) -> typer.Typer:
 
 
 def _load(verb: Verb) -> Callable[..., None]:
-    module = import_module(verb.module)
+    with _rich_hidden():
+        module = import_module(verb.module)
     return reported(cast("Callable[..., None]", getattr(module, verb.function)))
+
+
+@contextmanager
+def _rich_hidden() -> Iterator[None]:
+    """Let imports of rich fail: structlog imports it where it is installed, for tracebacks that tierd never prints."""
+    if "rich" in sys.modules:
+        yield
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the mark of a module that cannot be imported
+    try:
+        yield
+    finally:
+        del sys.modules["rich"]
 
 
 def _unloaded() -> None:

@@ -49,6 +49,16 @@ AcceptUnauthenticatedOption = Annotated[
         help="With a key ring: also accept objects without proof that a tierd with the ring wrote them.",
     ),
 ]
+ClusterIdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-id", metavar="ID", help="Cluster of the tier; default: that of the configuration or the log dirs."
+    ),
+]
+FromBucketOption = Annotated[
+    bool,
+    typer.Option("--from-bucket", help="Read the metadata from the bucket, although the metadata store may have it."),
+]
 PartitionArgument = Annotated[
     str,
     typer.Argument(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tierd.cli.printing import print_error
+from tierd.control_characters import visible
 
 ReportProgress = Callable[[str], None]
 
@@ -18,9 +19,7 @@ def progress_line(title: str) -> Iterator[ReportProgress]:
     if not sys.stderr.isatty():
         yield _Lines(title)
         return
-    from tierd.cli.display import moving_line  # noqa: PLC0415 - rich is loaded where there is a terminal
-
-    with moving_line(title) as report_progress:
+    with _moving_line(title) as report_progress:
         yield lambda text: report_progress(f"{title}: {text}")
 
 
@@ -31,9 +30,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
         lines = _Lines(title)
         yield lambda done, total, text: lines(f"{100 * done // max(total, 1)} %, {text}")
         return
-    from tierd.cli.display import moving_bar  # noqa: PLC0415 - rich is loaded where there is a terminal
-
-    with moving_bar(title) as report_progress:
+    with _moving_bar(title) as report_progress:
         yield report_progress
 
 
@@ -43,10 +40,39 @@ def step_line(title: str) -> Iterator[ReportProgress]:
     if not sys.stderr.isatty():
         yield print_error
         return
-    from tierd.cli.display import moving_line  # noqa: PLC0415 - rich is loaded where there is a terminal
-
-    with moving_line(title) as report_progress:
+    with _moving_line(title) as report_progress:
         yield report_progress
+
+
+@contextlib.contextmanager
+def _moving_line(title: str) -> Iterator[Callable[[str], None]]:
+    """Show a moving line on standard error, which is a terminal; yield a function that sets its text."""
+    from rich.console import Console  # noqa: PLC0415 - no answer of a command needs rich, which takes as long as one
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(visible(title))
+        yield lambda text: progress.update(task, description=visible(text))
+
+
+@contextlib.contextmanager
+def _moving_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar on standard error, which is a terminal; yield a function of what is done, of how much, and a text."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(visible(title), total=None)
+        yield lambda done, total, text: progress.update(
+            task, completed=done, total=total, description=visible(f"{title}: {text}")
+        )
 
 
 class _Lines:

@@ -108,16 +108,6 @@ OthersDownOption = Annotated[
         help="With --mode last-copy: the other brokers that the plan names are stopped, and stay so as it says.",
     ),
 ]
-ClusterIdOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster-id", metavar="ID", help="Cluster of the tier; default: that of the configuration or the log dirs."
-    ),
-]
-FromBucketOption = Annotated[
-    bool,
-    typer.Option("--from-bucket", help="Read the metadata from the bucket, although the metadata store may have it."),
-]
 YesOption = Annotated[bool, typer.Option("--yes", help="Carry out the plan; without it the plan is only printed.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")]
 TopicIdOption = Annotated[

@@ -8,8 +8,9 @@ from pydantic import JsonValue
 
 from tierd.app import Deployment, LogDirOutcome, LogDirPlan, RetentionHolds, log_dir_restore, run_in_loop
 from tierd.cli.costs import cost_json
-from tierd.cli.display import human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
 from tierd.cli.failures import ExitCode
+from tierd.cli.layout import plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress_line import ReportProgress, progress_line

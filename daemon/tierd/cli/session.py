@@ -3,12 +3,18 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tierd.config import TierdConfig, load_config
+import tierd.config
 from tierd.telemetry import configure_logging
 
+# The schema of the whole file takes longer than the answer of a command that needs a part of the file.
+if TYPE_CHECKING:
+    from tierd.app import HostMetadata
+    from tierd.config import TierdConfig
 
-def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
+
+def begin(config: Path, *, secrets: bool = True) -> "TierdConfig":
     """Send warnings to standard error in a readable form, and load the configuration.
 
     Args:
@@ -19,7 +25,19 @@ def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
         ConfigError: every fault of the file.
     """
     log_to_stderr()
-    return load_config(config, os.environ, secrets=secrets)
+    return tierd.config.load_config(config, os.environ, secrets=secrets)
+
+
+def begin_with_metadata(config: Path) -> "HostMetadata":
+    """Send warnings to standard error, and load the part of the configuration that rows of the metadata need.
+
+    Raises:
+        ConfigError: that part is wrong; every fault of the file.
+    """
+    from tierd.app import HostMetadata  # noqa: PLC0415 - most commands need more, or nothing of it
+
+    log_to_stderr()
+    return HostMetadata(tierd.config.load_part(config, os.environ, tierd.config.HostSettings), config)
 
 
 def log_to_stderr() -> None:

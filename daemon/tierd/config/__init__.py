@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tierd.config.config_warning_rules import config_warnings
     from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
     from tierd.config.control_settings import MqttSettings, MqttTlsSettings
+    from tierd.config.cost_settings import PricedTierSettings
     from tierd.config.drill_settings import DrillSettings
     from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
     from tierd.config.endpoint_login_settings import (
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         EndpointSaslSettings,
         EndpointTlsSettings,
     )
+    from tierd.config.host_settings import HostSettings, LogDirSettings
     from tierd.config.kafka_endpoint_settings import (
         EndpointGroupsSettings,
         EndpointQuarantineSettings,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tierd.config.masked_file import read_masked
     from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
     from tierd.config.own_log_settings import LogCleanerSettings
+    from tierd.config.part_loading import load_part
     from tierd.config.pipeline_settings import PipelineSettings
     from tierd.config.places import PlacedFaultsError
     from tierd.config.push_settings import PushReplicationSettings, PushTlsSettings
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
         CopySettings,
         ExpireSettings,
         FetchSettings,
-        LogDirSettings,
         TierdConfig,
     )
     from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
@@ -88,6 +90,7 @@ __all__ = [
     "ExpireSettings",
     "FetchSettings",
     "GcsSettings",
+    "HostSettings",
     "KafkaConnectionSettings",
     "KafkaEndpointSettings",
     "LeadershipSettings",
@@ -101,6 +104,7 @@ __all__ = [
     "PlacedFaultsError",
     "PluginSettings",
     "PostgresSettings",
+    "PricedTierSettings",
     "PushReplicationSettings",
     "PushTlsSettings",
     "RedisSettings",
@@ -121,6 +125,7 @@ __all__ = [
     "full_match",
     "is_on_this_host",
     "load_config",
+    "load_part",
     "load_side_file",
     "load_state_dir",
     "parse_bytes",

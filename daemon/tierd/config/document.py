@@ -8,8 +8,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from tierd.config.expanded_text import ExpandedText
 from tierd.config.places import Location, dotted
-from tierd.config.values import ExpandedText
 
 _MAX_VALUES = 10_000  # aliases of aliases grow exponentially
 _MAX_DEPTH = 32

@@ -1,6 +1,5 @@
 """YAML and environment to settings: every fault at once, each with file, line and column."""
 
-import os
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -15,8 +14,7 @@ from tierd.config.plugged_schema import as_declared, plugged_schema, with_sectio
 from tierd.config.schema import TierdConfig
 from tierd.config.secret_sources import is_secret_at, resolve_secrets, stand_in_for_secrets
 from tierd.config.state_dir import DEFAULT_STATE_DIR, read_config_text
-from tierd.config.traversal import leaves, unit_of
-from tierd.config.values import Unit
+from tierd.config.traversal import anchor_paths
 from tierd.errors import ConfigError, ConfigFault
 
 _STATE_DIR_LINE = re.compile(r"^state_dir[ \t]*:.*$", re.MULTILINE)
@@ -39,7 +37,7 @@ def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> 
     document, schema = read_with_schema(read_config_text(path), env)
     syntax_error = bool(document.faults) and not document.values
     if not syntax_error:
-        _anchor_paths(document, schema, path.absolute().parent)
+        anchor_paths(document.tree, schema, path.absolute().parent)
         if secrets:
             resolve_secrets(document, schema, env)
         else:
@@ -72,7 +70,7 @@ def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigErro
         document, schema = read_with_schema(line[0], env)
         if not document.values:
             raise faults
-    _anchor_paths(document, schema, path.absolute().parent)
+    anchor_paths(document.tree, schema, path.absolute().parent)
     state_dir = document.tree.get("state_dir", str(DEFAULT_STATE_DIR))
     if ("state_dir",) in document.spoilt or not isinstance(state_dir, str) or not state_dir.startswith("/"):
         raise faults
@@ -99,13 +97,6 @@ def _leave_out(document: Document, backend: Location, message: str) -> None:
     del section["backend"]
     if section.pop("plugin", None) is not None:
         document.spoilt[backend[0], "plugin"] = None
-
-
-def _anchor_paths(document: Document, schema: type[TierdConfig], directory: Path) -> None:
-    for leaf in leaves(schema, document.tree):
-        value = leaf.holder[leaf.key]
-        if unit_of(leaf.field) is Unit.PATH and isinstance(value, str) and value.split("/")[0] in (".", ".."):
-            leaf.holder[leaf.key] = os.path.normpath(directory / value)
 
 
 def _validate(document: Document, schema: type[TierdConfig]) -> TierdConfig | None:

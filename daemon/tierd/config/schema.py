@@ -9,22 +9,20 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tierd.config.control_settings import ControlSettings
+from tierd.config.cost_settings import CostSettings
 from tierd.config.drill_settings import DrillSettings
+from tierd.config.host_settings import HostSettings
 from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
 from tierd.config.leadership_settings import LeadershipSettings
-from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
-from tierd.config.places import PlacedFaultsError, path_faults
+from tierd.config.places import PlacedFaultsError
 from tierd.config.push_settings import PushReplicationSettings
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
-from tierd.config.state_dir import DEFAULT_STATE_DIR
 from tierd.config.topic_settings import TopicsSettings, left_to_brokers
-from tierd.config.traversal import is_written, leaf_values
 from tierd.config.values import (
     MIB,
-    AbsolutePath,
     Address,
     ByteLimit,
     ByteSize,
@@ -32,19 +30,9 @@ from tierd.config.values import (
     OwnPath,
     Rate,
     Switch,
-    Text,
     WholeNumber,
     split_address,
 )
-
-
-class LogDirSettings(Settings):
-    """One directory of partitions."""
-
-    path: AbsolutePath = Field(description="a directory of the broker's log.dirs", examples=["/var/lib/kafka/data"])
-    owner: Literal["kafka", "tierd"] = Field(
-        "kafka", description="kafka: a broker writes the logs, and tierd only reads; tierd: tierd writes the logs"
-    )
 
 
 class CopySettings(Settings):
@@ -162,14 +150,6 @@ class CatalogueSettings(Settings):
     )
 
 
-class CostSettings(Settings):
-    """Prices of the tier."""
-
-    price_file: AbsolutePath | None = Field(
-        None, description="YAML file of prices for tierd cost and tierd estimate; default: list prices of S3 Standard"
-    )
-
-
 class HttpSettings(Settings):
     """The HTTP port for status and metrics."""
 
@@ -197,29 +177,15 @@ class LoggingSettings(Settings):
     )
 
 
-class TierdConfig(Settings):
+class TierdConfig(HostSettings):
     """The whole file."""
 
-    cluster_id: Text | None = Field(
-        None, min_length=1, description="Kafka's cluster id; default: the id in meta.properties of the log dirs"
-    )
-    node_id: WholeNumber | None = Field(
-        None, ge=0, description="id of this broker; default: the id in meta.properties of the log dirs"
-    )
-    state_dir: OwnPath = Field(
-        DEFAULT_STATE_DIR,
-        description="directory of tierd's own files: metadata, holds, caches, the control socket, the lock",
-    )
-    log_dirs: tuple[LogDirSettings, ...] = Field(min_length=1, description="the broker's log.dirs, each with its owner")
     topics: TopicsSettings = Field(
         default_factory=TopicsSettings, description="topics to tier, and the settings of each topic"
     )
     leadership: LeadershipSettings = Field(
         default_factory=LeadershipSettings,
         description="source of leadership: how tierd learns which partitions this broker leads",
-    )
-    metadata: MetadataSettings = Field(
-        default_factory=MetadataSettings, description="the metadata store, which has a row for each copied segment"
     )
     remote: RemoteSettings = Field(description="the object store")
     copying: CopySettings = Field(default_factory=CopySettings, alias="copy", description="copies to the tier")
@@ -280,20 +246,6 @@ class TierdConfig(Settings):
     def drill_dir(self) -> Path:
         """Return the directory in which drills restore."""
         return self.drill.scratch_dir or self.state_dir / "drill"
-
-    @property
-    def sqlite_path(self) -> Path:
-        """Return the path of the SQLite metadata file."""
-        return self.metadata.sqlite.path or self.state_dir / "metadata.db"
-
-    @model_validator(mode="after")
-    def _paths_keep_apart(self) -> "TierdConfig":
-        paths = [(place, field, value) for place, field, value in leaf_values(self) if isinstance(value, Path)]
-        log_dirs = {place: path for place, _, path in paths if place[0] == "log_dirs"}
-        own = {place: path for place, field, path in paths if is_written(field)}
-        if faults := path_faults(log_dirs, own):
-            raise PlacedFaultsError(faults)
-        return self
 
     @model_validator(mode="after")
     def _brokers_can_be_asked(self) -> "TierdConfig":

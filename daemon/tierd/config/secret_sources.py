@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from tierd.config.document import Document
 from tierd.config.places import Location, dotted
-from tierd.config.schema import TierdConfig
 from tierd.config.scram_verifier import MIN_ITERATIONS, ScramVerifier
+from tierd.config.section import Settings
 from tierd.config.traversal import Leaf, field_at, is_secret, leaves, secret_of_file
 
 _CREDENTIAL = "credential:"
@@ -24,7 +24,7 @@ _STAND_INS = (
 """A text, a key, an address, and the hashes of SCRAM."""
 
 
-def resolve_secrets(document: Document, schema: type[TierdConfig], env: Mapping[str, str]) -> None:
+def resolve_secrets(document: Document, schema: type[Settings], env: Mapping[str, str]) -> None:
     """Replace every ``*_file`` and ``credential:NAME`` in the tree by the secret; an unreadable one becomes a fault.
 
     Blocking: reads small files.
@@ -36,7 +36,7 @@ def resolve_secrets(document: Document, schema: type[TierdConfig], env: Mapping[
             _resolve_file(document, schema, leaf)
 
 
-def stand_in_for_secrets(document: Document, schema: type[TierdConfig]) -> None:
+def stand_in_for_secrets(document: Document, schema: type[Settings]) -> None:
     """Put a text in the place of every secret of the file, for a command that needs none; no secret is read."""
     for leaf in list(leaves(schema, document.tree)):
         secret = leaf.key if is_secret(leaf.field) else secret_of_file(schema, leaf.location)
@@ -47,7 +47,7 @@ def stand_in_for_secrets(document: Document, schema: type[TierdConfig]) -> None:
         _section_in(document, location)[str(location[-1])] = _stand_in_at(schema, location)
 
 
-def _stand_in_at(schema: type[TierdConfig], location: Location) -> str:
+def _stand_in_at(schema: type[Settings], location: Location) -> str:
     """Return the first text that the field at ``location`` takes for a secret."""
     field = field_at(schema, location)
     assert field is not None, "secrets are fields"
@@ -59,7 +59,7 @@ def _stand_in_at(schema: type[TierdConfig], location: Location) -> str:
     raise AssertionError(f"no stand-in for the secret {dotted(location)}")
 
 
-def is_secret_at(schema: type[TierdConfig], location: Location) -> bool:
+def is_secret_at(schema: type[Settings], location: Location) -> bool:
     """Return True where ``location`` names a secret of the configuration."""
     field = field_at(schema, location)
     return field is not None and is_secret(field)
@@ -91,7 +91,7 @@ def _resolve_credential(document: Document, leaf: Leaf, env: Mapping[str, str]) 
         _put(document, leaf, leaf.key, Path(directory) / name)
 
 
-def _resolve_file(document: Document, schema: type[TierdConfig], leaf: Leaf) -> None:
+def _resolve_file(document: Document, schema: type[Settings], leaf: Leaf) -> None:
     secret, path = secret_of_file(schema, leaf.location), leaf.holder[leaf.key]
     assert secret is not None
     if secret in leaf.holder:

@@ -1,7 +1,9 @@
 """Traversal of settings models by the names that YAML uses: sections, leaves, units."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
@@ -96,6 +98,14 @@ def leaves(model: type[BaseModel], tree: dict[str, object], location: Location =
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     yield from leaves(section, item, (*location, key, index))
+
+
+def anchor_paths(tree: dict[str, object], model: type[BaseModel], directory: Path) -> None:
+    """Replace every path in ``tree`` that begins with ``./`` or ``../`` by the path that it is from ``directory``."""
+    for leaf in leaves(model, tree):
+        value = leaf.holder[leaf.key]
+        if unit_of(leaf.field) is Unit.PATH and isinstance(value, str) and value.split("/")[0] in (".", ".."):
+            leaf.holder[leaf.key] = os.path.normpath(directory / value)
 
 
 def leaf_values(section: BaseModel, location: Location = ()) -> Iterator[tuple[Location, FieldInfo, object]]:

@@ -12,17 +12,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationInfo
 
+from tierd.config.expanded_text import ExpandedText
 from tierd.config.units import parse_bytes, parse_duration_s
 
 MIB = 1024 * 1024
 _KAFKA_WORDS: dict[str, int | str] = {"-1": -1, "-2": -2, "from-broker": "from-broker"}
 KEY_PREFIX_MAX_BYTES = 127  # one byte less than Kafka's limit for custom metadata, which begins with a version
-
-
-class ExpandedText(str):
-    """A value that came out of ``${NAME}``: text that may stand for a number or a switch."""
-
-    __slots__ = ()
 
 
 class Unit(Enum):

@@ -3,101 +3,48 @@
 from typing import TYPE_CHECKING
 
 from tierd.on_demand import exports_on_demand
-from tierd.restore.catalogue import (
-    BrokerTopics,
-    CataloguedNode,
-    CataloguedTopic,
-    CatalogueKeeper,
-    CatalogueStorage,
-    ClusterSnapshot,
-    LocalPartitions,
-    LogDirTopics,
-    PositionsAt,
-    TopicSource,
-    parse_cluster_snapshot,
-    positions_at,
-    read_positions_at,
-)
-from tierd.restore.changelog.changelog_errors import RestoreError, StoreFailedError
-from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer
-from tierd.restore.changelog.reader.restore_progress import ChangelogProgress, ProgressReporter
-from tierd.restore.changelog.reader.restore_task import RestoreTask
-from tierd.restore.changelog.sources.composite_source import CompositeSource
-from tierd.restore.changelog.sources.local_changelog import LocalEnd
-from tierd.restore.changelog.sources.local_log_source import LocalChangelogs
-from tierd.restore.changelog.sources.partitioned_source import PartitionedSource
-from tierd.restore.changelog.sources.remote_changelog import RemoteTier
-from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs, RemoteSegmentSource
-from tierd.restore.drill import (
-    DrillCommand,
-    DrilledPartition,
-    DrillHistory,
-    DrillOutcome,
-    DrillProofs,
-    DrillScratch,
-    PartitionDrill,
-    Proof,
-    has_something,
-    held_scratch,
-    rotation,
-)
-from tierd.restore.journal import Journal, JournalOfAnotherJobError, read_job, read_steps
-from tierd.restore.log_dir import (
-    METADATA_DIRECTORY,
-    HeldLogDir,
-    JoinSourceReader,
-    LogDirRequest,
-    LogDirTarget,
-    RestoredPartition,
-    has_restored,
-    held_log_dir,
-    in_thread,
-    restore_cluster_metadata,
-    restore_partition,
-    write_identity,
-)
-from tierd.restore.plan import (
-    HELD_SETTINGS,
-    CataloguedSnapshot,
-    ExpiredSegments,
-    HeldRetention,
-    JoinSource,
-    KnownEnd,
-    NodeFacts,
-    NodePlan,
-    PartitionPlan,
-    PlanFinding,
-    PlanRequest,
-    PlanSeverity,
-    RestoreFacts,
-    RestoreMode,
-    TopicRetention,
-    change_command,
-    committed_ends,
-    delete_retention_ms_of,
-    had_metadata,
-    hold_command,
-    is_held,
-    join_sources,
-    known_ends,
-    lift_command,
-    lifting_changes,
-    newest_segment,
-    plan_node,
-    plan_partition,
-    producer_id_problem,
-    restored_lineage,
-    settings_before,
-)
-from tierd.restore.stores.rocks_store import RocksStore
-from tierd.restore.stores.sqlite_store import SqliteStore
-from tierd.restore.streams.streams_restore import RestoredStreamsStore
-from tierd.restore.streams.streams_target import StreamsTarget
-from tierd.restore.streams.topology_file import load_streams_topology
 
-# Modules of Kafka's protocol take 0.3 s and 27 MB to import.
 if TYPE_CHECKING:
+    from tierd.restore.catalogue import (
+        BrokerTopics,
+        CataloguedNode,
+        CataloguedTopic,
+        CatalogueKeeper,
+        CatalogueStorage,
+        ClusterSnapshot,
+        LocalPartitions,
+        LogDirTopics,
+        PositionsAt,
+        TopicSource,
+        parse_cluster_snapshot,
+        read_positions_at,
+    )
+    from tierd.restore.catalogue.positions_at import positions_at
+    from tierd.restore.changelog.changelog_errors import RestoreError, StoreFailedError
+    from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer
+    from tierd.restore.changelog.reader.restore_progress import ChangelogProgress, ProgressReporter
+    from tierd.restore.changelog.reader.restore_task import RestoreTask
+    from tierd.restore.changelog.sources.composite_source import CompositeSource
     from tierd.restore.changelog.sources.kafka_source import KafkaSource
+    from tierd.restore.changelog.sources.local_changelog import LocalEnd
+    from tierd.restore.changelog.sources.local_log_source import LocalChangelogs
+    from tierd.restore.changelog.sources.partitioned_source import PartitionedSource
+    from tierd.restore.changelog.sources.remote_changelog import RemoteTier
+    from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs, RemoteSegmentSource
+    from tierd.restore.drill import (
+        DrillCommand,
+        DrilledPartition,
+        DrillHistory,
+        DrillOutcome,
+        DrillProofs,
+        DrillScratch,
+        PartitionDrill,
+        Proof,
+        has_something,
+        held_scratch,
+        rotation,
+    )
+    from tierd.restore.journal import Journal, JournalOfAnotherJobError, read_job, read_steps
     from tierd.restore.live_cluster import (
         OFFSET_MAP_FILE,
         AcknowledgedCount,
@@ -114,8 +61,60 @@ if TYPE_CHECKING:
         read_offset_map,
         set_positions,
         targets_of,
-        topic_settings,
     )
+    from tierd.restore.live_cluster.topic_settings import topic_settings
+    from tierd.restore.log_dir import (
+        METADATA_DIRECTORY,
+        HeldLogDir,
+        JoinSourceReader,
+        LogDirRequest,
+        LogDirTarget,
+        RestoredPartition,
+        has_restored,
+        in_thread,
+        restore_cluster_metadata,
+        restore_partition,
+        write_identity,
+    )
+    from tierd.restore.log_dir.held_log_dir import held_log_dir
+    from tierd.restore.plan import (
+        HELD_SETTINGS,
+        CataloguedSnapshot,
+        ExpiredSegments,
+        HeldRetention,
+        JoinSource,
+        KnownEnd,
+        NodeFacts,
+        NodePlan,
+        PartitionPlan,
+        PlanFinding,
+        PlanRequest,
+        PlanSeverity,
+        RestoreFacts,
+        RestoreMode,
+        TopicRetention,
+        change_command,
+        committed_ends,
+        delete_retention_ms_of,
+        had_metadata,
+        hold_command,
+        is_held,
+        join_sources,
+        lift_command,
+        lifting_changes,
+        newest_segment,
+        plan_node,
+        plan_partition,
+        producer_id_problem,
+        restored_lineage,
+        settings_before,
+    )
+    from tierd.restore.plan.known_ends import known_ends
+    from tierd.restore.stores.rocks_store import RocksStore
+    from tierd.restore.stores.sqlite_store import SqliteStore
+    from tierd.restore.streams.streams_restore import RestoredStreamsStore
+    from tierd.restore.streams.streams_target import StreamsTarget
+    from tierd.restore.streams.topology_file import load_streams_topology
 else:
     __getattr__ = exports_on_demand(__name__)
 

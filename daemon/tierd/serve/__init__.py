@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
+    from tierd.serve.awaited_answer import ask, ask_or_run
     from tierd.serve.control_answers import (
         CatalogueSummary,
         CompactionPlan,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         UndeletedSegment,
         UndeletedSegments,
     )
-    from tierd.serve.control_client import SOCKET_NAME, ask, ask_or_run
+    from tierd.serve.control_client import SOCKET_NAME, ask_blocking
     from tierd.serve.control_protocol import ControlRequest, ControlRequestLine, ControlVerb, VerbHandler
     from tierd.serve.control_requests import (
         ASK_PEER,
@@ -220,6 +221,7 @@ __all__ = [
     "VerbHandler",
     "answer_handlers",
     "ask",
+    "ask_blocking",
     "ask_or_run",
     "by_urgency",
     "cause_and_remedy",

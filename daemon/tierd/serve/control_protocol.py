@@ -47,13 +47,14 @@ class ControlAnswerLine(BaseModel):
 class ControlRequest(BaseModel):
     """A request of one verb. An unknown field is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A command uses one verb of thirty: the validators of the others would take longer than the question.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ControlAnswer(BaseModel):
     """An answer to one verb. Fields that a newer daemon adds are kept for ``--json``."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the object that ``--json`` prints: the fields that the daemon gave, in the order of the type."""
@@ -66,7 +67,7 @@ ItemT = TypeVar("ItemT")
 class ControlListAnswer(RootModel[tuple[ItemT, ...]], Generic[ItemT]):
     """An answer that is a list."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     def to_json(self) -> list[JsonValue]:
         """Return the list that ``--json`` prints."""

@@ -7,7 +7,8 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
-from tierd.app.services.usage_keeper import UsageKeeper, broker_cost
+from tierd.app.services.broker_cost import broker_cost
+from tierd.app.services.usage_keeper import UsageKeeper
 from tierd.clock import SystemClock
 from tierd.config import LogDirSettings, RemoteSettings, TierdConfig
 from tierd.config.remote_settings import FilesystemSettings

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_metadata import HostMetadata
 from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.clock import SystemClock
 from tierd.errors import MetadataExportError
@@ -23,7 +23,7 @@ Tell = Callable[[str], None]
 
 
 async def follow_segments(
-    deployment: Deployment, partition: TopicIdPartition, *, interval_s: float
+    host: HostMetadata, partition: TopicIdPartition, *, interval_s: float
 ) -> AsyncGenerator[SegmentChange, None]:
     """Yield the partition's segments, then every change of them, until the partition is deleted.
 
@@ -31,25 +31,25 @@ async def follow_segments(
         BackendUnavailableError: the metadata store cannot be reached.
         MetadataError: the metadata store is damaged.
     """
-    keys = deployment.metadata_keys(await deployment.identity())
+    keys = host.metadata_keys(await host.identity())
     async with (
-        deployment.metadata_store(read_only=True) as store,
+        host.metadata_store(read_only=True) as store,
         contextlib.aclosing(changes(store, keys, partition, clock=SystemClock(), interval_s=interval_s)) as feed,
     ):
         async for change in feed:
             yield change
 
 
-async def export_metadata(deployment: Deployment, write: Callable[[str], object], *, tell: Tell) -> int:
+async def export_metadata(host: HostMetadata, write: Callable[[str], object], *, tell: Tell) -> int:
     """Give every line of the export to ``write``; return the number of lines. A daemon may run meanwhile.
 
     Raises:
         MetadataError: the store is damaged, or its import is not complete.
         BackendUnavailableError: it cannot be reached.
     """
-    keys, count = deployment.metadata_keys(await deployment.identity()), 0
+    keys, count = host.metadata_keys(await host.identity()), 0
     async with (
-        deployment.metadata_store(read_only=True) as store,
+        host.metadata_store(read_only=True) as store,
         contextlib.aclosing(export_lines(store, keys, exported_ms=SystemClock().now_ms())) as lines,
     ):
         async for line in lines:
@@ -59,7 +59,7 @@ async def export_metadata(deployment: Deployment, write: Callable[[str], object]
     return count
 
 
-async def import_metadata(deployment: Deployment, file: Path, *, tell: Tell) -> TransferCounts:
+async def import_metadata(host: HostMetadata, file: Path, *, tell: Tell) -> TransferCounts:
     """Fill the configured metadata store from an export. No daemon of this state directory may run.
 
     Raises:
@@ -68,8 +68,8 @@ async def import_metadata(deployment: Deployment, file: Path, *, tell: Tell) -> 
         MetadataFillingRefusedError: the store is not empty, or the export is of another cluster.
         BackendUnavailableError: the store did not answer; run it again.
     """
-    keys = deployment.metadata_keys(await deployment.identity())
-    async with owned_state_dir(deployment.state_dir), deployment.metadata_store(read_only=False) as store:
+    keys = host.metadata_keys(await host.identity())
+    async with owned_state_dir(host.state_dir), host.metadata_store(read_only=False) as store:
         return await import_lines(store, keys, partial(_lines_of, file), report=tell)
 
 

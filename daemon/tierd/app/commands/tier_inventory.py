@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_metadata import HostMetadata
 from tierd.app.engine.row_reader import row_reader
 from tierd.errors import (
     RemoteFormatError,
@@ -21,6 +21,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicId
 from tierd.tiering import ManifestFacts, PartitionInventory, partition_inventory
 
 if TYPE_CHECKING:
+    from tierd.app.engine.deployment import Deployment
     from tierd.remote import SegmentStorage
 
 log = structlog.get_logger()
@@ -38,16 +39,30 @@ class _Rows(Protocol):
 
 
 async def tier_inventory(
-    deployment: Deployment, patterns: Iterable[str], *, reads_manifests: bool, on_partition: OnPartition
+    host: HostMetadata, patterns: Iterable[str], *, on_partition: OnPartition
 ) -> list[PartitionInventory]:
     """Return the inventory of every partition whose topic matches a pattern, by topic and number.
 
     Args:
-        deployment: the configuration.
+        host: the metadata.
         patterns: shell patterns of topic names; none stands for all topics.
-        reads_manifests: also read the manifest of each finished segment, with one request to the object store each. A
-            manifest that is gone, damaged or of another format is left out.
         on_partition: progress.
+
+    Raises:
+        ConfigError: cluster or node are not known.
+        UnknownPartitionError: a pattern matches no topic of the tier.
+        TierError: the metadata store cannot be opened.
+    """
+    async with row_reader(host) as rows:
+        return await _read(rows, list(patterns), None, on_partition)
+
+
+async def recorded_inventory(
+    deployment: "Deployment", patterns: Iterable[str], *, on_partition: OnPartition
+) -> list[PartitionInventory]:
+    """Return the inventory with the facts of the manifests, which takes one request to the object store a segment.
+
+    A manifest that is gone, damaged or of another format is left out.
 
     Raises:
         ConfigError: cluster or node are not known.
@@ -55,14 +70,10 @@ async def tier_inventory(
         TierError: a store cannot be opened.
         RemoteStorageError: the object store does not answer, or refuses.
     """
-    wanted = list(patterns)
-    if not reads_manifests:
-        async with row_reader(deployment) as rows:
-            return await _read(rows, wanted, None, on_partition)
     from tierd.app.engine.tier_reader import tier_reader  # noqa: PLC0415 - the object store, only where it is read
 
     async with tier_reader(deployment) as reader:
-        return await _read(reader, wanted, reader.tier.segments, on_partition)
+        return await _read(reader, list(patterns), reader.tier.segments, on_partition)
 
 
 async def _read(

@@ -1,6 +1,5 @@
 """Deployment: tierd on one host, as one configuration file describes it."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import tierd.remote
 import tierd.tiering
+from tierd.app.engine.host_metadata import HostMetadata
 from tierd.clock import Clock
 from tierd.config import DrillSettings, EncryptionSettings, KafkaConnectionSettings, TierdConfig
 from tierd.errors import TierError
-from tierd.log import BrokerIdentity, FoundIdentity, MetaProperties, broker_identity, read_identities
-from tierd.metadata import KeyValueStore, MetadataKeyFactory, metadata_keys, open_metadata
+from tierd.log import BrokerIdentity, MetaProperties
 
 # Commands that read rows need nothing of these rooms: their modules are imported where they are used.
 if TYPE_CHECKING:
@@ -39,26 +38,14 @@ class OpenStores:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(HostMetadata):
     """Configuration of tierd on this host, which opens the parts that one command needs.
 
     Attributes:
         config: the settings.
-        config_file: the file that has them: faults name it, and the Spark job reads it too.
     """
 
     config: TierdConfig
-    config_file: Path
-
-    @property
-    def state_dir(self) -> Path:
-        """Return the directory of the lock, the control socket and the ledgers."""
-        return self.config.state_dir
-
-    @property
-    def log_dirs(self) -> tuple[Path, ...]:
-        """Return the log dirs."""
-        return tuple(log_dir.path for log_dir in self.config.log_dirs)
 
     @property
     def key_prefix(self) -> str:
@@ -85,34 +72,15 @@ class Deployment:
         """Return the directory in which drills restore."""
         return self.config.drill_dir
 
-    async def identity(self) -> BrokerIdentity:
-        """Return the cluster and the broker, as they are configured or as the log dirs name them.
-
-        Raises:
-            ConfigError: cluster or node are not known, or contradictory.
-            CheckpointError: a ``meta.properties`` cannot be understood.
-            LogDirOfflineError: no log dir can be read.
-        """
-        config = self.config
-        found = await self._found_identities()
-        return broker_identity(self.config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=found)
-
     async def known_cluster_id(self) -> str | None:
         """Return the cluster id as configured or as the log dirs name it; None when neither does."""
         configured = self.config.cluster_id
         try:
-            found = await self._found_identities()
+            found = await self.found_identities()
         except TierError:
             return configured
         named = [properties.cluster_id for properties in found.values() if isinstance(properties, MetaProperties)]
         return configured or next((cluster_id for cluster_id in named if cluster_id), None)
-
-    async def _found_identities(self) -> dict[Path, FoundIdentity]:
-        return await asyncio.to_thread(read_identities, [log_dir.path for log_dir in self.config.log_dirs])
-
-    def metadata_keys(self, identity: BrokerIdentity) -> MetadataKeyFactory:
-        """Return the keys of the cluster's rows in the metadata store."""
-        return metadata_keys(self.config.metadata, identity.cluster_id)
 
     def object_keys(self, identity: BrokerIdentity) -> "ObjectKeyFactory":
         """Return the keys of the cluster's objects, as the tier is configured now."""
@@ -125,23 +93,6 @@ class Deployment:
         return tierd.remote.segment_storages(
             self.config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id
         )
-
-    @contextlib.asynccontextmanager
-    async def metadata_store(self, *, read_only: bool) -> AsyncIterator[KeyValueStore]:
-        """Open the configured metadata store; close it afterwards.
-
-        Read only, a store that was never made counts as empty: nothing was ever copied then.
-
-        Raises:
-            MetadataError: the store is damaged, or refuses us, or the package that it needs is not installed.
-            BackendUnavailableError: the store cannot be opened.
-        """
-        config = self.config
-        store = await open_metadata(config.metadata, sqlite_path=config.sqlite_path, read_only=read_only)
-        try:
-            yield store
-        finally:
-            await store.close()
 
     @contextlib.asynccontextmanager
     async def object_store(

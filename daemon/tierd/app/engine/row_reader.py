@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.host_metadata import HostMetadata
 from tierd.errors import LogDirOfflineError, UnknownPartitionError
 from tierd.log import DirectoryKind, PartitionDirectory, list_log_dir
 from tierd.metadata import (
@@ -83,13 +83,13 @@ class RowReader:
 
 
 @contextlib.asynccontextmanager
-async def row_reader(deployment: Deployment) -> AsyncIterator[RowReader]:
+async def row_reader(host: HostMetadata) -> AsyncIterator[RowReader]:
     """Open the metadata store for reading. The object store is not opened, and need not answer.
 
     Raises:
         ConfigError: cluster or node are not known.
         TierError: the store cannot be opened.
     """
-    keys = deployment.metadata_keys(await deployment.identity())
-    async with deployment.metadata_store(read_only=True) as rows:
-        yield RowReader(rows, keys, deployment.log_dirs)
+    keys = host.metadata_keys(await host.identity())
+    async with host.metadata_store(read_only=True) as rows:
+        yield RowReader(rows, keys, host.log_dirs)

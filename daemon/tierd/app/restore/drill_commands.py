@@ -9,7 +9,7 @@ from tierd.app.engine.instance_lock import make_state_dir
 from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillRun
 from tierd.app.restore.restore_source import SourceRequest, restore_source
 from tierd.clock import SystemClock
-from tierd.restore import DrilledPartition, DrillHistory, in_thread
+from tierd.restore import DrillHistory, in_thread
 
 
 async def drill(
@@ -32,12 +32,3 @@ async def drill(
     async with restore_source(deployment, paced, clock=clock, tell=tell) as opened:
         history = DrillHistory(deployment.state_dir)
         await DrillRun(deployment, opened, history, clock=clock, random=random.random).run(request, progress)
-
-
-def past_drills(deployment: Deployment) -> list[DrilledPartition]:
-    """Return the drilled partitions of the history, the oldest first. Blocking.
-
-    Raises:
-        StateDirError: the history cannot be read.
-    """
-    return DrillHistory(deployment.state_dir).read()

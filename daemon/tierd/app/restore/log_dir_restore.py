@@ -14,7 +14,7 @@ from tierd.app.restore.plan_making import PlanMaking
 from tierd.app.restore.restore_source import RestoreSource, SourceRequest, restore_source
 from tierd.app.restore.retention_holds import RetentionHolds
 from tierd.app.restore.target_directories import TargetDirectories, stage_beside
-from tierd.app.services.usage_keeper import prices_of
+from tierd.app.services.broker_cost import prices_of
 from tierd.clock import Clock, SystemClock
 from tierd.errors import (
     CorruptRecordError,

@@ -15,7 +15,7 @@ from tierd.app.engine.host_caches import fetch_service
 from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
 from tierd.app.restore.plan_making import PlanMaking
 from tierd.app.restore.restore_source import RestoreSource, SourceRequest, restore_source
-from tierd.app.services.usage_keeper import prices_of
+from tierd.app.services.broker_cost import prices_of
 from tierd.clock import SystemClock
 from tierd.config import KafkaConnectionSettings
 from tierd.control import NewTopic

@@ -6,21 +6,15 @@ from pathlib import Path
 
 import structlog
 
-from tierd.clock import Clock, SystemClock
+from tierd.app.services.broker_cost import usage_ledger
+from tierd.clock import Clock
 from tierd.config import RemoteSettings
 from tierd.cost import (
-    FREE,
     HOUR_MS,
     IN_A_PUT,
     OTHER_TOPIC,
-    CostReport,
-    PriceList,
     Usage,
-    UsageLedger,
-    cost_report,
-    load_prices,
 )
-from tierd.errors import StateDirError
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall
 
 log = structlog.get_logger()
@@ -42,7 +36,7 @@ class UsageKeeper:
     ) -> None:
         """Count nothing yet; ``record`` is called for every billed call: topic, request class, requests and bytes."""
         self._usage = Usage(part_size_bytes=settings.s3.part_size_bytes if settings.s3 else None)
-        self._ledger = _ledger(state_dir)
+        self._ledger = usage_ledger(state_dir)
         self._keys = keys
         self._clock = clock
         self._record = record
@@ -71,36 +65,3 @@ class UsageKeeper:
             await asyncio.to_thread(self._ledger.append, lines)
         except OSError as error:
             log.warning("usage_not_written", problem=str(error), remedy="tierd cost will lack this hour")
-
-
-def broker_cost(state_dir: Path, settings: RemoteSettings, *, days: int, price_file: Path | None) -> CostReport:
-    """Price what this broker used in the last ``days`` days. Blocking.
-
-    Raises:
-        ConfigError: the price file is wrong.
-        StateDirError: the ledger cannot be read.
-    """
-    now_ms, prices = SystemClock().now_ms(), prices_of(settings, price_file)
-    try:
-        lines = _ledger(state_dir).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
-        return cost_report(lines, prices, to_ms=now_ms)
-    except OSError as error:
-        raise StateDirError(
-            f"{error.filename or state_dir}: {error.strerror or error}",
-            remedy="run it as the user of the daemon, and look at the disk of state_dir",
-        ) from error
-
-
-def prices_of(settings: RemoteSettings, price_file: Path | None) -> PriceList:
-    """Return the prices of the file, or those that the kind of the store suggests. Blocking.
-
-    Raises:
-        ConfigError: the price file is wrong.
-    """
-    if price_file is not None:
-        return load_prices(price_file)
-    return FREE if settings.backend == "filesystem" else PriceList()
-
-
-def _ledger(state_dir: Path) -> UsageLedger:
-    return UsageLedger(state_dir / "usage")

@@ -11,11 +11,12 @@ from tierd.app.engine.compose import Engine
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline
-from tierd.app.spark.erasure_answers import erasure_report, erasure_summary
+from tierd.app.spark.erasure_answers import erasure_report
+from tierd.app.spark.filed_erasures import erasure_id
 from tierd.clock import SystemClock
-from tierd.errors import RefusedError, TierError, TierErrorCode
+from tierd.errors import RefusedError
 from tierd.metadata import read_partition
-from tierd.model import RemoteLogSegmentState, TopicPartition, random_id, uuid_from_text, uuid_to_text
+from tierd.model import RemoteLogSegmentState, TopicPartition, random_id, uuid_to_text
 from tierd.pipeline import EraseRequest, EraseRequests, new_request
 from tierd.serve import (
     ATTEST_ERASURE,
@@ -26,7 +27,6 @@ from tierd.serve import (
     CancelErasureRequest,
     ControlVerb,
     ErasureReport,
-    ErasureSummary,
     FileErasureRequest,
     StepErasuresRequest,
     SteppedErasures,
@@ -59,7 +59,7 @@ async def cancel_erasure(deployment: Deployment, request_id: str) -> ErasureRepo
         RefusedError: the request is done.
         TierError: the request could not be withdrawn.
     """
-    request = CancelErasureRequest(request_id=_request_id(request_id))
+    request = CancelErasureRequest(request_id=erasure_id(request_id))
     return await _ask_or_run(deployment, CANCEL_ERASURE, request, _cancel)
 
 
@@ -71,7 +71,7 @@ async def attest_erasure(deployment: Deployment, request_id: str, *, by: str, st
         RefusedError: the request does not wait for that.
         TierError: the statement could not be recorded.
     """
-    request = AttestErasureRequest(request_id=_request_id(request_id), by=by, statement=statement)
+    request = AttestErasureRequest(request_id=erasure_id(request_id), by=by, statement=statement)
     return await _ask_or_run(deployment, ATTEST_ERASURE, request, _attest)
 
 
@@ -96,28 +96,6 @@ async def step_erasures(deployment: Deployment, names: Sequence[TopicPartition])
             return await _stepped(pipeline, names)
 
     return await ask_or_run(deployment.state_dir, STEP_ERASURES, request, step_here)
-
-
-async def list_erasures(deployment: Deployment, name: TopicPartition | None) -> list[ErasureSummary]:
-    """Return every request, of one partition or of all, in the order of filing. A daemon may run meanwhile.
-
-    Raises:
-        TierError: the metadata store cannot be read.
-    """
-    async with _requests(deployment) as requests:
-        found = await requests.list()
-    return [erasure_summary(each) for each in found if name is None or each.partition.topic_partition == name]
-
-
-async def read_erasure(deployment: Deployment, request_id: str) -> ErasureReport:
-    """Return the report of one request. A daemon may run meanwhile.
-
-    Raises:
-        TierError: there is no request of that id.
-        TierError: the metadata store cannot be read.
-    """
-    async with _requests(deployment) as requests:
-        return erasure_report(await requests.get(_request_id(request_id)))
 
 
 def erasure_handlers(pipeline: Pipeline) -> tuple[VerbHandler, ...]:
@@ -234,19 +212,3 @@ def _reports(requests: Collection[EraseRequest], names: Sequence[TopicPartition]
 async def _here(deployment: Deployment) -> AsyncIterator[tuple[Pipeline, Tiering]]:
     async with standing_in(deployment) as (engine, tiering):
         yield build_pipeline(engine, tiering), tiering
-
-
-@contextlib.asynccontextmanager
-async def _requests(deployment: Deployment) -> AsyncIterator[EraseRequests]:
-    keys = deployment.metadata_keys(await deployment.identity())
-    async with deployment.metadata_store(read_only=True) as rows:
-        yield EraseRequests(rows, keys)
-
-
-def _request_id(text: str) -> UUID:
-    try:
-        return uuid_from_text(text)
-    except ValueError as error:
-        raise TierError(
-            f"{text!r} is no id of a request", remedy="see tierd erase list", code=TierErrorCode.UNKNOWN_ERASURE
-        ) from error

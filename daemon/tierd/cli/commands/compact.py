@@ -7,10 +7,12 @@ import typer
 from pydantic import JsonValue
 
 import tierd.app
-from tierd.app import Deployment, past_runs, run_in_loop
-from tierd.cli.display import human_size, plain_table, print_table
+from tierd.app import past_runs
+from tierd.cli.asking import state_dir_of
+from tierd.cli.display import human_size, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress_line import progress_line
@@ -44,21 +46,21 @@ def compact(
         print_error("tierd: compact needs --once, which --dry-run may follow, or --history")
         print_error("  next: tierd compact --once --dry-run")
         raise typer.Exit(ExitCode.USAGE)
-    deployment = Deployment(begin(config), config)
     names = [TopicPartition.parse(name) for name in partitions or []]
     if history:
-        runs = cast("list[Facts]", past_runs(deployment.state_dir))
+        runs = cast("list[Facts]", past_runs(state_dir_of(config)))
         if as_json or as_object:
             print_list(runs, as_object=as_object)
         else:
             _print_runs(runs)
         return
+    deployment = tierd.app.Deployment(begin(config), config)
     as_json = as_json or as_object  # the answers below are one object each
     if dry_run:
-        _print_plan(run_in_loop(tierd.app.plan_compaction(deployment, names)), as_json=as_json)
+        _print_plan(tierd.app.run_in_loop(tierd.app.plan_compaction(deployment, names)), as_json=as_json)
         return
     with progress_line("compact") as report_progress:
-        report = run_in_loop(tierd.app.compact(deployment, names, tell=report_progress))
+        report = tierd.app.run_in_loop(tierd.app.compact(deployment, names, tell=report_progress))
     if as_json:
         print_json(report)
     else:

@@ -7,9 +7,10 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, copy_once, run_in_loop
-from tierd.cli.display import PlainTable, plain_table, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode, exit_code_of, print_failure
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.session import begin
 from tierd.model import TopicPartition

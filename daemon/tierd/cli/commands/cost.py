@@ -9,11 +9,12 @@ from pydantic import JsonValue
 
 from tierd.app import broker_cost
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
+from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import log_to_stderr
-from tierd.config import load_config
+from tierd.config import PricedTierSettings, load_part
 from tierd.cost import CostReport, RequestClass, TopicCost
 
 
@@ -33,7 +34,7 @@ def cost(
     Example: tierd cost --days 7 --price-file prices.yaml
     """
     log_to_stderr()
-    settings = load_config(config, os.environ, secrets=False)
+    settings = load_part(config, os.environ, PricedTierSettings, secrets=False)
     prices = price_file or settings.cost.price_file
     report = broker_cost(settings.state_dir, settings.remote, days=days, price_file=prices)
     if as_json:

@@ -1,40 +1,36 @@
 """``tierd drill``: restore partitions into a scratch directory, and prove that they come back."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import JsonValue
 
-from tierd.app import (
-    Deployment,
-    DrillProgress,
-    DrillRequest,
-    DrillResult,
-    SourceRequest,
-    past_drills,
-    run_in_loop,
-)
-from tierd.app import (
-    drill as run_drill,
-)
-from tierd.cli.display import human_size, plain_table, print_table
+import tierd.app
+from tierd.cli.asking import state_dir_of
+from tierd.cli.display import human_size, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import (
     DEFAULT_CONFIG,
+    ClusterIdOption,
     ConfigOption,
+    FromBucketOption,
     JsonObjectOption,
     JsonOption,
     PartitionsArgument,
 )
 from tierd.cli.printing import print_error, print_line
 from tierd.cli.progress_line import ReportProgress, progress_line
-from tierd.cli.restore_options import ClusterIdOption, FromBucketOption
 from tierd.cli.session import begin
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.restore import DrilledPartition
+
+# The history needs nothing of a drill.
+if TYPE_CHECKING:
+    from tierd.app import DrillProgress, DrillResult
+    from tierd.restore import DrilledPartition
 
 Facts = dict[str, JsonValue]
 
@@ -82,22 +78,24 @@ def drill(
         print_error("tierd: --history takes no other work; give partitions, --all or --broker")
         print_error("  next: tierd drill --history")
         raise typer.Exit(ExitCode.USAGE)
-    deployment = Deployment(begin(config), config)
     if history:
-        _print_history(past_drills(deployment), as_json=as_json, as_object=as_object)
+        drills = tierd.app.past_drills(state_dir_of(config))
+        _print_history(drills, as_json=as_json, as_object=as_object)
         return
-    request = DrillRequest(
+    deployment = tierd.app.Deployment(begin(config), config)
+    request = tierd.app.DrillRequest(
         names=tuple(map(TopicPartition.parse, partitions or [])),
         is_everything=everything,
         is_broker=broker,
         is_kept=keep,
     )
-    source = SourceRequest(cluster_id=cluster_id, from_bucket=from_bucket)
+    source = tierd.app.SourceRequest(cluster_id=cluster_id, from_bucket=from_bucket)
     results: list[DrillResult] = []
     is_json = as_json or as_object
     with progress_line("drill") as report_progress:
         show = _DrillOutput(results, report_progress, is_json=is_json)
-        run_in_loop(run_drill(deployment, request, source, show.callbacks(), tell=report_progress))
+        run = tierd.app.drill(deployment, request, source, show.callbacks(), tell=report_progress)
+        tierd.app.run_in_loop(run)
     if is_json:
         print_list([_result_json(result) for result in results], as_object=as_object)
     else:
@@ -112,16 +110,16 @@ def drill(
 class _DrillOutput:
     """Progress of a drill, and its results as they come."""
 
-    def __init__(self, results: list[DrillResult], report: ReportProgress, *, is_json: bool) -> None:
+    def __init__(self, results: "list[DrillResult]", report: ReportProgress, *, is_json: bool) -> None:
         self._results = results
         self._report = report
         self._is_json = is_json
         self._partition = ""
         self._bytes = 0
 
-    def callbacks(self) -> DrillProgress:
+    def callbacks(self) -> "DrillProgress":
         """Return the callbacks for the drill."""
-        return DrillProgress(begun=self._begun, arrived=self._arrived, drilled=self._drilled)
+        return tierd.app.DrillProgress(begun=self._begun, arrived=self._arrived, drilled=self._drilled)
 
     def _begun(self, partition: TopicIdPartition) -> None:
         self._partition, self._bytes = str(partition), 0
@@ -131,13 +129,13 @@ class _DrillOutput:
         self._bytes += size_bytes
         self._report(f"{self._partition}, {human_size(self._bytes)}")
 
-    def _drilled(self, result: DrillResult) -> None:
+    def _drilled(self, result: "DrillResult") -> None:
         self._results.append(result)
         if not self._is_json:
             _print_result(result)
 
 
-def _print_result(result: DrillResult) -> None:
+def _print_result(result: "DrillResult") -> None:
     drilled = result.drilled
     print_line(f"{drilled.outcome.value} {drilled.partition}: {_summary(drilled)}")
     if drilled.remedy:
@@ -148,7 +146,7 @@ def _print_result(result: DrillResult) -> None:
         print_line(f"  kept: {result.kept}")
 
 
-def _summary(drilled: DrilledPartition) -> str:
+def _summary(drilled: "DrilledPartition") -> str:
     if drilled.problem:
         return drilled.problem
     if not drilled.batches:
@@ -161,7 +159,7 @@ def _summary(drilled: DrilledPartition) -> str:
     )
 
 
-def _print_history(drills: list[DrilledPartition], *, as_json: bool, as_object: bool) -> None:
+def _print_history(drills: "list[DrilledPartition]", *, as_json: bool, as_object: bool) -> None:
     if as_json or as_object:
         print_list([_drilled_json(drilled) for drilled in drills], as_object=as_object)
         return
@@ -183,10 +181,10 @@ def _print_history(drills: list[DrilledPartition], *, as_json: bool, as_object: 
         print_line("no partition was drilled yet")
 
 
-def _result_json(result: DrillResult) -> Facts:
+def _result_json(result: "DrillResult") -> Facts:
     return {**_drilled_json(result.drilled), "kept": None if result.kept is None else str(result.kept)}
 
 
-def _drilled_json(drilled: DrilledPartition) -> Facts:
+def _drilled_json(drilled: "DrilledPartition") -> Facts:
     facts: Facts = {**asdict(drilled), "checks": list(drilled.checks), "outcome": drilled.outcome.value}
     return facts

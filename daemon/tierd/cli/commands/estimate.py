@@ -9,7 +9,8 @@ import typer
 from pydantic import JsonValue
 
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
+from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress_line import progress_line

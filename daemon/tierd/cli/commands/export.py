@@ -11,13 +11,21 @@ from pydantic import JsonValue
 
 from tierd.app import Deployment, SourceRequest, run_in_loop
 from tierd.cli.completion import topic_names
-from tierd.cli.display import human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
 from tierd.cli.failures import ExitCode, exit_code_of
+from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
-from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    AcceptUnauthenticatedOption,
+    ClusterIdOption,
+    ConfigOption,
+    FromBucketOption,
+    JsonOption,
+)
 from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress_line import progress_bar, progress_line
-from tierd.cli.restore_options import ClusterIdOption, DryRunOption, FromBucketOption
+from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 from tierd.config import parse_bytes
 from tierd.exporting import ExportFolder, ExportFormat, ExportLimits, ExportRequest

@@ -6,7 +6,8 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, list_offsets, run_in_loop
-from tierd.cli.display import plain_table, print_table
+from tierd.cli.display import print_table
+from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json

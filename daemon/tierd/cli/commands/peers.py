@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 from tierd.cli.asking import ask_daemon
-from tierd.cli.display import Cell, plain_table, plain_text, print_group
+from tierd.cli.display import print_group
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import Cell, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, SocketOption
 from tierd.serve import PEERS, PeersRequest, PeerSummary
 

@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, follow_segments, row_reader, run_in_loop
-from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+import tierd.app
+from tierd.app import HostMetadata, row_reader, run_in_loop
+from tierd.cli.display import human_size, print_table
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.session import begin
+from tierd.cli.session import begin_with_metadata
 from tierd.metadata import SegmentChange
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text
 
@@ -45,26 +47,26 @@ def segments(
         raise typer.BadParameter("--follow has no end, so one object would have no end: use --json")
     if follow:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
-            run_in_loop(_follow(Deployment(begin(config), config), TopicPartition.parse(partition), as_json=as_json))
+            run_in_loop(_follow(begin_with_metadata(config), TopicPartition.parse(partition), as_json=as_json))
         return
-    found = run_in_loop(_read(Deployment(begin(config), config), TopicPartition.parse(partition)))
+    found = run_in_loop(_read(begin_with_metadata(config), TopicPartition.parse(partition)))
     if as_json or as_object:
         print_list([_as_json(metadata) for metadata in found], as_object=as_object)
     else:
         print_table(_table(found))
 
 
-async def _read(deployment: Deployment, name: TopicPartition) -> list[RemoteLogSegmentMetadata]:
-    async with row_reader(deployment) as reader:
+async def _read(host: HostMetadata, name: TopicPartition) -> list[RemoteLogSegmentMetadata]:
+    async with row_reader(host) as reader:
         located = await reader.locate(name)
         view = await reader.view(located.partition)
     return sorted(view.list(), key=lambda metadata: (metadata.start_offset, metadata.event_timestamp_ms))
 
 
-async def _follow(deployment: Deployment, name: TopicPartition, *, as_json: bool) -> None:
-    async with row_reader(deployment) as reader:
+async def _follow(host: HostMetadata, name: TopicPartition, *, as_json: bool) -> None:
+    async with row_reader(host) as reader:
         located = await reader.locate(name)
-    feed = follow_segments(deployment, located.partition, interval_s=FOLLOW_INTERVAL_S)
+    feed = tierd.app.follow_segments(host, located.partition, interval_s=FOLLOW_INTERVAL_S)
     async with contextlib.aclosing(feed) as changes:
         async for change in changes:
             _print_change(change, as_json=as_json)

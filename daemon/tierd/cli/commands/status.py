@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import Cell, Part, Style, human_size, live_group, plain_table, plain_text, print_group
+from tierd.cli.display import human_size, live_group, print_group
+from tierd.cli.layout import Cell, Part, Style, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, NodeOption, SocketOption
-from tierd.cli.peer_requests import ask_node
 from tierd.cli.printing import print_json
 from tierd.cli.status_problems import (
     catalogue_lines,
@@ -68,6 +68,8 @@ def status(
     Example: tierd status --watch
     """
     if node is not None:
+        from tierd.cli.peer_requests import ask_node  # noqa: PLC0415 - of one form of the question
+
         ask_node(node, "status", config=config, socket=socket, as_json=as_json)
         return
 

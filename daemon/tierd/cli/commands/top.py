@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Annotated
 
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import Part, human_size, live_group, plain_table, plain_text
+from tierd.cli.display import human_size, live_group
+from tierd.cli.layout import Part, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
 from tierd.cli.printing import print_json
 from tierd.cli.rates import Rates, rates_between, totals_of
@@ -35,6 +36,9 @@ def top(
     interval_s: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Seconds between two answers.")
     ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show the rates of one interval, then exit; for programs and cron.")
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     socket: SocketOption = None,
     as_json: JsonOption = False,
@@ -44,10 +48,13 @@ def top(
     A rate is the difference of two answers of the daemon. On a terminal the rates are shown in place, elsewhere one
     below the other.
 
-    Example: tierd top --interval 10
+    Examples:
+        tierd top --interval 10
+
+        tierd top --once --json
     """
     with until_interrupted(lambda: ask_daemon(config, socket, STATUS, StatusRequest()), every_s=interval_s) as answers:
-        _show_each(answers, as_json=as_json)
+        _show_each(islice(answers, 2) if once else answers, as_json=as_json)
 
 
 def _show_each(answers: Iterator[StatusAnswer], *, as_json: bool) -> None:

@@ -1,25 +1,32 @@
 """``tierd topics``: the inventory of the tier, by topic or by partition."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, run_in_loop, tier_inventory
+import tierd.app
+import tierd.config
+from tierd.app import run_in_loop, tier_inventory
 from tierd.cli.completion import topic_names
-from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
 from tierd.cli.json_lists import print_list
+from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
 from tierd.cli.printing import print_error, print_line
 from tierd.cli.progress_line import progress_bar
-from tierd.cli.session import begin
+from tierd.cli.session import begin, begin_with_metadata
 from tierd.model import uuid_to_text
 from tierd.tiering import ManifestFacts, PartitionInventory, TierContents, sum_contents
+
+_COST_DAYS: Final = 30
 
 
 class SortKey(StrEnum):
@@ -43,6 +50,13 @@ class _Line(NamedTuple):
     name: str
     place: dict[str, JsonValue]
     contents: TierContents
+
+
+class _Months(NamedTuple):
+    """Cost of a month, by the name of the topic."""
+
+    currency: str
+    by_topic: dict[str, float]
 
 
 _ORDERS: Final[Mapping[SortKey, Callable[[_Line], int]]] = {
@@ -72,6 +86,10 @@ def topics(
             "--records", help="Also read the manifest of each segment from the object store: records, stored bytes."
         ),
     ] = False,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Also show what a month of a topic costs, as tierd cost; not by partition."),
+    ] = False,
     sort: Annotated[
         SortKey, typer.Option("--sort", help="By name; or the largest, the oldest or the newest first.")
     ] = SortKey.NAME,
@@ -93,29 +111,54 @@ def topics(
         tierd topics 'orders*' --partitions
 
         tierd topics payments --records --json
+
+        tierd topics --cost --sort size
     """
+    if cost and by_partition:
+        raise typer.BadParameter("--cost is known by topic: leave out --partitions")
     with progress_bar("reading the tier") as report:
-        found = run_in_loop(
-            tier_inventory(
-                Deployment(begin(config), config),
-                patterns or [],
-                reads_manifests=records,
-                on_partition=lambda done, total: report(done, total, f"{done} of {total} partitions"),
-            )
-        )
+
+        def on_partition(done: int, total: int) -> None:
+            report(done, total, f"{done} of {total} partitions")
+
+        found = run_in_loop(_inventory(config, patterns or [], reads_manifests=records, on_partition=on_partition))
     every = [_partition_line(each) for each in found] if by_partition else _topic_lines(found)
     shown = sorted(every, key=_ORDERS[sort])[:limit]
+    months = _months(config) if cost else None
     if as_json or as_object:
-        print_list([_as_json(line) for line in shown], as_object=as_object)
+        print_list([_as_json(line) | _cost_json(line, months) for line in shown], as_object=as_object)
         return
     total = sum_contents(line.contents for line in every)
     if shown:
-        print_table(_table(shown, total, by_partition=by_partition))
+        print_table(_table(shown, total, months, by_partition=by_partition))
     else:
         print_line("the tier has no topic yet")
     unread = 0 if total.facts is None else total.segments - total.facts.manifests
     if unread:
         print_error(f"tierd: manifests that could not be read, and are not counted: {unread}; run tierd verify")
+
+
+async def _inventory(
+    config: Path, patterns: list[str], *, reads_manifests: bool, on_partition: Callable[[int, int], None]
+) -> list[PartitionInventory]:
+    if reads_manifests:
+        deployment = tierd.app.Deployment(begin(config), config)
+        return await tierd.app.recorded_inventory(deployment, patterns, on_partition=on_partition)
+    return await tier_inventory(begin_with_metadata(config), patterns, on_partition=on_partition)
+
+
+def _months(config: Path) -> _Months:
+    """Return the cost of a month of each topic that this broker leads, at the rate of the last 30 days.
+
+    Raises:
+        ConfigError: the file, or its price file, is wrong.
+        StateDirError: the record of the use cannot be read.
+    """
+    settings = tierd.config.load_part(config, os.environ, tierd.config.PricedTierSettings, secrets=False)
+    report = tierd.app.broker_cost(
+        settings.state_dir, settings.remote, days=_COST_DAYS, price_file=settings.cost.price_file
+    )
+    return _Months(report.currency, {each.topic: each.month.total for each in report.topics})
 
 
 def _topic_lines(found: Sequence[PartitionInventory]) -> list[_Line]:
@@ -142,17 +185,19 @@ def _partition_line(each: PartitionInventory) -> _Line:
     return _Line(str(partition.topic_partition), place, each.contents)
 
 
-def _table(shown: Sequence[_Line], total: TierContents, *, by_partition: bool) -> PlainTable:
+def _table(shown: Sequence[_Line], total: TierContents, months: _Months | None, *, by_partition: bool) -> PlainTable:
     first = ("start", "end") if by_partition else ("partitions",)
     facts = ("records", "stored", "ratio") if total.facts is not None else ()
-    numbers = (*first, "segments", "size", *facts, "offsets", "in grace")
+    priced = () if months is None else (f"{months.currency} a month",)
+    numbers = (*first, "segments", "size", *facts, "offsets", "in grace", *priced)
     table = plain_table(("partition" if by_partition else "topic",), numbers, "oldest, newest")
     for line in shown:
         ends = (line.place.get("start_offset"), line.place.get("end_offset"))
         places = tuple("-" if end is None else str(end) for end in ends) if by_partition else _partitions(line.contents)
-        table.add_row(line.name, *places, *_cells(line.contents))
+        month = () if months is None else (_amount(months.by_topic.get(line.name)),)
+        table.add_row(line.name, *places, *_cells(line.contents, month))
     if len(shown) > 1:
-        table.add_row("all", *(("", "") if by_partition else _partitions(total)), *_cells(total))
+        table.add_row("all", *(("", "") if by_partition else _partitions(total)), *_cells(total, ("",) * len(priced)))
     return table
 
 
@@ -160,7 +205,17 @@ def _partitions(contents: TierContents) -> tuple[str]:
     return (str(contents.partitions),)
 
 
-def _cells(contents: TierContents) -> tuple[str, ...]:
+def _amount(money: float | None) -> str:
+    return "-" if money is None else f"{money:.2f}"
+
+
+def _cost_json(line: _Line, months: _Months | None) -> dict[str, JsonValue]:
+    if months is None:
+        return {}
+    return {"month_cost": months.by_topic.get(line.name), "currency": months.currency}
+
+
+def _cells(contents: TierContents, month: tuple[str, ...]) -> tuple[str, ...]:
     facts = () if contents.facts is None else _fact_cells(contents.facts)
     times = [utc_text(each) for each in (contents.oldest_ms, contents.newest_ms) if each is not None]
     return (
@@ -169,6 +224,7 @@ def _cells(contents: TierContents) -> tuple[str, ...]:
         *facts,
         str(contents.offsets),
         human_size(contents.expired_bytes) if contents.expired_segments else "-",
+        *month,
         ", ".join(times) or "-",
     )
 

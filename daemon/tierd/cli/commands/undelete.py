@@ -8,7 +8,8 @@ import typer
 from tierd.app import Deployment, run_in_loop
 from tierd.app import undelete as undelete_segments
 from tierd.cli.asking import daemon_state_dir
-from tierd.cli.display import human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
+from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin

@@ -1,7 +1,7 @@
 """``tierd verify``: check the tier against its metadata."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,22 @@ from tierd.app import (
     tier_reader,
     verify_standbys,
 )
+from tierd.cli.display import human_size
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigOption,
+    FromBucketOption,
+    JsonObjectOption,
+    JsonOption,
+    PartitionsArgument,
+)
 from tierd.cli.printing import print_line
 from tierd.cli.progress_line import step_line
-from tierd.cli.restore_options import FromBucketOption
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
-from tierd.tiering import Finding, Severity
+from tierd.tiering import DeepSample, Finding, Severity
 
 ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
@@ -38,6 +45,20 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Download every segment and check every batch and index.")
     ] = False,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample",
+            metavar="SHARE",
+            help="With --deep: download only this share of the segments of each partition, such as 5%.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", metavar="N", min=0, max=1_000_000_000, help="With --sample: another number takes other segments."
+        ),
+    ] = 0,
     standby: Annotated[
         list[Path] | None,
         typer.Option(
@@ -61,10 +82,15 @@ def verify(
     Examples:
         tierd verify --deep orders-0 orders-1
 
+        tierd verify --deep --sample 5% --seed 7
+
         tierd verify --standby /srv/standby orders-0
     """
     if from_bucket and not standby:
         raise typer.BadParameter("--from-bucket belongs to --standby")
+    if sample is not None and (standby or not deep):
+        raise typer.BadParameter("--sample belongs to --deep, without --standby")
+    chosen = None if sample is None else DeepSample(_share_of(sample), seed=seed)
     deployment = Deployment(begin(config), config)
     names = tuple(TopicPartition.parse(name) for name in partitions or [])
     shown = partial(_print_json, as_object=as_object) if as_json or as_object else _print
@@ -73,18 +99,50 @@ def verify(
         request = StandbyVerifyRequest(log_dirs=tuple(standby), names=names, deep=deep, source=source)
         faults = run_in_loop(_verify_standbys(deployment, request, shown=shown))
     else:
-        faults = run_in_loop(_verify(deployment, names, deep=deep, shown=shown))
+        faults = run_in_loop(_verify(deployment, names, deep=chosen or deep, shown=shown))
     if faults:
         raise typer.Exit(ExitCode.NO)
 
 
-async def _verify(deployment: Deployment, names: Sequence[TopicPartition], *, deep: bool, shown: Shown) -> int:
+def _share_of(text: str) -> float:
+    """Return the share that a person wrote, as 5% or 0.05.
+
+    Raises:
+        typer.BadParameter: the text is none above 0, up to 1.
+    """
+    number = text.removesuffix("%")
+    try:
+        share = float(number) / (100 if number != text else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise typer.BadParameter(f"--sample {text}: write a share such as 5% or 0.05, above 0 and at most 100%")
+    return share
+
+
+async def _verify(
+    deployment: Deployment, names: Sequence[TopicPartition], *, deep: bool | DeepSample, shown: Shown
+) -> int:
     with step_line("verifying") as report_progress:
-        async with (
-            tier_reader(deployment) as reader,
-            contextlib.aclosing(reader.verify(names, deep=deep, tell=report_progress)) as findings,
-        ):
-            return await shown(findings)
+        async with tier_reader(deployment) as reader:
+            found = reader.verify(names, deep=deep, tell=report_progress)
+            async with contextlib.aclosing(_with_sample(found, deep)) as findings:
+                return await shown(findings)
+
+
+async def _with_sample(found: AsyncGenerator[Finding], deep: bool | DeepSample) -> AsyncGenerator[Finding]:
+    """Yield the findings, and last a note that says how much of the tier a sample was."""
+    async with contextlib.aclosing(found) as findings:
+        async for finding in findings:
+            yield finding
+    if isinstance(deep, DeepSample):
+        seen = deep.statistics()
+        percent = 100 * seen.taken_bytes / max(seen.size_bytes, 1)
+        what = (
+            f"{seen.taken_segments} of {seen.segments} segments were downloaded, {human_size(seen.taken_bytes)} "
+            f"of {human_size(seen.size_bytes)} ({percent:.1f} %), chosen by seed {deep.seed}"
+        )
+        yield Finding(Severity.NOTE, "sample", what, "the tier", "another --seed takes other segments")
 
 
 async def _verify_standbys(deployment: Deployment, request: StandbyVerifyRequest, *, shown: Shown) -> int:

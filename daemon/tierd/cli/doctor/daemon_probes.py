@@ -1,6 +1,5 @@
 """Probes of the daemon: its answer, the process behind it, its liveness and its log. Blocking."""
 
-import asyncio
 import http.client
 import os
 import re
@@ -17,7 +16,7 @@ from tierd.errors import TierError
 from tierd.files import open_to_read
 from tierd.json_parsing import parse_json
 from tierd.masking import masked
-from tierd.serve import STATUS, StatusRequest, ask
+from tierd.serve import STATUS, StatusRequest, ask_blocking
 
 _LOCK_NAME: Final = "lock"
 _MOST_LINES: Final = 2000
@@ -33,7 +32,7 @@ _LOCK: Final = re.compile(r"\d+: FLOCK\s+ADVISORY\s+WRITE (\d+) [0-9a-f]+:[0-9a-
 def probe_daemon(state_dir: Path, *, timeout_s: float) -> DaemonFacts:
     """Ask the daemon of ``state_dir`` for its status."""
     try:
-        return DaemonFacts(status=asyncio.run(ask(state_dir, STATUS, StatusRequest(), timeout_s=timeout_s)))
+        return DaemonFacts(status=ask_blocking(state_dir, STATUS, StatusRequest(), timeout_s=timeout_s))
     except TierError as error:
         is_late = isinstance(error.__cause__, TimeoutError)
         failure = ProbeFailure(" ".join(str(error).split()), error.remedy, timed_out=is_late)

@@ -11,7 +11,7 @@ from tierd.restore.catalogue.catalogue_reader import read_positions_at
 from tierd.restore.catalogue.catalogue_storage import CatalogueStorage
 from tierd.restore.catalogue.cluster_snapshot import ClusterSnapshot, parse_cluster_snapshot
 from tierd.restore.catalogue.local_partitions import LocalPartitions
-from tierd.restore.catalogue.positions_at import PositionsAt, positions_at
+from tierd.restore.catalogue.positions_at import PositionsAt
 from tierd.restore.catalogue.topic_sources import BrokerTopics, LogDirTopics, TopicSource
 
 __all__ = [
@@ -28,6 +28,5 @@ __all__ = [
     "PositionsAt",
     "TopicSource",
     "parse_cluster_snapshot",
-    "positions_at",
     "read_positions_at",
 ]

@@ -17,7 +17,6 @@ from tierd.restore.live_cluster.topic_restore import (
     RestoredTopic,
     TopicRestore,
 )
-from tierd.restore.live_cluster.topic_settings import topic_settings
 
 __all__ = [
     "OFFSET_MAP_FILE",
@@ -35,5 +34,4 @@ __all__ = [
     "read_offset_map",
     "set_positions",
     "targets_of",
-    "topic_settings",
 ]

@@ -1,7 +1,7 @@
 """Plans of restores: pure decisions from metadata, catalogue and arguments."""
 
 from tierd.restore.plan.joined_sources import JoinSource, has_same_epochs, join_sources
-from tierd.restore.plan.known_ends import KnownEnd, committed_ends, known_ends
+from tierd.restore.plan.known_ends import KnownEnd, committed_ends
 from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage
 from tierd.restore.plan.log_branches import LogBranch, ends_on_newest
 from tierd.restore.plan.node_plan import (
@@ -66,7 +66,6 @@ __all__ = [
     "hold_command",
     "is_held",
     "join_sources",
-    "known_ends",
     "lift_command",
     "lifting_changes",
     "longest_pause_ms",

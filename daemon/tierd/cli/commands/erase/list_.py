@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import Deployment, list_erasures, run_in_loop
+from tierd.app import list_erasures, run_in_loop
 from tierd.cli.erasures import print_erasures
 from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
-from tierd.cli.session import begin
+from tierd.cli.session import begin_with_metadata
 from tierd.model import TopicPartition
 
 
@@ -24,8 +24,8 @@ def list_(
 
     Example: tierd erase list orders-0
     """
-    deployment, name = Deployment(begin(config), config), None if partition is None else TopicPartition.parse(partition)
-    found = run_in_loop(list_erasures(deployment, name))
+    name = None if partition is None else TopicPartition.parse(partition)
+    found = run_in_loop(list_erasures(begin_with_metadata(config), name))
     if as_json or as_object:
         print_list([each.to_json() for each in found], as_object=as_object)
     else:

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.cli.display import human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
 from tierd.cli.failures import ExitCode
+from tierd.cli.layout import plain_table
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_error, print_json, print_line

@@ -5,14 +5,19 @@ from typing import Annotated
 import typer
 
 from tierd.app import Deployment
-from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    AcceptUnauthenticatedOption,
+    ClusterIdOption,
+    ConfigOption,
+    FromBucketOption,
+    JsonOption,
+)
 from tierd.cli.restore_options import (
     AcceptHolesOption,
     ByTimestampOption,
-    ClusterIdOption,
     DryRunOption,
     ForBrokerOption,
-    FromBucketOption,
     HoldRetentionOption,
     IntoOption,
     ModeOption,

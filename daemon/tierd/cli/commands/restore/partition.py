@@ -6,15 +6,20 @@ import typer
 
 from tierd.app import Deployment
 from tierd.cli.completion import partition_names
-from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    AcceptUnauthenticatedOption,
+    ClusterIdOption,
+    ConfigOption,
+    FromBucketOption,
+    JsonOption,
+)
 from tierd.cli.restore_options import (
     AcceptHolesOption,
     AsOption,
     ByTimestampOption,
-    ClusterIdOption,
     DryRunOption,
     ForBrokerOption,
-    FromBucketOption,
     HoldRetentionOption,
     IntoOption,
     ModeOption,

@@ -18,12 +18,20 @@ from tierd.app import (
 )
 from tierd.app import PlannedStore as Planned
 from tierd.cli.completion import partition_names
-from tierd.cli.display import human_size, plain_table, print_table
+from tierd.cli.display import human_size, print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.layout import plain_table
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    AcceptUnauthenticatedOption,
+    ClusterIdOption,
+    ConfigOption,
+    FromBucketOption,
+    JsonOption,
+)
 from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress_line import ReportProgress, progress_line
-from tierd.cli.restore_options import ClusterIdOption, DryRunOption, FromBucketOption
+from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.restore import ChangelogProgress, StreamsTarget, load_streams_topology

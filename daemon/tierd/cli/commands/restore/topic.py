@@ -21,15 +21,20 @@ from tierd.cli.completion import topic_names
 from tierd.cli.display import human_size
 from tierd.cli.failures import ExitCode
 from tierd.cli.moments import timestamp_ms_of
-from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    AcceptUnauthenticatedOption,
+    ClusterIdOption,
+    ConfigOption,
+    FromBucketOption,
+    JsonOption,
+)
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress_line import ReportProgress, progress_line
 from tierd.cli.restore_options import (
     AcceptHolesOption,
     ByTimestampOption,
-    ClusterIdOption,
     DryRunOption,
-    FromBucketOption,
     SkipExpiredOption,
     ToTimeOption,
 )
