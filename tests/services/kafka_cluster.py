@@ -193,8 +193,8 @@ class KafkaCluster:
         chosen = [self._nodes[number] for number in nodes or self._nodes]
         if self._controller is not None and not self._controller.is_running:
             chosen.insert(0, self._controller)
-        for formatting in [node.format() for node in chosen]:
-            assert formatting.wait() == 0, "the storage could not be formatted"
+        for node in chosen:
+            node.format()
         for node in chosen:
             node.launch()
         for node in chosen:
