@@ -16,9 +16,10 @@ install: $(VENV)/.stamp-dev
 run: $(VENV)/.stamp-run
 	@$(BIN)/tierd demo --config config/quickstart.yaml
 
-# Two workers of pytest. One worker runs all tests of a file, and each worker starts real servers of its own.
+# Workers of pytest. One worker runs all tests of a file, and each worker starts real servers of its own.
+WORKERS ?= 2
 test: $(VENV)/.stamp-dev services
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # A short check between two edits: lint, and the rooms whose tests need no server, no Spark and few processes. It takes less than
 # four minutes on two cores. make test runs all tests.

@@ -1,9 +1,10 @@
 """Fixtures of every test."""
 
 import asyncio.constants
+import gc
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import structlog
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from tests.fakes import lasting_objects
 from tests.golden.unpack import golden_root
 
 # The time of an example depends on the load of the machine; no test asserts a time. The examples of a property are the
@@ -45,6 +47,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {Path(__file__).parents[1] / file: place for place, file in enumerate(LONG_FILES)}
     assert all(path.is_file() for path in places), f"LONG_FILES of {__file__} has a file that is gone"
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without collections of garbage: nearly all objects of modules and tests last."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_collection_finish() -> None:
+    """Take all modules and tests out of the collections of garbage, which took over a second each with them."""
+    lasting_objects.set_aside()
 
 
 @pytest.fixture(scope="session", autouse=True)

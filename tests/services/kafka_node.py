@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
+from tests.services.kafka_storage import KafkaStorage
 from tests.services.ports import free_port
 from tests.services.waiting import StillWaitingError, wait_until, wait_until_stopped
 
@@ -65,7 +66,7 @@ def _archive_classes(version: str) -> None:
         node = KafkaNode(
             lab_dir, 1, version=version, nodes=1, first_port=free_ports(1), log_dirs=[lab_dir / "data"], properties={}
         )
-        node.format().wait()
+        node.format()
         node.launch(KAFKA_JVM_FLAGS=f"-XX:ArchiveClassesAtExit={written}")
         try:
             node.wait_started()
@@ -106,6 +107,8 @@ class KafkaNode:
                 "KAFKA_PROPS": "\n".join(f"{name}={value}" for name, value in properties.items()),
             }
         )
+        kind = (version, properties.get("process.roles", ""), self._environment.get("KAFKA_CLUSTER_ID", ""))
+        self._storage = KafkaStorage(self.log_dirs, node=number, kind=kind)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -119,9 +122,15 @@ class KafkaNode:
         assert self._process is not None, f"node {self.number} is not running"
         return self._process.pid
 
-    def format(self) -> "subprocess.Popen[bytes]":
-        """Begin to format the storage; a formatted storage stays unchanged."""
-        return subprocess.Popen([str(KAFKA_SCRIPT), "format", str(self.number)], env=self._environment)
+    def format(self) -> None:
+        """Format the storage; a formatted storage stays unchanged."""
+        self._server_log.parent.mkdir(parents=True, exist_ok=True)
+        self._storage.format(self._run_format)
+
+    def _run_format(self) -> None:
+        command = [str(KAFKA_SCRIPT), "format", str(self.number)]
+        formatted = subprocess.run(command, env=self._environment, check=False)
+        assert formatted.returncode == 0, f"the storage of node {self.number} could not be formatted"
 
     def launch(self, **settings: str) -> None:
         """Start the process, with further settings of ``kafka.sh``; ``wait_started`` returns when the node serves.
@@ -165,13 +174,6 @@ class KafkaNode:
             exit_code = self._process.wait()
         self._process = None
         return exit_code
-
-    def run_tool(self, name: str, *arguments: str) -> str:
-        """Run a tool of Kafka against this node and return its output."""
-        command = [str(KAFKA_SCRIPT), "tool", name, "--bootstrap-server", self.address, *arguments]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{name}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
-        return done.stdout
 
     def _has_started(self) -> bool:
         assert self._process is not None

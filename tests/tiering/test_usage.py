@@ -1,6 +1,7 @@
 """Usage: leaks are found, garbage and chance are not taken for leaks. Every leak in this file is on purpose."""
 
 import asyncio
+import gc
 import os
 import random
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes import lasting_objects
 from tests.tiering.usage import (
     BYTES_A_DAY,
     DESCRIPTORS_ALLOWED,
@@ -101,6 +103,18 @@ async def test_leak_of_objects_of_tierd_is_found_with_their_name(leaked: list[ob
 
 async def test_growth_of_a_collection_in_an_object_of_tierd_is_found_with_its_name() -> None:
     waiters = PassWaiters()
+    settled = Usage()
+    for _ in range(PARTS_ALLOWED + 1):
+        waiters.next_pass()
+    with pytest.raises(AssertionError, match=r"PassWaiters\._waiting"):
+        Usage().assert_no_more_than(settled, marks=Counter())
+    waiters.close()
+
+
+async def test_growth_of_a_collection_in_an_object_that_was_set_aside_is_found_too() -> None:
+    waiters = PassWaiters()
+    lasting_objects.set_aside()
+    assert not any(each is waiters for each in gc.get_objects())
     settled = Usage()
     for _ in range(PARTS_ALLOWED + 1):
         waiters.next_pass()

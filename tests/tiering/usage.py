@@ -11,6 +11,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
+from tests.fakes import lasting_objects
 from tierd.app.daemon.task_supervisor import REST
 
 # How many of a kind are left over from the last scans is chance: one reading may have so many more than another. A
@@ -70,8 +71,8 @@ class Usage:
         self.rests = names.pop(REST, 0)
         self.tasks = names.total()
         self.descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-        self.objects = len(objects)
-        self.parts = _parts(objects)
+        self.objects = len(objects) + lasting_objects.count
+        self.parts = _parts([*objects, *lasting_objects.instances])
         del objects
         self.allocated_blocks = sys.getallocatedblocks()
         self.allocated_bytes = _allocated_bytes()
