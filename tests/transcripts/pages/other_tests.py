@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.cli import test_python_page, test_restore_page, test_state_stores_page
 from tests.scenarios import printed_commands, restore_page, test_drill
-from tests.scenarios.endpoint_page import blocks
+from tests.scenarios.endpoint_page import PRINTED_ADDRESS, blocks
 from tests.transcripts.pages.fenced import ROOT
 from tests.transcripts.pages.scenes import OtherTest
 
@@ -48,7 +48,7 @@ def _restore_section(module: str, test: str, heading: str) -> OtherTest:
     return OtherTest(
         f"{_SCENARIOS}/{module}.py::{test}",
         ("run_printed", heading),
-        lambda: _lines(restore_page.printed_commands(heading, {})),
+        lambda: _lines(each for each in restore_page.printed_commands(heading, {}) if each[1] in {"log-dir", "groups"}),
     )
 
 
@@ -61,8 +61,16 @@ def _scripts() -> Iterator[OtherTest]:
         yield OtherTest(f"{_SCENARIOS}/test_drill.py::{test}", ("printed_script", program), taken)
 
 
+def _of_readme() -> str:
+    return "\n".join(each.text for each in blocks(ROOT / "README.md") if PRINTED_ADDRESS in each.text)
+
+
 README: Final = (
-    _blocks(ROOT / "README.md", "test_readme_ends_its_five_minutes_with_clients_that_read", "Five minutes"),
+    OtherTest(
+        f"{_SCENARIOS}/test_endpoint_page.py::test_readme_ends_its_five_minutes_with_clients_that_read",
+        ("blocks", "PRINTED_ADDRESS"),
+        _of_readme,
+    ),
 )
 CONTROL_PLANE: Final = (
     _section(
@@ -139,11 +147,15 @@ RESTORE: Final = (
         "test_only_broker_comes_back_after_its_disk_was_wiped_and_a_new_cluster_gets_its_topics",
         "The whole cluster is gone",
     ),
-    _restore_verbs(
-        "tests/scenarios/test_restore_live_cluster",
+    OtherTest(
+        f"{_SCENARIOS}/test_restore_live_cluster.py::"
         "test_records_are_there_once_and_in_order_after_kills_and_pauses_of_tierd_and_of_the_broker",
-        "topic",
-        "groups",
+        ("commands_of_the_page", "--map"),
+        lambda: _lines(
+            each
+            for each in test_restore_page.printed_commands("topic", "groups")
+            if each[1] == "topic" or "--map" in each
+        ),
     ),
 )
 STATE_STORES: Final = (

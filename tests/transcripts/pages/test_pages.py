@@ -56,7 +56,7 @@ def test_every_verb_of_tierd_that_the_commands_name_exists() -> None:
     named = {
         (command.place, *match)
         for command in COMMANDS
-        for match in re.findall(r"(?<![\w./-])tierd ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", command.text)
+        for match in re.findall(r"(?<![\w=./-])tierd ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", command.text)
         if "docker" not in command.text
     }
     groups, words = {group.name for group in GROUPS}, {tuple(verb.words) for verb in VERBS}
