@@ -38,6 +38,9 @@ def test_estimate_from_files_that_are_minutes_old_is_a_range(log_dir: LogDirWrit
 
     assert answer.exit_code == 0, answer.output
     assert "too short to tell: the files of 1 topics span less than a day (orders: 3m)" in answer.stdout
+    lines = answer.stdout.splitlines()
+    (said,) = (number for number, line in enumerate(lines) if line.startswith("too short to tell"))
+    assert [line.partition(":")[0] for line in lines[said + 1 : said + 3]] == ["  Lower end", "  next"]
     assert " to " in next(line for line in answer.stdout.splitlines() if line.startswith("orders"))
     (orders, _) = run_tierd("estimate", str(log_dir.path), "--json").json()["topics"]
     assert orders["is_base_short"]

@@ -100,9 +100,14 @@ ARCHIVED = [
 ]
 
 
-def test_printed_loop_thaws_each_archived_object_of_the_plan(tmp_path: Path) -> None:
+def printed_loop() -> str:
+    """Return the command of the page that thaws objects."""
     section = PAGE.read_text().partition("\n## Archived objects\n")[2].partition("\n## ")[0]
     (loop,) = re.findall(r"^```\n(tierd .*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    return str(loop)
+
+
+def test_printed_loop_thaws_each_archived_object_of_the_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"archived": archived_json(ARCHIVED)}))
     programs = {
         "tierd": f'echo tierd "$@" > {tmp_path}/planned; cat {tmp_path}/plan.json; exit 4',  # the plan is refused
@@ -113,7 +118,11 @@ def test_printed_loop_thaws_each_archived_object_of_the_plan(tmp_path: Path) -> 
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
-        ["/bin/sh", "-c", loop], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
+        ["/bin/sh", "-c", printed_loop()],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "planned").read_text().split()[:3] == ["tierd", "restore", "log-dir"]

@@ -27,20 +27,26 @@ def command(folder: Path, step: str = NEVER, number: signal.Signals = signal.SIG
     return (sys.executable, "-m", __name__, str(folder), step, number.name)
 
 
-def _main() -> None:
+def replace_spark(folder: Path) -> None:
+    """Have tierd in this process find a Spark in ``folder`` whose jobs run without Spark."""
     from tierd.app.spark import build_pipeline  # noqa: PLC0415 - ``command`` needs no import
-    from tierd.cli import main  # noqa: PLC0415 - the same
 
-    # A shell that runs the tests in the background ignores SIGINT, and all child processes inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    _, folder, step, number, *arguments = sys.argv
-    spark = installed(Path(folder))
+    spark = installed(folder)
 
     async def find_spark(java_home: Path | None) -> SparkInstallation:
         del java_home
         return spark
 
     setattr(build_pipeline, find_spark.__name__, find_spark)
+
+
+def _main() -> None:
+    from tierd.cli import main  # noqa: PLC0415 - ``command`` needs no import
+
+    # A shell that runs the tests in the background ignores SIGINT, and all child processes inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _, folder, step, number, *arguments = sys.argv
+    replace_spark(Path(folder))
     if step != NEVER:
         _interrupt(step, functools.partial(os.kill, os.getpid(), signal.Signals[number]))
     sys.argv = ["tierd", *arguments]

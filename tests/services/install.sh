@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetch the real servers and clients that tests use; does nothing for what is there already. See README.md.
 #   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [prometheus] [browser] [kcat] [franz-go] [mirror-maker] [spark-kafka]
+#              [pages]
 #   default: all
 # Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
 # One that cannot be had does not keep the others away; the exit code is 1 then.
@@ -11,7 +12,7 @@ cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus browser kcat franz-go mirror-maker spark-kafka
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus browser kcat franz-go mirror-maker spark-kafka pages
 failures=0
 as_root=(env DEBIAN_FRONTEND=noninteractive)
 [ "$(id -u)" = 0 ] || as_root=(sudo -n "${as_root[@]}")
@@ -98,6 +99,7 @@ for service; do
       command -v chromium > /dev/null || apt_tool chromium-headless-shell chromium-headless-shell
       ;;
     kcat) apt_tool kcat kcat ;;
+    pages) apt_tool jq jq; apt_tool curl curl; apt_tool openssl openssl ;; # programs of the commands in README and docs/
     franz-go)
       own_go_program franz-reader "$clients/franz" . || true
       own_go_program franz-example "$clients/franz" ./example

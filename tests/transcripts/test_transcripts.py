@@ -20,7 +20,8 @@ def test_transcript_shows_what_the_core_decides(path: Path) -> None:
 
 
 def test_every_folder_of_transcripts_has_a_driver_and_every_driver_a_transcript() -> None:
-    assert {path.parent.name for path in FOLDER.glob("*/*.txt")} == DRIVERS.keys()
+    folders = {path.parent.name for path in FOLDER.glob("*/*.txt")}
+    assert folders - {"pages"} == DRIVERS.keys()  # pages have a runner of their own
 
 
 class Echo:

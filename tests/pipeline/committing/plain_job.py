@@ -12,7 +12,7 @@ from tierd.errors import TierError
 from tierd.kernels import latest_per_key
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.committing import LeaderClient
-from tierd.pipeline.planning import Output, PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.rewriting import (
     InputLog,
     KeyColumns,
@@ -68,10 +68,13 @@ class PlainJob:
             erased_keys=work.erased_keys,
         )
         latest, traces = self._scan(order, work, rules)
-        begun = leader.begin(work.index, groups)
+        changed = [group for group in groups if not self._is_unchanged(work, group, rules, latest, traces)]
+        for group in set(groups) - set(changed):
+            leader.unchanged(work.index, group)
+        begun = leader.begin(work.index, changed)
         refused = [each.reason for each in begun.refused]
         for output in begun.outputs:
-            segment = self._rewritten(work, output, rules, latest, traces)
+            segment = self._rewritten(work, output.group, rules, latest, traces)
             row = replace(
                 output.metadata,
                 size_bytes=segment.data.log_checksums.size_bytes,
@@ -110,25 +113,37 @@ class PlainJob:
         hi, lo, offset = (np.concatenate([getattr(c, f) for c in columns]) for f in ("hash_hi", "hash_lo", "offset"))
         return latest_per_key(hi, lo, offset)[2], traces
 
+    def _is_unchanged(
+        self,
+        work: PartitionWork,
+        group: int,
+        rules: RewriteRules,
+        latest: np.ndarray,
+        traces: list[TransactionTrace],
+    ) -> bool:
+        is_alone = len(work.group_inputs(group)) == 1
+        return is_alone and self._rewritten(work, group, rules, latest, traces).statistics.is_unchanged
+
     def _rewritten(
         self,
         work: PartitionWork,
-        output: Output,
+        group: int,
         rules: RewriteRules,
         latest: np.ndarray,
         traces: list[TransactionTrace],
     ) -> RewrittenSegment:
-        inputs, row = work.group_inputs(output.group), output.metadata
+        inputs = work.group_inputs(group)
+        first, last = inputs[0].start_offset, inputs[-1].end_offset
         before = TransactionTrace()
-        for trace in traces[: work.groups[output.group].first]:
+        for trace in traces[: work.groups[group].first]:
             before.extend(trace)
-        mine = latest[(latest >= row.start_offset) & (latest <= row.end_offset)]
+        mine = latest[(latest >= first) & (latest <= last)]
         return rewrite_group(
             [self._input(metadata) for metadata in inputs],
             rules,
-            OffsetSet.of(row.start_offset, row.end_offset + 1, mine) if work.compacts else None,
-            base_offset=row.start_offset,
-            output=self._scratch / f"{row.segment.id}.log",
+            OffsetSet.of(first, last + 1, mine) if work.compacts else None,
+            base_offset=first,
+            output=self._scratch / f"{inputs[0].segment.id}.log",
             input_snapshot=self._wait(self._storage.fetch_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT)),
             input_epochs=self._wait(self._storage.fetch_index(inputs[-1], IndexType.LEADER_EPOCH)),
             open_producers=before.open_producers,

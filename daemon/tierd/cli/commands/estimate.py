@@ -70,7 +70,8 @@ def estimate(
         return
     print_table(_table(topics, prices.currency))
     if short := [topic for topic in topics if topic.is_base_short]:
-        print_line(_short_base(short))
+        for line in _short_base(short):
+            print_line(line)
     if unknown := sum(topic.unknown_partitions for topic in topics):
         print_line(f"{unknown} partitions have one segment only: their pace is not known, and not counted")
 
@@ -125,13 +126,13 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
     )
 
 
-def _short_base(topics: Sequence[TopicEstimate]) -> str:
+def _short_base(topics: Sequence[TopicEstimate]) -> tuple[str, ...]:
     shortest = min(topics, key=lambda topic: topic.base_days or 0.0)
     span = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
     return (
-        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {span}).\n"
-        "  Lower end: a day brings what is there now. Upper end: the files go on growing at that pace.\n"
-        "  next: estimate again when the files span a week; copied or restored files have the times of the copy"
+        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {span}).",
+        "  Lower end: a day brings what is there now. Upper end: the files go on growing at that pace.",
+        "  next: estimate again when the files span a week; copied or restored files have the times of the copy",
     )
 
 
