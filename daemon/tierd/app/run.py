@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import uvloop
 
+from tierd.process_memory import collect_rarely, keep_freed_memory
+
 if TYPE_CHECKING:
     from tierd.app.daemon.tier_server import ServeRequest
     from tierd.app.engine.deployment import Deployment
@@ -15,6 +17,10 @@ T = TypeVar("T")
 
 # Made when needed. Python's default, processors + 4, lets a few reads of a hung disk block every other log dir.
 _THREADS: Final = 64
+
+_PIECE_BYTES: Final = 16 << 20
+_KEPT_BYTES: Final = 32 << 20
+_ALLOCATIONS: Final = 20_000  # those of readers and copies at work, each with a piece of the log
 
 
 def run_in_loop(main: Coroutine[object, object, T]) -> T:
@@ -32,6 +38,7 @@ async def run_daemon(deployment: "Deployment", env: Mapping[str, str]) -> int:
     # Its HTTP server takes longer to import than most commands take to run.
     from tierd.app.daemon.daemon import run_until_stopped  # noqa: PLC0415
 
+    _tune_memory()
     return await run_until_stopped(deployment, env)
 
 
@@ -43,7 +50,14 @@ async def serve_tier(deployment: "Deployment", request: "ServeRequest", env: Map
     """
     from tierd.app.daemon.tier_server import serve_until_stopped  # noqa: PLC0415 - as above
 
+    _tune_memory()
     return await serve_until_stopped(deployment, request, env)
+
+
+def _tune_memory() -> None:
+    """Set how a process that lives long uses memory; the modules that it needs are imported."""
+    keep_freed_memory(piece_bytes=_PIECE_BYTES, kept_bytes=_KEPT_BYTES, arenas=2)
+    collect_rarely(allocations=_ALLOCATIONS)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

@@ -5,7 +5,6 @@ garbage after each task, which takes 100 ms unless the modules' objects are froz
 this module.
 """
 
-import ctypes
 import gc
 import os
 from functools import partial
@@ -17,24 +16,9 @@ from pyspark.daemon import manager
 import tierd.pipeline.jobs.key_shuffle  # noqa: F401 - for those that are forked
 from tierd.kernels import compile_kernels
 from tierd.pipeline.jobs.spark_session_settings import WORKER_UMASK
+from tierd.process_memory import keep_freed_memory
 
-_TRIM_THRESHOLD: Final = -1  # of malloc.h
-_MMAP_THRESHOLD: Final = -3
-_ARENA_MAX: Final = -8
 _KEPT_BYTES: Final = 256 << 20
-
-
-def keep_freed_memory() -> None:
-    """Have glibc keep the freed memory of log pieces for the next pieces; a libc without ``mallopt`` is left alone.
-
-    To touch a fresh page takes longer than to fill it: with fresh pages, to read a segment took up to 1.8 times as
-    long.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
-        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_ARENA_MAX, 1)
 
 
 def give_workers_their_umask() -> None:
@@ -45,7 +29,7 @@ def give_workers_their_umask() -> None:
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
+    keep_freed_memory(piece_bytes=_KEPT_BYTES, kept_bytes=_KEPT_BYTES, arenas=1)
     compile_kernels()
     give_workers_their_umask()
     gc.freeze()
