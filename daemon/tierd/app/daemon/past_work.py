@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tierd.app.daemon.bounded_jobs import BoundedJobs
-from tierd.app.services.usage_keeper import broker_cost
+from tierd.app.services.broker_cost import broker_cost
 from tierd.clock import Clock
 from tierd.config import RemoteSettings
 from tierd.cost import CostReport
