@@ -13,7 +13,7 @@ _BUSY_MACHINE: Final = tuple(
             # heartbeat expired there. Both say that the thread did not get the processor, and nothing of the data.
             (
                 r"ERROR org\.apache\.kafka\.controller\.EventPerformanceMonitor - \[QuorumController id=\d+\] "
-                r"Exceptionally slow controller event \w+ took \d+ ms\."
+                r"Exceptionally slow controller event \w+(\[.*\])? took \d+ ms\."
             ),
             r"processExpiredBrokerHeartbeat: controller event queue overloaded\. Timed out heartbeat from broker \d+\.",
             # A registration, a heartbeat or a forwarded reassignment that arrives before the controller has begun its

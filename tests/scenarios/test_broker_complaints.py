@@ -42,6 +42,13 @@ def log_of(tmp_path: Path, *lines: str) -> Path:
         ),
         (
             (
+                f"{BEGINNING}org.apache.kafka.controller.EventPerformanceMonitor - [QuorumController id=3] "
+                "Exceptionally slow controller event "
+                "handleLoadSnapshot[snapshotId=OffsetAndEpoch[offset=152, epoch=3]] took 2111 ms."
+            ),
+        ),
+        (
+            (
                 f"{BEGINNING}org.apache.kafka.controller.ReplicationControlManager - [QuorumController id=1] "
                 "processExpiredBrokerHeartbeat: controller event queue overloaded. Timed out heartbeat from broker 1."
             ),
