@@ -43,8 +43,8 @@ def log_of(tmp_path: Path, *lines: str) -> Path:
         (
             (
                 f"{BEGINNING}org.apache.kafka.controller.EventPerformanceMonitor - [QuorumController id=3] "
-                "Exceptionally slow controller event handleLoadSnapshot[snapshotId=OffsetAndEpoch[offset=152, epoch=3]] "
-                "took 2111 ms."
+                "Exceptionally slow controller event "
+                "handleLoadSnapshot[snapshotId=OffsetAndEpoch[offset=152, epoch=3]] took 2111 ms."
             ),
         ),
         (
