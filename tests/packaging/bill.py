@@ -52,11 +52,16 @@ def licence_list(bill: dict[str, Any], packages: Path) -> str:
         packages: folder where the components are installed.
     """
     lines = []
-    for component in sorted(bill["components"], key=lambda each: each["name"].lower()):
+    for component in components_of(bill):
         licences = "; ".join(licences_of(component)) or "not declared"
         lines.append(f"{component['name']} {component['version']}: {licences}\n")
         lines.extend(f"    {file}\n" for file in _licence_files(component, packages))
     return _HEAD + "".join(lines)
+
+
+def components_of(bill: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return tierd and the other components of an SBOM, by name."""
+    return sorted([bill["metadata"]["component"], *bill["components"]], key=lambda each: str(each["name"]).lower())
 
 
 def licences_of(component: dict[str, Any]) -> list[str]:

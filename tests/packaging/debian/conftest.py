@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.debian.environment import locked_packages
+from tests.packaging.debian.environment import locked_packages, site_packages
 from tests.packaging.debian.life import CHANGED_LINE, NEW, OLD, PackageLife
 from tests.packaging.debian.package import CONFIGURATION, PackageTree, pack
 from tests.packaging.debian.root import DebianRoot
@@ -48,6 +48,21 @@ def old_package(tree: PackageTree, package: Path) -> Path:
     old = pack(tree, OLD, package.parent, compression="none")
     configuration.write_text(text)
     return old
+
+
+@pytest.fixture(scope="session")
+def own_package(tree: PackageTree, room: Path) -> Path:
+    """Return the package without the files of other packages, for which lintian needs minutes."""
+    packages = site_packages(tree.environment)
+
+    def foreign(folder: str, names: list[str]) -> list[str]:
+        if Path(folder) != packages:
+            return []
+        return [name for name in names if not name.startswith("tierd") and not name.endswith(".dist-info")]
+
+    own = PackageTree(room / "own", tree.written_s)
+    shutil.copytree(tree.root, own.root, symlinks=True, ignore=foreign)
+    return pack(own, NEW, room / "own-package", compression="xz")
 
 
 @pytest.fixture(scope="session")

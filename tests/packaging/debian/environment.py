@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.packaging.lock import EXTRAS, FOLDER
 
-PYTHON: Final = Path("/usr/bin/python3")
+PYTHON: Final = Path("/usr/bin/python3").resolve()  # python3.11: the link leads to another with the next Debian
 PREFIX: Final = Path("/usr/lib/tierd")
 OWN_PACKAGES: Final = Path("/usr/local/lib/tierd/packages")  # of the operator: README.Debian
 SHIPPED: Final = ("base", *(extra for extra in EXTRAS if extra != "spark"))

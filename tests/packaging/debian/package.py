@@ -62,7 +62,7 @@ class PackageTree:
         for page in pages.iterdir():
             _compress(page)
         for shell, name in COMPLETIONS.items():
-            script = self._tierd(_TIERD_COMPLETE=f"source_{shell}")
+            script = self._tierd(_TIERD_COMPLETE=f"source_{shell}").lstrip()  # zsh looks at the first line
             self._path(name).write_text(script + _AT_FIRST_CALL.get(shell, ""))
 
     def _write_settings(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.packaging.bill import LICENCES, SBOM, licences_of
+from tests.packaging.bill import LICENCES, SBOM, components_of, licences_of
 from tests.packaging.debian.environment import site_packages
 from tests.packaging.debian.life import CHANGED_LINE, NEW, OLD, PackageLife
 from tests.packaging.debian.package import SCRIPTS, PackageTree
@@ -112,7 +112,7 @@ class TestUse:
 
         assert shown == ""
         assert {f"tierd-{'-'.join(verb.words)}.1.gz" for verb in VERBS if not verb.hidden} < pages
-        assert "tiered storage" in life.root.checked("man", "-P", "cat", "tierd-status").lower()
+        assert "tierd status [OPTIONS]" in life.root.checked("man", "-P", "cat", "tierd-status")
 
     def test_bash_completes_verbs(self, life: PackageLife) -> None:
         script = """
@@ -133,12 +133,13 @@ class TestUse:
         assert "_TIERD_COMPLETE=complete_zsh" in found
 
     def test_libraries_of_all_packages_are_there(self, life: PackageLife) -> None:
-        script = (
-            "find /usr/lib/tierd -name '*.so*' -type f -exec ldd {} + | grep -E '^/|not found' | grep -B1 'not found'"
-        )
-        ended = life.root.run("sh", "-c", script)
+        script = "find /usr/lib/tierd -name '*.so*' -type f -exec ldd {} + | grep -E '^/|not found'"
+        shown = life.root.run("sh", "-c", script).stdout
+        lacking = re.findall(r"^\S*/([^/]+)\.cpython-\S+:\n\s+(\S+) => not found", shown, re.MULTILINE)
 
-        assert ended.stdout == ""
+        # numba has three ways to run in parallel, and takes the one that needs no library if these are not there.
+        assert sorted(lacking) == [("omppool", "libgomp.so.1.0.0"), ("tbbpool", "libtbb.so.12")]
+        assert shown.count("not found") == len(lacking)
 
     def test_every_module_of_the_daemon_loads(self, life: PackageLife) -> None:
         stores = "tierd.app.run, gcloud.aio.storage, asyncpg, redis.asyncio, aiomqtt, rocksdict, pyarrow, numba"
@@ -171,7 +172,7 @@ class TestContents:
     def test_sbom_is_valid_and_has_each_installed_package_with_version_and_licence(self, tree: PackageTree) -> None:
         text = (tree.documents / SBOM).read_text()
         bill = json.loads(text)
-        components = {(name_of(each["name"]), each["version"]): each for each in bill["components"]}
+        components = {(name_of(each["name"]), each["version"]): each for each in components_of(bill)}
         place = str(site_packages(tree.environment))
 
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
@@ -191,18 +192,18 @@ class TestContents:
         assert [name for name in files if not (packages / name).is_file()] == []
 
     def test_systemd_accepts_the_unit(self, life: PackageLife) -> None:
-        unit = "lib/systemd/system/tierd.service"
         command = [installed("systemd-analyze"), "verify", "--man=no", f"--root={life.root.path}", "tierd.service"]
         ended = subprocess.run(command, check=False, capture_output=True, text=True)
+        said = [line for line in ended.stderr.splitlines() if "tierd" in line]
 
-        assert [line for line in ended.stderr.splitlines() if "tierd" in line] == [], unit
+        # The root has no other unit: with everything in order, that is all there is to say.
+        assert [line for line in said if not re.search(r"Unit \S+ not found", line)] == []
 
-    def test_lintian_finds_no_error(self, package: Path) -> None:
-        command = [installed("lintian"), "--allow-root", "--fail-on", "error", "--display-level", "error", str(package)]
+    def test_lintian_finds_no_error_in_what_is_not_from_other_packages(self, own_package: Path) -> None:
+        command = [installed("lintian"), "--allow-root", "--display-level", ">=error", str(own_package)]
         ended = subprocess.run(command, check=False, capture_output=True, text=True)
 
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        assert ended.stdout == ""
+        assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
 
 
 class TestRemoval:
