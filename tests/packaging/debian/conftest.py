@@ -40,19 +40,8 @@ def package(tree: PackageTree, room: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def old_package(tree: PackageTree, package: Path) -> Path:
-    """Return a package of a lower version, whose configuration has one line more."""
-    configuration = tree.root / CONFIGURATION
-    text = configuration.read_text()
-    configuration.write_text(text + CHANGED_LINE)
-    old = pack(tree, OLD, package.parent, compression="none")
-    configuration.write_text(text)
-    return old
-
-
-@pytest.fixture(scope="session")
-def own_package(tree: PackageTree, room: Path) -> Path:
-    """Return the package without the files of other packages, for which lintian needs minutes."""
+def own_tree(tree: PackageTree, room: Path) -> PackageTree:
+    """Return the files of the package without those of other packages, which cost dpkg seconds and lintian minutes."""
     packages = site_packages(tree.environment)
 
     def foreign(folder: str, names: list[str]) -> list[str]:
@@ -62,7 +51,24 @@ def own_package(tree: PackageTree, room: Path) -> Path:
 
     own = PackageTree(room / "own", tree.written_s)
     shutil.copytree(tree.root, own.root, symlinks=True, ignore=foreign)
-    return pack(own, NEW, room / "own-package", compression="xz")
+    return own
+
+
+@pytest.fixture(scope="session")
+def own_package(own_tree: PackageTree, room: Path) -> Path:
+    """Return the package of ``own_tree``, compressed as a package is published."""
+    return pack(own_tree, NEW, room / "own-package")
+
+
+@pytest.fixture(scope="session")
+def old_package(own_tree: PackageTree, room: Path) -> Path:
+    """Return a package of a lower version, whose configuration has one line more."""
+    configuration = own_tree.root / CONFIGURATION
+    text = configuration.read_text()
+    configuration.write_text(text + CHANGED_LINE)
+    old = pack(own_tree, OLD, room, compression="none")
+    configuration.write_text(text)
+    return old
 
 
 @pytest.fixture(scope="session")
