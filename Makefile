@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test quick explore services lint bench soak crash push-simulation crash-points locks audit docs clean
+.PHONY: install run test quick explore services lint bench soak crash push-simulation crash-points dist deb sbom locks audit docs clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/.stamp-dev
@@ -77,14 +77,26 @@ crash-points: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.services run postgres redis -- sh -c 'for backend in sqlite postgres redis; do \
 	    echo $$backend; $(BIN)/python -m tests.tiering.crash_points --backend $$backend --jobs 2 || exit 1; done'
 
+# Writes the sdist and the wheel into dist/.
+dist: $(VENV)/.stamp-dev
+	$(BIN)/python -m tests.packaging.dist
+
+# Writes the Debian package into dist/, for the Debian release and the processor of this machine. Needs no root. The package has an
+# SBOM and a list of licences in /usr/share/doc/tierd; make sbom writes them into dist/.
+deb: $(VENV)/.stamp-dev
+	$(BIN)/python -m tests.packaging.debian
+
+sbom: $(VENV)/.stamp-dev
+	$(BIN)/python -m tests.packaging.debian --bill
+
 # Resolves every package of a production install and writes its hashes. The versions stay those of constraints.txt.
 locks: $(VENV)/.stamp-dev
 	$(PIP) install --quiet uv
 	$(BIN)/python -m tests.packaging.lock
 
-# Lists known vulnerabilities of the packages of a production install. If the advisory database cannot be reached, the command says so and exits 0.
+# Fails for a known vulnerability of the packages of a production install that requirements/accepted-vulnerabilities.toml does not
+# accept. If the advisory database cannot be reached, the command says so and exits 0.
 audit: $(VENV)/.stamp-dev
-	@$(PIP) install --quiet pip-audit
 	@$(BIN)/python -m tests.packaging.audit
 
 docs: $(VENV)/.stamp-dev

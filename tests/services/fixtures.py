@@ -30,7 +30,7 @@ def started(services: Services, name: str) -> dict[str, str]:
     try:
         return services.start(name)
     except ServiceError as error:
-        _give_up(error)
+        given_up(error)
 
 
 def installed(name: str) -> str:
@@ -38,10 +38,10 @@ def installed(name: str) -> str:
     try:
         return program(name)
     except ServiceError as error:
-        _give_up(error)
+        given_up(error)
 
 
-def _give_up(error: ServiceError) -> NoReturn:
+def given_up(error: ServiceError) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI=true needs every server: {error}")
     pytest.skip(str(error))

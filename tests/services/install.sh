@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetch the real servers and clients that tests use; does nothing for what is there already. See README.md.
 #   install.sh [s3] [toxiproxy] [postgres] [redis] [mqtt] [gcs] [azure] [prometheus] [browser] [kcat] [franz-go] [mirror-maker] [spark-kafka]
-#              [pages]
+#              [pages] [debian]
 #   default: all
 # Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
 # One that cannot be had does not keep the others away; the exit code is 1 then.
@@ -12,8 +12,9 @@ cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus browser kcat franz-go mirror-maker spark-kafka pages
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis mqtt gcs azure prometheus browser kcat franz-go mirror-maker spark-kafka pages debian
 failures=0
+wants_debian=
 as_root=(env DEBIAN_FRONTEND=noninteractive)
 [ "$(id -u)" = 0 ] || as_root=(sudo -n "${as_root[@]}")
 
@@ -78,6 +79,21 @@ axe() { # the script that finds faults of accessibility, once per state of the l
   ln -sfn "browser-$version" "$cache/browser"
 }
 
+debian_root() { # a clean Debian as a tar file: what a minimal server has, and the shells and man of which tests ask answers
+  local suite; suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  local tar=$cache/debian/root-$suite-1.tar build=$cache/build-$$
+  [ -f "$tar" ] || {
+    [ "$(id -u)" = 0 ] || fail "debian needs root, for debootstrap and chroot" || return
+    local mirror; mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" 'Created-By: Packages' 'Component: main' | head -1)
+    mkdir -p "$cache/debian"
+    debootstrap --variant=minbase --include=python3,bash-completion,fish,man-db,zsh "$suite" "$build" "$mirror" > "$build.log" ||
+      { tail -3 "$build.log" >&2; rm -rf "$build"; fail "debootstrap of $suite failed"; } || return
+    tar --create --numeric-owner --one-file-system --directory "$build" --exclude './var/cache/apt/archives/*.deb' --file "$tar.$$" .
+    mv "$tar.$$" "$tar"; rm -rf "$build" "$build.log"
+  }
+  ln -sfn "${tar##*/}" "$cache/debian/root.tar"
+}
+
 packages=()
 apt_tool() { # COMMAND PACKAGE: only asked for here, all are installed at once
   command -v "$1" > /dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" > /dev/null || [ -x "/usr/sbin/$1" ] ||
@@ -105,6 +121,7 @@ for service; do
       own_go_program franz-example "$clients/franz" ./example
       ;;
     mirror-maker | spark-kafka) jars "$service" ;;
+    debian) apt_tool debootstrap debootstrap; apt_tool lintian lintian; wants_debian=1 ;;
     *) fail "unknown service $service; the first lines of this file have the names" ;;
   esac || true
 done
@@ -114,4 +131,5 @@ if [ ${#packages[@]} -gt 0 ]; then
     "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" > /dev/null; } ||
     fail "install by hand, as root: apt-get install ${packages[*]}" || true
 fi
+[ -z "$wants_debian" ] || debian_root || true   # needs what apt has just installed
 exit "$failures"
