@@ -31,6 +31,7 @@ def warm_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmComma
         yield command
 
 
+@pytest.mark.service("pages")  # the programs that tests/services/install.sh installs under this name
 @pytest.mark.parametrize("page", SCENES)
 def test_commands_of_a_page_print_what_its_transcript_shows(
     page: str, tmp_path: Path, warm_command: WarmCommand
