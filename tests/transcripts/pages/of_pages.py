@@ -10,7 +10,7 @@ NOT_RUN: Final = {
     r"sudo systemd-run|journalctl": "needs systemd",
     r"docker ": "needs a Docker daemon",
     r"sudo apt-get": "installs packages on the host",
-    r"sudo python3 -m venv|(sudo /opt/tierd/bin/)?pip install": "installs tierd",
+    r"sudo python3 -m (venv|pip)|(sudo /opt/tierd/bin/)?pip install": "installs tierd",
     r"make ": "a target of the Makefile",
     r"kafka-(acls|configs)\.sh --bootstrap-server …": "has values to fill in",
 }
@@ -45,6 +45,10 @@ SCENES: Final = {
         before={
             "sudo -u kafka tierd check-config": stories.edit_configuration,
             "sudo -u kafka tierd status": stories.start,
+        },
+        not_run={
+            r"sudoedit": "needs an editor; the tests of the Debian package edit that file",
+            r"sudo install -D -m 0644 /usr/share/tierd": "needs the Debian package, which has tests of its own",
         },
     ),
     "docs/log-dirs.md": Scene(opening=stories.unpack_crashed),
