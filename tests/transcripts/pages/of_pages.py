@@ -63,6 +63,7 @@ SCENES: Final = {
         },
         values={"00000000000000001234": lambda _: f"{1120:020}"},
         shown={
+            "tierd verify --deep --sample 5% --seed 7": "^nothing",  # the choice depends on random ids
             "tierd doctor": _DOCTOR,
             "sudo -u kafka tierd doctor": _DOCTOR,
             "sudo -u kafka tierd doctor --bundle /tmp/tierd-report.tar.gz": _DOCTOR,
