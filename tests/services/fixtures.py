@@ -145,7 +145,7 @@ def promtool() -> str:
 def chromium(services: Services) -> ChromiumService:
     """Return a real Chromium, one for all tests of the run; without it or axe, skip, and under CI=true fail."""
     if not axe_file().is_file():
-        _give_up(ServiceError("axe is not installed: run tests/services/install.sh browser"))
+        given_up(ServiceError("axe is not installed: run tests/services/install.sh browser"))
     return ChromiumService(started(services, "chromium")["TIERD_TEST_CHROMIUM_URL"], axe_file().read_text())
 
 

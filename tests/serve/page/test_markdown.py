@@ -20,8 +20,8 @@ def rendered(text: str) -> str:
         ("- one\n  more\n- two", "<ul><li>one more</li><li>two</li></ul>"),
         ("text:\n1. one\n2. two", "<p>text:</p><ol><li>one</li><li>two</li></ol>"),
         ("[x](y) [z](none)", '<p><a href="/to/y">x</a> z (docs/none)</p>'),
-        ("```bash\na <b>\n\n# c | d\n```", "<pre>a &lt;b&gt;\n\n# c | d</pre>"),
-        ("text\n```\na\n```\nmore", "<p>text</p><pre>a</pre><p>more</p>"),
+        ("```bash\na <b>\n\n# c | d\n```", "<pre>a &lt;b&gt;\n\n# c | d\n</pre>"),
+        ("text\n```\na\n```\nmore", "<p>text</p><pre>a\n</pre><p>more</p>"),
     ],
 )
 def test_block_becomes_the_element_that_it_is(text: str, html: str) -> None:
@@ -37,6 +37,22 @@ def test_table_has_heads_and_rows_of_one_length() -> None:
 
 @given(st.text(alphabet="a`*[]()|-#<\\\n 1.", max_size=60))
 def test_any_text_is_made_into_known_elements_alone(text: str) -> None:
-    known = {*("p", "ul", "ol", "li", "pre", "code", "strong", "a", "div", "table", "caption"), *("thead", "tbody"),
-             *("tr", "th", "td")}  # fmt: skip
+    blocks = {
+        "p",
+        "ul",
+        "ol",
+        "li",
+        "pre",
+        "blockquote",
+        "hr",
+        "div",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
+    known = blocks | {"code", "strong", "em", "a"}
     assert {tag for tag, _ in Seen(rendered(text)).tags} <= known

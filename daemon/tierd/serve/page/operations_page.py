@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from tierd.serve.page.markdown import render_markdown
 from tierd.serve.page.markup import Html, element, link, path_of
 
 HELP_PATH: Final = "help"
@@ -85,6 +84,7 @@ def anchor_of(title: str) -> str:
 
 def render_section(found: DocumentedSection, anchors: Container[str]) -> Html:
     """Return a section as HTML; links to the sections of ``anchors`` work, those to other pages name the file."""
+    from tierd.serve.page.markdown import render_markdown  # noqa: PLC0415 - a parser that the other pages do without
 
     def href_of(target: str) -> str | None:
         page, _, anchor = target.partition("#")

@@ -78,7 +78,7 @@ class GcsConnection:
                 failure = self.masking.error(error)
                 raise self._no_credentials(failure) from failure
             self._storage = Storage(
-                session=self._session, token=self._token, api_root=self._root, api_is_dev=self._is_emulator
+                session=_as_session(self._session), token=self._token, api_root=self._root, api_is_dev=self._is_emulator
             )
         if not self._is_emulator:
             await self._authorize()
@@ -209,11 +209,15 @@ class GcsConnection:
         return GcsRefusal(operation=operation, bucket=self.bucket, key=key, status=status, text=self.masking.text(text))
 
 
+def _as_session(session: aiohttp.ClientSession) -> Any:  # noqa: ANN401 - the library names the class of its twin without asyncio
+    return session
+
+
 class _SharedToken(Token):
     """Token of the library that is asked for once, and whose waiting callers may be cancelled one by one."""
 
     def __init__(self, service_file: str | None, *, session: aiohttp.ClientSession, scopes: list[str]) -> None:
-        super().__init__(service_file=service_file, session=session, scopes=scopes)
+        super().__init__(service_file=service_file, session=_as_session(session), scopes=scopes)
         self._waits: set[asyncio.Task[None]] = set()
 
     async def ensure_token(self) -> None:
