@@ -197,6 +197,42 @@ def test_sample_without_a_deep_check_is_refused(copied: Installation) -> None:
     assert "--sample belongs to --deep" in ended.stderr
 
 
+def test_deep_check_in_several_runs_goes_on_and_begins_anew_when_all_is_checked(
+    copied: Installation, tmp_path: Path
+) -> None:
+    progress = ["--resume", str(tmp_path / "progress")]
+    runs = [
+        copied.tierd("verify", "--deep", *progress, *options, "--json")
+        for options in (["--for", "0"], [], ["--for", "0"])
+    ]
+
+    assert [run.exit_code for run in runs] == [0, 0, 0]
+    notes = [run.json_lines()[0]["what"] for run in runs]
+    assert notes[0].endswith("0 of them in this run; 3 are left: the next run goes on")
+    assert "3 of 3 segments" in notes[1]
+    assert notes[1].endswith("3 of them in this run; 0 are left: the next run begins anew")
+    assert notes[2].endswith("3 are left: the next run goes on")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--resume", "p"], "--resume belongs to --deep"),
+        (["--deep", "--sample", "5%", "--resume", "p"], "--resume belongs to --deep"),
+        (["--deep", "--for", "2h"], "--for belongs to --resume"),
+        (["--deep", "--resume", "p", "--for", "soon"], "is no duration"),
+        (["--deep", "--resume", "p", "--for", "-1"], "write a time such as 2h"),
+    ],
+)
+def test_options_of_a_resumed_check_that_do_not_fit_are_refused(
+    copied: Installation, options: list[str], problem: str
+) -> None:
+    ended = copied.ask("verify", *options)
+
+    assert ended.exit_code == 2
+    assert problem in " ".join(ended.stderr.split())
+
+
 def flip_last_byte(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

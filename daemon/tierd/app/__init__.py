@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tierd.app.checks.check_online import check_online
     from tierd.app.checks.checklist import CheckStep
     from tierd.app.commands.copy_once import copy_once
+    from tierd.app.commands.deep_check import DeepCheckRound
     from tierd.app.commands.group_positions import GroupPosition, GroupPositions, group_positions
     from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
     from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
@@ -58,6 +59,7 @@ else:
 
 __all__ = [
     "CheckStep",
+    "DeepCheckRound",
     "Deployment",
     "DrillProgress",
     "DrillRequest",

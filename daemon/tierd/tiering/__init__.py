@@ -9,7 +9,7 @@ from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
     from tierd.tiering.assembly import FollowedLogDirs, Tiering, assemble
-    from tierd.tiering.auditing.deep_sample import DeepSample
+    from tierd.tiering.auditing.deep_sample import DeepChoice, DeepSample
     from tierd.tiering.auditing.explanation import Explanation, OffsetPlace, explain
     from tierd.tiering.auditing.orphan_inspector import OrphanInspector
     from tierd.tiering.auditing.recopy import RemoteLogCopy
@@ -73,6 +73,7 @@ __all__ = [
     "Capacity",
     "CopyOutcome",
     "CopyTask",
+    "DeepChoice",
     "DeepSample",
     "DeletionLedger",
     "ExpirationPlan",

@@ -45,7 +45,7 @@ from tierd.tiering import (
 
 # The audit and the repair of the tier are a third of its code, and most commands that read need neither.
 if TYPE_CHECKING:
-    from tierd.tiering import AuditLimits, DeepSample, Finding, RepairPlanner, TierAudit
+    from tierd.tiering import AuditLimits, DeepChoice, Finding, RepairPlanner, TierAudit
 
 log = structlog.get_logger()
 
@@ -143,13 +143,13 @@ class TierReader:
         return self.fetches.task(lambda: self.tiered_log(located))
 
     async def verify(
-        self, names: Iterable[TopicPartition], *, deep: "bool | DeepSample", tell: Callable[[str], None]
+        self, names: Iterable[TopicPartition], *, deep: "bool | DeepChoice", tell: Callable[[str], None]
     ) -> AsyncGenerator["Finding", None]:
         """Yield the faults of the tier: of some partitions, or of everything below the prefix.
 
         Args:
             names: none means everything; a name that comes twice is checked once.
-            deep: also download every segment, or those of a sample, and check every batch.
+            deep: also download every segment, or the chosen ones, and check every batch.
             tell: is called with reports of progress.
 
         Raises:

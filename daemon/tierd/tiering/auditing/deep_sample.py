@@ -1,11 +1,29 @@
-"""DeepSample: the segments whose bytes a deep check of the tier downloads, all of them or a share."""
+"""DeepChoice: which segments a deep check of the tier downloads. DeepSample: all of them, or a share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Protocol
 from uuid import UUID
 
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+
+
+class DeepChoice(Protocol):
+    """Choice of the segments whose bytes a check of the tier downloads."""
+
+    @property
+    def downloads(self) -> bool:
+        """Return True if any segment may be taken."""
+
+    def open(self, partition: TopicIdPartition, rows: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """Look at the rows of a partition, before its first segment is checked."""
+
+    def takes(self, row: RemoteLogSegmentMetadata | None) -> bool:
+        """Return True for a segment whose bytes are to be checked; every segment is asked about once."""
+
+    async def passed(self, rows: Sequence[RemoteLogSegmentMetadata]) -> None:
+        """Take note of segments that were taken and have no fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +55,11 @@ class DeepSample:
         self._chosen: set[UUID] = set()
         self._statistics = SampleStatistics()
 
+    @property
+    def downloads(self) -> bool:
+        """Return True unless the share is 0."""
+        return self.share > 0
+
     def open(self, partition: TopicIdPartition, rows: Iterable[RemoteLogSegmentMetadata]) -> None:
         """Choose among the rows of a partition, before its first segment is checked."""
         finished = [row for row in rows if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
@@ -60,6 +83,9 @@ class DeepSample:
             taken_bytes=before.taken_bytes + row.size_bytes * is_taken,
         )
         return is_taken
+
+    async def passed(self, rows: Sequence[RemoteLogSegmentMetadata]) -> None:
+        """Keep nothing: another check with the same seed takes the same segments again."""
 
     def statistics(self) -> SampleStatistics:
         """Return what was taken so far, and of how much."""

@@ -41,7 +41,7 @@ from tierd.remote import (
     read_tier_identity,
     read_whole,
 )
-from tierd.tiering.auditing.deep_sample import DeepSample
+from tierd.tiering.auditing.deep_sample import DeepChoice, DeepSample
 from tierd.tiering.auditing.log_start_check import disagreement, stray
 from tierd.tiering.auditing.segment_check import Retained, SegmentCheck
 from tierd.tiering.auditing.side_by_side import AuditReport, OpenRows, Prefixes, SegmentPair, side_by_side
@@ -101,19 +101,19 @@ class TierAudit:
         self._segments = 0
 
     async def run(
-        self, only: Collection[TopicIdPartition] | None = None, *, deep: bool | DeepSample = False
+        self, only: Collection[TopicIdPartition] | None = None, *, deep: bool | DeepChoice = False
     ) -> AsyncGenerator[AuditReport, None]:
         """Yield the faults of the tier itself, then those of each partition, then unfinished uploads.
 
         Args:
             only: these partitions; None checks everything below the prefix, known to the metadata or not.
-            deep: download every segment, or those of a sample, and check every batch, chunk and index.
+            deep: download every segment, or the chosen ones, and check every batch, chunk and index.
 
         Raises:
             RemoteStorageError: the store does not answer; what it answers wrongly is a finding.
             MetadataError: the metadata store does not answer, or is damaged.
         """
-        sample = deep if isinstance(deep, DeepSample) else DeepSample(float(deep))
+        choice = DeepSample(float(deep)) if isinstance(deep, bool) else deep
         if findings := await self._identity():
             yield AuditReport(findings)
         known = await list_partitions(self._rows, self._metadata_keys) if only is None else sorted(only)
@@ -126,7 +126,7 @@ class TierAudit:
             roots = [keys.root] if only is None else [keys.partition_prefix(partition) for partition in known]
             for root in roots:
                 ours = [partition for partition in known if keys.partition_prefix(partition).startswith(root)]
-                async with contextlib.aclosing(self._walk(keys, root, ours, prefixes, sample)) as reports:
+                async with contextlib.aclosing(self._walk(keys, root, ours, prefixes, choice)) as reports:
                     async for report in reports:
                         if report.row is not None or not is_foreign:
                             yield report
@@ -161,15 +161,15 @@ class TierAudit:
         root: str,
         known: Sequence[TopicIdPartition],
         prefixes: "Prefixes",
-        sample: DeepSample,
+        choice: DeepChoice,
     ) -> AsyncGenerator[AuditReport, None]:
         """Walk one prefix, and yield the faults that stay."""
         waiting: list[SegmentPair] = []
-        width = _DEEP_AT_ONCE if sample.share else _CHECKED_AT_ONCE
+        width = _DEEP_AT_ONCE if choice.downloads else _CHECKED_AT_ONCE
 
         async def open_rows(partition: TopicIdPartition) -> tuple[OpenRows, list[AuditReport]]:
             rows, reports = await self._open(keys, partition, prefixes)
-            sample.open(partition, rows.rows)
+            choice.open(partition, rows.rows)
             return rows, reports
 
         async with contextlib.aclosing(
@@ -185,10 +185,10 @@ class TierAudit:
                     continue
                 waiting.append(each)
                 if len(waiting) == width:
-                    for report in await self._checked(keys, waiting, sample):
+                    for report in await self._checked(keys, waiting, choice):
                         yield report
                     waiting = []
-        for report in await self._checked(keys, waiting, sample):
+        for report in await self._checked(keys, waiting, choice):
             yield report
 
     async def _log_of(self, partition: TopicIdPartition) -> TieredLog:
@@ -233,12 +233,18 @@ class TierAudit:
     # ------------------------------------------------------------ one segment
 
     async def _checked(
-        self, keys: ObjectKeyFactory, pairs: Sequence[SegmentPair], sample: DeepSample
+        self, keys: ObjectKeyFactory, pairs: Sequence[SegmentPair], choice: DeepChoice
     ) -> list[AuditReport]:
         if not pairs:
             return []
+        taken = [choice.takes(pair.row) for pair in pairs]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._judged(keys, pair, deep=sample.takes(pair.row))) for pair in pairs]
+            tasks = [
+                group.create_task(self._judged(keys, pair, deep=deep)) for pair, deep in zip(pairs, taken, strict=True)
+            ]
+        judged = zip(pairs, taken, tasks, strict=True)
+        if passed := [pair.row for pair, deep, task in judged if deep and pair.row and task.result() is None]:
+            await choice.passed(passed)
         self._segments += len(pairs)
         self._on_progress(f"{self._segments} segments, now in {pairs[-1].place.partition}")
         return [report for task in tasks if (report := task.result()) is not None]
