@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tierd.cli.commands.status import hold_line, pipeline_line, rendered
+from tierd.cli.commands.status import hold_line, pipeline_line, rendered, tier_line
 from tierd.cli.status_problems import (
     catalogue_lines,
     descriptor_lines,
@@ -17,6 +17,7 @@ from tierd.serve import (
     PartitionSummary,
     PipelineSummary,
     StatusAnswer,
+    TierSummary,
 )
 from tierd.serve.control_answers import HoldSummary, LastRun, LogDirHolds, RunningRun
 
@@ -55,6 +56,21 @@ def test_stage_of_unknown_length_has_no_percentage() -> None:
         pipeline_line(PipelineSummary(enabled=True, running=running, last_run=None, next_begin_ms=None))
         == "pipeline: starting, 0 groups replaced, 0 failed"
     )
+
+
+def test_size_and_age_of_the_tier_are_one_line() -> None:
+    tier = TierSummary(partitions=2, segments=1234, size_bytes=3 << 30, oldest_ms=AT_MS - 86_400_000, newest_ms=AT_MS)
+
+    assert tier_line(tier) == (
+        "in the tier: 3.0 GiB in 1,234 segments of led partitions, from 2026-11-20 22:26 UTC to 2026-11-21 22:26 UTC"
+    )
+
+
+def test_tier_without_timestamps_has_no_age_and_an_empty_one_no_line() -> None:
+    assert tier_line(TierSummary(partitions=1, segments=1, size_bytes=10)) == (
+        "in the tier: 10 B in 1 segments of led partitions"
+    )
+    assert tier_line(TierSummary(partitions=3)) == ""
 
 
 def test_parts_that_are_missing_from_the_catalogue_are_named_with_their_cause() -> None:

@@ -432,6 +432,23 @@ class UnprotectedSummary(ControlAnswer):
     partition: str = ""
 
 
+class TierSummary(ControlAnswer):
+    """Contents of the tier: finished segments of the partitions that this broker leads.
+
+    Attributes:
+        partitions: led partitions whose metadata is loaded.
+        segments: finished ones.
+        size_bytes: of their logs as in Kafka, before compression.
+        oldest_ms, newest_ms: smallest and largest of their largest record timestamps; None without one.
+    """
+
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+
+
 class DescriptorsSummary(ControlAnswer):
     """The open descriptors of the daemon, in the status."""
 
@@ -483,6 +500,7 @@ class StatusAnswer(ControlAnswer):
     control: ControlSummary = ControlSummary()
     push: PushSummary = PushSummary()
     unprotected: UnprotectedSummary = UnprotectedSummary()
+    tier: TierSummary = TierSummary()
     totals: TotalsSummary | None = None
     partitions: tuple[PartitionSummary, ...]
 

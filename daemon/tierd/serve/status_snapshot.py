@@ -28,6 +28,7 @@ class StatusSnapshot:
         control: the control plane over MQTT; empty where it is off.
         push: push replication: what is sent to standbys, and the copies on this host; empty where it is off.
         unprotected: what a loss of this host now would cost.
+        tier: how much of the led partitions is in the tier, and how old it is; empty before the first look.
         totals: work since the start; the difference of two answers is a rate.
         descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
@@ -53,6 +54,7 @@ class StatusSnapshot:
     control: Facts = field(default_factory=dict)
     push: Facts = field(default_factory=dict)
     unprotected: Facts = field(default_factory=dict)
+    tier: Facts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     commit: str = ""
     totals: Facts = field(default_factory=dict)
@@ -152,6 +154,7 @@ class StatusSnapshot:
             "control": dict(self.control),
             "push": dict(self.push),
             "unprotected": dict(self.unprotected),
+            "tier": dict(self.tier),
             "totals": dict(self.totals),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }

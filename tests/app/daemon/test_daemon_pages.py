@@ -16,12 +16,14 @@ from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import SegmentShape, write_log_dir
 from tests.fakes.manual_clock import ManualClock
 from tests.scenarios.installation import Installation
+from tierd.app.daemon import daemon_pages
 from tierd.app.daemon.daemon_pages import DaemonPages, copies_of
 from tierd.app.daemon.daemon_push import DaemonPush
+from tierd.app.daemon.page_inventory import PageInventory
 from tierd.app.daemon.unprotected_watch import UnprotectedWatch
 from tierd.app.engine.compose import Engine
 from tierd.model import TopicPartition
-from tierd.serve import CopyOnNode, StatusSnapshot
+from tierd.serve import CopyOnNode, HostInventory, StatusSnapshot
 
 SHAPE = SegmentShape(batches=2, records_per_batch=4)
 PUSH = {
@@ -87,6 +89,22 @@ async def sampling(folder: Path, clock: ManualClock) -> AsyncIterator[tuple[Daem
             await asyncio.wait([task])
 
 
+async def test_contents_of_the_tier_stay_known_while_a_look_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sampling(tmp_path, ManualClock()) as (pages, _):
+        before = await pages.tier_facts()
+        assert (before["partitions"], before["segments"]) == (1, 3)
+
+        async def hang(_: PageInventory) -> HostInventory:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr(PageInventory, "inventory", hang)
+        monkeypatch.setattr(daemon_pages, "INVENTORY_S", 0.01)
+        assert await pages.tier_facts() == before
+
+
 async def test_sample_that_fails_is_logged_and_the_next_ones_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +133,9 @@ def test_pages_of_a_daemon_show_what_it_has_copied_and_answer_while_the_store_is
         daemon.wait_copied({"synthetic-0": 23, "synthetic-1": 23})
         topics = daemon.get("/topics")
         assert "6 segments" in topics
+        tier = daemon.status()["tier"]
+        assert (tier["partitions"], tier["segments"]) == (2, 6)
+        assert tier["oldest_ms"] == tier["newest_ms"] > 0
         assert "in 2 partitions that this daemon leads" in topics
         assert 'href="/topics/synthetic"' in topics
         page = daemon.get("/topics/synthetic/1")

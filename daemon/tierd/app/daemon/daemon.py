@@ -154,6 +154,7 @@ class Daemon:
                         self._endpoint,
                         self._push,
                         self._unprotected,
+                        self._pages,
                     ),
                     ports=self._ports,
                     stop=self._stop,

@@ -1,6 +1,7 @@
 """DaemonPages: the sources of the daemon's pages, and the task that samples throughput and lag each minute."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -27,11 +28,12 @@ from tierd.serve import (
     StatusSnapshot,
     TierSources,
 )
-from tierd.tiering import Replica, Tiering
+from tierd.tiering import Replica, Tiering, sum_contents
 
 log = structlog.get_logger()
 
 SAMPLE_S: Final = 60.0
+INVENTORY_S: Final = 2.0  # a first look at a million segments takes seconds, and the next call goes on with it
 _REPLICAS_PER_TURN: Final = 500
 
 
@@ -54,6 +56,7 @@ class DaemonPages:
         self._tiering = tiering
         self._unprotected = unprotected
         self._rates = RateSeries()
+        self._tier: Mapping[str, JsonValue] = {}
         self._inventory = PageInventory(
             tiering,
             engine.metadata,
@@ -78,6 +81,21 @@ class DaemonPages:
                 rates=self._rates,
             ),
         )
+
+    async def tier_facts(self) -> Mapping[str, JsonValue]:
+        """Return the contents of the tier within ``INVENTORY_S``, else those of an earlier call; empty before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(INVENTORY_S):
+                found = await self._inventory.inventory()
+                contents = sum_contents(each.contents for each in found.partitions)
+                self._tier = {
+                    "partitions": len(found.partitions),
+                    "segments": contents.segments,
+                    "size_bytes": contents.size_bytes,
+                    "oldest_ms": contents.oldest_ms,
+                    "newest_ms": contents.newest_ms,
+                }
+        return self._tier
 
     async def run(self) -> None:
         """Take a sample each minute until cancelled. No failure of it, not even a bug, ends the daemon."""

@@ -8,6 +8,7 @@ from typing import Final
 from tierd.app.daemon.daemon_catalogue import DaemonCatalogue
 from tierd.app.daemon.daemon_drills import DaemonDrills
 from tierd.app.daemon.daemon_endpoint import DaemonEndpoint
+from tierd.app.daemon.daemon_pages import DaemonPages
 from tierd.app.daemon.daemon_push import DaemonPush
 from tierd.app.daemon.descriptors import PortGates
 from tierd.app.daemon.stop_request import StopRequest
@@ -31,6 +32,7 @@ class WatchedParts:
     endpoint: DaemonEndpoint
     push: DaemonPush
     unprotected: UnprotectedWatch
+    pages: DaemonPages
 
 
 class DaemonStatus:
@@ -87,7 +89,8 @@ class DaemonStatus:
     async def current(self) -> StatusSnapshot:
         """Return the status of this moment, with the high watermarks that the log dirs have now."""
         snapshot = self._snapshot(await self._manager.current_status())
-        return replace(snapshot, endpoint=await self._parts.endpoint.facts_with_lag())
+        endpoint, tier = await self._parts.endpoint.facts_with_lag(), await self._parts.pages.tier_facts()
+        return replace(snapshot, endpoint=endpoint, tier=tier)
 
     def _snapshot(self, partitions: tuple[PartitionStatus, ...]) -> StatusSnapshot:
         engine = self._engine

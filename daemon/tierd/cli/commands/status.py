@@ -26,6 +26,7 @@ from tierd.serve import (
     PipelineSummary,
     StatusAnswer,
     StatusRequest,
+    TierSummary,
     by_urgency,
     cause_and_remedy,
     drill_line,
@@ -115,7 +116,7 @@ def rendered(status: StatusAnswer) -> list[Part]:
     endpoint = [plain_text(line, "red") for line in endpoint_problems(status.endpoint)]
     push = [plain_text(line, "yellow") for line in push_problems(status.push)]
     unheld = [plain_text(line, "red") for line in unheld_lines(status.hold)]
-    stored = (hold_line(status.hold), grace_line(status.partitions))
+    stored = (tier_line(status.tier), hold_line(status.hold), grace_line(status.partitions))
     control = [plain_text(line, "yellow") for line in control_lines(status.control)]
     endpoint_told = (endpoint_line(status.endpoint), *group_lines(status.endpoint))
     push_told = (*push_lines(status.push), unprotected_line(status.unprotected))
@@ -123,6 +124,15 @@ def rendered(status: StatusAnswer) -> list[Part]:
     lines = [plain_text(line) for line in told if line]
     problems = [*causes, *offline, *unheld, *short, *catalogue, *drills, *endpoint, *control, *push]
     return [head, *problems, *lines, *damaged, table]
+
+
+def tier_line(tier: TierSummary) -> str:
+    """Return how much is in the tier and how old it is, in a line; empty without a segment."""
+    if not tier.segments:
+        return ""
+    times = [_moment(time_ms) for time_ms in (tier.oldest_ms, tier.newest_ms) if time_ms is not None]
+    age = f", from {times[0]} to {times[1]}" if len(times) > 1 else ""
+    return f"in the tier: {human_size(tier.size_bytes)} in {tier.segments:,} segments of led partitions{age}"
 
 
 def hold_line(hold: HoldSummary) -> str:
