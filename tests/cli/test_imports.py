@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.answering_daemon import Request, answering_daemon
+from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.installation import Installation
 
 STATUS = {"version": "1", "pid": 7, "not_ready": [], "partitions": []}
@@ -38,6 +39,21 @@ OF_ROWS = (CLIENTS | DATA | OF_PEOPLE | {"prometheus_client", "tierd.remote", "t
     "crc32c"
 }
 OF_ROWS |= {"tierd.app.engine.deployment", "tierd.config.schema", "tierd.log.partition", "tierd.log.log_service"}
+OF_PLACES = (OF_ROWS - {"tierd.remote"}) | {
+    *("tierd.app.engine.tier_reader", "tierd.remote.object_store_factory", "tierd.remote.segments"),
+    *("tierd.tiering.local.held_files", "tierd.tiering.reading.fetch_service", "tierd.tiering.removing"),
+}
+OF_A_TIER_READ = (
+    CLIENTS | OF_PEOPLE | {"cryptography", "numba", "numpy", "pandas", "prometheus_client", "pyarrow"}
+) | {
+    *(
+        "tierd.app.engine.deployment",
+        "tierd.config.schema",
+        "tierd.pipeline",
+        "tierd.restore",
+        "tierd.tiering.removing",
+    ),
+}
 OF_A_LEDGER = (
     CLIENTS | DATA | DAEMON | OF_PEOPLE | {"tierd.config.schema", "tierd.log", "tierd.metadata", "tierd.remote"}
 )
@@ -152,10 +168,39 @@ def test_ledger_is_listed_without_the_schema_of_the_file_and_the_metadata(
     assert sorted(imported & OF_A_LEDGER - beside) == []
 
 
-def test_place_of_a_record_is_explained_without_the_engine_of_the_daemon(copied: Installation, tmp_path: Path) -> None:
-    imported = imported_by(["explain", "orders-0", "3", "--config", str(copied.config_file)], tmp_path)
+@pytest.mark.parametrize(
+    ("words", "beside"),
+    [
+        (["offsets", "orders-0"], set()),
+        (["offsets", "orders-0", "--json"], set()),
+        (["explain", "orders-0", "3"], {"cramjam", "zstandard"}),  # copied, and in the local log
+        (["explain", "orders-0", "13", "--json"], {"cramjam", "zstandard"}),  # in the active segment
+    ],
+    ids=["offsets", "offsets --json", "explain", "explain --json"],
+)
+def test_places_of_records_are_told_without_the_object_store_and_the_schema_of_the_file(
+    words: list[str], beside: set[str], copied: Installation, tmp_path: Path
+) -> None:
+    imported = imported_by([*words, "--config", str(copied.config_file)], tmp_path)
 
-    assert not {"tierd.app.engine.compose", "tierd.pipeline", "tierd.restore", "numpy", "aiobotocore"} & imported
+    assert "tierd.app.engine.tiered_log_reader" in imported
+    assert sorted(imported & OF_PLACES - beside) == []
+    assert len([name for name in imported if name.split(".")[0] == "tierd"]) < 160
+
+
+@pytest.mark.parametrize(
+    "words", [["explain", "orders-0", "3"], ["offsets", "orders-0", "--time", "0"]], ids=["explain", "offsets --time"]
+)
+def test_record_of_the_tier_is_found_without_the_schema_of_the_file(
+    words: list[str], copied: Installation, log_dir: LogDirWriter, tmp_path: Path
+) -> None:
+    for file in (log_dir.path / "orders-0").glob("00000000000000000000.*"):
+        file.unlink()
+
+    imported = imported_by([*words, "--config", str(copied.config_file)], tmp_path)
+
+    assert "tierd.remote.segments.segment_reader" in imported
+    assert sorted(imported & OF_A_TIER_READ) == []
 
 
 def test_copy_of_brokers_logs_imports_no_encryption_no_job_and_no_logs_of_its_own(

@@ -1,5 +1,6 @@
 """tierd offsets and tierd cat --from-time, and the chunk cache that reading commands fill."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import typer
 from tests.cli.conftest import LAST_OFFSET, ROLLED_THROUGH
 from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter
 from tests.scenarios.installation import Installation
+from tierd.app import HostLogs, list_offsets
 from tierd.cli.moments import timestamp_ms_of
+from tierd.config import TieredLogSettings, load_part
+from tierd.errors import RetriableRemoteStorageError
+from tierd.model import TopicPartition
 
 
 def broker_deletes_everything_rolled(log_dir: LogDirWriter) -> None:
@@ -39,6 +44,28 @@ def test_text_output_of_offsets_is_a_table(copied: Installation) -> None:
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert ["tiered", str(ROLLED_THROUGH), "0"] in lines
     assert ["earliest", "0", "0"] in lines
+
+
+async def test_named_offsets_that_are_not_found_in_time_are_an_error(copied: Installation) -> None:
+    settings = load_part(copied.config_file, os.environ, TieredLogSettings)
+    in_no_time = settings.fetch.model_copy(update={"timestamp_timeout_s": 1e-9})
+    host = HostLogs(settings.model_copy(update={"fetch": in_no_time}), copied.config_file)
+
+    with pytest.raises(RetriableRemoteStorageError, match="search for timestamp -2 did not end within 1e-09 s"):
+        await list_offsets(host, TopicPartition("orders", 0), timestamp_ms=None)
+
+
+def test_fault_of_a_section_that_offsets_and_explain_do_not_need_is_left_to_check_config(
+    copied: Installation, log_dir: LogDirWriter
+) -> None:
+    copied.configure({"expire": {"grace": "soon"}})
+
+    assert copied.tierd("offsets", "orders-0", "--json").json()["tiered"]["offset"] == ROLLED_THROUGH
+    assert copied.tierd("explain", "orders-0", "4", "--json").json()["place"] == "both"
+
+    broker_deletes_everything_rolled(log_dir)
+    assert copied.tierd("explain", "orders-0", "4", "--json").json()["next_record"] == 4
+    assert copied.tierd("offsets", "orders-0", "--time", "0", "--json").json()["time"]["offset"] == 0
 
 
 def test_cat_begins_at_a_time(copied: Installation, log_dir: LogDirWriter) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from tierd.config import HostSettings, PricedTierSettings, load_config, load_part
+from tierd.config import HostSettings, PricedTierSettings, TieredLogSettings, load_config, load_part
 from tierd.config.cost_settings import CostSettings
 from tierd.config.schema import TierdConfig
 from tierd.config.section import Settings
@@ -20,6 +20,8 @@ metadata: {backend: postgres, timeout: 7s, postgres: {dsn_file: ./dsn, pool_size
 remote: {backend: filesystem, filesystem: {path: ../store}}
 cost: {price_file: ./prices.yaml}
 copy: {interval: 3s}
+hold: {dir: ./held}
+fetch: {timestamp_timeout: 5s}
 """
 
 
@@ -37,7 +39,7 @@ def faults_of(file: Path, part: type[Settings]) -> str:
     return str(found.value)
 
 
-@pytest.mark.parametrize("part", [HostSettings, PricedTierSettings])
+@pytest.mark.parametrize("part", [HostSettings, PricedTierSettings, TieredLogSettings])
 def test_part_has_the_keys_of_the_whole_file_with_their_types_and_defaults(part: type[Settings]) -> None:
     for name, field in part.model_fields.items():
         whole = TierdConfig.model_fields[name]
@@ -51,9 +53,12 @@ def test_part_has_the_values_of_the_whole_file(file: Path, *, secrets: bool) -> 
 
     host = load_part(file, {"CLUSTER": "c2"}, HostSettings, secrets=secrets)
     priced = load_part(file, {"CLUSTER": "c2"}, PricedTierSettings, secrets=secrets)
+    logs = load_part(file, {"CLUSTER": "c2"}, TieredLogSettings, secrets=secrets)
 
     assert host.model_dump() == whole.model_dump(include=set(HostSettings.model_fields))
     assert priced.model_dump() == whole.model_dump(include=set(PricedTierSettings.model_fields))
+    assert logs.model_dump() == whole.model_dump(include=set(TieredLogSettings.model_fields))
+    assert logs.hold_dir == whole.hold_dir == file.parent / "held"
     assert host.cluster_id == "c2"
     assert priced.cost == CostSettings(price_file=file.parent / "prices.yaml")
     assert host.metadata.postgres is not None

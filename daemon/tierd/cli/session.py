@@ -10,7 +10,7 @@ from tierd.telemetry import configure_logging
 
 # The schema of the whole file takes longer than the answer of a command that needs a part of the file.
 if TYPE_CHECKING:
-    from tierd.app import HostMetadata
+    from tierd.app import HostLogs, HostMetadata
     from tierd.config import TierdConfig
 
 
@@ -38,6 +38,18 @@ def begin_with_metadata(config: Path) -> "HostMetadata":
 
     log_to_stderr()
     return HostMetadata(tierd.config.load_part(config, os.environ, tierd.config.HostSettings), config)
+
+
+def begin_with_logs(config: Path) -> "HostLogs":
+    """Send warnings to standard error, and load the part of the configuration that names local and remote segments.
+
+    Raises:
+        ConfigError: that part is wrong; every fault of the file.
+    """
+    from tierd.app import HostLogs  # noqa: PLC0415 - as above
+
+    log_to_stderr()
+    return HostLogs(tierd.config.load_part(config, os.environ, tierd.config.TieredLogSettings), config)
 
 
 def log_to_stderr() -> None:

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
         CatalogueSettings,
         CopySettings,
         ExpireSettings,
-        FetchSettings,
         TierdConfig,
     )
     from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
     from tierd.config.side_file import load_side_file
     from tierd.config.spark_protection import is_on_this_host, protection_faults
     from tierd.config.state_dir import find_state_dir
+    from tierd.config.tiered_log_settings import FetchSettings, TieredLogSettings
     from tierd.config.topic_settings import TopicDefaults, TopicsSettings
     from tierd.config.traversal import secrets_of
     from tierd.config.units import format_duration, parse_bytes, parse_duration_s
@@ -114,6 +114,7 @@ __all__ = [
     "Switch",
     "Text",
     "TierdConfig",
+    "TieredLogSettings",
     "TopicDefaults",
     "TopicsSettings",
     "Url",

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
         partition_inventory,
         sum_contents,
     )
-    from tierd.tiering.local.held_files import linked_offsets
+    from tierd.tiering.local.held_directories import linked_offsets
     from tierd.tiering.local.hold import SegmentHold
     from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
     from tierd.tiering.partition_status import PartitionStatus
     from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
     from tierd.tiering.reading.fetch_task import BatchGroup, FetchTask
-    from tierd.tiering.reading.list_offsets import OffsetSpec
+    from tierd.tiering.reading.offset_places import OffsetSpec, named_offset, search_timed_out
     from tierd.tiering.reading.tiered_log import Tier, TieredLog
     from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
     from tierd.tiering.rebuilding.metadata_rebuild import MetadataRebuild, RebuildReport
@@ -141,11 +141,13 @@ __all__ = [
     "explain",
     "facts_of",
     "linked_offsets",
+    "named_offset",
     "open_fetch_service",
     "partition_expiration",
     "partition_inventory",
     "partitions_left",
     "read_ledger",
     "read_newest",
+    "search_timed_out",
     "sum_contents",
 ]

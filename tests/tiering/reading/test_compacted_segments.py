@@ -22,7 +22,7 @@ from tierd.log import LogConfig, opened_partition
 from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.tiering import FetchTask, Tier, TieredLog
 from tierd.tiering.reading.kept_readers import KeptReaders
-from tierd.tiering.reading.list_offsets import OffsetSpec
+from tierd.tiering.reading.offset_places import OffsetSpec
 
 UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
 EACH, SEGMENTS, END = 4, 6, 25

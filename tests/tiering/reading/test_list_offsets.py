@@ -25,7 +25,7 @@ from tierd.model import (
 )
 from tierd.remote import SegmentStorage
 from tierd.tiering import FetchTask, OffsetSpec, TieredLog, TopicPolicy
-from tierd.tiering.reading.list_offsets import place
+from tierd.tiering.reading.offset_places import place
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts

@@ -76,7 +76,7 @@ async def serve_until_stopped(deployment: Deployment, request: ServeRequest, env
         source_stores(deployment, request.source, clock=clock, tell=_tell) as source,
         _group_rows(deployment) as group_rows,
         fetch_service(
-            deployment,
+            deployment.config,
             source.stores.stored.objects,
             source.stores.new_storage,
             recorder=metrics,

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tierd.app.engine.deployment import Deployment
 from tierd.clock import Clock
-from tierd.config import FetchSettings
 from tierd.errors import StateDirError
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore, SegmentStorage, purge_chunks
 from tierd.telemetry import CacheUse, ReadingUse
 from tierd.tiering import FetchService, FetchStatistics, SilentRecorder, open_fetch_service
 
-# Commands that read without a daemon have no engine.
+# Commands that read without a daemon have no engine, and some not the schema of the whole file.
 if TYPE_CHECKING:
     from tierd.app.engine.compose import Engine
+    from tierd.config import FetchSettings, TierdConfig, TieredLogSettings
     from tierd.pipeline import LeftSegment
     from tierd.telemetry import Metrics
 
@@ -31,7 +30,7 @@ CHUNKS_DIRECTORY = "chunks"
 
 @contextlib.asynccontextmanager
 async def chunk_cache(
-    settings: FetchSettings, store: ObjectStore, *, cache_dir: Path, clock: Clock, is_daemon: bool
+    settings: "FetchSettings", store: ObjectStore, *, cache_dir: Path, clock: Clock, is_daemon: bool
 ) -> AsyncIterator[ChunkCache | None]:
     """Open the cache of stored chunks; close it afterwards.
 
@@ -64,7 +63,7 @@ async def chunk_cache(
 async def fetching(engine: "Engine") -> AsyncIterator[FetchService]:
     """Open the reads of the daemon, which owns both caches; close them before the store that they read from."""
     async with fetch_service(
-        engine.deployment,
+        engine.deployment.config,
         engine.store,
         engine.new_storage,
         recorder=engine.metrics,
@@ -78,7 +77,7 @@ async def fetching(engine: "Engine") -> AsyncIterator[FetchService]:
 
 @contextlib.asynccontextmanager
 async def fetch_service(
-    deployment: Deployment,
+    config: "TierdConfig | TieredLogSettings",
     store: ObjectStore,
     new_storage: "partial[SegmentStorage]",
     *,
@@ -89,14 +88,13 @@ async def fetch_service(
     """Open the reads through the caches of this host; close them afterwards.
 
     Args:
-        deployment: the settings of reads, and the directory of the caches.
+        config: the settings of reads, and the directory of the caches.
         store: the objects.
         new_storage: maker of segment storages over ``store``.
         recorder: receives the events of remote reads.
         clock: for quotas and delays.
         is_daemon: the caller is the daemon. The index cache belongs to the daemon; for chunks see ``chunk_cache``.
     """
-    config = deployment.config
     async with (
         chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=clock, is_daemon=is_daemon) as chunks,
         open_fetch_service(

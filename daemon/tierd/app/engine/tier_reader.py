@@ -14,23 +14,11 @@ import tierd.tiering
 from tierd.app.engine.deployment import Deployment, OpenStores
 from tierd.app.engine.host_caches import fetch_service
 from tierd.app.engine.row_reader import Located, RowReader
+from tierd.app.engine.tiered_log_reader import TieredLogReader
 from tierd.clock import Clock, SystemClock
-from tierd.log import (
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    BrokerIdentity,
-    read_offset_checkpoint,
-    scan_partition,
-)
-from tierd.metadata import (
-    PartitionView,
-)
-from tierd.model import (
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-    TopicPartition,
-    uuid_from_text,
-)
+from tierd.log import BrokerIdentity
+from tierd.metadata import PartitionView
+from tierd.model import TopicIdPartition, TopicPartition, uuid_from_text
 from tierd.tiering import (
     FetchService,
     FetchTask,
@@ -38,7 +26,6 @@ from tierd.tiering import (
     SilentRecorder,
     StoredTier,
     TieredLog,
-    linked_offsets,
     partitions_left,
     read_ledger,
 )
@@ -96,6 +83,7 @@ class TierReader:
         self.grace_s = settings.grace_s
         self._settings = settings
         self._rows = RowReader(tier.rows, tier.row_keys, settings.log_dirs)
+        self._logs = TieredLogReader(self._rows, tier.object_keys, hold_dir=settings.hold_dir)
 
     async def locate(self, name: TopicPartition) -> Located:
         """Find the incarnation that ``name`` means: the local one, else the one that was copied last.
@@ -116,27 +104,10 @@ class TierReader:
     async def tiered_log(self, located: Located) -> TieredLog:
         """Read the tier and the local log anew; the local directory is found again, because it may have moved or gone.
 
-        The metadata is read last: a segment that the broker deletes after the listing is in the tier already. The other
-        order could miss the segment in both places. The checkpoints are read first, because their offsets only grow.
+        Raises:
+            TierError: a log or the metadata store cannot be read.
         """
-        directories = await self._rows.local_directories()
-        directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
-        held = await asyncio.to_thread(linked_offsets, self._settings.hold_dir, located.partition)
-        if directory is None:
-            return TieredLog(located.partition, await self.view(located.partition), None, None, held=held)
-        name, log_dir = directory.topic_partition, directory.path.parent
-        starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
-        watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
-        scan = await asyncio.to_thread(scan_partition, directory)
-        view = await self.view(located.partition)
-        return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name), held)
-
-    def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
-        """Return the key of the segment's log object; None without a segment."""
-        if metadata is None:
-            return None
-        topic = metadata.segment.topic_id_partition.topic
-        return self.tier.object_keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
+        return await self._logs.tiered_log(located)
 
     def fetch_task(self, located: Located) -> FetchTask:
         """Return a reader of the partition's records."""
@@ -264,7 +235,7 @@ async def reader_of_stores(
     """Open the reads of a process over open stores and ``log_dirs``, which are some of the configuration, or none."""
     config = deployment.config
     async with fetch_service(
-        deployment, stores.stored.objects, stores.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
+        config, stores.stored.objects, stores.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
     ) as fetches:
         yield TierReader(
             stores.stored,

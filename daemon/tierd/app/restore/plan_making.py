@@ -196,7 +196,7 @@ class PlanMaking:
         if self._request.to_time_ms is None:
             return contextlib.nullcontext()
         return fetch_service(
-            self._deployment,
+            self._deployment.config,
             self._source.stored.objects,
             self._source.new_storage,
             recorder=SilentRecorder(),

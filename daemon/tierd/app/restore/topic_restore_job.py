@@ -231,7 +231,12 @@ async def _begun_at(
 ) -> LogDirPlan:
     """Return the plan without the records before the first one of a time or later, in each partition."""
     async with fetch_service(
-        deployment, source.stored.objects, source.new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False
+        deployment.config,
+        source.stored.objects,
+        source.new_storage,
+        recorder=SilentRecorder(),
+        clock=clock,
+        is_daemon=False,
     ) as fetches:
 
         async def first_offset(partition: TopicIdPartition) -> int | None:

@@ -77,7 +77,7 @@ async def _print(
     async with tier_reader(deployment) as reader:
         task = reader.fetch_task(await reader.locate(name))
         if isinstance(first, Since):
-            youngest = await found_offset(reader, task, first.timestamp_ms)
+            youngest = await found_offset(reader.fetches, task, first.timestamp_ms)
             if youngest is None:
                 return  # no record is that young
             first = youngest.offset

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, explain_offset, run_in_loop, tier_reader
+from tierd.app import explain_offset, run_in_loop
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.session import begin
+from tierd.cli.session import begin_with_logs
 from tierd.model import TopicPartition
 from tierd.tiering import Explanation, OffsetPlace
 
@@ -29,7 +29,8 @@ def explain(
 
     Example: tierd explain orders-0 1234
     """
-    found = run_in_loop(_explain(Deployment(begin(config), config), TopicPartition.parse(partition), offset))
+    host, name = begin_with_logs(config), TopicPartition.parse(partition)
+    found = run_in_loop(explain_offset(host, name, offset))
     if as_json:
         facts: dict[str, JsonValue] = asdict(found) | {"place": found.place.value, "attempts": list(found.attempts)}
         print_json(facts)
@@ -39,11 +40,6 @@ def explain(
             print_line(f"  {label}: {value}")
     if found.place in _UNREADABLE:
         raise typer.Exit(ExitCode.NO)
-
-
-async def _explain(deployment: Deployment, name: TopicPartition, offset: int) -> Explanation:
-    async with tier_reader(deployment) as reader:
-        return await explain_offset(reader, await reader.locate(name), offset)
 
 
 def _details(found: Explanation) -> dict[str, str]:

@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, list_offsets, run_in_loop
+from tierd.app import list_offsets, run_in_loop
 from tierd.cli.display import print_table
 from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json
-from tierd.cli.session import begin
+from tierd.cli.session import begin_with_logs
 from tierd.model import TimestampOffset, TopicPartition
 
 
@@ -35,8 +35,8 @@ def offsets(
     Example: tierd offsets orders-0 --time 2024-05-01T12:00:00Z --json
     """
     timestamp_ms = None if time is None else timestamp_ms_of(time)
-    deployment, name = Deployment(begin(config), config), TopicPartition.parse(partition)
-    answers = run_in_loop(list_offsets(deployment, name, timestamp_ms=timestamp_ms))
+    host, name = begin_with_logs(config), TopicPartition.parse(partition)
+    answers = run_in_loop(list_offsets(host, name, timestamp_ms=timestamp_ms))
     found = {which: _filled(answer) for which, answer in answers.items()}
     if as_json:
         print_json({which: _as_json(each) for which, each in found.items()})

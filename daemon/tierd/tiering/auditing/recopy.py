@@ -24,7 +24,8 @@ from tierd.tiering.copying.complete import prepare_segment
 from tierd.tiering.copying.due_segments import lineage_for
 from tierd.tiering.copying.prepare import PreparedSegment
 from tierd.tiering.copying.producer_history import Producers, stored_producers
-from tierd.tiering.local.held_files import linked_segments, recovered
+from tierd.tiering.local.held_directories import linked_segments
+from tierd.tiering.local.held_files import recovered
 from tierd.tiering.local.held_segment import FileState, HeldSegment, HoldKind, SegmentFile
 from tierd.tiering.local.rolled import files_present, rolled_segments, unprotected
 from tierd.tiering.reading.tiered_log import TieredLog

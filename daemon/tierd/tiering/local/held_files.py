@@ -18,7 +18,8 @@ from pathlib import Path
 from tierd.errors import SegmentChangedError
 from tierd.files import PRIVATE_DIRECTORY, make_private_directory, open_regular
 from tierd.log import encode_lineage, read_lineage
-from tierd.model import Lineage, OffsetRange, TopicIdPartition, uuid_to_text
+from tierd.model import Lineage
+from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX
 from tierd.tiering.local.held_segment import (
     DELETED_SUFFIX,
     LINEAGE_FILE,
@@ -29,7 +30,6 @@ from tierd.tiering.local.held_segment import (
 )
 from tierd.tiering.local.rolled import files_present
 
-UNFINISHED_SUFFIX = ".tmp"
 _EVERY_SEGMENT_HAS = frozenset({SegmentFile.OFFSET_INDEX, SegmentFile.TIME_INDEX, SegmentFile.PRODUCER_SNAPSHOT})
 
 
@@ -133,31 +133,6 @@ def recovered(path: Path) -> HeldSegment:
         lineage=read_lineage(path / LINEAGE_FILE),
         present=files_present(path, base_offset=base, next_base_offset=next_base)[0],
     )
-
-
-def linked_segments(hold_dir: Path, partition: TopicIdPartition) -> list[Path]:
-    """Return the directories of the segments of a partition that are held by links, ascending by name. Blocking.
-
-    Raises:
-        OSError: the hold directory cannot be listed.
-    """
-    folder = hold_dir / uuid_to_text(partition.topic_id) / str(partition.partition)
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.glob("*-*") if not path.name.endswith(UNFINISHED_SUFFIX))
-
-
-def linked_offsets(hold_dir: Path, partition: TopicIdPartition) -> tuple[OffsetRange, ...]:
-    """Return the offsets of the segments that are held by links, as the names of their directories say. Blocking.
-
-    Segments that a daemon holds open are not among them. Where the hold directory cannot be listed, none is known.
-    """
-    found = []
-    with contextlib.suppress(OSError, ValueError):
-        for path in linked_segments(hold_dir, partition):
-            base, next_base = (int(part) for part in path.name.split("-"))
-            found.append(OffsetRange(base, next_base - 1))
-    return tuple(found)
 
 
 def discard(held: HeldSegment) -> None:

@@ -23,8 +23,8 @@ from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles
 from tierd.model import OffsetRange, uuid_from_text, uuid_to_text
 from tierd.tiering.copy_plan import overlaps
+from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX
 from tierd.tiering.local.held_files import (
-    UNFINISHED_SUFFIX,
     completed,
     discard,
     link_segment,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tierd.clock import Clock
 from tierd.config import FetchSettings
-from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierError, TierErrorCode
+from tierd.errors import RemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tasks import end_tasks
@@ -19,6 +19,7 @@ from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.late_reads import LatePlace, LateReads
+from tierd.tiering.reading.offset_places import search_timed_out
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
@@ -181,10 +182,7 @@ class FetchService:
             async with asyncio.timeout(limit_s):
                 return await task.list_offset(timestamp_ms, isolation=isolation)
         except TimeoutError:
-            return RetriableRemoteStorageError(
-                f"the search for timestamp {timestamp_ms} did not end within {limit_s:g} s",
-                remedy="ask again, or raise fetch.timestamp_timeout",
-            )
+            return search_timed_out(timestamp_ms, limit_s=limit_s)
         except TierError as error:
             return error
 

@@ -2,32 +2,19 @@
 
 import asyncio
 from collections.abc import Iterator
-from enum import IntEnum
 from functools import partial
 
 from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
 from tierd.log import first_in_batch, first_since, max_timestamp
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, TimestampOffset
-from tierd.tiering.copy_plan import highest_copied
+from tierd.tiering.reading.offset_places import OffsetSpec, latest, local_start, place
 from tierd.tiering.reading.read_session import ReadSources
 from tierd.tiering.reading.reading_bounds import on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import TieredLog
 
-_NO_TIMESTAMP = -1
 _FIRST_BYTES = 256 << 10
 _PIECE_BYTES = 4 << 20
-
-
-class OffsetSpec(IntEnum):
-    """Named offsets: the negative numbers that a ListOffsets request may have in place of a timestamp."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
 
 
 async def list_offset(
@@ -56,30 +43,6 @@ async def list_offset(
     return place(log, spec)
 
 
-def place(log: TieredLog, spec: OffsetSpec) -> TimestampOffset | None:
-    """Return the place of an ``OffsetSpec`` that needs no search.
-
-    Raises:
-        ValueError: ``spec`` needs a search.
-    """
-    match spec:
-        case OffsetSpec.EARLIEST:
-            return _at(log, log.log_start_offset)
-        case OffsetSpec.EARLIEST_LOCAL:
-            return _at(log, _local_start(log))
-        case OffsetSpec.LATEST_TIERED:
-            highest = _highest_remote_offset(log)
-            return None if highest < 0 else _at(log, highest)
-        case OffsetSpec.EARLIEST_PENDING_UPLOAD:
-            highest = _highest_remote_offset(log)
-            if highest < 0:
-                is_all_local = _local_start(log) == log.log_start_offset
-                return _at(log, log.log_start_offset) if is_all_local else None
-            return _at(log, max(highest + 1, log.log_start_offset))
-        case _:
-            raise ValueError(f"{spec.name} is no place that is known without a search")
-
-
 async def offset_for_timestamp(
     sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: IsolationLevel
 ) -> TimestampOffset | None:
@@ -97,7 +60,7 @@ async def offset_for_timestamp(
             return found if found.offset < end else None
     if log.scan is None:
         return None
-    return await asyncio.to_thread(first_since, log.scan, timestamp_ms, start=max(start, _local_start(log)), end=end)
+    return await asyncio.to_thread(first_since, log.scan, timestamp_ms, start=max(start, local_start(log)), end=end)
 
 
 def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:
@@ -155,21 +118,4 @@ async def _largest_timestamp(
 
 async def _latest(sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel) -> TimestampOffset:
     bounds = await reading_bounds(log, isolation, sources.indexes)
-    latest = log.lineage.latest
-    return TimestampOffset(_NO_TIMESTAMP, bounds.end_offset, latest.epoch if latest else None)
-
-
-def _local_start(log: TieredLog) -> int:
-    """Return the start of the local log; the end of the log on a host without a local log."""
-    return log.end_offset if log.local_start_offset is None else max(log.local_start_offset, log.log_start_offset)
-
-
-def _highest_remote_offset(log: TieredLog) -> int:
-    """Return the last offset of our branch that counts as copied, inclusive; -1 without such an offset."""
-    return highest_copied(
-        log.lineage, log.view.copied_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
-    ).offset
-
-
-def _at(log: TieredLog, offset: int) -> TimestampOffset:
-    return TimestampOffset(_NO_TIMESTAMP, offset, log.lineage.epoch_for(offset))
+    return latest(log, end_offset=bounds.end_offset)
