@@ -82,8 +82,8 @@ def test_every_mistake_of_a_configuration_is_reported_with_its_place(tmp_path: P
         "  concurrency: many\n"
         "http: {listen: nowhere}\n"
     )
-    for command in ("check-config", "run", "segments"):
-        arguments = [command, "--config", str(file)] + ([PARTITION] if command == "segments" else [])
+    for command in ("check-config", "run", "verify"):
+        arguments = [command, "--config", str(file)] + ([PARTITION] if command == "verify" else [])
         ended = (run_tierd if command == "run" else warm_tierd.run)(*arguments)
         assert ended.exit_code == 2, ended.output
         for place in (f"{file}:8:3", f"{file}:9:16", f"{file}:10:16"):
