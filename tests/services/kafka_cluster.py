@@ -40,7 +40,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, yet
     UserScramCredentialUpsertion,
 )
 
-from tests.services.kafka_clients.java_tools import lasting_tools
 from tests.services.kafka_clients.librdkafka import read_partitions
 from tests.services.kafka_node import KafkaNode, KafkaUnavailableError, free_ports, require_kafka
 from tests.services.kafka_producer import CLIENT_DEADLINE_S, RecordProducer
@@ -58,7 +57,6 @@ __all__ = [
 ]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _REPLICATED = {
@@ -229,13 +227,12 @@ class KafkaCluster:
             node.wait_ended()
 
     def run_tool(self, name: str, *arguments: str) -> str:
-        """Run a tool of Kafka, by its class, against the first node that answers, and return its output."""
-        node = next(number for number in self.running if number not in self._frozen)
-        return lasting_tools(self.version).done(name, self.address(node), *arguments).output.decode()
+        """Run a tool of Kafka against the first running node and return its output."""
+        return self._nodes[self.running[0]].run_tool(name, *arguments)
 
     def quorum_leader(self) -> int:
         """Return the controller that leads the metadata quorum, as the first running node knows it; -1 without one."""
-        described = self.run_tool(_QUORUM, "describe", "--status")
+        described = self.run_tool("MetadataQuorumCommand", "describe", "--status")
         return next(int(line.split()[1]) for line in described.splitlines() if line.startswith("LeaderId:"))
 
     # ---------------------------------------------------------------- topics
@@ -301,7 +298,7 @@ class KafkaCluster:
         """Set the quota of a client id for records that it sends."""
         quota = f"producer_byte_rate={bytes_per_second}"
         whose = ("--entity-type", "clients", "--entity-name", client_id)
-        self.run_tool(_CONFIGS, "--alter", "--add-config", quota, *whose)
+        self._nodes[self.running[0]].run_tool(_CONFIGS, "--alter", "--add-config", quota, *whose)
 
     def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to ``total`` partitions."""
@@ -369,7 +366,8 @@ class KafkaCluster:
         ]
         plan = self._lab_dir / "reassign.json"
         plan.write_text(json.dumps({"version": 1, "partitions": moves}))
-        self.run_tool(_REASSIGN, "--reassignment-json-file", str(plan), "--execute")
+        node = self._nodes[next(number for number in self.running if number not in self._frozen)]
+        node.run_tool(_REASSIGN, "--reassignment-json-file", str(plan), "--execute")
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the log start offset to ``before``."""

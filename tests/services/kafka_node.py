@@ -175,6 +175,13 @@ class KafkaNode:
         self._process = None
         return exit_code
 
+    def run_tool(self, name: str, *arguments: str) -> str:
+        """Run a tool of Kafka against this node and return its output."""
+        command = [str(KAFKA_SCRIPT), "tool", name, "--bootstrap-server", self.address, *arguments]
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{name}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
+        return done.stdout
+
     def _has_started(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:

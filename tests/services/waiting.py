@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 POLL_INTERVAL_S = 0.02
-LONGEST_INTERVAL_S = 0.5  # without a longer one of the caller
 
 
 class StillWaitingError(AssertionError):
@@ -22,18 +21,14 @@ def wait_until(
 ) -> None:
     """Return when ``condition`` holds.
 
-    A condition is asked every ``interval_s``, and a costly one more rarely: what it waits for needs the CPU too.
-
     Raises:
         StillWaitingError: it did not hold within ``deadline_s``; ``last_seen`` is asked once, for the message.
     """
-    end_s = (asked_s := time.monotonic()) + deadline_s
+    end_s = time.monotonic() + deadline_s
     while not condition():
-        now_s = time.monotonic()
-        if now_s > end_s:
+        if time.monotonic() > end_s:
             raise StillWaitingError(f"waited {deadline_s:g} s for {what}; {last_seen()}".rstrip("; "))
-        time.sleep(max(interval_s, min(now_s - asked_s, LONGEST_INTERVAL_S)))
-        asked_s = time.monotonic()
+        time.sleep(interval_s)
 
 
 def is_alive(pid: int) -> bool:

@@ -3,12 +3,8 @@
 import select
 import struct
 import subprocess
-import tempfile
-from atexit import register
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -55,7 +51,7 @@ class JavaTools:
     def __enter__(self) -> Self:
         with self._log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [str(KAFKA_SCRIPT), "tool", str(_SOURCE)],  # which ends with its standard input, as with this process
+                ["setpriv", "--pdeathsig", "KILL", str(KAFKA_SCRIPT), "tool", str(_SOURCE)],
                 env=kafka_environment({"KAFKA_VERSION": self.version, "KAFKA_LOG_LEVEL": "warn"}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -77,7 +73,7 @@ class JavaTools:
         return self.version.startswith("3.")
 
     def run(self, tool: str, bootstrap: str, *arguments: str, given: bytes = b"") -> ToolResult:
-        """Run a tool by the name of its script, or its class; it reads ``given`` from its standard input.
+        """Run a tool by the name of its script against a cluster; it reads ``given`` from its standard input.
 
         Raises:
             AssertionError: the tool did not end before the deadline, or Java has ended.
@@ -105,20 +101,9 @@ class JavaTools:
         return [word for name, value in settings.items() for word in (option, f"{name}={value}")]
 
     def _class_of(self, tool: str) -> str:
-        if "." in tool:
-            return tool
         if tool == "kafka-console-producer" and self.is_old:
             return "kafka.tools.ConsoleProducer"
         return _CLASSES[tool]
-
-
-@cache
-def lasting_tools(version: str) -> JavaTools:
-    """Return tools that all callers share, one after the other; they end with this process."""
-    running = ExitStack()
-    register(running.close)
-    folder = running.enter_context(tempfile.TemporaryDirectory(prefix="java-tools-"))
-    return running.enter_context(JavaTools(version, Path(folder, "log")))
 
 
 class _Answer:
