@@ -6,7 +6,7 @@ from random import Random
 
 from tests.scenarios.cluster_lab import NODES, ClusterLab
 from tests.scenarios.cluster_traffic import ReplicatedTopic
-from tests.scenarios.tier_audit import read_rows
+from tests.scenarios.tier_audit import orphans, read_rows
 from tests.services.waiting import wait_until
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentState
@@ -193,6 +193,8 @@ def pause_a_copying_leader(lab: ClusterLab, topic: str, partition: int) -> None:
     assert claimed.broker_id != node
     assert now.claim == claimed, f"{topic}-{partition}: {claimed} became {now.claim}"
     assert written_by(now, node) == written, f"{topic}-{partition}: a fenced writer changed rows"
+    # Killed before that, it would leave objects without a row, which only tierd repair-tier removes.
+    wait_until(lambda: not orphans(lab), what="the fenced writer to remove its objects", deadline_s=60, interval_s=0.2)
     lab.thaw_host(node)
     lab.wait_in_sync(BUSY_PARTITIONS)
 
