@@ -205,10 +205,9 @@ class DaemonDrills:
         )
 
     def _report(self, error: TierError) -> None:
-        problem = f"{error}; {error.remedy}" if error.remedy else str(error)
-        if problem != self._problem:
+        if error.explained != self._problem:
             log.warning("drill_not_done", problem=str(error), remedy=error.remedy)
-        self._problem = problem
+        self._problem = error.explained
 
     @property
     def _timetables(self) -> tuple[_Timetable, _Timetable]:

@@ -58,7 +58,7 @@ class PastWorkReader:
         try:
             found = await self._jobs.run(job, default=None)
         except TierError as error:
-            problems.append(f"{error}; {error.remedy}" if error.remedy else str(error))
+            problems.append(error.explained)
             return []
         if found is None:
             problems.append("the disk of state_dir did not answer in time")

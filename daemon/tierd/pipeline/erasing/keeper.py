@@ -94,7 +94,7 @@ class ErasureKeeper:
                 stepped.append(await self.step(request.id))
             except TierError as error:
                 log.warning("erasure_step_failed", request=uuid_to_text(request.id), problem=str(error))
-                problem = f"{error}; {error.remedy}" if error.remedy else str(error)
+                problem = error.explained
                 stepped.append(await self._requests.update(request.id, lambda r: r.blocked(problem)))  # noqa: B023
         await self.publish()
         return stepped

@@ -200,6 +200,6 @@ def _outcome(working: "asyncio.Future[None]", progress: RunProgress) -> RunOutco
     try:
         working.result()
     except TierError as error:
-        progress.add_problem(f"{error}; {error.remedy}" if error.remedy else str(error))
+        progress.add_problem(error.explained)
         return RunOutcome.PARTLY if progress.tally.groups_replaced else RunOutcome.FAILED
     return progress.outcome()

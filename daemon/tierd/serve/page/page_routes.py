@@ -88,8 +88,7 @@ class PageRoutes:
                     "This page takes too long", f"no answer within {self._sources.deadline_s:.0f} seconds"
                 )
             except TierError as error:
-                text = f"{error}; {error.remedy}" if error.remedy else str(error)
-                answer = self._failed("This page cannot be made", text)
+                answer = self._failed("This page cannot be made", error.explained)
             return self._response(answer, request)
 
         return handle
