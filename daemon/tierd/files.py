@@ -48,6 +48,15 @@ def open_to_read(path: Path | str, *, dir_fd: int | None = None) -> FileIO:
     return FileIO(open_regular(path, dir_fd=dir_fd), "rb")
 
 
+def nearest_existing(path: Path) -> Path:
+    """Return ``path``, or the nearest of its parents that exists. Blocking.
+
+    Raises:
+        OSError: the file system does not say.
+    """
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
 def replace_privately(path: Path, content: bytes) -> None:
     """Replace a file by one for its owner alone, durably; a crash leaves the former file or the new one.
 

@@ -20,6 +20,7 @@ from tierd.errors import (
     StateDirError,
     TierError,
 )
+from tierd.files import nearest_existing
 from tierd.log import BrokerIdentity, list_log_dir
 from tierd.metadata import Batch, Expect, KeyValueStore, Put, metadata_keys
 from tierd.pipeline import find_spark
@@ -150,7 +151,7 @@ def _log_dir_and_hold(log_dir: Path, hold_dir: Path) -> str:
 
 def _hold_mode(segment: Path, hold_dir: Path) -> str:
     """Link a segment for a moment, as a hold does, and return which kind of hold this host allows."""
-    folder = next(each for each in (hold_dir, *hold_dir.parents) if each.exists())
+    folder = nearest_existing(hold_dir)
     link = folder / f".tierd-check-{uuid4().hex}"
     try:
         link.hardlink_to(segment)
@@ -175,8 +176,7 @@ def require_room(path: Path) -> str:
         StateDirError: it is nearly full.
     """
     try:
-        existing = next(each for each in (path, *path.parents) if each.exists())
-        use = os.statvfs(existing)
+        use = os.statvfs(nearest_existing(path))
     except OSError as error:
         raise LogDirOfflineError(f"{path}: {error.strerror}", remedy="check the disk and its mount") from error
     return room_left(path, use)
@@ -234,7 +234,7 @@ async def _try_fencing(rows: KeyValueStore, folder: str) -> None:
 
 
 def _require_writable(directory: Path) -> str:
-    existing = next(each for each in (directory, *directory.parents) if each.exists())
+    existing = nearest_existing(directory)
     if not os.access(existing, os.W_OK | os.X_OK):
         raise StateDirError(
             f"{existing} cannot be written by user id {os.geteuid()}", remedy="make it writable, or correct state_dir"

@@ -16,6 +16,7 @@ from tierd.app.checks.checklist import Checklist
 from tierd.clock import Clock
 from tierd.config import PushReplicationSettings, split_address
 from tierd.errors import StateDirError
+from tierd.files import nearest_existing
 from tierd.log import BrokerIdentity
 from tierd.replication import (
     LinkIdentity,
@@ -90,7 +91,7 @@ async def _usable_log_dir(log_dir: Path) -> str:
 
 
 def _require_usable(log_dir: Path) -> str:
-    existing = next(each for each in (log_dir, *log_dir.parents) if each.exists())
+    existing = nearest_existing(log_dir)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise StateDirError(
             f"{existing} is no directory that user id {os.geteuid()} can write to",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tierd.clock import Clock
+from tierd.files import nearest_existing
 from tierd.telemetry import DiskUse
 
 INTERVAL_S: Final = 15.0
@@ -59,5 +60,5 @@ def disk_use(directory: Path) -> DiskUse:
     Raises:
         OSError: the file system does not say.
     """
-    use = os.statvfs(next(each for each in (directory, *directory.parents) if each.exists()))
+    use = os.statvfs(nearest_existing(directory))
     return DiskUse(use.f_bavail * use.f_frsize, use.f_blocks * use.f_frsize)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tierd.errors import PartitionNameError, RefusedError
-from tierd.files import make_private_directory
+from tierd.files import make_private_directory, nearest_existing
 from tierd.log import (
     CLEANER_OFFSET_CHECKPOINT,
     LOCK_FILE,
@@ -160,7 +160,7 @@ def _require_sound_stage(target: LogDirTarget) -> None:
                 f"the stage {target.stage} lies in the log dir {place}: a broker would not start with it",
                 remedy="name a directory beside the log dir, on the same file system",
             )
-    existing = next(place for place in (target.stage, *target.stage.parents) if place.exists())
+    existing = nearest_existing(target.stage)
     if existing.stat().st_dev != target.log_dir.stat().st_dev:
         raise RefusedError(
             f"the stage {target.stage} is on another file system than {target.log_dir}",
