@@ -89,11 +89,12 @@ def with_goals(page: str, figures: Iterable[Figure], *, measured: str, is_whole:
     Raises:
         ValueError: the page has no such section, or two.
     """
-    before, *sections = re.split(rf"^{SECTION}$", page, flags=re.MULTILINE)
-    if len(sections) != 1:
-        raise ValueError(f"the page has {len(sections)} sections {SECTION!r}, not one")
-    text, heading, after = re.match(r"(.*?)(^## .*|\Z)(.*)", sections[0], re.DOTALL | re.MULTILINE).groups()  # type: ignore[union-attr]
-    rows = {} if is_whole else _rows(text)
+    sections = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    places = [place for place, section in enumerate(sections) if section.startswith(f"{SECTION}\n")]
+    if len(places) != 1:
+        raise ValueError(f"the page has {len(places)} sections {SECTION!r}, not one")
+    lines = sections[places[0]].splitlines()[1:]
+    rows = {} if is_whole else _rows(line for line in lines if line.startswith("|"))
     for figure in figures:
         if figure.goal:
             rows[figure.name] = GoalRow(
@@ -102,13 +103,14 @@ def with_goals(page: str, figures: Iterable[Figure], *, measured: str, is_whole:
                 "met" if figure.is_met else "**missed**",
                 measured,
             )
-    prose = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("|")).strip()
+    prose = "\n".join(line for line in lines if not line.startswith("|")).strip()
     table = "\n".join([*_HEAD, *(row.line(name) for name, row in sorted(rows.items()))])
-    return f"{before}{SECTION}\n\n{prose}\n\n{table}\n\n{heading}{after}".rstrip("\n") + "\n"
+    sections[places[0]] = f"{SECTION}\n\n{prose}\n\n{table}\n\n"
+    return "".join(sections).rstrip("\n") + "\n"
 
 
-def _rows(text: str) -> dict[str, GoalRow]:
-    cells = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in text.splitlines() if line[:1] == "|"]
+def _rows(lines: Iterable[str]) -> dict[str, GoalRow]:
+    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
     return {name: GoalRow(*rest) for name, *rest in cells[len(_HEAD) :]}
 
 
