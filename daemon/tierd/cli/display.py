@@ -41,15 +41,6 @@ def live_group() -> Iterator[Callable[..., None]]:
         sys.stdout.flush()
 
 
-def human_size(size_bytes: int) -> str:
-    """Return a size with one decimal in the largest unit that fits: ``34.4 KiB``."""
-    size, units = float(size_bytes), iter(("KiB", "MiB", "GiB", "TiB", "PiB"))
-    unit = "B"
-    while size >= 1024 and (larger := next(units, "")):
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-
-
 class _InPlace:
     """Lines on the terminal that the next ones replace."""
 

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from tierd.app import Deployment, LogDirOutcome, LogDirPlan, RetentionHolds, log_dir_restore, run_in_loop
 from tierd.cli.costs import cost_json
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.layout import plain_table
 from tierd.cli.moments import utc_text
@@ -19,6 +19,7 @@ from tierd.errors import NotConfirmedError
 from tierd.model import uuid_to_text
 from tierd.remote import ObjectInfo
 from tierd.restore import NodePlan, PartitionPlan, RestoredPartition
+from tierd.sizes import human_size
 
 
 def restore_into_log_dir(

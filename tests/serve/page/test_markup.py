@@ -16,10 +16,10 @@ from tierd.serve.page.markup import (
     moment,
     number_text,
     path_of,
-    size_text,
     table,
     with_query,
 )
+from tierd.sizes import human_size
 
 
 class Seen(HTMLParser):
@@ -88,10 +88,10 @@ def test_query_has_only_what_is_given() -> None:
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (size_text(0), "0 B"),
-        (size_text(1023), "1023 B"),
-        (size_text(1536), "1.5 KiB"),
-        (size_text(1 << 60), "1024.0 PiB"),
+        (human_size(0), "0 B"),
+        (human_size(1023), "1023 B"),
+        (human_size(1536), "1.5 KiB"),
+        (human_size(1 << 60), "1024.0 PiB"),
         (duration_text(0.25), "0.2 s"),
         (duration_text(59), "59 s"),
         (duration_text(3599), "59 min 59 s"),

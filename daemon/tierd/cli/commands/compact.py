@@ -9,7 +9,7 @@ from pydantic import JsonValue
 import tierd.app
 from tierd.app import past_runs
 from tierd.cli.asking import state_dir_of
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
 from tierd.cli.layout import plain_table
@@ -19,6 +19,7 @@ from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import CompactionPlan
+from tierd.sizes import human_size
 
 Facts = dict[str, JsonValue]
 _WENT_WELL = ("succeeded", "nothing_due")

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 import tierd.app
 from tierd.cli.asking import state_dir_of
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
 from tierd.cli.layout import plain_table
@@ -26,6 +26,7 @@ from tierd.cli.printing import print_error, print_line
 from tierd.cli.progress_line import ReportProgress, progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicIdPartition, TopicPartition
+from tierd.sizes import human_size
 
 # The history needs nothing of a drill.
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from pydantic import JsonValue
 
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_json, print_line
@@ -17,6 +17,7 @@ from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import format_duration, parse_duration_s
 from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
+from tierd.sizes import human_size
 
 _DAY_S = 86_400
 _DEFAULT_PART_BYTES = 25 << 20

@@ -8,7 +8,7 @@ import typer
 from tierd.app import Deployment, run_in_loop
 from tierd.app import expire as expire_partitions
 from tierd.cli.asking import daemon_state_dir
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
 from tierd.cli.layout import plain_table
@@ -17,6 +17,7 @@ from tierd.cli.printing import print_error, print_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import ExpiredPartition, ExpireRequest
+from tierd.sizes import human_size
 
 
 def expire(

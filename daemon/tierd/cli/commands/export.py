@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from tierd.app import Deployment, SourceRequest, run_in_loop
 from tierd.cli.completion import topic_names
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode, exit_code_of
 from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
@@ -31,6 +31,7 @@ from tierd.config import parse_bytes
 from tierd.exporting import ExportFolder, ExportFormat, ExportLimits, ExportRequest
 from tierd.model import IsolationLevel
 from tierd.scanning import AtTime, require_pyarrow
+from tierd.sizes import human_size
 
 if TYPE_CHECKING:  # pyarrow is an extra
     from tierd.exporting import ExportedRange, ExportJob, ExportProgress

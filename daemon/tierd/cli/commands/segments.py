@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 import tierd.app
 from tierd.app import HostMetadata, row_reader, run_in_loop
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.json_lists import print_list
 from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import utc_text
@@ -18,6 +18,7 @@ from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin_with_metadata
 from tierd.metadata import SegmentChange
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text
+from tierd.sizes import human_size
 
 FOLLOW_INTERVAL_S = 1.0
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import human_size, live_group, print_group
+from tierd.cli.display import live_group, print_group
 from tierd.cli.layout import Cell, Part, Style, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, NodeOption, SocketOption
 from tierd.cli.printing import print_json
@@ -38,6 +38,7 @@ from tierd.serve import (
     push_problems,
     unprotected_line,
 )
+from tierd.sizes import human_size
 
 WATCH_INTERVAL_S = 2.0
 _HOLDS = {

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import human_size, live_group
+from tierd.cli.display import live_group
 from tierd.cli.layout import Part, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
 from tierd.cli.printing import print_json
 from tierd.cli.rates import Rates, rates_between, totals_of
 from tierd.serve import STATUS, StatusAnswer, StatusRequest
+from tierd.sizes import human_size
 
 _BUSIEST = 20
 _WORDS = {

@@ -8,7 +8,7 @@ import typer
 from tierd.app import Deployment, run_in_loop
 from tierd.app import undelete as undelete_segments
 from tierd.cli.asking import daemon_state_dir
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
@@ -16,6 +16,7 @@ from tierd.cli.session import begin
 from tierd.errors import RefusedError
 from tierd.model import TopicPartition, uuid_from_text
 from tierd.serve import UndeletedSegment, UndeleteRequest
+from tierd.sizes import human_size
 
 
 def undelete(

@@ -20,7 +20,6 @@ from tierd.app import (
     tier_reader,
     verify_standbys,
 )
-from tierd.cli.display import human_size
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
 from tierd.cli.moments import utc_text
@@ -37,6 +36,7 @@ from tierd.cli.progress_line import step_line
 from tierd.cli.session import begin
 from tierd.config import parse_duration_s
 from tierd.model import TopicPartition
+from tierd.sizes import human_size
 from tierd.tiering import DeepSample, Finding, Severity
 
 if TYPE_CHECKING:

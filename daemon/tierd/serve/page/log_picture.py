@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tierd.serve.page.log_layout import LogRange, RangePlace
-from tierd.serve.page.markup import Column, Html, duration_text, element, joined, moment, number_text, size_text, table
+from tierd.serve.page.markup import Column, Html, duration_text, element, joined, moment, number_text, table
+from tierd.sizes import human_size
 
 MOST_RANGES: Final = 300
 """Ranges of a place that are drawn and listed; a broker's log has a few."""
@@ -109,7 +110,7 @@ def _range_cells(each: LogRange, now_ms: int) -> tuple[str, ...]:
         number_text(each.start_offset),
         number_text(each.end_offset),
         number_text(each.segments) if each.segments and each.node_id is None else "",
-        size_text(each.size_bytes) if each.size_bytes else "",
+        human_size(each.size_bytes) if each.size_bytes else "",
         "" if each.start_ms is None else moment(each.start_ms),
         "" if each.end_ms is None else moment(each.end_ms),
         "; ".join(why),

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 from tierd.control_characters import visible
 
 _VOID: Final = frozenset({"meta", "link", "input", "br", "hr"})
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 Attribute = str | int | float | bool | None
 
@@ -138,17 +137,6 @@ def moment(time_ms: int | None) -> str:
     except (ValueError, OverflowError, OSError):  # a timestamp of a producer may be any number
         return f"{time_ms} ms"
     return element("time", at.strftime("%Y-%m-%d %H:%M UTC"), datetime=at.isoformat(timespec="seconds"))
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size in binary units, such as ``1.5 GiB``."""
-    if size_bytes < 1024:
-        return f"{size_bytes:.0f} B"
-    for unit in _UNITS:
-        size_bytes /= 1024
-        if size_bytes < 1024 or unit == _UNITS[-1]:
-            break
-    return f"{size_bytes:.1f} {unit}"
 
 
 def duration_text(seconds: float) -> str:

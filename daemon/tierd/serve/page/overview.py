@@ -19,7 +19,6 @@ from tierd.serve.page.markup import (
     paragraphs,
     path_of,
     section,
-    size_text,
     table,
 )
 from tierd.serve.page.operations_page import Anchor, help_link
@@ -31,6 +30,7 @@ from tierd.serve.page.sparkline import render_sparkline
 from tierd.serve.push_report import push_lines, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
 from tierd.serve.urgency import by_urgency
+from tierd.sizes import human_size
 from tierd.tiering import PartitionStatus
 
 _MAX_GROUPS: Final = 50
@@ -89,14 +89,14 @@ def _cards(snapshot: StatusSnapshot) -> Iterator[Html]:
     worst = f"the oldest is {duration_text(unprotected.seconds)} old, of {unprotected.partition}"
     yield _card(
         "At risk now",
-        size_text(unprotected.bytes) if snapshot.unprotected else "not known",
+        human_size(unprotected.bytes) if snapshot.unprotected else "not known",
         worst if unprotected.bytes else _WITHOUT_RISK if snapshot.unprotected else "",
         kind="" if unprotected.bytes else "good" if snapshot.unprotected else "",
         why=help_link(Anchor.UNPROTECTED) if unprotected.bytes else None,
     )
     lag_s = max((lag_seconds(each, snapshot.now_ms) for each in snapshot.partitions), default=0.0)
     segments = sum(each.lag.segments for each in snapshot.partitions)
-    waiting = f"{segments:,} segments, {size_text(sum(each.lag.bytes for each in snapshot.partitions))} to copy"
+    waiting = f"{segments:,} segments, {human_size(sum(each.lag.bytes for each in snapshot.partitions))} to copy"
     yield _card(
         "Lag of the tier",
         duration_text(lag_s) if segments else "none",
@@ -165,7 +165,7 @@ def _partition_cells(partition: PartitionStatus, now_ms: int) -> tuple[str, ...]
         number_text(partition.copied_through),
         number_text(partition.high_watermark),
         number_text(partition.lag.segments),
-        size_text(partition.lag.bytes) if partition.lag.bytes else "0",
+        human_size(partition.lag.bytes) if partition.lag.bytes else "0",
         duration_text(late_s) if late_s else "",
         "" if problem is None else render_problem(problem),
     )
@@ -178,14 +178,14 @@ def _rates(rates: RateSeries) -> Html:
         render_sparkline("Read from the tier", rates.values("fetched_bytes"), _per_second),
         render_sparkline("Requests to the store", rates.values("store_requests"), lambda value: f"{value:.2f}/s"),
         render_sparkline("Oldest segment to copy", rates.values("lag_seconds"), duration_text),
-        render_sparkline("Bytes to copy", rates.values("lag_bytes"), size_text),
-        render_sparkline("Bytes at risk", rates.values("unprotected_bytes"), size_text),
+        render_sparkline("Bytes to copy", rates.values("lag_bytes"), human_size),
+        render_sparkline("Bytes at risk", rates.values("unprotected_bytes"), human_size),
         class_="cards",
     )
 
 
 def _per_second(value: float) -> str:
-    return f"{size_text(value)}/s"
+    return f"{human_size(value)}/s"
 
 
 def _store(snapshot: StatusSnapshot) -> Html:
@@ -196,7 +196,7 @@ def _store(snapshot: StatusSnapshot) -> Html:
     ]
     held, held_bytes = snapshot.hold.get("segments"), snapshot.hold.get("bytes")
     if isinstance(held, int) and isinstance(held_bytes, int):
-        pairs.append(("Segments held until they are copied", f"{held:,}, {size_text(held_bytes)}"))
+        pairs.append(("Segments held until they are copied", f"{held:,}, {human_size(held_bytes)}"))
     unheld = snapshot.hold.get("unheld_segments")
     problem = Html("")
     if isinstance(unheld, int) and unheld:
@@ -212,9 +212,9 @@ def _store(snapshot: StatusSnapshot) -> Html:
 
 _TOTALS: Final = (
     ("store_requests", "Requests since the start", lambda value: f"{value:,.0f}"),
-    ("copied_bytes", "Copied since the start", size_text),
+    ("copied_bytes", "Copied since the start", human_size),
     ("copy_errors", "Failed copies", lambda value: f"{value:,.0f}"),
-    ("fetched_bytes", "Read since the start", size_text),
+    ("fetched_bytes", "Read since the start", human_size),
     ("deletions", "Segments deleted", lambda value: f"{value:,.0f}"),
     ("delete_errors", "Failed deletions", lambda value: f"{value:,.0f}"),
 )

@@ -16,7 +16,6 @@ from tierd.serve.page.markup import (
     number_text,
     path_of,
     section,
-    size_text,
     table,
     with_query,
 )
@@ -28,6 +27,7 @@ from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery, page_of
 from tierd.serve.page.problems import PageProblem, partition_problem, render_problems
 from tierd.serve.page.segment_page import segment_path
 from tierd.serve.page.topic_pages import ratio_text
+from tierd.sizes import human_size
 
 SEGMENTS: Final = "segments"
 _COLUMNS: Final = (
@@ -90,7 +90,7 @@ def _summary(facts: PartitionLayout) -> Html:
         ("Log start", number_text(facts.log_start_offset) or "not known"),
         ("High watermark", number_text(facts.high_watermark) or "not known"),
         ("Segments in the tier", number_text(len(finished))),
-        ("Size in the tier", f"{size_text(sum(row.size_bytes for row in finished))} before compression"),
+        ("Size in the tier", f"{human_size(sum(row.size_bytes for row in finished))} before compression"),
         ("Local segments", number_text(len(facts.local))),
     ]
     if status is not None:
@@ -98,7 +98,7 @@ def _summary(facts: PartitionLayout) -> Html:
         pairs += [
             ("State", f"{status.state} ({status.role})"),
             ("In the tier up to", "not known" if through is None else number_text(through) or "nothing yet"),
-            ("To be copied", f"{status.lag.segments:,} segments, {size_text(status.lag.bytes)}"),
+            ("To be copied", f"{status.lag.segments:,} segments, {human_size(status.lag.bytes)}"),
             ("Directory", status.directory),
         ]
     if facts.compacted_to is not None:
@@ -145,7 +145,7 @@ def _segment_cells(row: RemoteLogSegmentMetadata, facts: PartitionLayout) -> tup
         number_text(row.first_readable_offset),
         number_text(row.end_offset),
         state,
-        size_text(row.size_bytes),
+        human_size(row.size_bytes),
         "" if known is None else number_text(known.record_count),
         ratio_text(known),
         "none" if row.max_timestamp_ms < 0 else moment(row.max_timestamp_ms),

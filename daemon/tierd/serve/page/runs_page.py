@@ -17,13 +17,13 @@ from tierd.serve.page.markup import (
     number_text,
     path_of,
     section,
-    size_text,
     table,
 )
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import RUNS_PATH
 from tierd.serve.page.page_sources import PastWork
 from tierd.serve.page.problems import PageProblem, render_problem, render_problems
+from tierd.sizes import human_size
 from tierd.tiering import LedgerEntry
 
 MOST_RUNS: Final = 50
@@ -102,8 +102,8 @@ def _run_cells(run: RunReport) -> tuple[str, ...]:
         run.trigger,
         number_text(run.tally.partitions),
         number_text(run.tally.groups_replaced),
-        size_text(run.tally.bytes_before),
-        size_text(run.tally.bytes_after),
+        human_size(run.tally.bytes_before),
+        human_size(run.tally.bytes_after),
         render_problem(PageProblem(why, Anchor.PIPELINE_FAILS)) if run.outcome.is_problem else why,
     )
 
@@ -125,7 +125,7 @@ def _drill_cells(drill: DrilledPartition) -> tuple[str, ...]:
         _partition_link(drill.partition),
         drill.outcome.value,
         duration_text((drill.ended_ms - drill.began_ms) / 1000),
-        size_text(drill.size_bytes),
+        human_size(drill.size_bytes),
         number_text(drill.end_offset - 1),
         "" if drill.outcome.is_proof else render_problem(PageProblem(why, Anchor.DRILL_FAILS)),
     )
@@ -149,7 +149,7 @@ def _deletion_cells(entry: LedgerEntry) -> tuple[str, ...]:
         entry.step,
         number_text(entry.start_offset),
         number_text(entry.end_offset),
-        size_text(entry.size_bytes),
+        human_size(entry.size_bytes),
         entry.reason.replace("_", " "),
         render_problem(PageProblem(entry.detail, Anchor.DELETES_NOTHING)) if is_stuck else entry.detail,
     )
@@ -172,9 +172,9 @@ def _cost(report: CostReport | None) -> Html:
 def _cost_cells(topic: TopicCost) -> tuple[str, ...]:
     return (
         link(path_of("topics", topic.topic), topic.topic) if topic.topic else "(none)",
-        size_text(topic.stored_bytes),
-        size_text(topic.uploaded_bytes),
-        size_text(topic.downloaded_bytes),
+        human_size(topic.stored_bytes),
+        human_size(topic.uploaded_bytes),
+        human_size(topic.downloaded_bytes),
         number_text(topic.requests.get(RequestClass.PUT, 0)),
         number_text(topic.requests.get(RequestClass.GET, 0)),
         f"{topic.past.total:.2f}",

@@ -15,7 +15,6 @@ from tierd.serve.page.markup import (
     number_text,
     path_of,
     section,
-    size_text,
     table,
     with_query,
 )
@@ -25,6 +24,7 @@ from tierd.serve.page.markup import (
 from tierd.serve.page.operations_page import Anchor
 from tierd.serve.page.problems import PageProblem, render_problems
 from tierd.serve.page.topic_pages import ratio_text
+from tierd.sizes import human_size
 
 _COLUMNS: Final = (Column("Leader epoch", is_number=True), Column("First offset", is_number=True))
 
@@ -66,7 +66,7 @@ def _row_facts(layout: PartitionLayout, row: RemoteLogSegmentMetadata) -> list[t
         ("State", PLACE_TEXTS[place_of(row, layout.compacted_to)]),
         ("First offset", number_text(row.first_readable_offset)),
         ("Last offset", number_text(row.end_offset)),
-        ("Size before compression", size_text(row.size_bytes)),
+        ("Size before compression", human_size(row.size_bytes)),
         ("Newest record", "none" if row.max_timestamp_ms < 0 else moment(row.max_timestamp_ms)),
         ("Changed", moment(row.event_timestamp_ms)),
         ("Copied by", f"node {row.broker_id}, leader epoch {row.leader_epoch}"),
@@ -84,7 +84,7 @@ def _manifest(layout: PartitionLayout, row: RemoteLogSegmentMetadata) -> Html:
         return element("p", read, " (one request to the object store): records, stored size, compression.")
     pairs = (
         ("Records", number_text(known.record_count)),
-        ("Stored, with indexes", size_text(known.stored_bytes)),
+        ("Stored, with indexes", human_size(known.stored_bytes)),
         ("Compression", ratio_text(known)),
     )
     return fact_list(pairs)

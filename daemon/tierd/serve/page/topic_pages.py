@@ -14,13 +14,13 @@ from tierd.serve.page.markup import (
     moment,
     number_text,
     path_of,
-    size_text,
     table,
 )
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import TOPICS_PATH
 from tierd.serve.page.page_query import ListQuery, filter_form, page_of
 from tierd.serve.page.page_sources import HostInventory
+from tierd.sizes import human_size
 from tierd.tiering import ManifestFacts, PartitionInventory, TierContents, sum_contents
 
 _LATEST: Final = 1 << 63
@@ -154,7 +154,7 @@ def _line(partition: TopicPartition, contents: TierContents, elsewhere: tuple[st
 
 
 def _total(total: TierContents, topics: int) -> Html:
-    segments, size = number_text(total.segments), size_text(total.size_bytes)
+    segments, size = number_text(total.segments), human_size(total.size_bytes)
     text = f"{segments} segments, {size} before compression, in {total.partitions:,} partitions that this daemon leads"
     if topics != 1:
         text += f", of {topics:,} topics"
@@ -187,7 +187,7 @@ def _cells(line: TopicLine, *, with_partitions: bool) -> list[str]:
         link(line.path, line.name),
         *([number_text(line.partitions)] if with_partitions else []),
         number_text(contents.segments),
-        size_text(contents.size_bytes),
+        human_size(contents.size_bytes),
         number_text(contents.offsets),
         records_text(contents),
         ratio_text(contents.facts),

@@ -18,7 +18,7 @@ from tierd.app import (
 )
 from tierd.app import PlannedStore as Planned
 from tierd.cli.completion import partition_names
-from tierd.cli.display import human_size, print_table
+from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.layout import plain_table
 from tierd.cli.options import (
@@ -35,6 +35,7 @@ from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.restore import ChangelogProgress, StreamsTarget, load_streams_topology
+from tierd.sizes import human_size
 
 
 def store(

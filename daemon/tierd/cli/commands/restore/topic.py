@@ -18,7 +18,6 @@ from tierd.app import (
     topic_restore_job,
 )
 from tierd.cli.completion import topic_names
-from tierd.cli.display import human_size
 from tierd.cli.failures import ExitCode
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import (
@@ -42,6 +41,7 @@ from tierd.cli.restore_output import archived_json, plan_json, print_plan
 from tierd.cli.session import begin
 from tierd.cli.target_options import GiveUpAfterOption, ToConfigOption, ToOption, target_connection
 from tierd.restore import AcknowledgedCount, ExpiredSegments, PartitionOutcome, change_command
+from tierd.sizes import human_size
 
 _RETENTION = "retention.ms"
 
