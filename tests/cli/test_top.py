@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from tests.fakes.answering_daemon import Request, answering_daemon
 from tests.scenarios.command import TIERD, run_tierd
+from tests.services.waiting import is_readable
 from tierd.cli.commands.top import rendered_rates
 from tierd.cli.rates import PartitionRate, Rates, rates_between, totals_of
 from tierd.serve import StatusAnswer
@@ -202,7 +202,6 @@ def test_terminal_is_redrawn_in_place_and_has_its_cursor_back_after_ctrl_c(socke
 def _read_until(terminal: int, wanted: bytes) -> bytes:
     shown = b""
     while wanted not in shown:
-        ready, _, _ = select.select([terminal], [], [], DEADLINE_S)
-        assert ready, f"{wanted!r} is missing after {shown!r}"
+        assert is_readable(terminal, deadline_s=DEADLINE_S), f"{wanted!r} is missing after {shown!r}"
         shown += os.read(terminal, 65536)
     return shown

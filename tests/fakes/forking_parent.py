@@ -2,13 +2,14 @@
 
 import gc
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from tests.services.waiting import is_readable
 
 _DEADLINE_S: Final = 300.0  # far more than any child needs, on a busy machine too
 
@@ -39,10 +40,9 @@ class ForkingParent:
             TimeoutError: nothing was printed for five minutes.
         """
         assert self._process.stdout is not None
-        output, waiting = self._process.stdout.fileno(), select.poll()  # select takes no descriptor above 1023
-        waiting.register(output, select.POLLIN)
+        output = self._process.stdout.fileno()
         while b"\n" not in self._heard:
-            if not waiting.poll(_DEADLINE_S * 1000):
+            if not is_readable(output, deadline_s=_DEADLINE_S):
                 raise TimeoutError(f"{self._module} and its children printed nothing for {_DEADLINE_S:g} s")
             if not (piece := os.read(output, 1 << 16)):
                 break

@@ -158,13 +158,16 @@ def _serve() -> None:
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    ready = select.poll()
+    ready.register(sys.stdin, select.POLLIN)
+    ready.register(woken, select.POLLIN)
     running: dict[int, Path] = {}
     while True:
-        readable, _, _ = select.select([sys.stdin, woken], [], [])
+        readable = {number for number, _ in ready.poll()}
         if woken in readable:
             os.read(woken, 4096)
             _report_ended(running)
-        if sys.stdin in readable:
+        if sys.stdin.fileno() in readable:
             if not (line := sys.stdin.readline()):
                 break
             order = json.loads(line)

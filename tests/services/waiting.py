@@ -1,8 +1,10 @@
 """Wait for real processes: the one place in the tests where real time passes, always with a deadline."""
 
+import select
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 POLL_INTERVAL_S = 0.02
 
@@ -29,6 +31,22 @@ def wait_until(
         if time.monotonic() > end_s:
             raise StillWaitingError(f"waited {deadline_s:g} s for {what}; {last_seen()}".rstrip("; "))
         time.sleep(interval_s)
+
+
+class HasDescriptor(Protocol):
+    """Stream, pipe or socket that an operating system knows by its descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+def is_readable(source: HasDescriptor | int, *, deadline_s: float) -> bool:
+    """Wait until ``source`` has bytes or its end; return False if it has neither before ``deadline_s``.
+
+    ``select.select`` is banned for this: a test process has more than 1,024 descriptors at times, which it refuses.
+    """
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(max(0.0, deadline_s) * 1000))
 
 
 def is_alive(pid: int) -> bool:

@@ -1,6 +1,5 @@
 """Kafka's own command line tools of one version, in one Java that stays warm for any number of runs."""
 
-import select
 import struct
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from tests.services.kafka_node import KAFKA_SCRIPT, kafka_environment
+from tests.services.waiting import is_readable
 
 _SOURCE: Final = KAFKA_SCRIPT.parent / "ToolHarness.java"
 _DEADLINE_S: Final = 90.0
@@ -126,10 +126,8 @@ class _Answer:
 
     def _read(self, size: int) -> bytes:
         read = b""
-        poll = select.poll()  # select takes no descriptor above 1023
-        poll.register(self._source, select.POLLIN)
         while len(read) < size:
-            ready = poll.poll(max(0.0, self._deadline_s - monotonic()) * 1000)
+            ready = is_readable(self._source, deadline_s=self._deadline_s - monotonic())
             assert ready, f"{self._tool} did not end in {_DEADLINE_S:g} s"
             part = self._source.read(size - len(read))
             assert part, f"{self._tool}: Java has ended: {self._log.read_text(errors='replace')[-3000:]}"

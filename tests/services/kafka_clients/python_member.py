@@ -5,7 +5,6 @@ It prints a JSON object for each record when the commit of the record has been a
 
 import asyncio
 import json
-import select
 import sys
 from collections.abc import Iterable
 from typing import Final
@@ -14,6 +13,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-unt
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]  # the same
 from aiokafka.errors import KafkaError as AiokafkaError  # type: ignore[import-untyped]  # the same
 from confluent_kafka import Consumer, KafkaException
+
+from tests.services.waiting import is_readable
 
 _SESSION_TIMEOUT_MS: Final = 6000
 _HEARTBEAT_MS: Final = 300
@@ -37,7 +38,7 @@ def _librdkafka(bootstrap: str, group: str, topic: str) -> None:
     )
     consumer.subscribe([topic])
     try:
-        while not select.select([sys.stdin], [], [], 0)[0]:
+        while not is_readable(sys.stdin, deadline_s=0):
             messages = [message for message in consumer.consume(500, timeout=0.1) if message.error() is None]
             if messages:
                 _commit(consumer)

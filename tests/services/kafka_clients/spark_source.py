@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from tests.services.brief_java import SPARK_CONF
 from tests.services.kafka_clients.partitions import Counts, Records, grouped, isolation_level
 from tests.services.kafka_clients.programs import installed_jars
+from tests.services.waiting import is_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -80,9 +80,7 @@ class SparkSource:
         assert self._process.stdout is not None, "it has a pipe"
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        poll = select.poll()  # select takes no descriptor above 1023
-        poll.register(self._process.stdout, select.POLLIN)
-        assert poll.poll(_DEADLINE_S * 1000), "the query takes too long"
+        assert is_readable(self._process.stdout, deadline_s=_DEADLINE_S), "the query takes too long"
         answer: object = json.loads(self._process.stdout.readline() or '"the session has ended; see spark.log"')
         return answer
 

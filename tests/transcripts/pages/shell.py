@@ -1,13 +1,14 @@
 """BashSession: one shell that runs the commands of a page in their order."""
 
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+
+from tests.services.waiting import is_readable
 
 _DEADLINE_S: Final = 120.0
 
@@ -47,7 +48,7 @@ class BashSession:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f". {self._script} < /dev/null >> {self._output} 2>&1; echo $?\n".encode())
-        if not select.select([self._process.stdout], [], [], _DEADLINE_S)[0]:
+        if not is_readable(self._process.stdout, deadline_s=_DEADLINE_S):
             raise AssertionError(f"{text} has not ended after {_DEADLINE_S:g} s: {self._output.read_text()}")
         answer = self._process.stdout.read(16)
         assert answer, f"{text} has ended the shell: {self._output.read_text()}"

@@ -80,7 +80,10 @@ def _serve(address: str) -> None:
         listener.bind(f"{address}.new")
         listener.listen(64)
         Path(f"{address}.new").rename(address)
-        while sys.stdin not in (readable := select.select([listener, sys.stdin], [], [], 1.0)[0]):
+        ready = select.poll()
+        ready.register(listener, select.POLLIN)
+        ready.register(sys.stdin, select.POLLIN)
+        while sys.stdin.fileno() not in (readable := {number for number, _ in ready.poll(1000)}):
             running -= {pid for pid in running if os.waitpid(pid, os.WNOHANG)[0]}
             if not readable:
                 continue

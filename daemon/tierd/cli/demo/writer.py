@@ -177,8 +177,10 @@ def keep_writing(log_dir: Path) -> None:
     """Append until standard input ends: it ends with the process at its other end, also after a kill."""
     with opened(log_dir) as writer:
         writer.recover(SystemClock().now_ms())
+        input_ended = select.poll()
+        input_ended.register(sys.stdin, select.POLLIN)
         print_line("writing", flush=True)
-        while not select.select([sys.stdin], [], [], TICK_S)[0]:
+        while not input_ended.poll(TICK_S * 1000):
             writer.tick(SystemClock().now_ms())
             writer.checkpoint()
 
