@@ -167,9 +167,7 @@ def _idle(pair: Pair, partitions: int, seconds: float) -> list[Figure]:
     for side, grown_bytes in zip(("leader", "standby"), grown, strict=True):
         percent = 100 * found[f"{side}_cpu_s"] / found["wall_s"]
         figures += [
-            Figure(
-                f"push: idle partitions, CPU of the {side}", percent, "% of core", "< 1" if side == "leader" else ""
-            ),
+            Figure(f"push: idle partitions, CPU of the {side}", percent, "% of core"),
             Figure(f"push: idle partitions, memory of the {side}", grown_bytes / partitions / 1024, "KiB each"),
         ]
     return figures
