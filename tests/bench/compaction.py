@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,9 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.pipeline.spark.job_lab import JobLab
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.waiting import wait_until
+from tests.tiering.setups import partition_of
 from tierd.log import NewRecord, encode_batch
+from tierd.log.files.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from tierd.pipeline.committing import RunStatistics
 from tierd.pipeline.planning import CleaningPolicy
 
@@ -31,19 +33,34 @@ MIB = 1 << 20
 _TOPIC = "compacted"
 _CLEANED = re.compile(r"cleaned log compacted-0 .*?([\d,.]+) MB of log processed in ([\d,.]+) seconds", re.DOTALL)
 _SAMPLE_INTERVAL_S = 0.05
+_RATIO = "min.cleanable.dirty.ratio"
 _BATCH_RECORDS = 60
 _KEY_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Content of the topic; a key occurs four times on average."""
+    """Content of the topic.
+
+    Attributes:
+        records: of the whole log when it is compacted.
+        dirty_ratio: share of the records that are new since the cleaner was there. Without a clean part, a key occurs
+            four times on average; a clean part has one record of every key, and the new records have keys of these.
+        goal: of the ratio of the job's speed to the cleaner's.
+    """
 
     name: str
     value_bytes: int
     codec: str
     records: int
     segment_bytes: int
+    dirty_ratio: float
+    goal: str
+
+    @property
+    def dirty_records(self) -> int:
+        """Return the number of new records."""
+        return round(self.records * self.dirty_ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,70 +72,117 @@ class JobCost:
         work_s: from the session to the last commit.
         driver_bytes: of the JVM, which is driver and executor.
         worker_bytes: of the largest Python worker.
+        fetched_bytes: that tasks fetched from the store.
     """
 
     start_s: float
     work_s: float
     driver_bytes: int
     worker_bytes: int
+    fetched_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputBytes:
+    """Bytes of the logs that the job gets: of all, and of those that are not compacted yet."""
+
+    total: int
+    dirty: int
 
 
 def bench_compaction(root: Path, *, size_bytes: int, keys: int) -> list[Figure]:
-    """Compact two shapes of topics by both, then so many different keys by the job alone.
+    """Compact topics of several shapes by both, then so many different keys by the job alone.
 
     Args:
         root: an empty directory.
-        size_bytes: of the records of the first topic; those of the second are a quarter of it, uncompressed.
+        size_bytes: of the records of the topics of 1 KB; those of the other are a quarter of it, uncompressed.
         keys: different ones.
     """
+    large, small = size_bytes // 1000, size_bytes // 4 // 100
     shapes = (
-        Shape("1 KB", 1000, "none", size_bytes // 1000, size_bytes // 32),
-        Shape("100 B lz4", 100, "lz4", size_bytes // 4 // 100, size_bytes // 128),
+        Shape("1 KB", 1000, "none", large, size_bytes // 32, 1.0, ">= 1.5"),
+        Shape("1 KB, half dirty", 1000, "none", large, size_bytes // 32, 0.5, ">= 2"),
+        Shape("1 KB, a tenth dirty", 1000, "none", large, size_bytes // 32, 0.1, ">= 3"),
+        Shape("100 B lz4", 100, "lz4", small, size_bytes // 128, 1.0, ">= 1"),
     )
     figures: list[Figure] = []
-    for shape, goal in zip(shapes, (1.5, 1.0), strict=True):
-        figures += asyncio.run(_against_the_cleaner(root / shape.name.replace(" ", "-"), shape, goal))
+    for number, shape in enumerate(shapes):
+        figures += asyncio.run(_against_the_cleaner(root / f"shape-{number}", shape))
+        shutil.rmtree(root / f"shape-{number}")
     return figures + asyncio.run(_many_keys(root / "keys", keys))
 
 
-async def _against_the_cleaner(root: Path, shape: Shape, goal: float) -> list[Figure]:
+async def _against_the_cleaner(root: Path, shape: Shape) -> list[Figure]:
     root.mkdir()
     log_dir = root / "logdir"
     cleaner = await asyncio.to_thread(_cleaner_rate, root / "lab", log_dir, shape)
-    job, size_bytes, _ = await _job(root / "tier", log_dir, segment_bytes=shape.segment_bytes)
-    rate = size_bytes / 1e6 / job.work_s
+    job, inputs, _ = await _job(root / "tier", log_dir, segment_bytes=shape.segment_bytes)
+    rate = inputs.total / 1e6 / job.work_s
+    needed_bytes = inputs.dirty + inputs.total
     return [
-        Figure(f"compaction, {shape.name}: input", size_bytes / 1e6, "MB"),
+        Figure(f"compaction, {shape.name}: input", inputs.total / 1e6, "MB"),
+        Figure(f"compaction, {shape.name}: dirty part of it", inputs.dirty / 1e6, "MB"),
         Figure(f"compaction, {shape.name}: log cleaner", cleaner, "MB/s"),
         Figure(f"compaction, {shape.name}: job", rate, "MB/s"),
-        Figure(f"compaction, {shape.name}: job / log cleaner", rate / cleaner, "", f">= {goal:g}"),
+        Figure(f"compaction, {shape.name}: job / log cleaner", rate / cleaner, "", shape.goal),
+        Figure(f"compaction, {shape.name}: fetched", job.fetched_bytes / 1e6, "MB"),
+        Figure(f"compaction, {shape.name}: fetched / (dirty + all)", job.fetched_bytes / needed_bytes, "", "<= 1.1"),
         Figure(f"compaction, {shape.name}: start of the session", job.start_s, "s"),
     ]
 
 
 def _cleaner_rate(lab_dir: Path, log_dir: Path, shape: Shape) -> float:
-    """Fill a topic while the cleaner has no reason to run, then give it one; return the MB/s that the cleaner logs."""
+    """Fill a topic, with a part that the cleaner has cleaned if the shape has one, and keep a copy of its files.
+
+    The cleaner gets a reason to run by a small ratio, and none by a ratio of 1. Returns the MB/s that it logs of the
+    last run, which began with the files of the copy.
+    """
     properties = {"log.cleaner.dedupe.buffer.size": str(128 * MIB), "log.cleaner.backoff.ms": "200"}
     with environment(FAST_JVM):
         broker = KafkaBroker(lab_dir, properties=properties)
     with broker:
-        held = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+        held = {"cleanup.policy": "compact", _RATIO: "1.0"}
         broker.create_topic(_TOPIC, configs=held, segment_bytes=shape.segment_bytes)
-        _produce(broker.bootstrap, shape)
+        server_log = lab_dir / "node1" / "server.log"
+        clean_records = shape.records - shape.dirty_records
+        if clean_records:
+            _produce(broker.bootstrap, shape, range(clean_records))
+            _clean(broker, server_log, runs=1)
+            broker.alter_topic(_TOPIC, {_RATIO: "1.0"})
+        keys = clean_records or max(shape.records // 4, 1)
+        _produce(broker.bootstrap, shape, np.random.default_rng(2).integers(0, keys, shape.dirty_records).tolist())
         source = broker.partition_dir(_TOPIC, 0)
         assert source is not None
         log_dir.mkdir()
         shutil.copytree(source, log_dir / source.name)
         end = broker.end_offset(_TOPIC, 0)
         (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\n{_TOPIC} 0 {end}\n")
-        broker.alter_topic(_TOPIC, {"min.cleanable.dirty.ratio": "0.0001"})
-        server_log = lab_dir / "node1" / "server.log"
-        wait_until(lambda: _CLEANED.search(server_log.read_text()) is not None, what="the cleaner", deadline_s=180)
-        megabytes, seconds = _CLEANED.search(server_log.read_text()).groups()  # type: ignore[union-attr]
+        if clean_records:
+            shutil.copy(source.parent / CLEANER_OFFSET_CHECKPOINT, log_dir)
+        megabytes, seconds = _clean(broker, server_log, runs=1 + bool(clean_records))
     return float(megabytes.replace(",", "")) * MIB / 1e6 / float(seconds.replace(",", ""))
 
 
-def _produce(bootstrap: str, shape: Shape) -> None:
+def _clean(broker: KafkaBroker, server_log: Path, *, runs: int) -> tuple[str, str]:
+    """Give the cleaner a reason to run; return MB and seconds of the run with which it has made so many runs.
+
+    Raises:
+        RuntimeError: it has made another number of runs, so that the files of the copy are not those of this run.
+    """
+
+    def found() -> list[tuple[str, str]]:
+        return _CLEANED.findall(server_log.read_text())
+
+    before = len(found())
+    broker.alter_topic(_TOPIC, {_RATIO: "0.0001"})
+    wait_until(lambda: len(found()) > before, what="the cleaner", deadline_s=180)
+    if (before, len(found())) != (runs - 1, runs):
+        raise RuntimeError(f"the cleaner has made {len(found())} runs, {before} of them too early; not {runs} in all")
+    return found()[-1]
+
+
+def _produce(bootstrap: str, shape: Shape, keys: Sequence[int]) -> None:
+    """Produce a record of each of ``keys``, in this order."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -131,11 +195,10 @@ def _produce(bootstrap: str, shape: Shape) -> None:
     )
     random = np.random.default_rng(1)
     words = [random.bytes(12).hex().encode() for _ in range(200)]
-    for start in range(0, shape.records, 50_000):
-        count = min(50_000, shape.records - start)
-        keys = random.integers(0, max(shape.records // 4, 1), count).tolist()
-        chosen = random.integers(0, len(words), (count, shape.value_bytes // 24 + 1))
-        for key, row in zip(keys, chosen, strict=True):
+    for start in range(0, len(keys), 50_000):
+        some = keys[start : start + 50_000]
+        chosen = random.integers(0, len(words), (len(some), shape.value_bytes // 24 + 1))
+        for key, row in zip(some, chosen, strict=True):
             value = b"".join([words[n] for n in row.tolist()])[: shape.value_bytes]
             producer.produce(_TOPIC, key=b"user-%010d" % key, value=value, partition=0)
         assert producer.flush(120) == 0
@@ -144,11 +207,11 @@ def _produce(bootstrap: str, shape: Shape) -> None:
 async def _many_keys(root: Path, keys: int) -> list[Figure]:
     root.mkdir()
     await asyncio.to_thread(_write_keys, root / "logdir", keys)
-    job, size_bytes, found = await _job(root / "tier", root / "logdir", segment_bytes=64 * MIB)
+    job, inputs, found = await _job(root / "tier", root / "logdir", segment_bytes=64 * MIB)
     assert found.failed == found.refused == 0, found.problems
     return [
         Figure("compaction: different keys", keys / 1e6, "million"),
-        Figure("compaction, those keys: job", size_bytes / 1e6 / job.work_s, "MB/s"),
+        Figure("compaction, those keys: job", inputs.total / 1e6 / job.work_s, "MB/s"),
         Figure("compaction, those keys: records", keys / 1e6 / job.work_s, "million/s"),
         Figure("compaction, those keys: driver and executor", job.driver_bytes / 1e6, "MB"),
         Figure("compaction, those keys: largest worker", job.worker_bytes / 1e6, "MB"),
@@ -177,19 +240,35 @@ def _write_keys(path: Path, keys: int, *, segments: int = 8) -> None:
     log_dir.write_checkpoints()
 
 
-async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCost, int, RunStatistics]:
-    """Copy a partition to a tier and compact it there; return the cost, the bytes of the inputs and the outcome."""
+async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCost, InputBytes, RunStatistics]:
+    """Copy a partition to a tier and compact it there; return the cost, the bytes of the inputs and the outcome.
+
+    What the broker's cleaner has cleaned counts as compacted in the tier, too.
+    """
     root.mkdir()
     name = f"{_TOPIC}-0"
     policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=segment_bytes)
     async with JobLab.opened(root, log_dir) as lab:
         await lab.copy()
-        size_bytes = sum(row.size_bytes for row in lab.rows(name))
+        first_dirty = _cleaned_offset(log_dir)
+        await lab.session.metadata.advance_compacted_to(partition_of(log_dir / name), first_dirty)
+        rows = lab.rows(name)
+        inputs = InputBytes(
+            total=sum(row.size_bytes for row in rows),
+            dirty=sum(row.size_bytes for row in rows if row.end_offset >= first_dirty),
+        )
         costs: list[JobCost] = []
         command = lab.command(master="local[2]")
         found = await lab.lead({name: policy}, lambda: costs.append(_run(command)))
     assert found.committed or found.unchanged, found.problems
-    return costs[0], size_bytes, found
+    return costs[0], inputs, found
+
+
+def _cleaned_offset(log_dir: Path) -> int:
+    """Return the end of what the broker's cleaner had cleaned, exclusive; 0 if it had cleaned nothing."""
+    path = log_dir / CLEANER_OFFSET_CHECKPOINT
+    entries = path.read_text().splitlines()[2:] if path.exists() else []
+    return next((int(line.split()[2]) for line in entries if line.startswith(f"{_TOPIC} 0 ")), 0)
 
 
 def _run(command: list[str]) -> JobCost:
@@ -212,6 +291,7 @@ def _run(command: list[str]) -> JobCost:
         work_s=(times["run_ends"] - times["session_begins"]).total_seconds(),
         driver_bytes=peaks.get("java", 0),
         worker_bytes=peaks.get("worker", 0),
+        fetched_bytes=next(event["fetched_bytes"] for event in events if event["event"] == "run_ends"),
     )
 
 

@@ -31,6 +31,8 @@ Rows = list[OffsetBlock | InputNote]
 class ShakyTier:
     """Segments of ten records each, key 0 to 9, one batch each; some logs cannot be read behind their middle."""
 
+    fetched_bytes = 0
+
     def __init__(self, torn: frozenset[int]) -> None:
         self._torn = torn
 
@@ -67,10 +69,16 @@ def group_rows(*, torn_in_buckets: frozenset[int]) -> dict[int, Rows]:
     groups: dict[int, Rows] = {number: [] for number in range(len(GROUPS))}
     for bucket in range(BUCKETS):
         found = context(20) if bucket in torn_in_buckets else context()
-        rows: list[tuple[int, KeyBlock | InputNote]] = [row for row in scan_split(found, split) if row[0] == bucket]
+        rows: list[tuple[int, KeyBlock | InputNote]] = [
+            row for row in scan_split(found, split, ignored) if row[0] == bucket
+        ]
         for number, row in join_bucket(found, {0: 0}, rows):
             groups[number].append(row)
     return groups
+
+
+def ignored(_: int) -> None:
+    """Take the fetched bytes of a task."""
 
 
 def problems(rows: Rows) -> set[InputPlace]:
@@ -98,8 +106,8 @@ def test_group_is_kept_if_its_input_could_not_be_read_when_spark_repeated_the_re
     task = GroupTask(GroupPlace(0, 1), frozenset(), None)
     whole = group_rows(torn_in_buckets=frozenset())[1]
     torn = group_rows(torn_in_buckets=frozenset({bucket}))[1]
-    assert rewrite(context(), task, whole) == Changed()
-    outcome = rewrite(context(), task, torn)
+    assert rewrite(context(), task, whole, ignored) == Changed()
+    outcome = rewrite(context(), task, torn, ignored)
     assert isinstance(outcome, FailedGroup)
     assert "the store is busy" in outcome.problem
 
@@ -112,16 +120,16 @@ def test_group_whose_rows_end_too_early_is_kept(tmp_path: Path, monkeypatch: pyt
     latest = sum(block.count for block in blocks)
     task = GroupTask(GroupPlace(0, 2), frozenset(), None, latest=latest)
     assert latest == 10
-    assert not isinstance(rewrite(context(), task, rows), FailedGroup)
+    assert not isinstance(rewrite(context(), task, rows, ignored), FailedGroup)
     for last in blocks:
-        outcome = rewrite(context(), task, [row for row in rows if row is not last])
+        outcome = rewrite(context(), task, [row for row in rows if row is not last], ignored)
         assert outcome == FailedGroup(f"{latest - last.count} of {latest} latest records have arrived at the task")
 
 
 def test_groups_whose_own_inputs_were_read_are_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     rows = group_rows(torn_in_buckets=frozenset(range(BUCKETS)))
-    outcomes = [rewrite(context(), GroupTask(GroupPlace(0, n), frozenset(), None), rows[n]) for n in (0, 2)]
+    outcomes = [rewrite(context(), GroupTask(GroupPlace(0, n), frozenset(), None), rows[n], ignored) for n in (0, 2)]
     assert not any(isinstance(outcome, FailedGroup) for outcome in outcomes)
 
 

@@ -26,9 +26,15 @@ TASK = GroupTask(GroupPlace(0, 0), frozenset(), None)
 
 
 class NoTier:
+    fetched_bytes = 77
+
     @contextlib.contextmanager
-    def open(self) -> Iterator[None]:
-        yield
+    def open(self) -> Iterator["NoTier"]:
+        yield self
+
+
+def ignored(_: int) -> None:
+    """Take the fetched bytes of a task."""
 
 
 @pytest.fixture
@@ -50,7 +56,7 @@ def test_full_disk_fails_the_group_with_a_named_problem(
     number: int, context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, OSError(number, "no room"))
-    found = tasks.rewrite(context, TASK, [])
+    found = tasks.rewrite(context, TASK, [], ignored)
     assert found == FailedGroup(f"no space is left for the output in {tmp_path}, Spark's local directory")
     assert list(tmp_path.iterdir()) == []
 
@@ -59,9 +65,16 @@ def test_damage_fails_the_group_with_segment_and_position(
     context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, CorruptRecordError("orders-0:abc", 4711, "wrong checksum of the batch"))
-    found = tasks.rewrite(context, TASK, [])
+    found = tasks.rewrite(context, TASK, [], ignored)
     assert found == FailedGroup("orders-0:abc: wrong checksum of the batch at position 4711")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_that_a_failed_task_has_fetched_count(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, CorruptRecordError("orders-0:abc", 4711, "wrong checksum of the batch"))
+    fetched: list[int] = []
+    assert isinstance(tasks.rewrite(context, TASK, [], fetched.append), FailedGroup)
+    assert fetched == [77]
 
 
 @pytest.mark.parametrize("erases", [False, True])
@@ -71,7 +84,7 @@ def test_unread_batch_fails_the_group_and_names_the_command_for_an_erasure(
     failing(monkeypatch, BatchTooLargeError("orders-0:abc", 0, "the batch of offsets 3 to 3 has more than 9 bytes"))
     keys = frozenset({b"alice"} if erases else ())
     work = replace(context.order.partitions[0], erased_keys=keys)
-    found = tasks.rewrite(replace(context, order=replace(context.order, partitions=(work,))), TASK, [])
+    found = tasks.rewrite(replace(context, order=replace(context.order, partitions=(work,))), TASK, [], ignored)
     assert isinstance(found, FailedGroup)
     assert found.problem.startswith("orders-0:abc: the batch of offsets 3 to 3 has more than 9 bytes at position 0")
     assert ("tierd erase request --remove-unread" in found.problem) == erases

@@ -21,11 +21,14 @@ async def test_job_process_carries_out_an_order_and_logs_json(tmp_path: Path) ->
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=7)
     async with log.copied() as lab:
+        size_bytes = sum(row.size_bytes for row in lab.rows("orders-0"))
         ended: list[subprocess.CompletedProcess[str]] = []
         found = await lab.lead({"orders-0": COMPACT}, lambda: ended.append(run(lab)))
         assert ended[0].returncode == JobExit.DONE, ended[0].stderr
         events = [json.loads(line) for line in ended[0].stderr.splitlines() if line.startswith("{")]
-        assert [event["event"] for event in events if event["event"].startswith("run_")] == ["run_begins", "run_ends"]
+        of_run = [event for event in events if event["event"].startswith("run_")]
+        assert [event["event"] for event in of_run] == ["run_begins", "run_ends"]
+        assert of_run[-1]["fetched_bytes"] >= 2 * size_bytes, "keys and rewriting have read every input"
         assert (found.committed, found.stage) == (found.groups, "done")
         assert dict(await contents(lab, "orders-0")) == latest(range(40), 7)
         assert not list((tmp_path / "state" / "pipeline").iterdir()), (

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from pyspark import RDD, SparkContext
+from pyspark import RDD, Accumulator, SparkContext
 
 from tierd.pipeline.jobs.job_progress import JobProgress, Stage
 from tierd.pipeline.jobs.key_shuffle import (
+    ByteCounts,
     Context,
     GroupRows,
     audit_segments,
@@ -31,13 +32,21 @@ class InputSurvey:
     """Survey of the inputs of an order, which reads them once, as far as the kinds of work need it."""
 
     def __init__(
-        self, spark: SparkContext, context: Context, order: WorkOrder, progress: JobProgress, *, buckets: int
+        self,
+        spark: SparkContext,
+        context: Context,
+        order: WorkOrder,
+        progress: JobProgress,
+        *,
+        buckets: int,
+        fetched: Accumulator[int],
     ) -> None:
         self._spark = spark
         self._context = context
         self._order = order
         self._progress = progress
         self._buckets = buckets
+        self._fetched = fetched
         self._places = group_places(order)
 
     def run(self) -> "tuple[RDD[GroupRows], dict[GroupPlace, Prospect]]":
@@ -66,29 +75,32 @@ class InputSurvey:
             prospects |= compaction_prospects(work, *surveyed)
         return offsets, prospects
 
+    def _counts(self) -> ByteCounts:
+        return ByteCounts(read=self._spark.accumulator(0), fetched=self._fetched)
+
     def _audit(self, works: Sequence[PartitionWork]) -> list[AuditNote]:
-        read = self._spark.accumulator(0)
-        self._progress.begin(Stage.AUDIT, total_bytes(works), lambda: read.value)
+        counts = self._counts()
+        self._progress.begin(Stage.AUDIT, total_bytes(works), lambda: counts.read.value)
         splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
         with spark_errors(self._spark, "auditing"):
-            return audit_segments(self._spark, self._context, splits, read)
+            return audit_segments(self._spark, self._context, splits, counts)
 
     def _find_erased(self, works: Sequence[PartitionWork]) -> list[ErasureNote]:
-        read = self._spark.accumulator(0)
-        self._progress.begin(Stage.ERASURE, total_bytes(works), lambda: read.value)
+        counts = self._counts()
+        self._progress.begin(Stage.ERASURE, total_bytes(works), lambda: counts.read.value)
         splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
         with spark_errors(self._spark, "looking for keys to erase"):
-            return find_erased_keys(self._spark, self._context, splits, read)
+            return find_erased_keys(self._spark, self._context, splits, counts)
 
     def _shuffle(self, works: Sequence[PartitionWork]) -> "RDD[GroupRows]":
-        read = self._spark.accumulator(0)
-        self._progress.begin(Stage.KEYS, total_bytes(works), lambda: read.value)
+        counts = self._counts()
+        self._progress.begin(Stage.KEYS, total_bytes(works), lambda: counts.read.value)
         numbers = {place: number for number, place in enumerate(self._places)}
         return shuffled_offsets(
             self._spark,
             self._context,
             cut_splits(works, parallelism=self._spark.defaultParallelism),
-            read,
+            counts,
             buckets=self._buckets,
             first_numbers={work.index: numbers[GroupPlace(work.index, 0)] for work in works},
             groups=len(self._places),

@@ -78,8 +78,10 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
             access = TierAccess.from_config(config, config_file).for_tasks()
             with spark_session(config) as spark:
                 log.info("session_begins", master=spark.master, parallelism=spark.defaultParallelism)
-                counts = dict(JobRun(spark, leader, access, order, progress).run())
-                log.info("run_ends", run_id=uuid_to_text(order.run_id), **counts)
+                run = JobRun(spark, leader, access, order, progress)
+                counts = dict(run.run())
+                run_id = uuid_to_text(order.run_id)
+                log.info("run_ends", run_id=run_id, fetched_bytes=run.fetched_bytes, **counts)
     leader.done(counts)
 
 

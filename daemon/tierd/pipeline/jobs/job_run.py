@@ -73,7 +73,13 @@ class JobRun:
         self._context: Context = spark.broadcast(
             RunContext(access=access, order=order, buckets=bucket_ranges(compacted, buckets))
         )
-        self._input_survey = InputSurvey(spark, self._context, order, progress, buckets=buckets)
+        self._fetched = spark.accumulator(0)
+        self._input_survey = InputSurvey(spark, self._context, order, progress, buckets=buckets, fetched=self._fetched)
+
+    @property
+    def fetched_bytes(self) -> int:
+        """Return the bytes that tasks have fetched from the store so far: logs, indexes and manifests."""
+        return self._fetched.value
 
     def run(self) -> Mapping[str, int]:
         """Rewrite the groups that have to be rewritten, and return the number of groups by outcome.
@@ -149,7 +155,7 @@ class JobRun:
         numbered = {self._numbers[place]: task for place, task in tasks.items()}
         try:
             with spark_errors(self._spark, "rewriting"):
-                return dict(rewrite_groups(self._spark, offsets, self._context, numbered))
+                return dict(rewrite_groups(self._spark, offsets, self._context, numbered, self._fetched))
         except PipelineError as error:
             log.warning("spark_gave_up", groups=len(tasks), problem=str(error))
             if len(tasks) == 1:

@@ -31,6 +31,19 @@ Context = Broadcast[RunContext]
 
 
 @dataclass(frozen=True, slots=True)
+class ByteCounts:
+    """Counters to which tasks add; a task that Spark runs again counts again.
+
+    Attributes:
+        read: bytes of the splits that a pass has read.
+        fetched: bytes that all passes have fetched from the store.
+    """
+
+    read: Accumulator[int]
+    fetched: Accumulator[int]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSurvey:
     """Findings of both shuffles about group ``number``.
 
@@ -49,7 +62,7 @@ def shuffled_offsets(
     spark: SparkContext,
     context: Context,
     splits: Sequence[InputSplit],
-    read: Accumulator[int],
+    counts: ByteCounts,
     *,
     buckets: int,
     first_numbers: Mapping[int, int],
@@ -61,12 +74,12 @@ def shuffled_offsets(
         spark: the session.
         context: of the run.
         splits: all inputs whose keys count.
-        read: counts the bytes of splits that were read.
+        counts: of the pass.
         buckets: number of buckets that the keys are spread over.
         first_numbers: the number of each partition's first group.
         groups: number of groups in the order.
     """
-    rows = spark.parallelize(splits, max(len(splits), 1)).flatMap(partial(_scan, context, read))
+    rows = spark.parallelize(splits, max(len(splits), 1)).flatMap(partial(_scan, context, counts))
     joined = rows.partitionBy(buckets, _same).mapPartitions(partial(_join, context, dict(first_numbers)))
     return joined.partitionBy(groups, _same).mapPartitionsWithIndex(_numbered, preservesPartitioning=True)
 
@@ -78,17 +91,17 @@ def no_offsets(spark: SparkContext, groups: int) -> "RDD[GroupRows]":
 
 
 def find_erased_keys(
-    spark: SparkContext, context: Context, splits: Sequence[InputSplit], read: Accumulator[int]
+    spark: SparkContext, context: Context, splits: Sequence[InputSplit], counts: ByteCounts
 ) -> list[ErasureNote]:
-    """Search all inputs of the splits for keys that are to be erased, and count their bytes in ``read``."""
-    return spark.parallelize(splits, len(splits)).flatMap(partial(_find, context, read)).collect()
+    """Search all inputs of the splits for keys that are to be erased, and count their bytes."""
+    return spark.parallelize(splits, len(splits)).flatMap(partial(_find, context, counts)).collect()
 
 
 def audit_segments(
-    spark: SparkContext, context: Context, splits: Sequence[InputSplit], read: Accumulator[int]
+    spark: SparkContext, context: Context, splits: Sequence[InputSplit], counts: ByteCounts
 ) -> list[AuditNote]:
-    """Audit all inputs of the splits, and count their bytes in ``read``."""
-    return spark.parallelize(splits, len(splits)).flatMap(partial(_audit, context, read)).collect()
+    """Audit all inputs of the splits, and count their bytes."""
+    return spark.parallelize(splits, len(splits)).flatMap(partial(_audit, context, counts)).collect()
 
 
 def survey_groups(spark: SparkContext, offsets: "RDD[GroupRows]", numbers: Sequence[int]) -> list[GroupSurvey]:
@@ -97,29 +110,33 @@ def survey_groups(spark: SparkContext, offsets: "RDD[GroupRows]", numbers: Seque
 
 
 def rewrite_groups(
-    spark: SparkContext, offsets: "RDD[GroupRows]", context: Context, tasks: Mapping[int, GroupTask]
+    spark: SparkContext,
+    offsets: "RDD[GroupRows]",
+    context: Context,
+    tasks: Mapping[int, GroupTask],
+    fetched: Accumulator[int],
 ) -> list[tuple[GroupPlace, Outcome]]:
-    """Run one task per group, by its number, and return the outcomes."""
-    return spark.runJob(offsets, partial(_rewrite, context, dict(tasks)), sorted(tasks))
+    """Run one task per group, by its number, return the outcomes, and count the fetched bytes in ``fetched``."""
+    return spark.runJob(offsets, partial(_rewrite, context, dict(tasks), fetched), sorted(tasks))
 
 
 def _same(number: int) -> int:
     return number
 
 
-def _scan(context: Context, read: Accumulator[int], split: InputSplit) -> Iterator[tuple[int, KeyBlock | InputNote]]:
-    yield from scan_split(context.value, split)
-    read.add(split.size_bytes)
+def _scan(context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[tuple[int, KeyBlock | InputNote]]:
+    yield from scan_split(context.value, split, counts.fetched.add)
+    counts.read.add(split.size_bytes)
 
 
-def _find(context: Context, read: Accumulator[int], split: InputSplit) -> Iterator[ErasureNote]:
-    yield from find_erased(context.value, split)
-    read.add(split.size_bytes)
+def _find(context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[ErasureNote]:
+    yield from find_erased(context.value, split, counts.fetched.add)
+    counts.read.add(split.size_bytes)
 
 
-def _audit(context: Context, read: Accumulator[int], split: InputSplit) -> Iterator[AuditNote]:
-    yield from audit_split(context.value, split)
-    read.add(split.size_bytes)
+def _audit(context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[AuditNote]:
+    yield from audit_split(context.value, split, counts.fetched.add)
+    counts.read.add(split.size_bytes)
 
 
 def _join(
@@ -144,8 +161,8 @@ def _survey(groups: Iterable[GroupRows]) -> Iterator[GroupSurvey]:
 
 
 def _rewrite(
-    context: Context, tasks: Mapping[int, GroupTask], groups: Iterable[GroupRows]
+    context: Context, tasks: Mapping[int, GroupTask], fetched: Accumulator[int], groups: Iterable[GroupRows]
 ) -> Iterator[tuple[GroupPlace, Outcome]]:
     for number, rows in groups:
         task = tasks[number]
-        yield task.place, rewrite(context.value, task, (row for _, row in rows))
+        yield task.place, rewrite(context.value, task, (row for _, row in rows), fetched.add)

@@ -1,10 +1,11 @@
 """RunContext: the facts that every task of a run has; Spark brings them to each worker once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.pipeline.access import TierAccess
+from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.jobs.task_layout import BucketRange, GroupPlace, InputPlace
 from tierd.pipeline.planning import PartitionWork, WorkOrder
 from tierd.pipeline.rewriting import RewriteRules
@@ -21,6 +22,15 @@ class RunContext:
     access: TierAccess
     order: WorkOrder
     buckets: Mapping[int, BucketRange]
+
+    @contextmanager
+    def opened_tier(self, note_fetched: Callable[[int], object]) -> Iterator[OpenTier]:
+        """Open the tier for a task; at the end, also by an error, ``note_fetched`` gets the bytes that were fetched."""
+        with self.access.open() as tier:
+            try:
+                yield tier
+            finally:
+                note_fetched(tier.fetched_bytes)
 
     def work(self, place: GroupPlace | InputPlace) -> PartitionWork:
         """Return the partition's part of the order."""

@@ -10,7 +10,7 @@ run them again at any time, when it has lost a result. So an input that cannot b
 partition, and every bucket notes the input's group. Otherwise the group would take a missing key for a superseded one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,9 +87,11 @@ class AuditNote:
     problem: str | None
 
 
-def scan_split(context: RunContext, split: InputSplit) -> Iterator[tuple[int, KeyBlock | InputNote]]:
+def scan_split(
+    context: RunContext, split: InputSplit, note_fetched: Callable[[int], object]
+) -> Iterator[tuple[int, KeyBlock | InputNote]]:
     """Read the inputs of a split and yield their keys by bucket; an input that cannot be read is noted."""
-    with context.access.open() as tier:
+    with context.opened_tier(note_fetched) as tier:
         keys, index = LatestKeys(), split.inputs[0].index
         for place in split.inputs:
             if place.index != index:
@@ -162,9 +164,9 @@ def _by_group(context: RunContext, index: int, offsets: np.ndarray) -> Iterator[
             yield group, OffsetBlock(distances[at : at + _BLOCK_OFFSETS].tobytes())
 
 
-def find_erased(context: RunContext, split: InputSplit) -> Iterator[ErasureNote]:
+def find_erased(context: RunContext, split: InputSplit, note_fetched: Callable[[int], object]) -> Iterator[ErasureNote]:
     """Search the inputs of a split for the keys that are to be erased; yield a note for each, with any problem."""
-    with context.access.open() as tier:
+    with context.opened_tier(note_fetched) as tier:
         for place in split.inputs:
             work = context.work(place)
             metadata, records, unread = work.inputs[place.segment], 0, UnreadBatches()
@@ -188,9 +190,9 @@ def _may_hold_keys(metadata: RemoteLogSegmentMetadata, unread: UnreadBatches) ->
     )
 
 
-def audit_split(context: RunContext, split: InputSplit) -> Iterator[AuditNote]:
+def audit_split(context: RunContext, split: InputSplit, note_fetched: Callable[[int], object]) -> Iterator[AuditNote]:
     """Check the inputs of a split; yield a note for each, also for one that could not be read."""
-    with context.access.open() as tier:
+    with context.opened_tier(note_fetched) as tier:
         for place in split.inputs:
             metadata = context.work(place).inputs[place.segment]
             try:

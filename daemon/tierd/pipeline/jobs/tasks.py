@@ -3,7 +3,7 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -43,14 +43,22 @@ class GroupTask:
     latest: int = 0
 
 
-def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote]) -> Outcome:
+def rewrite(
+    context: RunContext,
+    task: GroupTask,
+    rows: Iterable[OffsetBlock | InputNote],
+    note_fetched: Callable[[int], object],
+) -> Outcome:
     """Rewrite a group and store its output, unless the task has no output, or it would equal its only input.
 
     A failure is returned as the outcome of the group. The scratch file is gone when this returns.
     """
     scratch = scratch_directory(os.environ["SPARK_LOCAL_DIRS"])
     try:
-        with tempfile.TemporaryDirectory(prefix="tierd-", dir=scratch) as directory, context.access.open() as tier:
+        with (
+            tempfile.TemporaryDirectory(prefix="tierd-", dir=scratch) as directory,
+            context.opened_tier(note_fetched) as tier,
+        ):
             return _rewrite(context, task, rows, tier, Path(directory) / "output.log")
     except BatchTooLargeError as error:  # the rules do not cover this batch: a person decides if keys are to be erased
         return FailedGroup(f"{error}: {UNREAD_ADVICE}" if context.work(task.place).erased_keys else str(error))
