@@ -38,7 +38,7 @@ async def run_daemon(deployment: "Deployment", env: Mapping[str, str]) -> int:
     # Its HTTP server takes longer to import than most commands take to run.
     from tierd.app.daemon.daemon import run_until_stopped  # noqa: PLC0415
 
-    _tune_memory()
+    tune_memory()
     return await run_until_stopped(deployment, env)
 
 
@@ -50,11 +50,11 @@ async def serve_tier(deployment: "Deployment", request: "ServeRequest", env: Map
     """
     from tierd.app.daemon.tier_server import serve_until_stopped  # noqa: PLC0415 - as above
 
-    _tune_memory()
+    tune_memory()
     return await serve_until_stopped(deployment, request, env)
 
 
-def _tune_memory() -> None:
+def tune_memory() -> None:
     """Set how a process that lives long uses memory; the modules that it needs are imported."""
     keep_freed_memory(piece_bytes=_PIECE_BYTES, kept_bytes=_KEPT_BYTES, arenas=2)
     collect_rarely(allocations=_ALLOCATIONS)

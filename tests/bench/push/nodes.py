@@ -12,6 +12,7 @@ import structlog
 import uvloop
 
 from tests.log.cleaning.cleaners import own_log_rules
+from tierd.app.run import tune_memory
 from tierd.clock import Clock, SystemClock
 from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService
 from tierd.ports import ConnectionGate, ConnectionLimits
@@ -68,6 +69,7 @@ def serve_verbs(node: Callable[[Clock], Any]) -> None:
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(30), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
     )
+    tune_memory()  # as the daemon does; the collector would stop the node in the middle of a measurement
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the event loop of the daemon
         runner.run(_serve_verbs(node))
 
