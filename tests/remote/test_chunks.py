@@ -1,6 +1,7 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +45,21 @@ async def test_pace_holds_back_gathering_and_not_measuring() -> None:
     assert paced == [2, 1]
 
 
+async def test_chunks_of_a_part_are_released_with_the_part() -> None:
+    made = [bytearray(b"abc"), bytearray(b"def"), bytearray(b"ghi")]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for chunk in made:
+            yield cast("bytes", chunk)
+
+    async with aclosing(gathered(ChunkedBody(chunks, 100), 7)) as parts:
+        first = await anext(parts)
+        made[0].clear()  # BufferError if a view is left
+        made[1].clear()
+        last = await anext(parts)
+    assert (first.content, last.content) == (b"abcdefg", b"hi")
+
+
 async def test_iterator_that_is_left_early_is_closed() -> None:
     closed = False
 
@@ -78,4 +94,6 @@ async def test_iterator_without_aclose_is_left_as_it_is() -> None:
 
 async def test_slices_of_bytes_make_up_the_bytes() -> None:
     content = content_of((3 << 20) + 1)
-    assert b"".join([piece async for piece in sliced(content)]) == content
+    pieces = [piece async for piece in sliced(content)]
+    assert b"".join(pieces) == content
+    assert all(piece.obj is content for piece in pieces), "a slice is a view, not a copy"

@@ -51,26 +51,36 @@ class GatheredPart(NamedTuple):
 async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[GatheredPart, None]:
     """Gather chunks of any size into parts of ``part_size`` bytes.
 
-    The last part may be shorter, and a single part may be empty. At most one part and one chunk are in memory. The
-    caller closes the generator when it stops early.
+    The last part may be shorter, and a single part may be empty. The chunks of one part and one chunk more are in
+    memory, and beside them the part itself until it is joined. Each byte is copied once. The caller closes the
+    generator when it stops early.
     """
-    part = bytearray()
+    pieces: list[memoryview] = []
+    left = part_size
     async with iterated(body.chunks) as chunks:
         async for chunk in chunks:
             if paced and chunk and body.pace is not None:
                 await body.pace(len(chunk))
             rest = memoryview(chunk)
-            while len(rest) > part_size - len(part):  # more than fits: so this part is not the last
-                cut = part_size - len(part)
-                part += rest[:cut]
-                rest = rest[cut:]
-                yield GatheredPart(bytes(part), is_last=False)
-                part.clear()
-            part += rest
-    yield GatheredPart(bytes(part), is_last=True)
+            while len(rest) > left:  # more than fits: so this part is not the last
+                pieces.append(rest[:left])
+                rest, left = rest[left:], part_size
+                yield GatheredPart(_joined(pieces), is_last=False)
+            if rest:
+                pieces.append(rest)
+                left -= len(rest)
+    yield GatheredPart(_joined(pieces), is_last=True)
 
 
-async def sliced(content: bytes) -> AsyncGenerator[bytes, None]:
-    """Yield bytes at hand in steps that do not hold up the event loop while they are sent."""
+def _joined(pieces: list[memoryview]) -> bytes:
+    """Return the pieces as one, and empty the list, so that their chunks do not stay in memory with the part."""
+    part = b"".join(pieces)
+    pieces.clear()
+    return part
+
+
+async def sliced(content: bytes) -> AsyncGenerator[memoryview, None]:
+    """Yield views of bytes at hand in steps that do not hold up the event loop while they are sent."""
+    view = memoryview(content)
     for position in range(0, len(content), _SLICE_BYTES):
-        yield content[position : position + _SLICE_BYTES]
+        yield view[position : position + _SLICE_BYTES]

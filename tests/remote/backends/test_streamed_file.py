@@ -41,7 +41,7 @@ async def test_a_range_is_sent_in_steps(source: SourceFile, threads: ThreadPoolE
     assert all(len(step) <= STEP_BYTES for step in steps)
 
 
-async def rest_of(steps: AsyncIterator[bytes]) -> bytes:
+async def rest_of(steps: AsyncIterator[bytes | memoryview]) -> bytes:
     return b"".join([step async for step in steps])
 
 
@@ -54,7 +54,7 @@ async def test_withheld_body_never_hands_over_its_last_byte(
         whole = ByteRange.of_size(0, len(content))
         streamed = StreamedBody(source, whole, threads=threads, running=running, pace=None)
         body = BytesBody(content) if in_memory else streamed
-        steps = aiter(body)
+        steps: AsyncIterator[bytes | memoryview] = aiter(body)
         await anext(steps)
         assert body.withhold()
         with pytest.raises(asyncio.CancelledError):

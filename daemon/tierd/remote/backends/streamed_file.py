@@ -97,7 +97,7 @@ class BytesBody(_Body):
         super().__init__()
         self._content = content
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
         left = len(self._content)
         async with aclosing(sliced(self._content)) as pieces:
             async for piece in pieces:
