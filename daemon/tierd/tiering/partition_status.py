@@ -240,6 +240,9 @@ class StatusBoard:
             return None
 
 
+_HEALTHY: Final = TaskHealth()  # of thousands of tasks at once
+
+
 @dataclass(frozen=True, slots=True)
 class _ObservedTasks:
     """Health of all tasks by name, and problems of the log dirs, both of one moment."""
@@ -248,14 +251,14 @@ class _ObservedTasks:
     log_dir_problems: Mapping[Path, str]
 
     def health_of(self, replica: Replica) -> TaskHealth:
-        return _worst([self.health.get(task.name, TaskHealth()) for task in replica.tasks.all()])
+        return _worst([self.health.get(task.name, _HEALTHY) for task in replica.tasks.all()])
 
     def problem_of(self, replica: Replica) -> str:
         return replica.problem or self.log_dir_problems.get(replica.local.log_dir, "")
 
 
 def _worst(health: Sequence[TaskHealth]) -> TaskHealth:
-    return max(health, key=lambda each: each.failures, default=TaskHealth())
+    return max(health, key=lambda each: each.failures, default=_HEALTHY)
 
 
 def _name(replica: Replica) -> TopicPartition:

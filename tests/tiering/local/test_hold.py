@@ -1,5 +1,6 @@
 """SegmentHold by itself, over real files."""
 
+import contextlib
 import errno
 import os
 import threading
@@ -12,7 +13,8 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.tiering.setups import HoldModeName, delete_segment
 from tierd.files import open_to_read
 from tierd.log import PartitionScan, identify_directory, scan_partition
-from tierd.tiering import SegmentHold
+from tierd.model import OffsetRange, uuid_to_text
+from tierd.tiering import SegmentHold, linked_offsets
 from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import FileState, HeldSegment, HoldKind, SegmentFile
 
@@ -140,9 +142,183 @@ def test_an_unfinished_hold_is_removed_at_the_next_start(setup: Setup) -> None:
     setup.hold().protect(setup.scan(), copied_through=-1)
     (partition_dir,) = setup.hold_dir.glob("*/*")
     (partition_dir / "00000000000000000099-120.tmp").mkdir()
+    (partition_dir / "00000000000000000099-120-7.log").touch()
+    (partition_dir / "00000000000000000099-120-7.leader-epoch-checkpoint.tmp").touch()
     hold = setup.hold()
     assert hold.recover() == 3
     assert not list(setup.hold_dir.rglob("*.tmp"))
+    assert not list(setup.hold_dir.rglob(f"{99:020d}*"))
+
+
+def test_file_of_a_person_beside_the_links_is_not_touched(setup: Setup) -> None:
+    setup.hold().protect(setup.scan(), copied_through=-1)
+    (partition_dir,) = setup.hold_dir.glob("*/*")
+    note = partition_dir / "00000000000000000099-notes.log"
+    note.touch()
+    assert setup.hold().recover() == 3
+    assert note.exists()
+
+
+class Killed(BaseException):
+    """End of a process in the middle of a hold: nothing is cleaned up."""
+
+
+def _killed_at_link(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    link, calls = os.link, iter(range(1, 1_000))
+
+    def kill(source: str, target: str, *, follow_symlinks: bool = True) -> None:
+        if next(calls) == number:
+            raise Killed
+        link(source, target, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(os, "link", kill)
+
+
+def _as_earlier_version_held(setup: Setup, base: int, next_base: int) -> Path:
+    """Link a segment into a directory of its own, as versions before stems did; the files keep the broker's names."""
+    folder = setup.hold_dir / uuid_to_text(setup.key[0]) / "0" / f"{base:020d}-{next_base}"
+    folder.mkdir(parents=True)
+    for suffix in (".log", ".index", ".timeindex"):
+        os.link(setup.path / f"{base:020d}{suffix}", folder / f"{base:020d}{suffix}")
+    os.link(setup.path / f"{next_base:020d}.snapshot", folder / f"{next_base:020d}.snapshot")
+    (folder / "leader-epoch-checkpoint").write_bytes((setup.path / "leader-epoch-checkpoint").read_bytes())
+    return folder
+
+
+def _files(held: HeldSegment) -> set[SegmentFile]:
+    return {file for file in SegmentFile if (path := held.path(file)) is not None and path.is_file()}
+
+
+EVERY_FILE = {
+    SegmentFile.LOG,
+    SegmentFile.OFFSET_INDEX,
+    SegmentFile.TIME_INDEX,
+    SegmentFile.PRODUCER_SNAPSHOT,
+}  # of a segment without aborted transactions
+
+
+def test_held_segments_of_a_partition_share_one_directory(setup: Setup) -> None:
+    setup.hold().protect(setup.scan(), copied_through=-1)
+    assert [path.relative_to(setup.hold_dir).as_posix() for path in setup.hold_dir.rglob("*") if path.is_dir()] == [
+        uuid_to_text(setup.key[0]),
+        f"{uuid_to_text(setup.key[0])}/0",
+    ]
+
+
+def test_released_segment_leaves_no_link(setup: Setup) -> None:
+    hold = setup.hold()
+    first = hold.protect(setup.scan(), copied_through=-1)[0]
+    hold.release(setup.key, 0)
+    assert not list(setup.hold_dir.rglob(f"{Path(first.root).name}*"))
+    assert len(list(setup.hold_dir.rglob("*.log"))) == 2
+
+
+@pytest.mark.parametrize("number", range(1, 20))  # three segments with six tries of a link each; the last one is late
+def test_hold_that_a_crash_interrupts_is_whole_or_none_at_the_next_start(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with monkeypatch.context() as crash, contextlib.suppress(Killed):
+        _killed_at_link(crash, number)
+        setup.hold().protect(setup.scan(), copied_through=-1)
+
+    hold = setup.hold()
+    count = hold.recover()
+
+    recovered = hold.held(setup.key)
+    assert count == len(recovered)
+    assert all(_files(held) == EVERY_FILE for held in recovered)
+    stems = {Path(held.root).name for held in recovered}
+    assert {link.name.partition(".")[0] for link in setup.hold_dir.glob("*/*/*")} == stems
+    assert [_files(held) for held in hold.protect(setup.scan(), copied_through=-1)] == [EVERY_FILE] * 3
+
+
+def test_directory_of_an_earlier_version_is_taken_over(setup: Setup) -> None:
+    content = setup.log(0).read_bytes()
+    folder = _as_earlier_version_held(setup, 0, 8)
+    delete_segment(setup.path, 0)
+
+    assert setup.hold().recover() == 1
+
+    assert not folder.exists()
+    hold = setup.hold()
+    assert hold.recover() == 1
+    first = hold.protect(setup.scan(), copied_through=-1)[0]
+    assert (first.kind, first.log.read_bytes(), _files(first)) == (HoldKind.LINK, content, EVERY_FILE)
+    hold.release(setup.key, 0)
+    assert not list(setup.hold_dir.rglob(f"{0:020d}*"))
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_takeover_that_a_crash_interrupts_loses_nothing(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    content = setup.log(0).read_bytes()
+    folder = _as_earlier_version_held(setup, 0, 8)
+    delete_segment(setup.path, 0)
+    with monkeypatch.context() as crash, contextlib.suppress(Killed):
+        _killed_at_link(crash, number)
+        setup.hold().recover()
+
+    hold = setup.hold()
+    assert hold.recover() == 1
+
+    (first,) = hold.held(setup.key)
+    assert (first.kind, first.log.read_bytes(), _files(first)) == (HoldKind.LINK, content, EVERY_FILE)
+    assert not folder.exists()
+
+
+def test_crash_between_takeover_and_removal_of_the_directory_loses_nothing(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = setup.log(0).read_bytes()
+    folder = _as_earlier_version_held(setup, 0, 8)
+    delete_segment(setup.path, 0)
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as crash, contextlib.suppress(Killed):
+        crash.setattr(Path, "rename", kill)
+        setup.hold().recover()
+    hold = setup.hold()
+    hold.recover()
+
+    (first,) = hold.held(setup.key)
+    assert (first.kind, first.log.read_bytes(), _files(first)) == (HoldKind.LINK, content, EVERY_FILE)
+    assert not folder.exists()
+
+
+def test_directory_that_cannot_be_taken_over_now_is_read_where_it_is(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = setup.log(0).read_bytes()
+    folder = _as_earlier_version_held(setup, 0, 8)
+    delete_segment(setup.path, 0)
+
+    def refuse(*paths: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    hold = setup.hold()
+    with monkeypatch.context() as full:
+        full.setattr(os, "link", refuse)
+        assert hold.recover() == 1
+
+    first = hold.protect(setup.scan(), copied_through=-1)[0]
+    assert (first.log, first.log.read_bytes(), _files(first)) == (folder / setup.log(0).name, content, EVERY_FILE)
+    hold.close()
+
+
+def test_linked_offsets_are_known_without_the_daemon_that_holds_them(setup: Setup) -> None:
+    _as_earlier_version_held(setup, 0, 8)
+    setup.hold().protect(setup.scan(), copied_through=7)
+    partition = setup.scan().directory.partition
+    assert linked_offsets(setup.hold_dir, partition) == (OffsetRange(0, 7), OffsetRange(8, 15), OffsetRange(16, 23))
+
+
+def test_marked_index_beside_a_live_log_is_of_a_replaced_segment_and_not_held(setup: Setup) -> None:
+    index = setup.log(0).with_suffix(".index")
+    index.rename(index.with_name(index.name + ".deleted"))
+    assert setup.hold().protect(setup.scan(), copied_through=-1)[0].path(SegmentFile.OFFSET_INDEX) is None
 
 
 def test_directory_that_is_no_hold_is_not_touched(setup: Setup) -> None:
@@ -348,7 +524,7 @@ def test_merged_log_in_deletion_by_retention_is_held_with_its_own_end(setup: Set
     assert first.log.read_bytes() == merged
     snapshot = first.path(SegmentFile.PRODUCER_SNAPSHOT)
     assert snapshot is not None
-    assert snapshot.name == f"{16:020d}.snapshot"
+    assert snapshot.samefile(setup.path / f"{16:020d}.snapshot")
 
 
 def test_originals_stay_held_until_the_merged_log_is_held(setup: Setup) -> None:
@@ -372,7 +548,8 @@ def test_log_that_compaction_made_smaller_replaces_the_held_original(setup: Setu
     assert [each.base_offset for each in held] == [0, 8, 16]
     assert held[1].log.read_bytes() == cleaned
     assert held[1].log.stat().st_ino == setup.log(8).stat().st_ino
-    assert (hold.statistics().segments, len(list(setup.hold_dir.glob("*/*/*")))) == (3, 3)
+    stems = {link.name.partition(".")[0] for link in setup.hold_dir.glob("*/*/*")}
+    assert (hold.statistics().segments, len(stems)) == (3, 3)
     assert hold.statistics().bytes == sum(setup.log(base).stat().st_size for base in (0, 8, 16))
 
 

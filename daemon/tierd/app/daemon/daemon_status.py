@@ -75,11 +75,13 @@ class DaemonStatus:
 
     def not_ready(self) -> list[str]:
         """Return why the daemon is not ready; empty when it is ready."""
+        is_reconciled = self._manager.first_reconcile_done.is_set()
+        is_loading = is_reconciled and not self._loaded  # before, the scan is the cause that is told
         return not_ready_causes(
             outages=self._engine.services.outages(),
             stopping=self._stop.reason if self._stop.asked.is_set() else "",
-            is_reconciled=self._manager.first_reconcile_done.is_set(),
-            loading=() if self._loaded else [str(partition) for partition in self._manager.loading()],
+            is_reconciled=is_reconciled,
+            loading=[str(partition) for partition in self._manager.loading()] if is_loading else (),
             unknown_roles=self._engine.control.not_ready(),
             unowned_tier=self._engine.store.problem,
             unserved=self._parts.endpoint.not_ready,

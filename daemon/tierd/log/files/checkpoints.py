@@ -69,12 +69,14 @@ def parse_offset_checkpoint(data: bytes, *, name: str) -> dict[TopicPartition, i
 def read_lineage(path: Path) -> Lineage:
     """Read the ``leader-epoch-checkpoint`` at ``path``, or in the partition directory ``path``. Blocking.
 
+    The name of the file may have a prefix; that of a directory always ends with a number or with what a broker appends.
+
     Raises:
         MissingArtefactError: the file does not exist.
         CheckpointError: wrong content; names file and line.
         LogDirOfflineError: the file cannot be read.
     """
-    file = path if path.name == LEADER_EPOCH_CHECKPOINT else path / LEADER_EPOCH_CHECKPOINT
+    file = path if path.name.endswith(LEADER_EPOCH_CHECKPOINT) else path / LEADER_EPOCH_CHECKPOINT
     try:
         data = read_whole(file, limit_bytes=_LIMIT_BYTES, error=CheckpointError)
     except SegmentChangedError as error:

@@ -68,6 +68,7 @@ class CopyTask:
         self._local = local
         self._partition = local.partition
         self._leader_epoch = leader_epoch
+        self._name = f"copy {local.partition} {local.partition.topic_id} @{leader_epoch}"  # asked for often
         self._metadata = tools.metadata
         self._log_offsets = tools.log_offsets
         self._log_starts = tools.log_starts
@@ -109,7 +110,7 @@ class CopyTask:
     @property
     def name(self) -> str:
         """Return ``copy <partition> <topic id> @<epoch>``: another incarnation or leadership is another task."""
-        return f"copy {self._partition} {self._partition.topic_id} @{self._leader_epoch}"
+        return self._name
 
     @property
     def wake(self) -> asyncio.Event:

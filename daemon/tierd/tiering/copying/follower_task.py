@@ -48,6 +48,7 @@ class FollowerTask:
         """
         self._local = local
         self._partition = local.partition
+        self._name = f"follow {local.partition} {local.partition.topic_id}"  # asked for often
         self._metadata = metadata
         self._log_offsets = log_offsets
         self._slots = slots
@@ -61,7 +62,7 @@ class FollowerTask:
     @property
     def name(self) -> str:
         """Return ``follow <partition> <topic id>``."""
-        return f"follow {self._partition} {self._partition.topic_id}"
+        return self._name
 
     @property
     def wake(self) -> asyncio.Event:

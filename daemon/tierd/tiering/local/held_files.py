@@ -2,8 +2,10 @@
 
 ::
 
-    <segment dir>/<base>.log, .index, .timeindex, .txnindex, <next base>.snapshot
-                  leader-epoch-checkpoint     (as at hold time)
+    <stem>.log, .index, .timeindex, .txnindex, .snapshot     as far as the broker has them
+    <stem>.leader-epoch-checkpoint                           as at hold time; last, which makes the hold whole
+
+A hold takes no directory of its own: to make one, and to remove it, costs a file system many times what links cost.
 
 Everything blocks. What fails half-way leaves nothing behind.
 """
@@ -11,15 +13,15 @@ Everything blocks. What fails half-way leaves nothing behind.
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError
-from tierd.files import PRIVATE_DIRECTORY, make_private_directory, open_regular
+from tierd.files import make_private_directory, open_regular
 from tierd.log import encode_lineage, read_lineage
 from tierd.model import Lineage
-from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX
+from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX, offsets_of, remove_links, stem_of
 from tierd.tiering.local.held_segment import (
     DELETED_SUFFIX,
     LINEAGE_FILE,
@@ -28,24 +30,26 @@ from tierd.tiering.local.held_segment import (
     HoldKind,
     SegmentFile,
 )
-from tierd.tiering.local.rolled import files_present
+from tierd.tiering.local.rolled import files_present, shared_files
 
 _EVERY_SEGMENT_HAS = frozenset({SegmentFile.OFFSET_INDEX, SegmentFile.TIME_INDEX, SegmentFile.PRODUCER_SNAPSHOT})
 
 
-def segment_dir_name(segment: HeldSegment) -> str:
-    """Return the name of the directory of a linked segment: its base offset and its exclusive end."""
-    return f"{segment.base_offset:020d}-{segment.next_base_offset}"
-
-
 def link_segment(
-    plain: HeldSegment, target: Path, *, neighbour: HeldSegment | None, require: Callable[[], None]
+    unlinked: HeldSegment,
+    stem: str,
+    *,
+    is_deleted: bool,
+    neighbour: HeldSegment | None,
+    require: Callable[[], None],
 ) -> HeldSegment:
-    """Link every file of ``plain`` into the directory ``target``, which appears whole or not at all.
+    """Link every file of ``unlinked`` that there is under ``stem``; the hold is whole with its last link, or none.
 
     Args:
-        plain: the segment as the broker has it.
-        target: made anew; what was there before goes at the very end.
+        unlinked: the segment as the broker has it; its files are found by linking them.
+        stem: path that the suffixes of the links are appended to.
+        is_deleted: the broker has marked the segment for deletion. Beside a log that is not marked, a marked file is of
+            a segment that was replaced.
         neighbour: another linked segment; its lineage file is linked if it says the same, for making files costs.
         require: raises if what is linked by then is not what it should be.
 
@@ -53,24 +57,20 @@ def link_segment(
         SegmentChangedError: the broker deleted or replaced the segment meanwhile.
         OSError: links cannot be made here, or not now.
     """
-    unfinished = target.with_name(target.name + UNFINISHED_SUFFIX)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    make_private_directory(unfinished.parent)
-    unfinished.mkdir(mode=PRIVATE_DIRECTORY)
+    suffixes = (DELETED_SUFFIX, "") if is_deleted else ("",)
     try:
-        for source in _sources(plain):
-            os.link(source, unfinished / source.name.removesuffix(DELETED_SUFFIX), follow_symlinks=False)
-        _keep_lineage(plain.lineage, unfinished / LINEAGE_FILE, neighbour)
+        present = _link_all(unlinked, stem, suffixes)
+        if SegmentFile.LOG not in present:
+            raise _deleted_meanwhile(unlinked)
         require()
-        shutil.rmtree(target, ignore_errors=True)
-        unfinished.rename(target)
+        _keep_lineage(unlinked.lineage, f"{stem}.{LINEAGE_FILE}", neighbour)
     except FileNotFoundError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
+        remove_links(stem)
+        raise _deleted_meanwhile(unlinked) from error
     except (OSError, SegmentChangedError):
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_links(stem)
         raise
-    return replace(plain, kind=HoldKind.LINK, root=str(target), renamed=frozenset())
+    return replace(unlinked, kind=HoldKind.LINK, root=stem, renamed=frozenset(), present=present)
 
 
 def open_segment(plain: HeldSegment, *, require: Callable[[], None]) -> HeldSegment:
@@ -83,7 +83,7 @@ def open_segment(plain: HeldSegment, *, require: Callable[[], None]) -> HeldSegm
     try:
         opened = _opened((file, plain.path(file)) for file in plain.present)
     except FileNotFoundError as error:
-        raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
+        raise _deleted_meanwhile(plain) from error
     try:
         require()
     except SegmentChangedError:
@@ -102,48 +102,111 @@ def completed(held: HeldSegment, directory: Path) -> HeldSegment:
         return held
     there, renamed = files_present(directory, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
     missing = (there & _EVERY_SEGMENT_HAS) - held.present
-    where = replace(held, root=str(directory), renamed=renamed, present=missing, descriptors=())
-    descriptors: tuple[tuple[SegmentFile, int], ...] = ()
+    where = replace(held, kind=HoldKind.NONE, root=str(directory), renamed=renamed, present=missing, descriptors=())
+    if held.kind is HoldKind.LINK:
+        return _with_links(held, where)
     try:
-        if held.kind is HoldKind.LINK:
-            for source in _sources(where):
-                os.link(source, Path(held.root, source.name.removesuffix(DELETED_SUFFIX)), follow_symlinks=False)
-        else:
-            descriptors = _opened((file, where.path(file)) for file in missing)
+        opened = _opened((file, where.path(file)) for file in missing)
     except OSError:
         return held
-    return replace(held, present=held.present | missing, descriptors=(*held.descriptors, *descriptors))
+    return replace(held, present=held.present | missing, descriptors=(*held.descriptors, *opened))
+
+
+def _with_links(held: HeldSegment, where: HeldSegment) -> HeldSegment:
+    added = set()
+    with contextlib.suppress(OSError):
+        for file in where.present:
+            if _is_linked(where, file, held.root, ("", DELETED_SUFFIX)):
+                added.add(file)
+    return replace(held, present=shared_files(held.present | added)) if added else held
 
 
 def recovered(path: Path) -> HeldSegment:
-    """Describe the linked segment that an earlier process left in ``path``.
+    """Describe the linked segment that an earlier process left; ``path`` is its stem, or its directory.
 
     Raises:
-        ValueError: the name of the directory is not one of ours.
-        OSError: the directory cannot be read.
+        ValueError: the name is not one of ours.
+        OSError: the files cannot be examined.
         TierError: the log or the lineage of the segment is missing or damaged.
     """
-    base, next_base = (int(part) for part in path.name.split("-"))
+    base, next_base = offsets_of(path)
+    if path.is_dir():
+        return HeldSegment(
+            base_offset=base,
+            next_base_offset=next_base,
+            kind=HoldKind.NONE,
+            root=str(path),
+            log_file=FileState.of(path / SegmentFile.LOG.name_for(base_offset=base, next_base_offset=next_base)),
+            lineage=read_lineage(path / LINEAGE_FILE),
+            present=files_present(path, base_offset=base, next_base_offset=next_base)[0],
+        )
     return HeldSegment(
         base_offset=base,
         next_base_offset=next_base,
         kind=HoldKind.LINK,
         root=str(path),
-        log_file=FileState.of(path / SegmentFile.LOG.name_for(base_offset=base, next_base_offset=next_base)),
-        lineage=read_lineage(path / LINEAGE_FILE),
-        present=files_present(path, base_offset=base, next_base_offset=next_base)[0],
+        log_file=FileState.of(Path(f"{path}.{SegmentFile.LOG.value}")),
+        lineage=read_lineage(Path(f"{path}.{LINEAGE_FILE}")),
+        present=shared_files(file for file in SegmentFile if os.path.exists(f"{path}.{file.value}")),  # noqa: PTH110
     )
+
+
+def without_directory(held: HeldSegment) -> HeldSegment:
+    """Link a segment that has a directory of an earlier version under its stem, and remove the directory.
+
+    Ended anywhere, directory or stem has the whole segment.
+
+    Raises:
+        SegmentChangedError: a person has removed files meanwhile.
+        OSError: links cannot be made now; the directory stays.
+    """
+    directory = Path(held.root)
+    linked = link_segment(
+        held, str(directory.with_name(stem_of(held))), is_deleted=False, neighbour=None, require=lambda: None
+    )
+    with contextlib.suppress(OSError):
+        shutil.rmtree(directory.rename(directory.with_name(directory.name + UNFINISHED_SUFFIX)))
+    return linked
 
 
 def discard(held: HeldSegment) -> None:
     """Release the files: close the descriptors, or remove the links."""
     _close(held.descriptors)
     if held.kind is HoldKind.LINK:
-        shutil.rmtree(held.root, ignore_errors=True)
+        remove_links(held.root)
 
 
-def _sources(plain: HeldSegment) -> list[Path]:
-    return [path for path in map(plain.path, plain.present) if path is not None]
+def _link_all(segment: HeldSegment, stem: str, suffixes: Collection[str]) -> frozenset[SegmentFile]:
+    """Link the files of ``segment``; what is in the way, or lacks, is put right once: old links, the folder."""
+    try:
+        present = _linked(segment, stem, suffixes)
+    except FileExistsError:  # links of an attempt that did not end
+        remove_links(stem)
+        return _linked(segment, stem, suffixes)
+    if SegmentFile.LOG in present or (folder := Path(stem).parent).is_dir():
+        return present
+    make_private_directory(folder)
+    return _linked(segment, stem, suffixes)
+
+
+def _linked(segment: HeldSegment, stem: str, suffixes: Collection[str]) -> frozenset[SegmentFile]:
+    return shared_files(file for file in SegmentFile if _is_linked(segment, file, stem, suffixes))
+
+
+def _is_linked(segment: HeldSegment, file: SegmentFile, stem: str, suffixes: Collection[str]) -> bool:
+    """Link a file of ``segment`` by the first suffix that its name has; return False where there is no such file."""
+    name = file.name_for(base_offset=segment.base_offset, next_base_offset=segment.next_base_offset)
+    for suffix in suffixes:
+        try:
+            os.link(f"{segment.root}/{name}{suffix}", f"{stem}.{file.value}", follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        return True
+    return False
+
+
+def _deleted_meanwhile(segment: HeldSegment) -> SegmentChangedError:
+    return SegmentChangedError(f"{segment.root}: segment {segment.base_offset} was deleted before it could be held")
 
 
 def _opened(files: Iterable[tuple[SegmentFile, Path | None]]) -> tuple[tuple[SegmentFile, int], ...]:
@@ -163,10 +226,12 @@ def _close(descriptors: Iterable[tuple[SegmentFile, int]]) -> None:
         os.close(descriptor)
 
 
-def _keep_lineage(lineage: Lineage, file: Path, neighbour: HeldSegment | None) -> None:
+def _keep_lineage(lineage: Lineage, file: str, neighbour: HeldSegment | None) -> None:
     if neighbour is not None and neighbour.kind is HoldKind.LINK and neighbour.lineage == lineage:
         with contextlib.suppress(OSError):
-            os.link(Path(neighbour.root, LINEAGE_FILE), file)
+            os.link(f"{neighbour.root}.{LINEAGE_FILE}", file)
             return
-    with os.fdopen(open_regular(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as written:
+    unfinished = f"{file}{UNFINISHED_SUFFIX}"
+    with os.fdopen(open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as written:
         written.write(encode_lineage(lineage))
+    Path(unfinished).rename(file)

@@ -65,7 +65,7 @@ class HeldSegment:
 
     Attributes:
         next_base_offset: base of the successor, exclusive end.
-        root: directory that the names are in; for descriptors the one they were opened in.
+        root: directory that the names are in; for descriptors the one they were opened in. For links it is their stem.
         log_file: the log as it was when it was held; a rolled log never changes.
         lineage: the broker's epochs at that time, for it forgets those of what it deletes.
         renamed: files whose names in ``root`` end in ``.deleted``.
@@ -113,5 +113,7 @@ class HeldSegment:
                 return Path(f"/proc/self/fd/{descriptor}")
         if file not in self.present:
             return None
+        if self.kind is HoldKind.LINK:
+            return Path(f"{self.root}.{file.value}")
         name = file.name_for(base_offset=self.base_offset, next_base_offset=self.next_base_offset)
         return Path(self.root, name + DELETED_SUFFIX if file in self.renamed else name)

@@ -2,12 +2,13 @@
 
 ::
 
-    <hold dir>/<topic id>/<partition>/<20-digit base>-<next base>/    (held_files.py)
+    <hold dir>/<topic id>/<partition>/<20-digit base>-<next base>-<inode>.log, …    (held_files.py)
 
 Nothing is written into a log dir: a hard link changes only the inode's link count. Where linking is impossible the
 files are kept open instead, which a restart of tierd does not survive.
 """
 
+import asyncio
 import contextlib
 import errno
 import resource
@@ -15,7 +16,7 @@ import shutil
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import structlog
 
@@ -23,22 +24,24 @@ from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles
 from tierd.model import OffsetRange, uuid_from_text, uuid_to_text
 from tierd.tiering.copy_plan import overlaps
-from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX
+from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX, held_in, stem_of
 from tierd.tiering.local.held_files import (
     completed,
     discard,
     link_segment,
     open_segment,
     recovered,
-    segment_dir_name,
+    without_directory,
 )
 from tierd.tiering.local.held_register import HeldRegister, HoldStatistics, LogDirHold, PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.rolled import (
+    CoveredOffsets,
     as_it_ends,
     is_cut_off,
     is_superseded,
     is_within,
+    log_of,
     require_as_listed,
     rolled_segments,
     unprotected,
@@ -52,6 +55,8 @@ HoldMode = Literal["auto", "link", "descriptor", "none"]
 _LINKS_IMPOSSIBLE = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK, errno.ENOTDIR}
 )
+
+_AT_ONCE: Final = 4  # partitions of one log dir whose segments are taken at the same time
 
 
 class SegmentHold:
@@ -68,11 +73,21 @@ class SegmentHold:
             resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if max_descriptors is None else max_descriptors
         )
         self._register = HeldRegister()
+        self._turns: dict[Path, asyncio.Semaphore] = {}
+
+    def turn(self, log_dir: Path) -> asyncio.Semaphore:
+        """Return the turns of a log dir, of which a caller takes one for a call of ``protect`` in a thread.
+
+        Linking is many short system calls. Dozens of threads that make them take the interpreter from each other and
+        from the event loop after each one, and hold nothing earlier. A log dir that hangs uses up its own turns only.
+        """
+        return self._turns.setdefault(log_dir, asyncio.Semaphore(_AT_ONCE))
 
     def recover(self) -> int:
         """Find the links that an earlier process left; return how many segments they hold. Call once, first.
 
-        A directory that cannot be understood is left alone and logged: a person may have made it.
+        Names that are not tierd's are left alone: a person may have made them. So is a hold that cannot be understood,
+        which is logged.
         """
         count = 0
         for topic_dir in _directories(self._hold_dir):
@@ -82,7 +97,7 @@ class SegmentHold:
                 except ValueError:
                     log.warning("hold_not_understood", path=str(partition_dir))
                     continue
-                count += sum(self._recover_segment(key, path) for path in _directories(partition_dir))
+                count += self._recover_partition(key, partition_dir)
         return count
 
     def protect(
@@ -126,11 +141,12 @@ class SegmentHold:
     ) -> bool:
         """Add what has rolled to ``sources``; return whether all of it was as it had been listed."""
         unheld, reason, is_whole = 0, "", True
+        covered = CoveredOffsets(sources.values())
         for listed in rolled_segments(scan):
             assert listed.next_base_offset is not None, "rolled segments have an end"
             last = listed.next_base_offset - 1
             is_copied = last <= copied_through and not overlaps(holes, listed.base_offset, last)
-            if is_copied or is_within(listed, sources.values()):
+            if is_copied or covered.has_all_of(listed):
                 continue
             try:
                 source, why_not = self._take(key, as_it_ends(listed, scan) if listed.deleted else listed, scan, share)
@@ -138,6 +154,7 @@ class SegmentHold:
                 is_whole = False  # gone between the listing and now; the next listing tells what happened to it
                 continue
             sources[source.base_offset] = source
+            covered.add(source)
             if source.kind is HoldKind.NONE and self._mode != "none":
                 unheld, reason = unheld + 1, why_not
         self._register.note_unheld(key, unheld, reason)
@@ -205,14 +222,14 @@ class SegmentHold:
         self, key: PartitionKey, segment: SegmentFiles, scan: PartitionScan, share: float
     ) -> tuple[HeldSegment, str]:
         """Hold ``segment`` if that is possible; return it, and the reason if it is not held."""
-        plain = unprotected(segment, scan)
         if self._mode == "none":
-            return plain, ""
-        if self._max_bytes is not None and self._register.bytes + plain.size_bytes > share * self._max_bytes:
-            return plain, f"hold.max_bytes ({self._max_bytes}) is reached"
-        held, why_not = self._hold(key, plain, segment)
+            return unprotected(segment, scan), ""
+        listed = log_of(segment, scan)
+        if self._max_bytes is not None and self._register.bytes + listed.size_bytes > share * self._max_bytes:
+            return unprotected(segment, scan), f"hold.max_bytes ({self._max_bytes}) is reached"
+        held, why_not = self._hold(key, listed, segment, scan)
         if held is None:
-            return plain, why_not
+            return unprotected(segment, scan), why_not
         previous = self._register.add(key, held)
         if previous is not None and (previous.kind is HoldKind.DESCRIPTOR or previous.root != held.root):
             discard(previous)
@@ -224,13 +241,15 @@ class SegmentHold:
             self._register.add(key, whole)
         return whole
 
-    def _hold(self, key: PartitionKey, plain: HeldSegment, segment: SegmentFiles) -> tuple[HeldSegment | None, str]:
+    def _hold(
+        self, key: PartitionKey, listed: HeldSegment, segment: SegmentFiles, scan: PartitionScan
+    ) -> tuple[HeldSegment | None, str]:
         log_dir = segment.directory.parent
         decided = self._register.decided(log_dir)
         reason = decided.reason if decided else ""
         if self._mode != "descriptor" and not (decided and decided.kind is HoldKind.DESCRIPTOR):
             try:
-                held = self._link(key, plain, segment)
+                held = self._link(key, listed, segment)
             except OSError as error:
                 reason = f"cannot link into {self._hold_dir}: {error.strerror}"
                 if error.errno in _LINKS_IMPOSSIBLE and self._mode == "auto":
@@ -243,17 +262,21 @@ class SegmentHold:
                 return held, ""
         else:
             self._decide(LogDirHold(log_dir, HoldKind.DESCRIPTOR, reason))
-        return self._open(plain, segment, reason)
+        return self._open(unprotected(segment, scan), segment, reason)
 
     def _decide(self, decided: LogDirHold) -> None:
         previous = self._register.decide(decided)
         if decided.reason and decided != previous:
             log.warning("hold_by_link_impossible", log_dir=str(decided.log_dir), reason=decided.reason)
 
-    def _link(self, key: PartitionKey, plain: HeldSegment, segment: SegmentFiles) -> HeldSegment:
-        target = self._hold_dir / uuid_to_text(key[0]) / str(key[1]) / segment_dir_name(plain)
+    def _link(self, key: PartitionKey, listed: HeldSegment, segment: SegmentFiles) -> HeldSegment:
+        stem = f"{self._hold_dir}/{uuid_to_text(key[0])}/{key[1]}/{stem_of(listed)}"
         return link_segment(
-            plain, target, neighbour=self._register.latest(key), require=partial(require_as_listed, plain, segment)
+            listed,
+            stem,
+            is_deleted=segment.deleted,
+            neighbour=self._register.latest(key),
+            require=partial(require_as_listed, listed, segment),
         )
 
     def _open(self, plain: HeldSegment, segment: SegmentFiles, reason: str) -> tuple[HeldSegment | None, str]:
@@ -264,17 +287,33 @@ class SegmentHold:
         except OSError as error:
             return None, f"cannot open {error.filename}: {error.strerror}"
 
+    def _recover_partition(self, key: PartitionKey, folder: Path) -> int:
+        for path in _directories(folder):
+            if path.name.endswith(UNFINISHED_SUFFIX):
+                shutil.rmtree(path, ignore_errors=True)
+        try:
+            segments, unfinished = held_in(folder)
+        except OSError as error:
+            log.warning("hold_dir_unreadable", path=str(folder), problem=error.strerror)
+            return 0
+        for link in unfinished:
+            with contextlib.suppress(OSError):
+                link.unlink()
+        return sum(self._recover_segment(key, path) for path in segments)
+
     def _recover_segment(self, key: PartitionKey, path: Path) -> bool:
-        if path.name.endswith(UNFINISHED_SUFFIX):
-            shutil.rmtree(path, ignore_errors=True)
-            return False
         try:
             held = recovered(path)
         except (ValueError, OSError, TierError) as error:
             log.warning("hold_not_understood", path=str(path), error=str(error))
             return False
-        self._register.add(key, held)
-        return True
+        if held.kind is not HoldKind.LINK:
+            with contextlib.suppress(OSError, SegmentChangedError):  # then its files are read where they are
+                held = without_directory(held)
+        previous = self._register.add(key, held)
+        if previous is not None and previous.root != held.root:  # of a log and the one that replaced it, one is enough
+            discard(previous)
+        return previous is None
 
 
 def _directories(path: Path) -> list[Path]:

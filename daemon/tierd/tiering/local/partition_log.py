@@ -139,11 +139,12 @@ class PartitionLog:
     async def _adopt(self, scan: PartitionScan) -> None:
         # Most partitions of most brokers have one segment, and a thread costs more than all the rest of a scan.
         if self._protects and (self._pending or self._hold.concerns(scan)):
-            through = self._measured_through
             try:
-                pending = await asyncio.to_thread(
-                    self._hold.protect, scan, copied_through=through, holes=self._holes, share=self._share
-                )
+                async with self._hold.turn(scan.directory.path.parent):
+                    through = self._measured_through
+                    pending = await asyncio.to_thread(
+                        self._hold.protect, scan, copied_through=through, holes=self._holes, share=self._share
+                    )
             except OSError as error:
                 raise LogDirOfflineError(
                     f"{error.filename or self.path}: {error.strerror}",

@@ -1,6 +1,7 @@
 """Rolled segments of a scan with their files, and checks that a held segment is still part of the log."""
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
     """
     if not scan.segments:
         return False
-    live = next((s for s in scan.segments if s.base_offset == held.base_offset), None)
+    live = _live(held.base_offset, scan)
     if live is None:
         return held.next_base_offset > scan.segments[0].base_offset or _was_begun_anew(held, scan)
     if live.next_base_offset != held.next_base_offset:
@@ -30,6 +31,13 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
         return FileState.of(live.log).inode != held.log_file.inode
     except SegmentChangedError:
         return False  # deleted since the listing; the next one decides
+
+
+def _live(base_offset: int, scan: PartitionScan) -> SegmentFiles | None:
+    """Return the live segment that begins at ``base_offset``; None without one. Thousands may be held of thousands."""
+    at = bisect_left(scan.segments, base_offset, key=lambda segment: segment.base_offset)
+    found = scan.segments[at] if at < len(scan.segments) else None
+    return found if found is not None and found.base_offset == base_offset else None
 
 
 def _was_begun_anew(held: HeldSegment, scan: PartitionScan) -> bool:
@@ -92,8 +100,8 @@ def require_as_listed(plain: HeldSegment, segment: SegmentFiles) -> None:
     """
     if segment.deleted or SegmentFile.LOG in plain.renamed:
         return
-    successor = segment.directory / file_name(plain.next_base_offset, ".log")
-    if FileState.of(segment.log).inode != plain.log_file.inode or not successor.exists():
+    successor = f"{segment.directory}/{file_name(plain.next_base_offset, '.log')}"
+    if FileState.of(segment.log).inode != plain.log_file.inode or not _exists(successor):
         raise SegmentChangedError(
             f"{segment.log}: replaced before it could be held", remedy="the partition is scanned again"
         )
@@ -122,6 +130,24 @@ def is_within(segment: OffsetSpan, sources: Iterable[HeldSegment]) -> bool:
     return any(each.base_offset <= segment.base_offset and end <= each.next_base_offset for each in sources)
 
 
+class CoveredOffsets:
+    """Offsets that sources hold, asked for by segments in ascending order: each source is then looked at once."""
+
+    def __init__(self, sources: Iterable[HeldSegment]) -> None:
+        self._ahead = sorted(((each.base_offset, each.next_base_offset) for each in sources), reverse=True)
+        self._end = -1  # exclusive, the furthest of the sources that begin at or below the last segment asked for
+
+    def has_all_of(self, segment: OffsetSpan) -> bool:
+        """Return True if one source holds every offset of ``segment``, which does not begin below the one before."""
+        while self._ahead and self._ahead[-1][0] <= segment.base_offset:
+            self._end = max(self._end, self._ahead.pop()[1])
+        return (segment.next_base_offset or 0) <= self._end
+
+    def add(self, source: HeldSegment) -> None:
+        """Add a source that begins where the segment that was asked for last begins."""
+        self._end = max(self._end, source.next_base_offset)
+
+
 def is_cut_off(held: HeldSegment, scan: PartitionScan) -> bool:
     """Return True if the log ends below the end of ``held``: truncation has taken offsets of it away."""
     return bool(scan.segments) and held.next_base_offset > scan.segments[-1].base_offset
@@ -137,6 +163,16 @@ def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
     present, renamed = files_present(
         segment.directory, base_offset=segment.base_offset, next_base_offset=segment.next_base_offset
     )
+    return replace(log_of(segment, scan), present=present, renamed=renamed)
+
+
+def log_of(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
+    """Describe the segment where the broker has it, by its log alone: no other file is asked for. Blocking.
+
+    Raises:
+        SegmentChangedError: the log of the segment is not there any more.
+    """
+    assert segment.next_base_offset is not None, "rolled segments have an end"
     return HeldSegment(
         base_offset=segment.base_offset,
         next_base_offset=segment.next_base_offset,
@@ -144,8 +180,7 @@ def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
         root=str(segment.directory),
         log_file=FileState.of(segment.log),
         lineage=scan.lineage,
-        renamed=renamed,
-        present=present,
+        present=frozenset(),
     )
 
 
@@ -161,13 +196,14 @@ def files_present(
         elif _exists(path + DELETED_SUFFIX):
             found.append(file)
             renamed.append(file)
-    return _shared(found), _shared(renamed)
+    return shared_files(found), shared_files(renamed)
 
 
 def _exists(path: str) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - up to ten calls per segment of thousands
 
 
-def _shared(files: Iterable[SegmentFile]) -> frozenset[SegmentFile]:
+def shared_files(files: Iterable[SegmentFile]) -> frozenset[SegmentFile]:
+    """Return ``files`` as a set; equal sets are the same object."""
     artefacts = frozenset(files)
     return _ARTEFACTS.setdefault(artefacts, artefacts)

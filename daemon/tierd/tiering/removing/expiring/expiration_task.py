@@ -94,6 +94,7 @@ class ExpirationTask:
         self._local = local
         self._partition = local.partition
         self._leader_epoch = leader_epoch
+        self._name = f"expire {local.partition} {local.partition.topic_id} @{leader_epoch}"  # asked for often
         self._tools = tools
         self._metadata = tools.metadata
         self._deletion = tools.deletion
@@ -109,7 +110,7 @@ class ExpirationTask:
     @property
     def name(self) -> str:
         """Return ``expire <partition> <topic id> @<epoch>``."""
-        return f"expire {self._partition} {self._partition.topic_id} @{self._leader_epoch}"
+        return self._name
 
     @property
     def wake(self) -> asyncio.Event:
