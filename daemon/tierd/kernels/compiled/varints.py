@@ -7,7 +7,7 @@ file, remove the ``__pycache__`` beside it.
 import numpy as np
 
 from tierd.kernels.columns import RecordFault
-from tierd.kernels.compiled.jit import BYTES, compile_for
+from tierd.kernels.compiled.jit import BYTES, compile_for, move_bytes
 
 _BYTES_END = int(RecordFault.BYTES_END)
 _NUMBER_TOO_LONG = int(RecordFault.NUMBER_TOO_LONG)
@@ -64,9 +64,16 @@ def write_varint(out: np.ndarray, at: int, number: int) -> int:
 
 @compile_for(f"int64(uint8[::1], int64, {BYTES}, int64, int64)")
 def write_bytes(out: np.ndarray, at: int, data: np.ndarray, start: int, end: int) -> int:
-    """Copy ``data[start:end]`` to ``at`` and return where it ends."""
-    out[at : at + end - start] = data[start:end]
-    return at + end - start
+    """Copy ``data[start:end]`` to ``at`` and return where it ends.
+
+    Raises:
+        ValueError: the bytes do not lie within ``data``, or their place does not lie within ``out``.
+    """
+    size = end - start
+    if start < 0 or end < start or end > data.size or at < 0 or at > out.size - size:  # no sum that may wrap
+        raise ValueError("bytes outside of an array")
+    move_bytes(out, at, data, start, size)
+    return at + size
 
 
 @compile_for(f"int64({BYTES}, int64, int64)")
