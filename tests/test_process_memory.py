@@ -33,6 +33,33 @@ assert not collected, collected
 kept += [[] for _ in range(10_000)]
 assert collected
 """
+_FROZEN_MODULES = """
+import gc
+from tierd.process_memory import ModuleFreeze
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+def cycles():
+    return sum(isinstance(each, Cycle) for each in gc.get_objects())
+
+modules = ModuleFreeze()
+Cycle()
+modules.freeze_new()
+frozen = gc.get_freeze_count()
+assert frozen and not cycles()
+Cycle()
+modules.freeze_new()
+assert cycles() == 1, "without an import, nothing more is frozen"
+assert gc.collect() and not cycles(), "what came later is collected"
+import sqlite3
+Cycle()
+modules.freeze_new()
+assert gc.get_freeze_count() > frozen
+gc.unfreeze()
+assert not cycles(), "garbage was not frozen"
+"""
 
 
 def test_freed_memory_of_pieces_is_used_again_without_page_faults() -> None:
@@ -43,6 +70,10 @@ def test_freed_memory_of_pieces_is_used_again_without_page_faults() -> None:
 
 def test_collector_rests_until_the_allocations_have_come() -> None:
     _printed(_CYCLES)
+
+
+def test_frozen_are_modules_that_are_new_and_no_garbage() -> None:
+    _printed(_FROZEN_MODULES)
 
 
 def _printed(program: str) -> str:

@@ -1,6 +1,7 @@
 """Settings of the memory of a process that moves log pieces of some megabytes: freed pages, and Python's collector."""
 
 import gc
+import sys
 from typing import Final
 
 _TRIM_THRESHOLD: Final = -1  # of malloc.h
@@ -36,3 +37,21 @@ def collect_rarely(*, allocations: int) -> None:
     """
     gc.freeze()
     gc.set_threshold(allocations, *gc.get_threshold()[1:])
+
+
+class ModuleFreeze:
+    """Freeze of the objects of imported modules in a process in which another program collects garbage often."""
+
+    def __init__(self) -> None:
+        self._modules = 0
+
+    def freeze_new(self) -> None:
+        """Leave all objects that exist now out of later collections, if a module was imported since the last call.
+
+        Garbage is collected before. A cycle of objects that is in use now and becomes garbage later stays in memory;
+        the number of imports bounds how much.
+        """
+        if len(sys.modules) != self._modules:
+            gc.collect()
+            gc.freeze()
+            self._modules = len(sys.modules)

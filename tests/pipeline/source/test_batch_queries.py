@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 from tests.pipeline.source.queries import read_all
@@ -22,6 +23,7 @@ from tierd.log import (
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.batch_reader import TierPartition
+from tierd.process_memory import ModuleFreeze
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -69,6 +71,21 @@ def test_row_has_all_columns(tier: SmallTier) -> None:
         "timestampType": 0,
         "headers": [{"key": "n", "value": b"7"}],
     }
+
+
+def test_worker_freezes_its_modules_after_a_task_and_other_processes_do_not(
+    tier: SmallTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(ModuleFreeze, "freeze_new", lambda _: frozen.append(1))
+    reader = tier.queries().reader()
+    tasks = reader.partitions()
+
+    assert list(read_all(reader, tasks[:1]))
+    assert not frozen
+    monkeypatch.setattr(TaskContext, "get", object)
+    assert list(read_all(reader, tasks[:1]))
+    assert frozen == [1]
 
 
 def test_only_the_requested_columns_are_read(tier: SmallTier) -> None:

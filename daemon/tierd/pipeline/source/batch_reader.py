@@ -1,9 +1,10 @@
 """TierBatchReader: reads one batch query, which is planned on the driver and read by tasks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
@@ -15,6 +16,9 @@ from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.row_schema import arrow_schema
 from tierd.pipeline.source.split_reading import read_split
 from tierd.pipeline.source.splits import Split
+from tierd.process_memory import ModuleFreeze
+
+_MODULES: Final = ModuleFreeze()  # of this process, in which Spark collects garbage after each task
 
 
 class TierPartition(InputPartition):
@@ -89,10 +93,16 @@ def read_task(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task, wherever it runs.
 
+    A worker of Spark also takes the objects of its modules out of the collection of garbage with which Spark ends each
+    task: the collection took longer than the decoding of 64 MiB.
+
     Raises:
         TierError: as ``read_split``.
     """
     split = partition.split if isinstance(partition, TierPartition) else None
-    if split is not None:
-        with with_remedy(), access.open() as tier:
-            yield from read_split(tier, split, bounds, schema)
+    if split is None:
+        return
+    with with_remedy(), access.open() as tier:
+        yield from read_split(tier, split, bounds, schema)
+    if TaskContext.get() is not None:
+        _MODULES.freeze_new()
