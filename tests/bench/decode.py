@@ -1,7 +1,8 @@
 """Records decoded per second, against the reader of aiokafka that is compiled from Cython.
 
 The two readers differ: tierd finds every field of many records and copies no bytes, aiokafka makes an object of each
-record, with key and value copied. A second figure has tierd with a copy of every value.
+record, with key and value copied. Other figures have the CRC of every batch checked, by both or by tierd alone, and
+tierd with a copy of every value.
 """
 
 import time
@@ -57,7 +58,8 @@ def _figures(case: str, data: bytes, *, rounds: int) -> list[Figure]:
         Figure(f"{case}, tierd", ours / 1e6, "M/s"),
         Figure(f"{case}, aiokafka", theirs / 1e6, "M/s"),
         Figure(f"{case}, relative", ours / theirs, "ratio", ">= 3"),
-        Figure(f"{case}, relative, CRC checked by both", checked / theirs_checked, "ratio"),
+        Figure(f"{case}, relative, CRC checked by both", checked / theirs_checked, "ratio", ">= 3"),
+        Figure(f"{case}, relative, CRC checked by tierd alone", checked / theirs, "ratio"),
         Figure(f"{case}, relative, every value copied", copied / theirs, "ratio"),
     ]
 

@@ -1,7 +1,8 @@
 """Rows that Spark scans a second through the data source, and the cost of a time range.
 
 References are the same rows in the same run: by the decoder of aiokafka in a plain loop of Python over the stored logs,
-in Python and with its compiled extension, and by Spark from Parquet. Spark has warmed up; its tasks drop the rows.
+in Python and with its compiled extension, and by Spark from Parquet. Batches that are ready are the limit: the rows of
+a source in Python that does no work. Spark has warmed up; its tasks drop the rows.
 """
 
 import os
@@ -15,10 +16,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter, GreaterThanOrEqual, LessThan
 
+from tests.bench.ready_batches import ReadyBatches
 from tests.bench.report import Figure
 from tests.bench.scanned_tier import (
     BATCH_MS,
     RECORDS,
+    VALUE_BYTES,
     aiokafka_compiled,
     aiokafka_in_python,
     filled_tier,
@@ -31,6 +34,8 @@ from tierd.pipeline.source.split_reading import read_split
 
 _PLAIN = "aiokafka, plain Python"
 _COMPILED = "aiokafka, compiled"
+_READY = "batches that are ready"
+_READY_ROWS = 5_504  # of a batch: 43 batches of records, about as many as a decoding takes
 _COLUMNS = "key binary, value binary, offset long, timestamp timestamp"
 
 
@@ -43,10 +48,15 @@ def bench_spark_scan(root: Path, *, size_bytes: int, rounds: int) -> list[Figure
         options = {"config": str(config_file), "subscribe": "bench"}
         tier = spark.read.format("tierd").options(**options).schema(_COLUMNS)
         everything = spark.read.format("tierd").options(**options)
+        tasks = tier.load().rdd.getNumPartitions()
+        ready = spark.read.format("ready").options(
+            tasks=tasks, rows=_READY_ROWS, batches=rows // tasks // _READY_ROWS, value_bytes=VALUE_BYTES
+        )
         tier.load().write.parquet(str(root / "parquet"))
         scans: dict[str, Callable[[], None]] = {
             "tierd": lambda: _scan(tier.load()),
             "tierd, all columns": lambda: _scan(everything.load()),
+            _READY: lambda: _scan(ready.load()),
             "parquet": lambda: _scan(spark.read.parquet(str(root / "parquet"))),
             _PLAIN: lambda: aiokafka_in_python(logs, rows),
             _COMPILED: lambda: aiokafka_compiled(logs, rows),
@@ -57,6 +67,7 @@ def bench_spark_scan(root: Path, *, size_bytes: int, rounds: int) -> list[Figure
         Figure("spark scan: relative to aiokafka in plain Python", rates["tierd"] / rates[_PLAIN], "ratio", ">= 3"),
         Figure("spark scan: relative to aiokafka compiled", rates["tierd"] / rates[_COMPILED], "ratio", ">= 2"),
         Figure("spark scan: relative to Parquet", rates["tierd"] / rates["parquet"], "ratio", ">= 0.5"),
+        Figure("spark scan: batches that are ready, relative to Parquet", rates[_READY] / rates["parquet"], "ratio"),
         *figures,
     ]
 
@@ -110,6 +121,7 @@ def _session(root: Path) -> Iterator[SparkSession]:
         )
         spark.sparkContext.setLogLevel("ERROR")
         register(spark)
+        spark.dataSource.register(ReadyBatches)
         try:
             yield spark
         finally:
