@@ -2,6 +2,7 @@
 
 import asyncio.constants
 import gc
+import resource
 import signal
 import traceback
 from collections.abc import Generator, Iterator
@@ -26,6 +27,7 @@ settings.load_profile("same")
 pytest_plugins = ["tests.services.fixtures", "tests.services.kafka_fixtures"]
 
 FRAMES_OF_A_FUTURE = 3
+DESCRIPTORS = 20_000
 
 LONG_FILES = ("tests/tiering/crash_points/test_crash_points.py", "tests/tiering/test_simulated_week.py")
 """Files that begin first. In the order of their names they came last, and one worker waited minutes for the other."""
@@ -39,6 +41,15 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _allow_descriptors()
+
+
+def _allow_descriptors() -> None:
+    """Raise a low limit of open files: a log that a simulated crash leaves open waits for the collection of garbage."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @pytest.hookimpl(trylast=True)
