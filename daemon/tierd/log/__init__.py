@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         parse_lineage,
         parse_offset_checkpoint,
         read_lineage,
+        read_lineage_file,
         read_offset_checkpoint,
         write_offset_checkpoint,
     )
@@ -324,6 +325,7 @@ __all__ = [
     "read_file",
     "read_identities",
     "read_lineage",
+    "read_lineage_file",
     "read_meta_properties",
     "read_meta_properties_text",
     "read_offset_checkpoint",

@@ -315,6 +315,19 @@ def test_linked_offsets_are_known_without_the_daemon_that_holds_them(setup: Setu
     assert linked_offsets(setup.hold_dir, partition) == (OffsetRange(0, 7), OffsetRange(8, 15), OffsetRange(16, 23))
 
 
+def test_of_two_holds_with_one_base_offset_the_next_start_keeps_the_one_that_reaches_further(setup: Setup) -> None:
+    shorter = Path(setup.hold().protect(setup.scan(), copied_through=-1)[0].root)
+    assert shorter.name.startswith(f"{0:020d}-8-")
+    for link in shorter.parent.glob(f"{shorter.name}.*"):  # "-24-" is before "-8-" by name
+        os.link(link, link.with_name(link.name.replace("-8-", "-24-1", 1)))
+
+    hold = setup.hold()
+    hold.recover()
+
+    assert (hold.held(setup.key)[0].base_offset, hold.held(setup.key)[0].next_base_offset) == (0, 24)
+    assert not list(shorter.parent.glob(f"{shorter.name}.*"))
+
+
 def test_marked_index_beside_a_live_log_is_of_a_replaced_segment_and_not_held(setup: Setup) -> None:
     index = setup.log(0).with_suffix(".index")
     index.rename(index.with_name(index.name + ".deleted"))

@@ -69,14 +69,20 @@ def parse_offset_checkpoint(data: bytes, *, name: str) -> dict[TopicPartition, i
 def read_lineage(path: Path) -> Lineage:
     """Read the ``leader-epoch-checkpoint`` at ``path``, or in the partition directory ``path``. Blocking.
 
-    The name of the file may have a prefix; that of a directory always ends with a number or with what a broker appends.
-
     Raises:
         MissingArtefactError: the file does not exist.
         CheckpointError: wrong content; names file and line.
         LogDirOfflineError: the file cannot be read.
     """
-    file = path if path.name.endswith(LEADER_EPOCH_CHECKPOINT) else path / LEADER_EPOCH_CHECKPOINT
+    return read_lineage_file(path if path.name == LEADER_EPOCH_CHECKPOINT else path / LEADER_EPOCH_CHECKPOINT)
+
+
+def read_lineage_file(file: Path) -> Lineage:
+    """Read a ``leader-epoch-checkpoint`` that may have another name. Blocking.
+
+    Raises:
+        MissingArtefactError, CheckpointError, LogDirOfflineError: as ``read_lineage``.
+    """
     try:
         data = read_whole(file, limit_bytes=_LIMIT_BYTES, error=CheckpointError)
     except SegmentChangedError as error:

@@ -11,7 +11,6 @@ each segment.
 import contextlib
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -37,20 +36,21 @@ def stem_of(segment: HeldSegment) -> str:
     return f"{segment.base_offset:020d}-{segment.next_base_offset}-{segment.log_file.inode}"
 
 
-def offsets_of(path: Path) -> tuple[int, int]:
-    """Return base offset and exclusive end of the segment with that stem or directory.
+def offsets_of(name: str) -> tuple[int, int]:
+    """Return base offset and exclusive end of the segment whose stem or directory has that name.
 
     Raises:
         ValueError: the name is not one of ours.
     """
-    base, next_base = path.name.split("-")[:2]
+    base, next_base = name.split("-")[:2]
     return int(base), int(next_base)
 
 
 def held_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the held segments in the folder of a partition, by name, and the links of unfinished holds. Blocking.
+    """Return the held segments in the folder of a partition, and the links of unfinished holds. Blocking.
 
-    A segment is named by its stem; one that an earlier version held, by its directory.
+    A segment is named by its stem; one that an earlier version held, by its directory. They ascend by base offset, and
+    of two with the same one the second reaches as far or further.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -60,7 +60,8 @@ def held_in(folder: Path) -> tuple[list[Path], list[Path]]:
     whole = {stem for stem, name in links if name.endswith(LINEAGE_FILE)}
     unfinished = [folder / name for stem, name in links if stem not in whole or name.endswith(UNFINISHED_SUFFIX)]
     directories = [name for name in names if _DIRECTORY.fullmatch(name)]
-    return [folder / name for name in sorted((*whole, *directories))], unfinished
+    ascending = sorted((*whole, *directories), key=lambda name: (offsets_of(name), name))
+    return [folder / name for name in ascending], unfinished
 
 
 def linked_segments(hold_dir: Path, partition: TopicIdPartition) -> list[Path]:
@@ -81,13 +82,13 @@ def linked_offsets(hold_dir: Path, partition: TopicIdPartition) -> tuple[OffsetR
     found = []
     with contextlib.suppress(OSError, ValueError):
         for path in linked_segments(hold_dir, partition):
-            base, next_base = offsets_of(path)
+            base, next_base = offsets_of(path.name)
             found.append(OffsetRange(base, next_base - 1))
     return tuple(found)
 
 
-def remove_links(stem: str, suffixes: Iterable[str] = LINK_SUFFIXES) -> None:
+def remove_links(stem: str) -> None:
     """Remove the links of a segment; one that is gone, or cannot be removed, does not keep the others. Blocking."""
-    for suffix in suffixes:
+    for suffix in LINK_SUFFIXES:
         with contextlib.suppress(OSError):
             os.unlink(f"{stem}.{suffix}")  # noqa: PTH108 - six for each segment of tens of thousands

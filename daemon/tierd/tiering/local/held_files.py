@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tierd.errors import SegmentChangedError
 from tierd.files import make_private_directory, open_regular
-from tierd.log import encode_lineage, read_lineage
+from tierd.log import encode_lineage, read_lineage_file
 from tierd.model import Lineage
 from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX, offsets_of, remove_links, stem_of
 from tierd.tiering.local.held_segment import (
@@ -129,7 +129,7 @@ def recovered(path: Path) -> HeldSegment:
         OSError: the files cannot be examined.
         TierError: the log or the lineage of the segment is missing or damaged.
     """
-    base, next_base = offsets_of(path)
+    base, next_base = offsets_of(path.name)
     if path.is_dir():
         return HeldSegment(
             base_offset=base,
@@ -137,7 +137,7 @@ def recovered(path: Path) -> HeldSegment:
             kind=HoldKind.NONE,
             root=str(path),
             log_file=FileState.of(path / SegmentFile.LOG.name_for(base_offset=base, next_base_offset=next_base)),
-            lineage=read_lineage(path / LINEAGE_FILE),
+            lineage=read_lineage_file(path / LINEAGE_FILE),
             present=files_present(path, base_offset=base, next_base_offset=next_base)[0],
         )
     return HeldSegment(
@@ -146,7 +146,7 @@ def recovered(path: Path) -> HeldSegment:
         kind=HoldKind.LINK,
         root=str(path),
         log_file=FileState.of(Path(f"{path}.{SegmentFile.LOG.value}")),
-        lineage=read_lineage(Path(f"{path}.{LINEAGE_FILE}")),
+        lineage=read_lineage_file(Path(f"{path}.{LINEAGE_FILE}")),
         present=shared_files(file for file in SegmentFile if os.path.exists(f"{path}.{file.value}")),  # noqa: PTH110
     )
 

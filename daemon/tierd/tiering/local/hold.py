@@ -41,6 +41,7 @@ from tierd.tiering.local.rolled import (
     is_cut_off,
     is_superseded,
     is_within,
+    live_segment,
     log_of,
     require_as_listed,
     rolled_segments,
@@ -188,7 +189,7 @@ class SegmentHold:
         Meant for a segment that lacked a file, or had a damaged one, when it was held: the file may be restored by now.
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
-        live = next((segment for segment in scan.segments if segment.base_offset == base_offset), None)
+        live = live_segment(base_offset, scan)
         if live is not None and live.log.exists():
             self.release(key, base_offset)
 
@@ -311,7 +312,7 @@ class SegmentHold:
             with contextlib.suppress(OSError, SegmentChangedError):  # then its files are read where they are
                 held = without_directory(held)
         previous = self._register.add(key, held)
-        if previous is not None and previous.root != held.root:  # of a log and the one that replaced it, one is enough
+        if previous is not None and previous.root != held.root:  # the one that replaced it reaches as far or further
             discard(previous)
         return previous is None
 

@@ -22,7 +22,7 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
     """
     if not scan.segments:
         return False
-    live = _live(held.base_offset, scan)
+    live = live_segment(held.base_offset, scan)
     if live is None:
         return held.next_base_offset > scan.segments[0].base_offset or _was_begun_anew(held, scan)
     if live.next_base_offset != held.next_base_offset:
@@ -33,7 +33,7 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
         return False  # deleted since the listing; the next one decides
 
 
-def _live(base_offset: int, scan: PartitionScan) -> SegmentFiles | None:
+def live_segment(base_offset: int, scan: PartitionScan) -> SegmentFiles | None:
     """Return the live segment that begins at ``base_offset``; None without one. Thousands may be held of thousands."""
     at = bisect_left(scan.segments, base_offset, key=lambda segment: segment.base_offset)
     found = scan.segments[at] if at < len(scan.segments) else None
