@@ -2,7 +2,6 @@
 
 import asyncio.constants
 import gc
-import resource
 import signal
 import traceback
 from collections.abc import Generator, Iterator
@@ -17,6 +16,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests.fakes import lasting_objects
 from tests.golden.unpack import golden_root
+from tierd.app.daemon.descriptors import raise_descriptor_limit
 
 # The time of an example depends on the load of the machine; no test asserts a time. The examples of a property are the
 # same in every run of the same code, so that a change fails for what it changes; `make explore` looks for new ones.
@@ -27,7 +27,6 @@ settings.load_profile("same")
 pytest_plugins = ["tests.services.fixtures", "tests.services.kafka_fixtures"]
 
 FRAMES_OF_A_FUTURE = 3
-DESCRIPTORS = 20_000
 
 LONG_FILES = ("tests/tiering/crash_points/test_crash_points.py", "tests/tiering/test_simulated_week.py")
 """Files that begin first. In the order of their names they came last, and one worker waited minutes for the other."""
@@ -41,15 +40,7 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    _allow_descriptors()
-
-
-def _allow_descriptors() -> None:
-    """Raise a low limit of open files: a log that a simulated crash leaves open waits for the collection of garbage."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    raise_descriptor_limit()  # a log that a simulated crash leaves open waits for the collection of garbage
 
 
 @pytest.hookimpl(trylast=True)

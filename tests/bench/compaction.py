@@ -24,8 +24,8 @@ from tests.pipeline.spark.job_lab import JobLab
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.waiting import wait_until
 from tests.tiering.setups import partition_of
-from tierd.log import NewRecord, encode_batch
-from tierd.log.files.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from tierd.log import CLEANER_OFFSET_CHECKPOINT, NewRecord, encode_batch, read_offset_checkpoint
+from tierd.model import TopicPartition
 from tierd.pipeline.committing import RunStatistics
 from tierd.pipeline.planning import CleaningPolicy
 
@@ -250,7 +250,8 @@ async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCos
     policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=segment_bytes)
     async with JobLab.opened(root, log_dir) as lab:
         await lab.copy()
-        first_dirty = _cleaned_offset(log_dir)
+        cleaned = read_offset_checkpoint(log_dir / CLEANER_OFFSET_CHECKPOINT)
+        first_dirty = cleaned.get(TopicPartition(_TOPIC, 0), 0)
         await lab.session.metadata.advance_compacted_to(partition_of(log_dir / name), first_dirty)
         rows = lab.rows(name)
         inputs = InputBytes(
@@ -262,13 +263,6 @@ async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCos
         found = await lab.lead({name: policy}, lambda: costs.append(_run(command)))
     assert found.committed or found.unchanged, found.problems
     return costs[0], inputs, found
-
-
-def _cleaned_offset(log_dir: Path) -> int:
-    """Return the end of what the broker's cleaner had cleaned, exclusive; 0 if it had cleaned nothing."""
-    path = log_dir / CLEANER_OFFSET_CHECKPOINT
-    entries = path.read_text().splitlines()[2:] if path.exists() else []
-    return next((int(line.split()[2]) for line in entries if line.startswith(f"{_TOPIC} 0 ")), 0)
 
 
 def _run(command: list[str]) -> JobCost:
