@@ -133,7 +133,7 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
                 root,
                 data_bytes=(32 if quick else 256) * MIB,
                 rounds=rounds,
-                seconds=2 if quick else 30,
+                seconds=2 if quick else 15,
                 idle_partitions=200 if quick else 10_000,
             )
         case "verbs":

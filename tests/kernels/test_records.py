@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -224,7 +226,22 @@ def test_batches_are_decoded_by_the_chosen_kernel() -> None:
 def test_compiled_kernel_is_chosen_from_a_total_number_of_records_on() -> None:
     choice = KernelChoice()
     assert choice.for_records(WORTH_COMPILING_RECORDS - 1).decode_records is reference.decode_records
+    choice.for_records(1)
+    choice.compile()  # waits for the load that has begun
     assert choice.for_records(1).decode_records is compiled.decode_records
+
+
+def test_reference_goes_on_while_the_compiled_kernel_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    monkeypatch.setattr(sys, "may_end", may_end, raising=False)
+    slow = "import sys\nsys.may_end.wait(60)\nfrom tierd.kernels.compiled import *\n"
+    (tmp_path / "slow_kernels.py").write_text(slow)
+    monkeypatch.syspath_prepend(tmp_path)
+    choice = KernelChoice(compiled_module="slow_kernels")
+    for _ in range(3):
+        assert choice.for_records(WORTH_COMPILING_RECORDS).decode_records is reference.decode_records
+    may_end.set()
+    choice.compile()
     assert choice.for_records(1).decode_records is compiled.decode_records
 
 
@@ -233,7 +250,21 @@ def test_reference_is_used_and_logged_once_where_kernels_cannot_be_compiled() ->
     with capture_logs() as lines:
         for _ in range(3):
             assert choice.for_records(WORTH_COMPILING_RECORDS).decode_records is reference.decode_records
+            choice.compile()
     assert [line["event"] for line in lines] == ["kernels_not_compiled"]
+
+
+ENDED_EARLY = """
+from tierd.kernels import decode_records
+from tierd.kernels.choice import CHOICE, WORTH_COMPILING_RECORDS
+CHOICE.for_records(WORTH_COMPILING_RECORDS)
+assert len(decode_records(b"", 0)) == 0
+"""
+
+
+def test_a_process_ends_in_order_while_it_loads_the_compiled_kernel() -> None:
+    found = subprocess.run([sys.executable, "-c", ENDED_EARLY], capture_output=True, text=True, check=False, timeout=60)
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 FORBIDDEN = """

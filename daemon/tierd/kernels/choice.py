@@ -1,4 +1,7 @@
-"""Choice between the twins: the compiled one is used once there are so many records that loading it pays."""
+"""Choice between the twins: the compiled one is loaded once there are so many records that this pays.
+
+The reference does the work until then: no append waits for the load.
+"""
 
 import threading
 from importlib import import_module
@@ -86,19 +89,24 @@ class KernelChoice:
         self._compiled_module = compiled_module
         self._kernels = cast("_Kernels", reference)
         self._is_decided = False
+        self._is_loading = False
         self._decoded = 0  # threads may lose counts of one another: it is an estimate
         self._lock = threading.Lock()
 
     def for_records(self, count: int) -> _Kernels:
-        """Return the kernels for ``count`` more records; the call that loads the compiled ones takes about a second."""
-        if not self._is_decided:
+        """Return the kernels for ``count`` more records: the reference until the compiled ones are loaded.
+
+        Loading takes a second, or twenty where no compiled code is kept on disk yet; a thread of its own does it.
+        """
+        if not self._is_loading:
             self._decoded += max(count, 0)
             if self._decoded >= WORTH_COMPILING_RECORDS:
-                self.compile()
+                self._is_loading = True  # two threads that come here at once start two loads; the second finds it done
+                threading.Thread(target=self.compile, name="kernels", daemon=True).start()
         return self._kernels
 
     def compile(self) -> None:
-        """Load the compiled kernels now; where that is impossible, log it once and stay with the reference."""
+        """Return when the compiled kernels are loaded; where that is impossible, log it once, and use the reference."""
         with self._lock:
             if self._is_decided:
                 return
@@ -114,5 +122,5 @@ CHOICE = KernelChoice()
 
 
 def compile_kernels() -> None:
-    """Load the compiled kernels now rather than amid the work; takes about a second, once."""
+    """Load the compiled kernels before the work, and wait for them: a second, once; see ``KernelChoice``."""
     CHOICE.compile()
