@@ -68,9 +68,9 @@ def bench_restoring_stores(root: Path, *, keys: int, rounds: int) -> list[Figure
             for state in (root / "ours", root / "theirs"):
                 shutil.rmtree(state, ignore_errors=True)
             (root / "ours").mkdir()
-            touch_free_memory(2 * size_bytes)
+            touch_free_memory(root, 2 * size_bytes)
             ours.append(run(restore))
-            touch_free_memory(2 * size_bytes)
+            touch_free_memory(root, 2 * size_bytes)
             timed = restore_with_streams(broker.bootstrap, _APPLICATION, _INPUT, root / "theirs", version=_VERSION)
             assert timed.restored.record_count == keys
             theirs.append(timed.seconds)

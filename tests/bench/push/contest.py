@@ -120,10 +120,10 @@ def _throughput(root: Path, pair: Pair, batch_bytes: int, goal: str, *, data_byt
     raw: list[float] = []
     cases: dict[str, list[dict[str, float]]] = {"handed over": [], "handed over, 8 partitions": [], "appended": []}
     for _ in range(rounds + 1):
-        touch_free_memory(data_bytes)
+        touch_free_memory(root, data_bytes)
         raw.append(raw_bytes_per_s(root / "raw", batches))
         for name, found in cases.items():
-            touch_free_memory(data_bytes)
+            touch_free_memory(root, data_bytes)
             verb, partitions = ("owned", 1) if name == "appended" else ("handed", 8 if "8" in name else 1)
             found.append(pair.measure(verb, batch_bytes=batch_bytes, data_bytes=data_bytes, partitions=partitions))
     case = f"push: batches of {batch_bytes // KIB} KiB"
