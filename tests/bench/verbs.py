@@ -6,7 +6,7 @@ all of them; the bare start of Python beside them says how busy the machine was.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -33,18 +33,17 @@ def bench_verbs(root: Path, *, rounds: int) -> list[Figure]:
     log_dir = write_log_dir(root / "kafka", partitions=_PARTITIONS, rolled_segments=_ROLLED_SEGMENTS)
     tierd = Installation(root / "tierd", [log_dir.path])
     options = ["--config", str(tierd.config_file)]
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(root / "compiled")}
     commands = {verb: [str(TIERD), *verb.split(), *options] for verb in (*ASKING, *READING)}
     commands |= {"--version": [str(TIERD), "--version"], BARE: [sys.executable, "-c", "pass"]}
     with tierd.daemon() as daemon:
         daemon.wait_until(lambda: len(tierd.segments("synthetic-0")) == _ROLLED_SEGMENTS, what="the copies")
-        _run_each(commands.values(), environment)
-        costs = [_run_each(commands.values(), environment) for _ in range(rounds)]
+        _run_each(commands.values())
+        costs = [_run_each(commands.values()) for _ in range(rounds)]
     return [
         Figure(f"verbs: {name}", median_cost(each).cpu_s, "CPU s", GOAL if name in (*ASKING, *READING) else "")
         for name, each in zip(commands, zip(*costs, strict=True), strict=True)
     ]
 
 
-def _run_each(commands: Iterable[list[str]], environment: Mapping[str, str]) -> list[Cost]:
-    return [run(command, environment=environment) for command in commands]
+def _run_each(commands: Iterable[list[str]]) -> list[Cost]:
+    return [run(command) for command in commands]

@@ -262,4 +262,4 @@ def _worst(health: Sequence[TaskHealth]) -> TaskHealth:
 
 
 def _name(replica: Replica) -> TopicPartition:
-    return replica.local.partition.topic_partition
+    return replica.local.directory.topic_partition  # the identity by topic id would be made anew each time
