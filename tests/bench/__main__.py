@@ -4,7 +4,6 @@ The last table has the goals, met and missed; ``--page docs/performance.md`` wri
 """
 
 import argparse
-import os
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.bench.compaction import bench_compaction
 from tests.bench.copying import MIB, bench_filesystem, bench_s3, bench_s3_transformed
 from tests.bench.decode import bench_decode
 from tests.bench.endpoint import bench_endpoint
+from tests.bench.jvm import environment
 from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
 from tests.bench.metadata import bench_metadata, bench_rebuild
@@ -52,9 +52,7 @@ def main() -> None:
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory(prefix="tierd-bench-compiled-") as compiled:
-        # The modules of an installation are compiled; an environment may forbid the programs of a benchmark to do it.
-        os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}
+    with tempfile.TemporaryDirectory(prefix="tierd-bench-") as compiled, environment(_kept_bytecode(compiled)):
         for name in options.names or NAMES:
             with tempfile.TemporaryDirectory(prefix="tierd-bench-", dir=options.dir) as root:
                 Path(root).chmod(0o711)
@@ -69,6 +67,11 @@ def main() -> None:
         today = datetime.now(UTC).date().isoformat()
         page = with_goals(options.page.read_text(), figures, measured=today, is_whole=not options.names)
         options.page.write_text(page)
+
+
+def _kept_bytecode(directory: str) -> dict[str, str]:
+    """Return the variables with which modules are compiled once, as in an installation, whatever the host forbids."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": directory}
 
 
 def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:

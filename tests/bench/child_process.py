@@ -4,7 +4,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,7 @@ class Cost:
     peak_rss_bytes: int
 
 
-def run(command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Cost:
+def run(command: Sequence[str | Path]) -> Cost:
     """Run a command to its end.
 
     Peak memory is sampled: the value of ``wait4`` would count our own memory, which the child shares until it executes.
@@ -36,7 +36,6 @@ def run(command: Sequence[str | Path], *, environment: Mapping[str, str] | None 
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | dict(environment or {}),
         )
         peak_rss_bytes = 0
         while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
