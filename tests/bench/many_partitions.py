@@ -1,11 +1,14 @@
 """Thousands of partitions: found, copied, then idle, then restarted."""
 
+import os
 import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from tests.bench.child_process import cpu_seconds, resident_bytes
 from tests.bench.report import Figure
@@ -15,6 +18,11 @@ from tests.scenarios.installation import Daemon, Installation
 CHECKPOINT_INTERVAL_S = 5.0  # Kafka: replica.high.watermark.checkpoint.interval.ms
 SETTLE_S = 10.0
 COPY_DEADLINE_S = 3600.0
+RATE_BEFORE_GROUPS = 126.0  # segments a second of the first measurement, whose objects and rows were synced one by one
+BARE_SEGMENTS = 200
+BARE_ROUNDS = 3
+OBJECT_BYTES = 2000  # as large as the objects of the segments
+ROW_BYTES = 300
 
 
 def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, idle_s: float) -> list[Figure]:
@@ -26,12 +34,15 @@ def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, 
         root / "many", [log_dir_path], settings={"copy": {"interval": "30s", "reconcile_interval": "5m"}}
     )
     daemon = tierd.daemon()
+    bare_rates = [_bare_rate(root / f"bare-{number}") for number in range(BARE_ROUNDS)]
 
     first_ready_s = _seconds_to_ready(daemon)
     begun_s = time.monotonic()
     total = partitions * rolled_segments
     daemon.wait_until(lambda: _finished(daemon, partitions, log_dir), what="all copies", deadline_s=COPY_DEADLINE_S)
     copied_s = time.monotonic() - begun_s + first_ready_s
+    copy_cpu_s = cpu_seconds(daemon.pid)
+    bare_rates += [_bare_rate(root / f"bare-after-{number}") for number in range(BARE_ROUNDS)]
     _, copy_peak = resident_bytes(daemon.pid)
     assert _store_requests(daemon) >= total, "the metric that shows idleness counts nothing"
     with _checkpoints_rewritten(log_dir):
@@ -49,7 +60,10 @@ def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, 
         Figure("many: rolled segments", total, ""),
         Figure("many: first start to ready", first_ready_s, "s", "<= 15"),
         Figure("many: all copied after", copied_s, "s"),
-        Figure("many: segments copied", total / copied_s, "1/s"),
+        Figure("many: segments copied", total / copied_s, "1/s", f">= {3 * RATE_BEFORE_GROUPS:.0f}"),
+        Figure("many: segments of a bare loop that syncs each object and row", median(bare_rates), "1/s"),
+        Figure("many: against the bare loop", total / copied_s / median(bare_rates), "ratio", ">= 1"),
+        Figure("many: CPU of a segment, with the start", 1000 * copy_cpu_s / total, "ms"),
         Figure("many: peak memory while copying", copy_peak / 1e6, "MB", "< 300"),
         Figure("many: idle CPU beside a broker", idle.cpu_percent, "% of core", "< 1"),
         Figure("many: idle CPU, nothing changes at all", quiet.cpu_percent, "% of core", "< 1"),
@@ -59,6 +73,36 @@ def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, 
         Figure("many: store operations after a restart", after_restart.store_requests, "", "<= 0"),
         Figure("many: resident memory after a restart", resident / 1e6, "MB", "< 300"),
     ]
+
+
+def _bare_rate(root: Path) -> float:
+    """Return how many segments a second a bare loop stores: three objects and two rows each, all synced one by one."""
+    root.mkdir()
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    rows = sqlite3.connect(root / "rows.db", isolation_level=None)
+    rows.execute("PRAGMA journal_mode=WAL")
+    rows.execute("PRAGMA synchronous=FULL")
+    rows.execute("CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+    begun_s = time.monotonic()
+    for number in range(BARE_SEGMENTS):
+        rows.execute("INSERT INTO kv VALUES (?, ?)", (f"started/{number}", bytes(ROW_BYTES)))
+        for name in ("log", "indexes", "manifest"):
+            _store_bare(root / f"{number}.{name}", directory)
+        rows.execute("INSERT INTO kv VALUES (?, ?)", (f"finished/{number}", bytes(ROW_BYTES)))
+    rate = BARE_SEGMENTS / (time.monotonic() - begun_s)
+    rows.close()
+    os.close(directory)
+    return rate
+
+
+def _store_bare(path: Path, directory: int) -> None:
+    temporary = path.with_suffix(path.suffix + ".tmp")
+    with temporary.open("xb") as file:
+        file.write(bytes(OBJECT_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    os.fsync(directory)
 
 
 class _Idle:

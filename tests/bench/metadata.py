@@ -49,6 +49,7 @@ def _lookups(segments: int, rounds: int) -> list[Figure]:
 
 def _transitions(root: Path, seconds: float, rounds: int) -> list[Figure]:
     figures: list[Figure] = []
+    in_memory: dict[int, float] = {}  # what the event loop alone can do, by number of partitions
     (root / "services").mkdir()
     with Services(root / "services") as services:
         addresses = _addresses(root, services)
@@ -65,6 +66,11 @@ def _transitions(root: Path, seconds: float, rounds: int) -> list[Figure]:
                         ">= 0.5" if partitions > 1 else "",
                     ),
                 ]
+                if backend == "memory":
+                    in_memory[partitions] = found["ours"]
+                else:
+                    ratio = found["ours"] / in_memory[partitions]
+                    figures.append(Figure(f"{name}: against transitions in memory", ratio, "ratio"))
     return figures
 
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata import Batch, Delete, DeletePrefix, Put
-from tierd.metadata.kv.batch_groups import BatchGroups, WaitingBatch, next_group
+from tests.metadata.kv.batches import batches
+from tierd.errors import BackendUnavailableError, PreconditionFailedError, TierError
+from tierd.metadata import Batch, Delete, DeletePrefix, MemoryKeyValueStore, Put
+from tierd.metadata.kv.batch_groups import BatchGroups, WaitingBatch, group_effect, next_group
 from tierd.testing import cancel_at
 
 
@@ -184,3 +185,31 @@ async def test_batch_that_deletes_a_prefix_is_written_alone_and_in_order() -> No
     backend.answers.put_nowait(None)
     await asyncio.gather(*calls)
     assert backend.groups == [["a"], ["b"], ["-t/"], ["c"], ["-u/"]]
+
+
+contents = st.dictionaries(st.sampled_from("abc"), st.binary(max_size=1))
+
+
+async def _one_by_one(content: dict[str, bytes], group: Sequence[Batch]) -> tuple[list[object], dict[str, bytes]]:
+    store = MemoryKeyValueStore()
+    await store.apply(Batch([Put(key, value) for key, value in content.items()]))
+    outcomes: list[object] = []
+    for batch in group:
+        try:
+            await store.apply(batch)
+            outcomes.append(None)
+        except PreconditionFailedError as error:
+            outcomes.append((error.key, error.actual))
+    return outcomes, dict(await store.scan(""))
+
+
+@given(content=contents, group=st.lists(batches(removes_prefixes=False), max_size=6))
+def test_group_has_the_effect_and_the_answers_of_its_batches_one_by_one(
+    content: dict[str, bytes], group: list[Batch]
+) -> None:
+    effect = group_effect(group, content)
+    rows = content | {key: value for key, value in effect.rows.items() if value is not None}
+    for key in [key for key, value in effect.rows.items() if value is None]:
+        rows.pop(key, None)
+    outcomes = [None if refusal is None else (refusal.key, refusal.actual) for refusal in effect.outcomes]
+    assert (outcomes, rows) == asyncio.run(_one_by_one(content, group))

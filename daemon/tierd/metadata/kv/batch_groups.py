@@ -1,15 +1,18 @@
-"""BatchGroups: batches that wait while a backend is busy share its next round trip, and so one sync to disk."""
+"""BatchGroups: batches that wait while a backend is busy share its next round trip, and so one sync to disk.
+
+GroupEffect: what a group leaves whose batches are applied one after the other, worked out before it is written.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata.kv.key_value_store import Batch, DeletePrefix
+from tierd.errors import BackendUnavailableError, PreconditionFailedError, TierError
+from tierd.metadata.kv.key_value_store import Batch, DeletePrefix, Put
 
 _BATCHES_PER_GROUP: Final = 64
 _ROWS_PER_GROUP: Final = 2048  # writes and preconditions; a batch that has more goes alone
@@ -144,3 +147,46 @@ class BatchGroups:
 def closed(name: str) -> BackendUnavailableError:
     """Return the error of every call after ``close``."""
     return BackendUnavailableError(f"{name}: the metadata store is closed")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEffect:
+    """Result of a group of batches.
+
+    Attributes:
+        outcomes: for each batch None, or its precondition that does not hold; such a batch leaves nothing.
+        rows: the value of each key that a batch writes, None for a key that it removes; of several writes the last.
+    """
+
+    outcomes: list[PreconditionFailedError | None]
+    rows: dict[str, bytes | None]
+
+
+def group_effect(batches: Sequence[Batch], present: Mapping[str, bytes]) -> GroupEffect:
+    """Return the effect of ``batches``, each applied after those before it.
+
+    Args:
+        batches: none of them removes a prefix.
+        present: the value that each expected key had before; a key without a value is absent.
+    """
+    outcomes: list[PreconditionFailedError | None] = []
+    rows: dict[str, bytes | None] = {}
+    for batch in batches:
+        refusal = _refusal(batch, rows, present)
+        outcomes.append(refusal)
+        if refusal is None:
+            for write in batch.writes:
+                assert not isinstance(write, DeletePrefix), "its rows are not known before they are read"
+                rows[write.key] = write.value if isinstance(write, Put) else None
+    return GroupEffect(outcomes, rows)
+
+
+def _refusal(
+    batch: Batch, rows: Mapping[str, bytes | None], present: Mapping[str, bytes]
+) -> PreconditionFailedError | None:
+    for expectation in batch.expect:
+        key = expectation.key
+        actual = rows[key] if key in rows else present.get(key)
+        if not expectation.holds(actual):
+            return PreconditionFailedError(key, actual)
+    return None

@@ -37,8 +37,9 @@ class _Outcome:
 class SqliteKeyValueStore(KeyValueStore):
     """Store in one file, with one worker thread, used from one event loop.
 
-    Batches that wait while the worker is busy share its next transaction, and so one fsync, each in a savepoint of
-    its own. A cancelled call leaves the queue; one that the worker has taken may still be applied.
+    Batches that wait while the worker is busy share its next transaction, and so one fsync; each is applied wholly or
+    not at all, whatever its neighbours meet. A cancelled call leaves the queue; one that the worker has taken may still
+    be applied.
     """
 
     def __init__(self, file: SqliteFile, worker: ThreadPoolExecutor) -> None:

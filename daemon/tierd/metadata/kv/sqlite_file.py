@@ -22,11 +22,14 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c
 from tierd.metadata.kv import sqlite_schema
+from tierd.metadata.kv.batch_groups import group_effect
 from tierd.metadata.kv.key_value_store import Batch, DeletePrefix, Put, end_of
 from tierd.metadata.kv.sqlite_errors import code_of, damaged, translated
 
 _SIZE_LIMIT: Final = f"PRAGMA journal_size_limit={64 << 20}"
 _KEYS_PER_QUERY: Final = 500  # below SQLite's limit of parameters in every build
+_PUT: Final = "INSERT OR REPLACE INTO kv (key, value, crc) VALUES (?, ?, ?)"
+_DELETE: Final = "DELETE FROM kv WHERE key = ?"
 _READ_ONLY_REFUSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 
 
@@ -109,14 +112,17 @@ class SqliteFile:
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Read several keys from one snapshot."""
+        with self._reading():
+            return self._values(keys)
+
+    def _values(self, keys: Iterable[str]) -> dict[str, bytes]:
         wanted = list(keys)
         found: dict[str, bytes] = {}
-        with self._reading():
-            for start in range(0, len(wanted), _KEYS_PER_QUERY):
-                chunk = wanted[start : start + _KEYS_PER_QUERY]
-                marks = ",".join("?" * len(chunk))
-                query = f"SELECT key, value, crc FROM kv WHERE key IN ({marks})"
-                found.update(self._sound(self._connection.execute(query, chunk)))
+        for start in range(0, len(wanted), _KEYS_PER_QUERY):
+            chunk = wanted[start : start + _KEYS_PER_QUERY]
+            marks = ",".join("?" * len(chunk))
+            query = f"SELECT key, value, crc FROM kv WHERE key IN ({marks})"
+            found.update(self._sound(self._connection.execute(query, chunk)))
         return found
 
     def scan(self, prefix: str) -> list[tuple[str, bytes]]:
@@ -154,21 +160,50 @@ class SqliteFile:
             Per batch, None when it is durable, or the error.
         """
         try:
+            return self._apply_all(batches)
+        except BaseException:  # a bug: the next group must be able to begin, without a row of this one
+            self._abandon()
+            raise
+
+    def _apply_all(self, batches: Sequence[Batch]) -> list[TierError | None]:
+        try:
             self._connection.execute("BEGIN IMMEDIATE")
+            outcomes = self._apply_together(batches)
         except sqlite3.Error as error:
+            self._abandon()
             return [translated(self.path, error) for _ in batches]
-        outcomes: list[TierError | None] = []
-        for batch in batches:
-            outcomes.append(self._apply(batch))
-            if not self._connection.in_transaction:  # the failure was so grave that SQLite ended the whole group
-                cause = outcomes[-1]
-                return [cause for _ in batches]
+        if outcomes is None:
+            outcomes = []
+            for batch in batches:
+                outcomes.append(self._apply(batch))
+                if not self._connection.in_transaction:  # the failure was so grave that SQLite ended the whole group
+                    cause = outcomes[-1]
+                    return [cause for _ in batches]
         failure = self._commit()
         if failure is None:
             return outcomes
         # A batch that was refused has written nothing, but the write that it was refused for may be lost, too.
         refused = BackendUnavailableError(str(failure), remedy=failure.remedy)
         return [failure if outcome is None else refused for outcome in outcomes]
+
+    def _apply_together(self, batches: Sequence[Batch]) -> list[TierError | None] | None:
+        """Write at once what the batches leave; None, in a transaction without writes, where each must be tried alone.
+
+        Raises:
+            sqlite3.Error: there is no transaction to go on with; nothing is written.
+        """
+        if any(isinstance(write, DeletePrefix) for batch in batches for write in batch.writes):
+            return None
+        try:
+            effect = group_effect(batches, self._values({each.key for batch in batches for each in batch.expect}))
+            rows = effect.rows.items()
+            self._connection.executemany(_PUT, [(k, v, _checksum(k, v)) for k, v in rows if v is not None])
+            self._connection.executemany(_DELETE, [(key,) for key, value in rows if value is None])
+        except (MetadataError, sqlite3.Error):  # one of them may be at fault, and none shall suffer from another
+            self._connection.rollback()
+            self._connection.execute("BEGIN IMMEDIATE")
+            return None
+        return [*effect.outcomes]
 
     def _apply(self, batch: Batch) -> TierError | None:
         execute = self._connection.execute
@@ -178,16 +213,15 @@ class SqliteFile:
                 self._require_expected(batch)
                 for write in batch.writes:
                     if isinstance(write, Put):
-                        row = (write.key, write.value, _checksum(write.key, write.value))
-                        execute("INSERT OR REPLACE INTO kv (key, value, crc) VALUES (?, ?, ?)", row)
+                        execute(_PUT, (write.key, write.value, _checksum(write.key, write.value)))
                     elif isinstance(write, DeletePrefix):
                         execute("DELETE FROM kv WHERE key >= ? AND key < ?", (write.prefix, end_of(write.prefix)))
                     else:
-                        execute("DELETE FROM kv WHERE key = ?", (write.key,))
+                        execute(_DELETE, (write.key,))
+                execute("RELEASE batch")
             except BaseException:
                 self._undo_batch()
                 raise
-            execute("RELEASE batch")
         except MetadataError as error:
             return error
         except sqlite3.Error as error:
@@ -207,9 +241,7 @@ class SqliteFile:
 
     def _require_expected(self, batch: Batch) -> None:
         for expectation in batch.expect:
-            query = "SELECT key, value, crc FROM kv WHERE key = ?"
-            row = self._sound(self._connection.execute(query, (expectation.key,)))
-            actual = row[0][1] if row else None
+            actual = self._values((expectation.key,)).get(expectation.key)
             if not expectation.holds(actual):
                 raise PreconditionFailedError(expectation.key, actual)
 
@@ -217,14 +249,17 @@ class SqliteFile:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):  # already rolled back, or the next BEGIN will say so
-                self._connection.rollback()
+            self._abandon()
             failure = translated(self.path, error)
             # Full or busy: the commit mark was never written. Otherwise it may be on disk, though we roll back.
             if code_of(error) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}:
                 return failure
             return OutcomeUnknownError(f"{failure}, at commit", remedy=failure.remedy)
         return None
+
+    def _abandon(self) -> None:
+        with contextlib.suppress(sqlite3.Error):  # already rolled back, or the next BEGIN will say so
+            self._connection.rollback()
 
     def close(self) -> None:
         """Close the connection; the last one to close a file folds its WAL into it."""
