@@ -1,14 +1,16 @@
 """Cold sequential read of a distant store, against a plain loop of ranged GETs of the same client.
 
 There are two stores: one in memory with a delay, where the network costs no CPU, and a real S3 server behind a proxy
-that delays every answer, read through obstore.
+that delays every answer, read through obstore. Both readers are in one process with the settings of the daemon.
 """
 
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -21,7 +23,8 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tests.services.services import Services
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Tier
-from tierd.app import Deployment
+from tierd.app import Deployment, run_in_loop
+from tierd.app.run import tune_memory
 from tierd.clock import SystemClock
 from tierd.config import FetchSettings, TierdConfig
 from tierd.log import identify_directory
@@ -68,9 +71,15 @@ class FarStore(MemoryObjectStore):
 
 def bench_cold_reading(root: Path, *, size_bytes: int, rounds: int) -> list[Figure]:
     """Read the same objects by both in turns; tierd also checks every batch, and begins with the manifest."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(_figures, root, size_bytes, rounds).result()
+
+
+def _figures(root: Path, size_bytes: int, rounds: int) -> list[Figure]:
+    tune_memory()
     return [
-        *asyncio.run(_bench_memory(root / "memory", size_bytes, rounds)),
-        *asyncio.run(_bench_s3(root / "s3", size_bytes // 2, rounds)),
+        *run_in_loop(_bench_memory(root / "memory", size_bytes, rounds)),
+        *run_in_loop(_bench_s3(root / "s3", size_bytes // 2, rounds)),
     ]
 
 
@@ -101,6 +110,7 @@ async def _bench_s3(root: Path, size_bytes: int, rounds: int) -> list[Figure]:
         async with _opened(root, service, admin.create_bucket(), path) as store:
             admin.close()
             cold = await _copied(root, store, size_bytes)
+            figures += await _contest("cold read, S3 at hand", store, cold, rounds, speed_goal="")
             for latency_ms in _LATENCIES_MS:
                 path.add("latency", latency=latency_ms)
                 figures += await _contest(f"cold read, S3 {latency_ms} ms away", store, cold, rounds)
@@ -136,7 +146,7 @@ async def _copied(root: Path, store: ObjectStore, size_bytes: int) -> Cold:
     return Cold(session.metadata.view(partition.partition), keys, total_bytes)
 
 
-async def _contest(name: str, store: ObjectStore, cold: Cold, rounds: int) -> list[Figure]:
+async def _contest(name: str, store: ObjectStore, cold: Cold, rounds: int, *, speed_goal: str = ">= 2") -> list[Figure]:
     ours, plain = list[Cost](), list[Cost]()
     for _ in range(rounds):
         plain.append(await _plain_loop(store, cold))
@@ -149,7 +159,7 @@ async def _contest(name: str, store: ObjectStore, cold: Cold, rounds: int) -> li
         Figure(f"{name}: first batches", first_s * 1000, "ms"),
         Figure(f"{name}: first batches, relative to the loop", first_s / plain_first_s, "ratio", "<= 2"),
         Figure(f"{name}: sequential", cold.total_bytes / our_s / 1e6, "MB/s"),
-        Figure(f"{name}: relative to the loop", plain_s / our_s, "ratio", ">= 2"),
+        Figure(f"{name}: relative to the loop", plain_s / our_s, "ratio", speed_goal),
         Figure(f"{name}: CPU", our_cpu_s / gigabytes, "s/GB"),
         Figure(f"{name}: CPU of the loop", plain_cpu_s / gigabytes, "s/GB"),
         Figure(f"{name}: CPU, relative to the loop", our_cpu_s / plain_cpu_s, "ratio", "<= 1.2"),

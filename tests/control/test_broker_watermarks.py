@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -44,6 +45,10 @@ async def running(broker: WatermarkBroker, *, node_id: int = 1) -> AsyncIterator
             await asyncio.wait({work})
 
 
+def _is_waited_at(broker: WatermarkBroker, high_watermark: int) -> bool:
+    return any(offsets.get(key_of(ORDERS)) == high_watermark for offsets in broker.sessions.values())
+
+
 @pytest.fixture
 async def setup() -> AsyncIterator[Setup]:
     broker = WatermarkBroker()
@@ -84,6 +89,37 @@ async def test_partition_that_a_request_waits_for_is_not_asked_for_again(setup: 
     outside = [fetch for fetch in setup.broker.fetches if fetch[1] == -1]
     for _ in range(20):
         assert await setup.current() == 10
+    assert [fetch for fetch in setup.broker.fetches if fetch[1] == -1] == outside
+
+
+async def test_listener_of_a_new_partition_hears_of_moves_while_a_request_waits_for_others(setup: Setup) -> None:
+    setup.broker.is_patient = True
+    assert await setup.current(ORDERS) == 10
+    await eventually(lambda: any(session for session, _, _ in setup.broker.fetches), what="a request that waits")
+    assert await setup.current(PAYMENTS) == 3
+    moved = asyncio.Event()
+    setup.watermarks.listen(PAYMENTS, moved.set, from_offset=3)
+    for high_watermark in (4, 5, 6):
+        setup.broker.move(key_of(PAYMENTS), high_watermark)
+        async with asyncio.timeout(5):
+            await moved.wait()
+        moved.clear()
+        assert await setup.current(PAYMENTS) == high_watermark
+    assert setup.broker.sessions == {1: {key_of(ORDERS): 10}}, "the request waits for the first partition alone"
+    setup.broker.is_patient = False
+    setup.broker.move(key_of(ORDERS), 11)  # ends the request
+
+
+async def test_new_partition_is_not_asked_for_again_once_a_request_waits_for_it(setup: Setup) -> None:
+    assert await setup.current(ORDERS) == 10
+    await eventually(lambda: bool(setup.broker.sessions), what="a session")
+    setup.watermarks.listen(PAYMENTS, lambda: None, from_offset=3)
+    await eventually(lambda: key_of(PAYMENTS) in setup.broker.sessions[1], what="both followed")
+    await eventually(lambda: not setup.watermarks._joining.is_set(), what="the last question")
+    outside = [fetch for fetch in setup.broker.fetches if fetch[1] == -1]
+    for high_watermark in range(11, 16):
+        setup.broker.move(key_of(ORDERS), high_watermark)
+        await eventually(partial(_is_waited_at, setup.broker, high_watermark), what="a request at the new offset")
     assert [fetch for fetch in setup.broker.fetches if fetch[1] == -1] == outside
 
 

@@ -85,6 +85,19 @@ class TestQuestions:
         assert followed.question() == {ORDERS: 5}
         assert followed.question() == {}
 
+    def test_partition_with_a_listener_joins_until_it_is_covered_or_refused(self) -> None:
+        followed = in_use()
+        followed.use(PAYMENTS, from_offset=0, now_s=0)
+        leave = followed.listen(ORDERS, lambda: None)
+        assert followed.joining(()) == [ORDERS]
+        assert followed.joining({ORDERS}) == []
+        take(followed, refusal(ORDERS, "unknown_topic_id"), sent_s=0, now_s=1)
+        assert followed.joining(()) == []
+        take(followed, answer(ORDERS, 3), sent_s=2, now_s=3)
+        assert followed.joining(()) == [ORDERS]
+        leave()
+        assert followed.joining(()) == []
+
     def test_question_has_a_bounded_number_of_partitions(self) -> None:
         followed = FollowedWatermarks()
         for number in range(1500):

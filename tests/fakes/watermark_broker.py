@@ -17,6 +17,7 @@ from tests.fakes.kafka_broker import ScriptedBroker, encoded
 from tierd.control.watermark_session import PartitionKey, Watermark
 
 RECORDS = Records(b"one batch")
+_PATIENCE_S = 20.0
 
 
 @dataclass(slots=True)
@@ -28,10 +29,12 @@ class WatermarkBroker(ScriptedBroker):
         has_sessions: False for a broker whose cache of sessions is full.
         fetches: (session id, session epoch, partitions asked for) of every Fetch.
         sessions: by id, the partitions with the offset asked at and what was answered last.
+        is_patient: requests of a session wait for a move of a partition longer than they ask for.
     """
 
     logs: dict[PartitionKey, Watermark] = field(default_factory=dict)
     has_sessions: bool = True
+    is_patient: bool = False
     fetches: list[tuple[int, int, int]] = field(default_factory=list)
     sessions: dict[int, dict[PartitionKey, int]] = field(default_factory=dict)
     _answered_last: dict[tuple[int, PartitionKey], object] = field(default_factory=dict)
@@ -83,8 +86,10 @@ class WatermarkBroker(ScriptedBroker):
         def has_bytes() -> bool:
             return any(key not in self.logs or self.logs[key].high_watermark != at for key, at in offsets.items())
 
+        is_patient = self.is_patient and bool(request.session_id)
+        max_wait_s = _PATIENCE_S if is_patient else request.max_wait / timedelta(seconds=1)
         try:
-            async with asyncio.timeout(request.max_wait / timedelta(seconds=1)):
+            async with asyncio.timeout(max_wait_s):
                 while request.min_bytes and not has_bytes():
                     self._moved.clear()
                     await self._moved.wait()

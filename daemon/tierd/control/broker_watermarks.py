@@ -5,7 +5,8 @@
     follow: a Fetch that waits at the high watermark of every partition in use ──answer: one moved──┐
     ask:    a Fetch that waits for nothing, for partitions that the other does not cover yet ───────┴─► listeners
 
-Each has a connection of its own, because a broker answers the requests of one connection in their order.
+Each has a connection of its own, because a broker answers the requests of one connection in their order. A partition
+that comes into use joins the next waiting Fetch. Until then, while it has listeners, it is asked for again and again.
 """
 
 import asyncio
@@ -41,6 +42,8 @@ _POLL_S: Final = 0.5
 _PAUSE_S: Final = 0.005  # a partition that is written all the time answers at once: at most 200 answers a second
 _BYTES_PER_S: Final = 100_000_000  # of the records that come along with the answers
 _ANSWER_TIMEOUT_S: Final = 1.0
+_REPEAT_S: Final = 0.01  # a new partition is asked for again so long after a question
+_REPEAT_PER_PARTITION_S: Final = 0.0002  # to ask for many costs the broker more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ class BrokerWatermarks:
         self._followed = FollowedWatermarks()
         self._session = WatermarkSession()
         self._waiting: dict[PartitionKey, asyncio.Future[None]] = {}
-        self._in_use, self._wanted = asyncio.Event(), asyncio.Event()
+        self._in_use, self._wanted, self._joining = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._address: BrokerAddress | None = None
         self._failure: KafkaError | None = None
         self._answered_s: float | None = None
@@ -104,6 +107,7 @@ class BrokerWatermarks:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._repeated(self._follow), name="follow watermarks")
                 group.create_task(self._repeated(self._ask), name="ask for watermarks")
+                group.create_task(self._ask_for_joining(), name="ask for new watermarks again")
         finally:
             self._connections.close()
 
@@ -136,6 +140,7 @@ class BrokerWatermarks:
         if not self._is_current(key):
             self._followed.want(key)
             self._wanted.set()
+            self._joining.set()
         return self._followed.listen(key, on_change)
 
     @property
@@ -201,6 +206,24 @@ class BrokerWatermarks:
                 _require_answer(answer, connection)
                 self._take(answer, sent_s)
                 self._answered(question)
+
+    async def _ask_for_joining(self) -> None:
+        """Ask at intervals for the partitions with listeners that the waiting request, of up to half a second, lacks.
+
+        During a failure nothing is asked: the first request after it waits for all partitions.
+        """
+        asked = 0
+        while True:
+            await self._joining.wait()
+            await self._clock.sleep(max(_REPEAT_S, asked * _REPEAT_PER_PARTITION_S))
+            joining = [] if self._failure is not None else self._followed.joining(self._session.covered)
+            asked = len(joining)
+            if not joining:
+                self._joining.clear()
+                continue
+            for key in joining:
+                self._followed.want(key)
+            self._wanted.set()
 
     def _take(self, answer: WatermarkAnswer, sent_s: float) -> None:
         now_s = self._clock.monotonic_s()

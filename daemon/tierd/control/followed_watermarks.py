@@ -97,6 +97,12 @@ class FollowedWatermarks:
         """Ask for a partition in use with the next question."""
         self._wanted[key] = None
 
+    def joining(self, covered: Collection[PartitionKey]) -> list[PartitionKey]:
+        """Return the partitions with listeners that are not ``covered`` and that the broker does not refuse."""
+        return [
+            key for key, each in self._followed.items() if each.listeners and not each.problem and key not in covered
+        ]
+
     def question(self) -> dict[PartitionKey, int]:
         """Take the partitions that are wanted, as many as one request may have, each with the offset to ask at."""
         keys = list(self._wanted)[:PARTITIONS_PER_REQUEST]
