@@ -223,7 +223,7 @@ class Daemon:
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run(self._tiering, status_line=self._status.line)),
             self._vital(group, "policies", self._follow_policies()),
-            self._vital(group, "catalogue", self._catalogue.run()),
+            self._vital(group, "catalogue", self._catalogue.run(self._status.wait_until_loaded)),
             self._vital(group, "drills", self._drills.run()),
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "unprotected records", self._unprotected.run()),

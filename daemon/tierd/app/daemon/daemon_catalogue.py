@@ -1,6 +1,10 @@
 """The catalogue inside a running daemon: its keeper, built from the parts of the engine, and its status."""
 
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -18,6 +22,8 @@ from tierd.restore import (
     TopicSource,
 )
 from tierd.telemetry import CatalogueUse
+
+_PATIENCE_S: Final = 60.0
 
 
 class DaemonCatalogue:
@@ -37,10 +43,18 @@ class DaemonCatalogue:
                 settings=settings,
             )
 
-    async def run(self) -> None:
-        """Keep the catalogue until cancelled; return at once where it is not enabled."""
-        if self._keeper is not None:
-            await self._keeper.run()
+    async def run(self, loaded: Callable[[], Awaitable[object]], *, patience_s: float = _PATIENCE_S) -> None:
+        """Keep the catalogue until cancelled; return at once where it is not enabled.
+
+        The keeper reads every partition directory, as the start does, and would delay it: so it begins once ``loaded``
+        returns, or after ``patience_s``.
+        """
+        if self._keeper is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await loaded()
+        await self._keeper.run()
 
     def use(self) -> CatalogueUse | None:
         """Return the work for the metrics; None where the catalogue is not enabled."""
