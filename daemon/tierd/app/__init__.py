@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         TopicRestoreRequest,
         topic_restore_job,
     )
-    from tierd.app.run import run_daemon, run_in_loop, serve_tier
+    from tierd.app.run import run_daemon, run_in_loop, serve_tier, tune_memory
     from tierd.app.services.broker_cost import broker_cost
     from tierd.app.spark.build_pipeline import require_spark
     from tierd.app.spark.compaction_verbs import compact, plan_compaction
@@ -135,6 +135,7 @@ __all__ = [
     "tier_inventory",
     "tier_reader",
     "topic_restore_job",
+    "tune_memory",
     "undelete",
     "verify_standbys",
 ]

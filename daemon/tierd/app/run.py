@@ -18,8 +18,8 @@ T = TypeVar("T")
 # Made when needed. Python's default, processors + 4, lets a few reads of a hung disk block every other log dir.
 _THREADS: Final = 64
 
-_PIECE_BYTES: Final = 16 << 20
-_KEPT_BYTES: Final = 32 << 20
+_PIECE_BYTES: Final = 32 << 20  # more than a part of an upload; glibc allows no more
+_KEPT_BYTES: Final = 64 << 20
 _ALLOCATIONS: Final = 20_000  # those of readers and copies at work, each with a piece of the log
 
 

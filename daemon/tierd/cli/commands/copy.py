@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.app import Deployment, copy_once, run_in_loop
+from tierd.app import Deployment, copy_once, run_in_loop, tune_memory
 from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode, exit_code_of, print_failure
 from tierd.cli.json_lists import print_list
@@ -32,6 +32,7 @@ def copy(
     """
     del once  # tierd run copies continuously
     wanted = [TopicPartition.parse(name) for name in partitions or []] or None
+    tune_memory()  # a pass may copy as much as a daemon does
     outcomes = run_in_loop(copy_once(Deployment(begin(config), config), wanted))
     if as_json or as_object:
         print_list([_as_json(outcome) for outcome in outcomes], as_object=as_object)
