@@ -19,7 +19,7 @@ T = TypeVar("T")
 _THREADS: Final = 64
 
 _PIECE_BYTES: Final = 32 << 20  # more than a part of an upload; glibc allows no more
-_KEPT_BYTES: Final = 64 << 20
+_KEPT_BYTES: Final = 32 << 20
 _ALLOCATIONS: Final = 20_000  # those of readers and copies at work, each with a piece of the log
 
 
