@@ -65,21 +65,34 @@ def test_bug_in_a_group_leaves_no_row_and_the_next_group_is_written(tmp_path: Pa
         assert dict(file.scan("")) == CONTENT | {"y": b"1"}
 
 
-class CrashingConnection(sqlite3.Connection):
-    """Connection that copies its file and the log of that file, as a crash leaves them, around every statement."""
+class WatchedConnection(sqlite3.Connection):
+    """Connection that calls ``before_statement`` first."""
+
+    def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
+        self.before_statement()
+        return super().execute(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
+
+    def executemany(self, sql: str, parameters: Iterable[object], /) -> sqlite3.Cursor:
+        self.before_statement()
+        return super().executemany(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
+
+    def before_statement(self) -> None:
+        raise NotImplementedError
+
+
+def connect_by(factory: type[WatchedConnection], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have connections that are opened from now on be of a class."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=factory, **kwargs))
+
+
+class CrashingConnection(WatchedConnection):
+    """Connection that copies its file and the log of that file, as a crash leaves them, before every statement."""
 
     path: Path | None = None
     images = 0
 
-    def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
-        self._copy()
-        return super().execute(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
-
-    def executemany(self, sql: str, parameters: Iterable[object], /) -> sqlite3.Cursor:
-        self._copy()
-        return super().executemany(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
-
-    def _copy(self) -> None:
+    def before_statement(self) -> None:
         if self.path is not None:
             self.images += 1
             _copy_image(self.path, self.path.with_name(f"image-{self.images}.db"))
@@ -103,10 +116,8 @@ AFTER_WITH_PREFIX = {key: value for key, value in AFTER_GROUP.items() if key != 
 def test_crash_at_any_statement_of_a_group_leaves_nothing_of_it_and_afterwards_all_of_it(
     is_together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect, path = sqlite3.connect, tmp_path / "group.db"
-    monkeypatch.setattr(
-        sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=CrashingConnection, **kwargs)
-    )
+    path = tmp_path / "group.db"
+    connect_by(CrashingConnection, monkeypatch)
     with opened(path) as file:
         connection = file._connection
         assert isinstance(connection, CrashingConnection)
@@ -154,26 +165,18 @@ async def test_cancelled_caller_takes_no_neighbour_along_and_leaves_its_batch_wh
     assert turns > 1
 
 
-class FailingConnection(sqlite3.Connection):
+class FailingConnection(WatchedConnection):
     """Connection whose statement number ``at``, counted from 1, fails; with ``ends``, SQLite ends the transaction."""
 
     at = 0
     ends = False
     statements = 0
 
-    def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
-        self._count()
-        return super().execute(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
-
-    def executemany(self, sql: str, parameters: Iterable[object], /) -> sqlite3.Cursor:
-        self._count()
-        return super().executemany(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
-
-    def _count(self) -> None:
+    def before_statement(self) -> None:
         self.statements += 1
         if self.statements == self.at:
             if self.ends and self.in_transaction:
-                super().execute("ROLLBACK")
+                sqlite3.Connection.execute(self, "ROLLBACK")  # not counted
             raise sqlite3.OperationalError("disk I/O error")
 
 
@@ -182,8 +185,8 @@ class FailingConnection(sqlite3.Connection):
 def test_failure_of_any_statement_leaves_each_batch_whole_or_absent_as_its_answer_says(
     group: list[Batch], ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect, number, has_failed = sqlite3.connect, 0, True
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=FailingConnection, **kwargs))
+    number, has_failed = 0, True
+    connect_by(FailingConnection, monkeypatch)
     while has_failed:
         number += 1
         path = tmp_path / f"{number}.db"

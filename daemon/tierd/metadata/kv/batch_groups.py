@@ -171,22 +171,15 @@ def group_effect(batches: Sequence[Batch], present: Mapping[str, bytes]) -> Grou
     """
     outcomes: list[PreconditionFailedError | None] = []
     rows: dict[str, bytes | None] = {}
+
+    def value_of(key: str) -> bytes | None:
+        return rows[key] if key in rows else present.get(key)
+
     for batch in batches:
-        refusal = _refusal(batch, rows, present)
+        refusal = batch.refusal(value_of)
         outcomes.append(refusal)
         if refusal is None:
             for write in batch.writes:
                 assert not isinstance(write, DeletePrefix), "its rows are not known before they are read"
                 rows[write.key] = write.value if isinstance(write, Put) else None
     return GroupEffect(outcomes, rows)
-
-
-def _refusal(
-    batch: Batch, rows: Mapping[str, bytes | None], present: Mapping[str, bytes]
-) -> PreconditionFailedError | None:
-    for expectation in batch.expect:
-        key = expectation.key
-        actual = rows[key] if key in rows else present.get(key)
-        if not expectation.holds(actual):
-            return PreconditionFailedError(key, actual)
-    return None

@@ -4,7 +4,7 @@ import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from tierd.errors import BackendUnavailableError, PreconditionFailedError
+from tierd.errors import BackendUnavailableError
 from tierd.metadata.kv.key_value_store import Batch, DeletePrefix, KeyValueStore, Put, end_of
 
 
@@ -40,10 +40,8 @@ class MemoryKeyValueStore(KeyValueStore):
     async def apply(self, batch: Batch) -> None:
         """Apply a batch, all of it or nothing."""
         await self._yield_once()
-        for expectation in batch.expect:
-            actual = self._values.get(expectation.key)
-            if not expectation.holds(actual):
-                raise PreconditionFailedError(expectation.key, actual)
+        if (refusal := batch.refusal(self._values.get)) is not None:
+            raise refusal
         for write in batch.writes:
             if isinstance(write, Put):
                 if write.key not in self._values:

@@ -1,8 +1,10 @@
 """KeyValueStore: the few operations that tierd needs of a metadata backend."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from tierd.errors import PreconditionFailedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,14 @@ class Batch:
 
     writes: Sequence[Write]
     expect: Sequence[Precondition] = field(default=())
+
+    def refusal(self, value_of: Callable[[str], bytes | None]) -> PreconditionFailedError | None:
+        """Return the first precondition that does not hold, None if all hold; ``value_of`` looks a key up."""
+        for expectation in self.expect:
+            actual = value_of(expectation.key)
+            if not expectation.holds(actual):
+                return PreconditionFailedError(expectation.key, actual)
+        return None
 
 
 class KeyValueStore(Protocol):

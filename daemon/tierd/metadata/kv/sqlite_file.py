@@ -17,7 +17,6 @@ from tierd.errors import (
     BackendUnavailableError,
     MetadataError,
     OutcomeUnknownError,
-    PreconditionFailedError,
     TierError,
 )
 from tierd.kernels import crc32c
@@ -240,10 +239,8 @@ class SqliteFile:
             raise
 
     def _require_expected(self, batch: Batch) -> None:
-        for expectation in batch.expect:
-            actual = self._values((expectation.key,)).get(expectation.key)
-            if not expectation.holds(actual):
-                raise PreconditionFailedError(expectation.key, actual)
+        if (refusal := batch.refusal(lambda key: self._values((key,)).get(key))) is not None:
+            raise refusal
 
     def _commit(self) -> TierError | None:
         try:
