@@ -23,8 +23,7 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tests.services.services import Services
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Tier
-from tierd.app import Deployment, run_in_loop
-from tierd.app.run import tune_memory
+from tierd.app import Deployment, run_in_loop, tune_memory
 from tierd.clock import SystemClock
 from tierd.config import FetchSettings, TierdConfig
 from tierd.log import identify_directory

@@ -89,14 +89,14 @@ class KernelChoice:
         self._compiled_module = compiled_module
         self._kernels = cast("_Kernels", reference)
         self._is_decided = False
-        self._is_loading = False
+        self._is_loading = False  # or loaded: records are counted no more
         self._decoded = 0  # threads may lose counts of one another: it is an estimate
         self._lock = threading.Lock()
 
     def for_records(self, count: int) -> _Kernels:
         """Return the kernels for ``count`` more records: the reference until the compiled ones are loaded.
 
-        Loading takes a second, or twenty where no compiled code is kept on disk yet; a thread of its own does it.
+        Loading takes a second, or several where no compiled code is kept on disk yet; a thread of its own does it.
         """
         if not self._is_loading:
             self._decoded += max(count, 0)
@@ -107,6 +107,7 @@ class KernelChoice:
 
     def compile(self) -> None:
         """Return when the compiled kernels are loaded; where that is impossible, log it once, and use the reference."""
+        self._is_loading = True
         with self._lock:
             if self._is_decided:
                 return

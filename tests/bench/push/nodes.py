@@ -12,7 +12,7 @@ import structlog
 import uvloop
 
 from tests.log.cleaning.cleaners import own_log_rules
-from tierd.app.run import tune_memory
+from tierd.app import tune_memory
 from tierd.clock import Clock, SystemClock
 from tierd.log import LogConfig, LogManager, LogManagerSettings, LogService
 from tierd.ports import ConnectionGate, ConnectionLimits
