@@ -27,13 +27,14 @@ from tests.bench.restore_planning import bench_restore_planning
 from tests.bench.restoring_log_dirs import bench_restoring_log_dirs
 from tests.bench.restoring_stores import bench_restoring_stores
 from tests.bench.restoring_topics import bench_restoring_topics
+from tests.bench.small_segments import bench_small_segments
 from tests.bench.spark_scan import bench_spark_scan
 from tests.bench.tail_mode import bench_tail_mode
 from tests.bench.transforming import bench_transforming
 from tests.bench.verbs import bench_verbs
 
 NAMES = (
-    *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
+    *("filesystem", "s3", "s3-transformed", "s3-small", "transform", "cold", "metadata", "rebuild"),
     *("many", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
     *("endpoint", "tail", "push", "verbs"),
@@ -87,6 +88,10 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
         case "s3-transformed":
             return bench_s3_transformed(
                 root, segments=1 if quick else 2, segment_bytes=(64 if quick else 512) * MIB, rounds=1 if quick else 3
+            )
+        case "s3-small":
+            return bench_small_segments(
+                root, partitions=10 if quick else 100, rolled_segments=5 if quick else 20, rounds=1 if quick else 3
             )
         case "metadata":
             return bench_metadata(

@@ -96,14 +96,7 @@ async def _bench_s3(root: Path, size_bytes: int, rounds: int) -> list[Figure]:
     (root / "services").mkdir(parents=True)
     figures: list[Figure] = []
     with Services(root / "services") as services:
-        settings = services.start("s3")
-        service = S3Service(
-            endpoint_url=settings["TIERD_TEST_S3_ENDPOINT"],
-            region=settings["TIERD_TEST_S3_REGION"],
-            access_key_id=settings["TIERD_TEST_S3_ACCESS_KEY"],
-            secret_access_key=settings["TIERD_TEST_S3_SECRET_KEY"],
-            services=services,
-        )
+        service = S3Service.of(services.start("s3"), services)
         path = FaultyPath(services.start("toxiproxy")["TIERD_TEST_TOXIPROXY_URL"], service.endpoint_url)
         admin = S3Admin(service)
         async with _opened(root, service, admin.create_bucket(), path) as store:

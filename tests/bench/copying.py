@@ -36,11 +36,11 @@ def segment_shape(segment_bytes: int) -> SegmentShape:
 def bench_filesystem(root: Path, *, partitions: int, segment_bytes: int, rounds: int) -> list[Figure]:
     """Compare ``tierd copy --once`` to the filesystem store with ``cp -r`` of the same files."""
     log_dir, size_bytes = _log_dir(root, partitions=partitions, segments=1, segment_bytes=segment_bytes)
-    start = _process_start(root)
+    start = process_start(root)
     target = root / "copied"
 
     def tierd() -> Cost:
-        return _tierd_copy(Installation(root / "tierd", [log_dir]))
+        return tierd_copy(Installation(root / "tierd", [log_dir]))
 
     def cp() -> Cost:
         return run(["cp", "-r", log_dir, target])
@@ -151,7 +151,7 @@ class _Contest:
 
         def tierd(settings: Settings) -> Cost:
             remote = remote_section(self.service, self.admin.create_bucket()) | settings
-            return _tierd_copy(Installation(self.root / "tierd", [self.log_dir], remote=remote))
+            return tierd_copy(Installation(self.root / "tierd", [self.log_dir], remote=remote))
 
         def bare() -> Cost:
             return run(_bare(self.service.endpoint_url, self.admin.create_bucket(), rolled))
@@ -175,17 +175,10 @@ def _s3_contest(root: Path, *, segments: int, segment_bytes: int, rounds: int) -
     smallest = root / "smallest"
     smallest.write_bytes(b"x")
     with Services(root / "services") as services:
-        settings = services.start("s3")
-        service = S3Service(
-            endpoint_url=settings["TIERD_TEST_S3_ENDPOINT"],
-            region=settings["TIERD_TEST_S3_REGION"],
-            access_key_id=settings["TIERD_TEST_S3_ACCESS_KEY"],
-            secret_access_key=settings["TIERD_TEST_S3_SECRET_KEY"],
-            services=services,
-        )
+        service = S3Service.of(services.start("s3"), services)
         admin = S3Admin(service)
         # Both starts make their clients, which costs 0.2 to 0.4 s of CPU each: the bare one makes one for each file.
-        start = _process_start(root, remote=remote_section(service, admin.create_bucket()))
+        start = process_start(root, remote=remote_section(service, admin.create_bucket()))
         smallest_files = [smallest] * segments
         bare_start = median_cost(
             [run(_bare(service.endpoint_url, admin.create_bucket(), smallest_files)) for _ in range(3)]
@@ -210,15 +203,16 @@ def remote_section(service: S3Service, bucket: str) -> Settings:
     return remote
 
 
-def _process_start(root: Path, remote: Settings | None = None) -> Cost:
+def process_start(root: Path, remote: Settings | None = None) -> Cost:
     """Return the cost of ``copy --once`` without segments to copy: the median of three."""
     empty = root / "empty"
     shutil.rmtree(empty, ignore_errors=True)
     write_log_dir(empty, partitions=1, rolled_segments=0)
-    return median_cost([_tierd_copy(Installation(root / "start", [empty], remote=remote)) for _ in range(3)])
+    return median_cost([tierd_copy(Installation(root / "start", [empty], remote=remote)) for _ in range(3)])
 
 
-def _tierd_copy(installation: Installation) -> Cost:
+def tierd_copy(installation: Installation) -> Cost:
+    """Return the cost of ``copy --once``."""
     return run([TIERD, "copy", "--config", installation.config_file, "--once"])
 
 
