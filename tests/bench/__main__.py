@@ -14,6 +14,7 @@ from tests.bench.compaction import bench_compaction
 from tests.bench.copying import MIB, bench_filesystem, bench_s3, bench_s3_transformed
 from tests.bench.decode import bench_decode
 from tests.bench.endpoint import bench_endpoint
+from tests.bench.huge_start import bench_huge_start
 from tests.bench.jvm import environment
 from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
@@ -35,7 +36,7 @@ from tests.bench.verbs import bench_verbs
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "s3-small", "transform", "cold", "metadata", "rebuild"),
-    *("many", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
+    *("many", "huge", "decode", "append", "recovery", "loading", "reading", "python", "spark-scan"),
     *("compaction", "restore-log-dir", "restore-topic", "restore-store", "restore-plan"),
     *("endpoint", "tail", "push", "verbs"),
 )
@@ -150,6 +151,8 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             )
         case "verbs":
             return bench_verbs(root, rounds=rounds)
+        case "huge":
+            return bench_huge_start(root, partitions=100 if quick else 10_000, rolled_segments=5 if quick else 20)
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:

@@ -1,3 +1,4 @@
+import base64
 from contextlib import suppress
 from uuid import UUID, uuid4
 
@@ -43,6 +44,17 @@ def test_random_id_is_no_option_of_a_command() -> None:
 def test_any_text_is_parsed_to_an_id_or_refused(text: str) -> None:
     with suppress(ValueError):
         assert isinstance(uuid_from_text(text), UUID)
+
+
+@given(st.text("AQgwz09-_+/=!é", min_size=22, max_size=22))
+def test_text_of_an_id_is_url_safe_base64_as_the_standard_library_reads_it(text: str) -> None:
+    try:
+        expected = UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except ValueError:
+        with pytest.raises(ValueError, match="URL-safe base64"):
+            uuid_from_text(text)
+    else:
+        assert uuid_from_text(text) == expected
 
 
 @given(topics, st.integers(0, 2**31 - 1))

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from tierd.errors import PartitionNameError
 
+_STANDARD_BASE64 = bytes.maketrans(b"-_", b"+/")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -37,8 +38,10 @@ def uuid_from_text(text: str) -> UUID:
     if len(text) != 22:
         raise ValueError(f"{text!r} is not a 22-character topic or segment id")
     try:
-        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
-    except binascii.Error as error:
+        # As base64.b64decode does it, which makes its table anew each time: a start reads an id from every row.
+        standard = text.encode("ascii").translate(_STANDARD_BASE64) + b"=="
+        return UUID(bytes=binascii.a2b_base64(standard, strict_mode=True))
+    except (binascii.Error, UnicodeEncodeError) as error:
         raise ValueError(f"{text!r} is not URL-safe base64") from error
 
 

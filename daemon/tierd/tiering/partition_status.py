@@ -173,13 +173,15 @@ class StatusBoard:
     def loading(self) -> tuple[TopicPartition, ...]:
         """Return the partitions in state ``loading``, by name, without the rest of their status: it is asked often."""
         observed = self._observed()
-        found = (
-            _name(replica)
-            for replica in self._replicas.all()
-            if (copy := replica.tasks.copy) is not None and copy.state.phase is CopyPhase.LOADING
-            if self._state(replica, observed.health_of(replica), observed.problem_of(replica)) == "loading"
-        )
-        return tuple(sorted(found))
+        found = []
+        for replica in self._replicas.all():
+            copy = replica.tasks.copy
+            if copy is None or copy.state.phase is not CopyPhase.LOADING:
+                continue
+            health, problem = observed.health_of(replica), observed.problem_of(replica)
+            if self._state(replica, health, problem) == "loading":
+                found.append(_name(replica))
+        return tuple(sorted(found, key=lambda name: (name.topic, name.partition)))
 
     async def current(self) -> tuple[PartitionStatus, ...]:
         """Return the same as ``all``, with the high watermarks of this moment: a task at rest reads none.
@@ -211,8 +213,9 @@ class StatusBoard:
         return self._status(replica, _worst(health), self._observed().problem_of(replica))
 
     def _observed(self) -> "_ObservedTasks":
-        problems = {state.path: state.problem for state in self._log_dirs.log_dirs()}
-        return _ObservedTasks(self._supervisor.statistics(), problems)
+        problems = {state.path: state.problem for state in self._log_dirs.log_dirs() if state.problem}
+        failing = {name: health for name, health in self._supervisor.statistics().items() if health.failures}
+        return _ObservedTasks(failing, problems)
 
     def _status(self, replica: Replica, health: TaskHealth, problem: str) -> PartitionStatus:
         return partition_status(
@@ -245,16 +248,20 @@ _HEALTHY: Final = TaskHealth()  # of thousands of tasks at once
 
 @dataclass(frozen=True, slots=True)
 class _ObservedTasks:
-    """Health of all tasks by name, and problems of the log dirs, both of one moment."""
+    """Tasks that failed last, by name, and log dirs with a problem, both of one moment; mostly there are none."""
 
-    health: Mapping[str, TaskHealth]
+    failing: Mapping[str, TaskHealth]
     log_dir_problems: Mapping[Path, str]
 
     def health_of(self, replica: Replica) -> TaskHealth:
-        return _worst([self.health.get(task.name, _HEALTHY) for task in replica.tasks.all()])
+        if not self.failing:
+            return _HEALTHY
+        return _worst([self.failing.get(task.name, _HEALTHY) for task in replica.tasks.all()])
 
     def problem_of(self, replica: Replica) -> str:
-        return replica.problem or self.log_dir_problems.get(replica.local.log_dir, "")
+        if replica.problem or not self.log_dir_problems:
+            return replica.problem
+        return self.log_dir_problems.get(replica.local.log_dir, "")
 
 
 def _worst(health: Sequence[TaskHealth]) -> TaskHealth:

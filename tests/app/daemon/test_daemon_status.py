@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tierd.app.daemon.daemon_status import not_ready_causes
+from tests.fakes.clock import FakeClock
+from tierd.app.daemon.daemon_status import LOADING_INTERVAL_S, LoadingWatch, not_ready_causes
+from tierd.model import TopicPartition
 from tierd.serve import Outage, Service
 
 
@@ -69,3 +71,29 @@ def test_loading_partitions_are_counted_and_some_are_named() -> None:
 
 def test_unscanned_log_dirs_are_named_before_loading_partitions() -> None:
     assert causes(is_reconciled=False, loading=["orders-0"]) == ["the log dirs have not been scanned completely yet"]
+
+
+def test_partitions_that_are_being_loaded_are_searched_for_once_in_an_interval() -> None:
+    clock, loading, searches = FakeClock(), [TopicPartition("orders", 0), TopicPartition("orders", 1)], 0
+
+    def find() -> tuple[TopicPartition, ...]:
+        nonlocal searches
+        searches += 1
+        return tuple(loading)
+
+    watch = LoadingWatch(find, clock=clock)
+    assert list(watch.partitions()) == loading
+    first = loading.pop(0)
+    assert first in watch.partitions()
+    assert searches == 1
+    clock.advance(LOADING_INTERVAL_S)
+    assert list(watch.partitions()) == loading
+    assert searches == 2
+
+
+def test_answer_without_partitions_that_are_being_loaded_is_not_kept() -> None:
+    loading: list[TopicPartition] = []
+    watch = LoadingWatch(lambda: tuple(loading), clock=FakeClock())
+    assert watch.partitions() == ()
+    loading.append(TopicPartition("orders", 0))
+    assert list(watch.partitions()) == loading

@@ -215,3 +215,15 @@ def test_log_start_of_zero_differs_from_an_unset_one() -> None:
     assert serde.decode_row("k", serde.encode_row(row)).log_start_offset is None
     at_zero = replace(row, log_start_offset=0)
     assert serde.decode_row("k", serde.encode_row(at_zero)).log_start_offset == 0
+
+
+@given(st.text('AZaz09-_+/=\\"\n', min_size=20, max_size=24) | st.uuids().map(uuid_to_text), st.booleans())
+def test_reference_of_any_text_is_decoded_as_json_has_it(text: str, is_compact: bool) -> None:
+    body = json.dumps({"id": text}, separators=(",", ":") if is_compact else None)
+    assert serde.decode_reference("the/key", b"\x01" + body.encode()) == text
+
+
+@given(st.binary(max_size=40))
+def test_reference_that_is_no_json_is_refused(tail: bytes) -> None:
+    with pytest.raises(MetadataDecodeError):
+        serde.decode_reference("the/key", serde.encode_reference(UUID(int=1))[:-1] + b"!" + tail)

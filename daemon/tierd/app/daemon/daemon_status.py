@@ -15,10 +15,13 @@ from tierd.app.daemon.stop_request import StopRequest
 from tierd.app.daemon.unprotected_watch import UnprotectedWatch, worst_of
 from tierd.app.engine.compose import Engine
 from tierd.app.spark.daemon_pipeline import DaemonPipeline
+from tierd.clock import Clock
+from tierd.model import TopicPartition
 from tierd.serve import Outage, StatusSnapshot
 from tierd.tiering import PartitionStatus, RemoteLogManager
 from tierd.version import __version__, read_build
 
+LOADING_INTERVAL_S: Final = 0.25
 _NAMED: Final = 5  # partitions, where a cause names some
 
 
@@ -33,6 +36,26 @@ class WatchedParts:
     push: DaemonPush
     unprotected: UnprotectedWatch
     pages: DaemonPages
+
+
+class LoadingWatch:
+    """Partitions that are being loaded, found anew at most some times a second: a probe may ask at any rate.
+
+    The search looks at every partition. An answer without partitions is not kept: all of them are loaded then.
+    """
+
+    def __init__(self, find: Callable[[], Sequence[TopicPartition]], *, clock: Clock) -> None:
+        self._find = find
+        self._clock = clock
+        self._found: Sequence[TopicPartition] = ()
+        self._found_s = 0.0
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """Return the partitions that are being loaded, or were some moments ago."""
+        now_s = self._clock.monotonic_s()
+        if not self._found or now_s - self._found_s >= LOADING_INTERVAL_S:
+            self._found, self._found_s = self._find(), now_s
+        return self._found
 
 
 class DaemonStatus:
@@ -59,6 +82,7 @@ class DaemonStatus:
         self._started_ms = started_ms
         self._commit = read_build().commit
         self._loaded = False
+        self._loading = LoadingWatch(manager.loading, clock=engine.clock)
 
     async def wait_until_loaded(self) -> None:
         """Return once all log dirs were scanned and the metadata of all partitions was loaded."""
@@ -81,7 +105,7 @@ class DaemonStatus:
             outages=self._engine.services.outages(),
             stopping=self._stop.reason if self._stop.asked.is_set() else "",
             is_reconciled=is_reconciled,
-            loading=[str(partition) for partition in self._manager.loading()] if is_loading else (),
+            loading=self._loading.partitions() if is_loading else (),
             unknown_roles=self._engine.control.not_ready(),
             unowned_tier=self._engine.store.problem,
             unserved=self._parts.endpoint.not_ready,
@@ -140,7 +164,7 @@ def not_ready_causes(
     outages: Sequence[Outage],
     stopping: str,
     is_reconciled: bool,
-    loading: Sequence[str],
+    loading: Sequence[object],
     unknown_roles: str,
     unowned_tier: str,
     unserved: str = "",
@@ -177,5 +201,5 @@ def not_ready_causes(
     return causes
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+def _some(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")

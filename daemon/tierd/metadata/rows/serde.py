@@ -14,6 +14,7 @@ cannot be decoded names its key and is never skipped.
 """
 
 import base64
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, cast
@@ -55,6 +56,7 @@ _ROW_FIELDS: Final = frozenset(
         *("compacted_to", "recorded_log_start", "only_broker", "newest_epochs"),
     }
 )
+_REFERENCE: Final = re.compile(rb'\x01\{"id":"([A-Za-z0-9_-]{22})"\}').fullmatch
 _session_from_text: Final = lru_cache(maxsize=1024)(uuid_from_text)  # few sessions, many segments: one object each
 
 
@@ -143,6 +145,8 @@ def decode_reference(key: str, value: bytes) -> str:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
+    if (found := _REFERENCE(value)) is not None:  # as ``encode_reference`` writes them; there are as many as segments
+        return found[1].decode()
     return decoded_value(key, value, lambda body: text_field(body, "id"))
 
 

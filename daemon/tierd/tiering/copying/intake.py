@@ -37,7 +37,7 @@ class Intake:
 
     def is_paused(self, partition: TopicPartition) -> bool:
         """Return whether an operator has paused ``partition``."""
-        return self._all_paused or partition in self._paused
+        return self._all_paused or (bool(self._paused) and partition in self._paused)  # asked of thousands
 
     def closed_because(self, partition: TopicPartition) -> str | None:
         """Return why no segment of ``partition`` is begun; None when segments may be begun."""

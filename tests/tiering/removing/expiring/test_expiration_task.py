@@ -487,6 +487,19 @@ async def test_a_topic_that_is_only_compacted_keeps_its_segments(world: World) -
     assert process.states() == {0: FINISHED}
 
 
+async def test_pass_without_deletions_plans_once_and_pass_with_deletions_plans_what_is_left(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    await process.fill(3)
+    task = process.task()
+    await task.run_once()
+    assert process.recorder.computed == 1
+    world.policy = TopicPolicy(retention_bytes=2 * SIZE)
+    await task.run_once()
+    assert process.recorder.computed == 3
+    assert process.starts(FINISHED) == [100, 200]
+
+
 async def test_an_idle_partition_is_not_planned_again(world: World) -> None:
     process = world.process()
     await process.lead()

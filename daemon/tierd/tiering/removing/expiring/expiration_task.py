@@ -189,7 +189,7 @@ class ExpirationTask:
         if not await self._push(plan, facts):
             return self._tools.interval_s
         await self._carry_out(view, plan)
-        return await self._after(facts, policy)
+        return await self._after(view, plan, facts, policy)
 
     async def load(self) -> None:
         """Make sure that the metadata is ours and loaded; the copy task does the same, and once is enough.
@@ -342,10 +342,15 @@ class ExpirationTask:
         """Return the row as it is now: the segment may have been taken back since the plan was made."""
         return self._metadata.view(self._partition).segment(metadata.segment.id)
 
-    async def _after(self, facts: LocalFacts, policy: TopicPolicy) -> float | None:
-        """Plan once more for what is left; return the seconds until the next pass."""
+    async def _after(
+        self, before: PartitionView, done: ExpirationPlan, facts: LocalFacts, policy: TopicPolicy
+    ) -> float | None:
+        """Plan once more for what is left by ``done``, a plan for ``before``; return the seconds until the next pass.
+
+        A plan without deletions has left what it found: where the rows are the same, it says what is left itself.
+        """
         view = self._metadata.view(self._partition)
-        left = await self._plan(view, facts, policy)
+        left = done if view is before and not done.deletions else await self._plan(view, facts, policy)
         self._marked = {each: deletion for each, deletion in self._marked.items() if each in view.segments}
         self._state = ExpirationState(in_grace=_in_grace(view))
         retained = [self._deletion.retained_for_s(p.metadata.segment) for p in left.deletions]
