@@ -1,17 +1,19 @@
 """ChunkedUploads: bodies that are made while they are sent, in parts that are gathered in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from tierd.kernels import crc32c
 from tierd.model import ByteRange
 from tierd.remote.backends.client_settings import PartLimits
+from tierd.remote.backends.part_buffers import FilledPart, PartBuffer, PartBuffers, PartFilling
 from tierd.remote.backends.parts import UploadPart
-from tierd.remote.chunks import GatheredPart, gathered
+from tierd.remote.chunks import iterated
 from tierd.remote.object_store import ChunkedBody
 
+T = TypeVar("T")
 U = TypeVar("U")
 
 
@@ -21,30 +23,32 @@ class PartUploads(Protocol[U]):
     def begun(self, key: str) -> AbstractAsyncContextManager[U]:
         """Begin an upload, to be completed inside; failed or cancelled, it is aborted."""
 
-    async def send_bytes(self, upload: U, part: UploadPart, content: bytes) -> str:
-        """Send one part; return the tag that the store knows it by."""
+    async def send_bytes(self, upload: U, part: UploadPart, content: memoryview) -> str:
+        """Send one part; return the tag that the store knows it by.
+
+        ``content`` can be read until the call ends. What reads it after that uses a view of its own.
+        """
 
     async def complete(self, upload: U, parts: Sequence[UploadPart], tags: Sequence[str]) -> None:
         """Make the object appear, unless its key exists."""
 
 
 class ChunkedUploads(Generic[U]):
-    """Gathers parts of ``part_size`` bytes, at most ``max_concurrency`` in memory over all uploads, and sends them.
+    """Fills buffers of ``part_size`` bytes, at most ``max_concurrency`` in memory over all uploads, and sends them.
 
-    ``put_whole`` stores a body that has no more than one part.
+    ``put_whole`` stores a body that has no more than one part; it may read the bytes until it ends.
     """
 
     def __init__(
         self,
         uploads: PartUploads[U],
-        put_whole: Callable[[str, bytes], Awaitable[None]],
+        put_whole: Callable[[str, memoryview], Coroutine[object, object, None]],
         *,
         limits: PartLimits,
     ) -> None:
         self._uploads = uploads
         self._put_whole = put_whole
-        self._part_size = limits.part_size
-        self._places = asyncio.Semaphore(limits.max_concurrency)
+        self._buffers = PartBuffers(size_bytes=limits.part_size, count=limits.max_concurrency)
 
     async def put(self, key: str, body: ChunkedBody) -> None:
         """Create the object; failed or cancelled, a multipart upload is aborted and the chunks are closed.
@@ -52,41 +56,62 @@ class ChunkedUploads(Generic[U]):
         Raises:
             TierError: sending or completing the upload failed, or the chunks raised it.
         """
-        async with aclosing(gathered(body, self._part_size)) as parts, AsyncExitStack() as place:
-            await place.enter_async_context(self._places)
-            first = await anext(parts)
-            if first.is_last:
-                await self._put_whole(key, first.content)
-                return
-            async with self._uploads.begun(key) as upload:
-                sent, tags = await self._send_all(key, upload, first, parts, place)
-                await self._uploads.complete(upload, sent, tags)
+        with self._buffers.upload(), ExitStack() as held:
+            async with iterated(body.chunks) as chunks:
+                filling = PartFilling(chunks, pace=body.pace)
+                buffer = await self._taken(held)
+                first = await filling.fill(buffer)
+                if first.is_last:
+                    await _viewed(buffer, first.size_bytes, partial(self._put_whole, key))
+                    return
+                async with self._uploads.begun(key) as upload:
+                    sent, tags = await self._send_all(key, upload, filling, (buffer, first), held)
+                    await self._uploads.complete(upload, sent, tags)
 
     async def _send_all(
-        self, key: str, upload: U, gathered_part: GatheredPart, rest: AsyncIterator[GatheredPart], place: AsyncExitStack
+        self, key: str, upload: U, filling: PartFilling, first: tuple[PartBuffer, FilledPart], held: ExitStack
     ) -> tuple[list[UploadPart], list[str]]:
-        """Send the part at hand, whose ``place`` is taken, and all others; return the parts and their entity tags."""
+        """Send the part at hand, whose buffer is ``held``, and all others; return the parts and their entity tags."""
+        buffer, filled = first
         parts: list[UploadPart] = []
         tasks: list[asyncio.Task[str]] = []
         position = 0
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    content = gathered_part.content
-                    part = UploadPart(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content))
+                    part = UploadPart(len(parts) + 1, ByteRange.of_size(position, filled.size_bytes), filled.crc32c)
+                    send = partial(self._uploads.send_bytes, upload, part)
                     task = group.create_task(
-                        self._uploads.send_bytes(upload, part, content), name=f"upload {key} {part.number}"
+                        _viewed(buffer, filled.size_bytes, send), name=f"upload {key} {part.number}"
                     )
-                    place.pop_all()  # now the task's, which may end before it has begun
-                    task.add_done_callback(lambda _: self._places.release())
+                    task.add_done_callback(partial(_close, held.pop_all()))  # the task may end before it has begun
                     parts.append(part)
                     tasks.append(task)
-                    position += len(content)
-                    if gathered_part.is_last:
+                    position += filled.size_bytes
+                    if filled.is_last:
                         break
-                    del content, gathered_part  # of what is sent only the task holds the bytes
-                    await place.enter_async_context(self._places)
-                    gathered_part = await anext(rest)
+                    buffer = await self._taken(held)
+                    filled = await filling.fill(buffer)
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return parts, [task.result() for task in tasks]
+
+    async def _taken(self, held: ExitStack) -> PartBuffer:
+        """Wait for a buffer, which ``held`` gives back."""
+        buffer = await self._buffers.take()
+        held.callback(self._buffers.give_back, buffer)
+        return buffer
+
+
+def _close(held: ExitStack, _: "asyncio.Task[str]") -> None:
+    held.close()
+
+
+async def _viewed(buffer: PartBuffer, size_bytes: int, send: Callable[[memoryview], Coroutine[object, object, T]]) -> T:
+    """Send the first bytes of a buffer; afterwards the bytes cannot be read through the view that ``send`` got."""
+    content = buffer.view(size_bytes)
+    try:
+        return await send(content)
+    finally:
+        with suppress(BufferError):  # a thread may hash it still, and the buffer is not used again
+            content.release()

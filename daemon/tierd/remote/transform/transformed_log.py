@@ -95,6 +95,7 @@ class TransformedLog:
                     coming.popleft()
                     self._made[number - _AHEAD] = made.chunk
                     yield made.stored
+                    del made  # so that its memory serves for the next chunk
         finally:
             for future in coming:
                 if not future.cancel() and not future.cancelled():

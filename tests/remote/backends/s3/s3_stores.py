@@ -11,6 +11,7 @@ def s3_store(
     *,
     bucket: str,
     part_size: int = 5 << 20,
+    max_concurrency: int = 4,
     read_timeout_s: float = 60.0,
     **settings: Any,  # noqa: ANN401 - of any type
 ) -> S3ObjectStore:
@@ -23,6 +24,6 @@ def s3_store(
         S3Bucket(name=bucket, **taken(S3Bucket)),
         keys=S3Keys(**taken(S3Keys)),
         network=S3Network(timeouts=HttpTimeouts(read_s=read_timeout_s), **taken(S3Network)),
-        parts=PartLimits(part_size=part_size),
+        parts=PartLimits(part_size=part_size, max_concurrency=max_concurrency),
         **settings,
     )

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
+from tierd.kernels import crc32c
+from tierd.remote.backends.parts import decoded
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -48,6 +51,8 @@ class ScriptedS3:
         """Uploads as a store on a file system has them: a part that is written makes its upload."""
         self.noted = asyncio.Event()
         """Set with every request whose body was read."""
+        self.parts: dict[int, bytes] = {}
+        """Bytes of the parts that were answered with success, by number."""
         self._answers: dict[str, list[Answer]] = {}
         self._late: set[asyncio.Task[None]] = set()
 
@@ -66,13 +71,18 @@ class ScriptedS3:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        await request.read()
+        content = await request.read()
         operation = _operation(request)
         self.requests.append(operation)
         self.paths.append(str(request.rel_url))
         self.headers[operation].append(request.headers)
         answers = self._answers.get(operation) or [refusal(501, "NotScripted")]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        checksum = request.headers.get("x-amz-checksum-crc32c")
+        if operation in {"put", "upload_part"} and checksum is not None and decoded(checksum) != crc32c(content):
+            answer = refusal(400, "BadDigest")
+        if operation == "upload_part" and answer.status == 200 and not answer.hang_up:
+            self.parts[int(request.query["partNumber"])] = content
         self.noted.set()
         writing = asyncio.create_task(self._written(operation, answer))  # goes on when the client has hung up
         self._late.add(writing)

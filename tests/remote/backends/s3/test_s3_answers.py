@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,6 +20,8 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c
 from tierd.remote import FileBody
+from tierd.remote.backends import part_buffers
+from tierd.remote.backends.part_buffers import PartBuffer
 from tierd.remote.backends.s3 import S3ObjectStore
 from tierd.remote.backends.s3.s3_options import ObjectOptions
 from tierd.remote.deadlines import Deadlines
@@ -56,7 +59,9 @@ async def store(script: ScriptedS3) -> AsyncIterator[S3ObjectStore]:
     await store.close()
 
 
-def scripted_store(script: ScriptedS3, *, deadlines: Deadlines | None = None) -> S3ObjectStore:
+def scripted_store(
+    script: ScriptedS3, *, deadlines: Deadlines | None = None, max_concurrency: int = 4
+) -> S3ObjectStore:
     return s3_store(
         bucket="tier",
         endpoint_url=script.endpoint_url,
@@ -65,10 +70,19 @@ def scripted_store(script: ScriptedS3, *, deadlines: Deadlines | None = None) ->
         secret_access_key="secret",
         path_style=True,
         part_size=PART_SIZE,
+        max_concurrency=max_concurrency,
         options=ObjectOptions(storage_class="STANDARD_IA"),
         retry=Retry(clock=FakeClock(), attempts=3),
         deadlines=deadlines or Deadlines(),
     )
+
+
+@asynccontextmanager
+async def closing(store: S3ObjectStore) -> AsyncIterator[S3ObjectStore]:
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @pytest.fixture
@@ -139,6 +153,38 @@ async def test_part_that_failed_is_sent_again_without_the_others(
     assert complete["If-None-Match"] == "*"
     assert complete["x-amz-checksum-crc32c"] == encoded(crc32c(CONTENT))
     assert script.headers["create_upload"][0]["x-amz-storage-class"] == "STANDARD_IA"
+
+
+@pytest.mark.parametrize("failure", [refusal(503, "SlowDown"), Answer(hang_up=True)], ids=["refused", "cut"])
+async def test_chunks_whose_part_failed_are_sent_again_from_memory_that_later_parts_use(
+    script: ScriptedS3, failure: Answer
+) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    good = Answer(200, "", {"ETag": '"tag"'})
+    script.answer("upload_part", failure, good, good, failure, failure, good)
+    script.answer("complete_upload", Answer(200, OPEN))
+    content = content_of(4 * PART_SIZE + 3)
+    async with closing(scripted_store(script, max_concurrency=2)) as store:
+        await store.put("key", chunked_body(chunks_of(content, 1 << 20)))
+    assert script.requests.count("upload_part") == 8
+    assert b"".join(script.parts[number] for number in range(1, 6)) == content
+
+
+async def test_client_library_keeps_no_view_of_parts_that_were_sent(
+    script: ScriptedS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[PartBuffer] = []
+
+    def make(size_bytes: int) -> PartBuffer:
+        made.append(PartBuffer(size_bytes))
+        return made[-1]
+
+    monkeypatch.setattr(part_buffers, "PartBuffer", make)
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    script.answer("complete_upload", Answer(200, OPEN))
+    async with closing(scripted_store(script, max_concurrency=2)) as store:
+        await store.put("key", chunked_body(chunks_of(content_of(6 * PART_SIZE), 1 << 20)))
+    assert len(made) == 2, "a view that is left costs fresh memory for each part"
 
 
 async def test_an_upload_whose_part_keeps_failing_is_aborted(

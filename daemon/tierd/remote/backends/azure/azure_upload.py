@@ -14,6 +14,7 @@ from uuid import uuid4
 from tierd.kernels import crc32c
 from tierd.remote.backends.azure.azure_connection import AzureConnection
 from tierd.remote.backends.parts import UploadPart, crc32c_of, size_of
+from tierd.remote.chunks import Bytes
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.retrying import Retry
 
@@ -45,7 +46,7 @@ class BlockUploads:
         self._deadlines = deadlines
         self._retry = retry
 
-    async def put_whole(self, key: str, content: bytes, *, condition: Mapping[str, str]) -> None:
+    async def put_whole(self, key: str, content: Bytes, *, condition: Mapping[str, str]) -> None:
         """Store a blob in one request.
 
         Raises:
@@ -66,7 +67,7 @@ class BlockUploads:
         """Begin an upload, to be completed inside the context. There is nothing to abort."""
         yield BlockUpload(key, uuid4().hex)
 
-    async def send_bytes(self, upload: BlockUpload, part: UploadPart, content: bytes) -> str:
+    async def send_bytes(self, upload: BlockUpload, part: UploadPart, content: memoryview) -> str:
         """Send one block; return its id."""
         block_id = base64.b64encode(f"{upload.upload_id}-{part.number:06d}".encode()).decode()
         query = f"comp=block&blockid={quote(block_id, safe='')}"
@@ -101,7 +102,7 @@ class BlockUploads:
 
         await (self._retry.request("complete_upload", complete, key=upload.key) if self._retry else complete())
 
-    async def _md5(self, content: bytes) -> str:
+    async def _md5(self, content: Bytes) -> str:
         hashing = partial(hashlib.md5, content, usedforsecurity=False)
         digest = await asyncio.get_running_loop().run_in_executor(self._threads, hashing)
         return base64.b64encode(digest.digest()).decode()

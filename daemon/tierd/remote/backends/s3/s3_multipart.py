@@ -95,7 +95,7 @@ class MultipartUploads:
             await self._clean_ups.run(self._abort(key, upload.upload_id))
             raise
 
-    async def send_bytes(self, upload: MultipartUpload, part: UploadPart, content: bytes) -> str:
+    async def send_bytes(self, upload: MultipartUpload, part: UploadPart, content: memoryview) -> str:
         """Send one part that is in memory; return its entity tag."""
         call = partial(self._sender.send_bytes, "upload part", upload.key, content, part.crc32c)
         return await self._send_part(upload, part, call)
