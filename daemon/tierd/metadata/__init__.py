@@ -10,6 +10,7 @@ from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
     from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
+    from tierd.metadata.key_secret_row import KEY_SECRET_BYTES, key_secret
     from tierd.metadata.kv import (
         Batch,
         DeadlineKeyValueStore,
@@ -80,6 +81,7 @@ else:
     __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
+    "KEY_SECRET_BYTES",
     "RECORD_IN_DOUBT",
     "Batch",
     "BucketLogStart",
@@ -128,6 +130,7 @@ __all__ = [
     "import_lines",
     "int_field",
     "is_tier_known",
+    "key_secret",
     "list_partitions",
     "metadata_keys",
     "open_metadata",
