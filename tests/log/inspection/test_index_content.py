@@ -20,7 +20,7 @@ SOUND = {
     IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot(()),
     IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
     IndexType.KEY_HASHES: KeyHashes(
-        bytes(8), 100, *np.zeros((2, 1), dtype=np.int64), np.array([5], dtype=np.uint32)
+        bytes(8), 100, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.array([5], dtype=np.uint32)
     ).to_bytes(),
 }
 
