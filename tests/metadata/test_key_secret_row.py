@@ -8,7 +8,6 @@ import pytest
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tierd.errors import BackendUnavailableError, MetadataDecodeError, OutcomeUnknownError
 from tierd.metadata import (
-    KEY_SECRET_BYTES,
     Batch,
     KeyValueStore,
     MemoryKeyValueStore,
@@ -24,7 +23,7 @@ KEYS = MetadataKeyFactory("cluster")
 
 async def test_secret_is_made_once_and_stays(any_store: KeyValueStore) -> None:
     secret = await key_secret(any_store, KEYS)
-    assert len(secret) == KEY_SECRET_BYTES
+    assert len(secret) == 16
     assert await key_secret(any_store, KEYS) == secret
     assert await key_secret(any_store, MetadataKeyFactory("other")) != secret
 

@@ -10,7 +10,7 @@ from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
     from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
-    from tierd.metadata.key_secret_row import KEY_SECRET_BYTES, key_secret
+    from tierd.metadata.key_secret_row import key_secret
     from tierd.metadata.kv import (
         Batch,
         DeadlineKeyValueStore,
@@ -81,7 +81,6 @@ else:
     __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
-    "KEY_SECRET_BYTES",
     "RECORD_IN_DOUBT",
     "Batch",
     "BucketLogStart",
