@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,9 +24,8 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.pipeline.spark.job_lab import JobLab
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.waiting import wait_until
-from tests.tiering.setups import partition_of
 from tierd.log import CLEANER_OFFSET_CHECKPOINT, NewRecord, encode_batch, read_offset_checkpoint
-from tierd.model import TopicPartition
+from tierd.model import RemoteLogSegmentState, TopicPartition
 from tierd.pipeline.committing import RunStatistics
 from tierd.pipeline.planning import CleaningPolicy
 
@@ -154,7 +154,7 @@ def _cleaner_rate(lab_dir: Path, log_dir: Path, shape: Shape) -> float:
         source = broker.partition_dir(_TOPIC, 0)
         assert source is not None
         log_dir.mkdir()
-        shutil.copytree(source, log_dir / source.name)
+        shutil.copytree(source, log_dir / source.name, ignore=shutil.ignore_patterns("*.deleted"))
         end = broker.end_offset(_TOPIC, 0)
         (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\n{_TOPIC} 0 {end}\n")
         if clean_records:
@@ -243,17 +243,27 @@ def _write_keys(path: Path, keys: int, *, segments: int = 8) -> None:
 async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCost, InputBytes, RunStatistics]:
     """Copy a partition to a tier and compact it there; return the cost, the bytes of the inputs and the outcome.
 
-    What the broker's cleaner has cleaned counts as compacted in the tier, too.
+    An earlier run of the job has compacted what the broker's cleaner has cleaned. That run joins segments, so that it
+    rewrites them all, as a run over new records does.
     """
     root.mkdir()
     name = f"{_TOPIC}-0"
-    policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=segment_bytes)
+    cleaned = read_offset_checkpoint(log_dir / CLEANER_OFFSET_CHECKPOINT)
+    first_dirty = cleaned.get(TopicPartition(_TOPIC, 0), 0)
+    policy = CleaningPolicy(
+        compacts=True,
+        min_cleanable_dirty_ratio=0.0,
+        segment_bytes=2 * segment_bytes if first_dirty else segment_bytes,
+    )
     async with JobLab.opened(root, log_dir) as lab:
+        if first_dirty:
+            with _hidden(log_dir / name, root / "dirty", behind=first_dirty):
+                await lab.copy()
+                command = lab.command(master="local[2]")
+                before = await lab.lead({name: policy}, lambda: _ignored(_run(command)))
+                assert before.committed, before.problems
         await lab.copy()
-        cleaned = read_offset_checkpoint(log_dir / CLEANER_OFFSET_CHECKPOINT)
-        first_dirty = cleaned.get(TopicPartition(_TOPIC, 0), 0)
-        await lab.session.metadata.advance_compacted_to(partition_of(log_dir / name), first_dirty)
-        rows = lab.rows(name)
+        rows = [row for row in lab.rows(name) if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
         inputs = InputBytes(
             total=sum(row.size_bytes for row in rows),
             dirty=sum(row.size_bytes for row in rows if row.end_offset >= first_dirty),
@@ -263,6 +273,26 @@ async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCos
         found = await lab.lead({name: policy}, lambda: costs.append(_run(command)))
     assert found.committed or found.unchanged, found.problems
     return costs[0], inputs, found
+
+
+def _ignored(_: JobCost) -> None:
+    """Take a cost that is not measured."""
+
+
+@contextmanager
+def _hidden(directory: Path, aside: Path, *, behind: int) -> Iterator[None]:
+    """Have the log end with the segment that begins at offset ``behind``, which is the active one meanwhile."""
+    aside.mkdir()
+    checkpoint = directory.parent / "replication-offset-checkpoint"
+    whole = checkpoint.read_text()
+    checkpoint.write_text(f"0\n1\n{_TOPIC} 0 {behind}\n")
+    moved = [path for path in directory.glob("[0-9]*.*") if int(path.stem) > behind]
+    for path in moved:
+        path.rename(aside / path.name)
+    yield
+    for path in moved:
+        (aside / path.name).rename(path)
+    checkpoint.write_text(whole)
 
 
 def _run(command: list[str]) -> JobCost:

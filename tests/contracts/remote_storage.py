@@ -37,6 +37,7 @@ class Rolled:
             IndexType.TRANSACTION: self.data.transaction_index,
             IndexType.PRODUCER_SNAPSHOT: self.data.producer_snapshot,
             IndexType.LEADER_EPOCH: self.data.leader_epoch_index,
+            IndexType.KEY_HASHES: self.data.key_hashes,
         }
 
 
@@ -56,6 +57,7 @@ def rolled(
         transaction_index=transaction_index,
         producer_snapshot=b"producer snapshot",
         leader_epoch_index=b"0\n1\n0 0\n",
+        key_hashes=b"hashes of keys",
     )
     metadata = segment(start_offset, start_offset + 9, size_bytes=len(content))
     return Rolled(metadata, data, content)

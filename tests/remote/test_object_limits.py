@@ -44,7 +44,7 @@ from tierd.remote import (
 )
 from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory_object_store import MemoryObjectStore
-from tierd.remote.object_limits import EARLY_INDEXES, MAX_CHUNK_BYTES, MAX_CHUNKS, TIER_IDENTITY, max_index_bytes
+from tierd.remote.object_limits import MAX_CHUNK_BYTES, MAX_CHUNKS, TIER_IDENTITY, early_indexes, max_index_bytes
 
 MIB = 1 << 20
 KIND = ObjectKind("note", 10)
@@ -178,7 +178,10 @@ async def test_oversized_manifest_is_refused_by_its_readers(one: Rolled, reader:
     await put_oversized(store, key, MANIFEST)
     with pytest.raises(RemoteObjectTooLargeError, match=key):
         await MANIFEST_READERS[reader](store, one)
-    assert store.sent_bytes <= MANIFEST.max_bytes + 1 + one.metadata.size_bytes + EARLY_INDEXES.size
+    assert (
+        store.sent_bytes
+        <= MANIFEST.max_bytes + 1 + one.metadata.size_bytes + early_indexes(one.metadata.size_bytes).size
+    )
 
 
 async def test_oversized_tombstone_is_refused_by_its_reader(one: Rolled) -> None:
@@ -277,7 +280,7 @@ async def test_manifest_with_an_index_larger_than_its_log_can_have_is_refused(
 
 
 async def test_index_behind_the_early_bytes_is_read_by_its_place(one: Rolled) -> None:
-    padded = bytes(EARLY_INDEXES.size)
+    padded = bytes(early_indexes(one.metadata.size_bytes).size)
     data = replace(one.data, offset_index=padded)
     store = CountingStore()
     await storage_over(store).copy_log_segment_data(one.metadata, data)

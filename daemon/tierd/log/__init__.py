@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, scan_partition
     from tierd.log.files.source import Source, broker_file, open_source
     from tierd.log.indexes.index_build import IndexBuilder, build_indexes
+    from tierd.log.indexes.key_hashes import KEY_ROW_BYTES, KeyHashes, key_secret_id
     from tierd.log.indexes.offset_index import OffsetIndex
     from tierd.log.indexes.time_index import TimeIndex
     from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -171,6 +172,7 @@ __all__ = [
     "IS_CONTROL",
     "IS_LOG_APPEND_TIME",
     "IS_TRANSACTIONAL",
+    "KEY_ROW_BYTES",
     "LEADER_EPOCH_CHECKPOINT",
     "LOCK_FILE",
     "LOG_START_OFFSET_CHECKPOINT",
@@ -205,6 +207,7 @@ __all__ = [
     "FoundIdentity",
     "IndexBuilder",
     "InvalidTransactionStateError",
+    "KeyHashes",
     "KnownDirectory",
     "KnownPositions",
     "LoadRequest",
@@ -306,6 +309,7 @@ __all__ = [
     "iter_batches",
     "iter_headers",
     "iter_piece_columns",
+    "key_secret_id",
     "last_stable_offset",
     "list_log_dir",
     "load_log",

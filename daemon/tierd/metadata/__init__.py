@@ -10,6 +10,7 @@ from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
     from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
+    from tierd.metadata.key_secret_row import key_secret
     from tierd.metadata.kv import (
         Batch,
         DeadlineKeyValueStore,
@@ -128,6 +129,7 @@ __all__ = [
     "import_lines",
     "int_field",
     "is_tier_known",
+    "key_secret",
     "list_partitions",
     "metadata_keys",
     "open_metadata",

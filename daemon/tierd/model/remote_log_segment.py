@@ -216,6 +216,12 @@ class IndexType(Enum):
     TRANSACTION = "transaction"
     PRODUCER_SNAPSHOT = "producer_snapshot"
     LEADER_EPOCH = "leader_epoch"
+    KEY_HASHES = "key_hashes"
+
+    @property
+    def is_optional(self) -> bool:
+        """Return True if a whole segment may lack it: without aborted transactions, or without hashes of its keys."""
+        return self in {IndexType.TRANSACTION, IndexType.KEY_HASHES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +234,7 @@ class LogSegmentData:
         transaction_index: None when the segment has none, which is normal.
         chunk_timestamps: times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes of the log;
             chunks consist of such blocks; None for a block, or for all, where they are not known.
+        key_hashes: hashes of the keys, as ``KeyHashes`` has them, only of segments that a job has written; mostly None.
     """
 
     log: Path
@@ -240,3 +247,4 @@ class LogSegmentData:
     producer_snapshot: bytes
     leader_epoch_index: bytes
     chunk_timestamps: tuple[TimestampRange | None, ...] | None = None
+    key_hashes: bytes | None = None

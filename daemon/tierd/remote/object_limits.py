@@ -32,14 +32,15 @@ MAX_CATALOGUE_BYTES: Final = 256 << 20
 """Bytes of the JSON of a catalogue object before its compression."""
 MAX_CATALOGUE_VALUES: Final = 4_000_000
 """JSON values of a catalogue object: some nine for each committed offset."""
-EARLY_INDEXES: Final = ByteRange.of_size(0, 32 << 20)
-"""What is read of the ``.indexes`` object before the manifest has said where an index lies: nearly always all of it."""
 
 _SMALLEST_BATCH_BYTES: Final = 26  # of magic 0; one of today has 61
 _ENTRY_BYTES: Final = {IndexType.OFFSET: 8, IndexType.TIMESTAMP: 12, IndexType.TRANSACTION: 34}
 _ANY_INDEX_BYTES: Final = 64 << 20  # an index file may end in room that was never used
 _PRODUCER_SNAPSHOT_BYTES: Final = 256 << 20  # some four million producers
 _TAG_BYTES: Final = 16
+_EARLY_BYTES_AT_MOST: Final = 8 << 20
+_EARLY_BYTES_AT_LEAST: Final = 256 << 10  # for producers, epochs and aborted transactions
+_INDEXED_BYTES: Final = 4096  # Kafka's default of index.interval.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,16 @@ def too_large(key: str, size: str, kind: ObjectKind) -> RemoteObjectTooLargeErro
         f"{key} has {size}, and no {kind.name} has more than {kind.max_bytes}: it is not read",
         remedy="find out who wrote it; restore the object from a version or a replica of the bucket, or delete it",
     )
+
+
+def early_indexes(log_size_bytes: int) -> ByteRange:
+    """Return what is read of a segment's ``.indexes`` object before the manifest says where an index lies.
+
+    Nearly always it has what readers need, and little of the hashes of keys behind it, which only a job needs.
+    """
+    entry_bytes = _ENTRY_BYTES[IndexType.OFFSET] + _ENTRY_BYTES[IndexType.TIMESTAMP]
+    size_bytes = _EARLY_BYTES_AT_LEAST + log_size_bytes // _INDEXED_BYTES * entry_bytes
+    return ByteRange.of_size(0, min(size_bytes, _EARLY_BYTES_AT_MOST))
 
 
 def max_index_bytes(index_type: IndexType, log_size_bytes: int) -> int:

@@ -3,12 +3,13 @@
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.log.batches import legacy
 from tests.log.logs import rows
 from tierd.errors import CorruptIndexError, CorruptRecordError, LogError
-from tierd.log import AbortedTransaction, TransactionIndex, build_indexes, check_index, check_indexes_of_log
+from tierd.log import AbortedTransaction, KeyHashes, TransactionIndex, build_indexes, check_index, check_indexes_of_log
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import IndexType
 
@@ -18,6 +19,9 @@ SOUND = {
     IndexType.TRANSACTION: TransactionIndex((AbortedTransaction(1, 100, 105, 100),)).to_bytes(),
     IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot(()),
     IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
+    IndexType.KEY_HASHES: KeyHashes(
+        bytes(8), 100, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.array([5], dtype=np.uint32)
+    ).to_bytes(),
 }
 
 
@@ -34,6 +38,11 @@ def test_sound_index_of_each_type_passes(index_type: IndexType) -> None:
 def test_damaged_index_is_refused_by_name(index_type: IndexType) -> None:
     with pytest.raises(LogError, match="orders-0 index"):
         check(index_type, b"\xff" * len(SOUND[index_type]))
+
+
+def test_damaged_hashes_of_keys_are_refused_by_name() -> None:
+    with pytest.raises(CorruptIndexError, match="orders-0 index"):
+        check(IndexType.KEY_HASHES, SOUND[IndexType.KEY_HASHES][:-1])
 
 
 def test_offset_index_that_points_behind_the_log_is_refused() -> None:

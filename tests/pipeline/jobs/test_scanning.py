@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock, join_bucket, sc
 from tierd.pipeline.jobs.task_layout import BucketRange, GroupPlace, InputPlace, InputSplit
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
 from tierd.pipeline.planning import WorkOrder
+from tierd.remote import SegmentManifest
 
 GROUPS = [(0, 0), (1, 2), (3, 3)]
 BUCKETS = 3
@@ -42,6 +44,10 @@ class ShakyTier:
                 raise RetriableRemoteStorageError("the store is busy")
             batch = encode_batch([NewRecord(b"%d" % key, b"value", 1)], base_offset=metadata.start_offset + key)
             yield bytes(batch)
+
+    def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
+        """Return a manifest that names no index, or fail as the store does."""
+        return cast("SegmentManifest", SimpleNamespace(index=lambda _: None, record_count=10))
 
     def read_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         return encode_producer_snapshot(()) if index_type is IndexType.PRODUCER_SNAPSHOT else b""

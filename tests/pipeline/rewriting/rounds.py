@@ -9,10 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from tierd.kernels import latest_per_key
-from tierd.log import AbortedTransaction, ProducerStateEntry, build_indexes, check_segment, read_producer_snapshot
+from tierd.log import (
+    AbortedTransaction,
+    KeyHashes,
+    ProducerStateEntry,
+    RecordBatch,
+    build_indexes,
+    check_segment,
+    read_producer_snapshot,
+)
 from tierd.log.indexes.transaction_index import read_transaction_index
 from tierd.pipeline.rewriting import (
     InputLog,
+    KeyHashing,
     OffsetSet,
     RewriteRules,
     RewrittenSegment,
@@ -170,13 +179,38 @@ def rewrite(
             input_snapshot=b"",
             input_epochs=b"",
             open_producers=open_producers,
+            hashing=KeyHashing(SECRET, base_offset=base_offset, max_share=1e9),
         )
         for piece_bytes, suffix in ((SMALL, ".log.small"), (LARGE, ".log"))
     )
     assert one_by_one.data.log.read_bytes() == together.data.log.read_bytes()
     assert changed(one_by_one, data=changed(one_by_one.data, log=together.data.log)) == together
     one_by_one.data.log.unlink()
+    assert_hashes_say_what_a_scan_says(together, group, rules)
     return together
+
+
+def assert_hashes_say_what_a_scan_says(
+    output: RewrittenSegment, group: Sequence[RolledSegment], rules: RewriteRules
+) -> None:
+    """Compare the hashes of the output's keys with its scan, whatever transactions are known to be aborted.
+
+    An output has no hashes exactly if the scan notes more than keys, or the output is empty.
+    """
+    start_offset, end_offset = group[0].base_offset, group[-1].end_offset
+    pieces, unread, trace, batches = [output.data.log.read_bytes()], UnreadBatches(), TransactionTrace(), 0
+    found = list(scan_keys(pieces, rules, name="output", secret=SECRET, trace=trace, unread=unread))
+    whole = InputLog(name="output", start_offset=start_offset, end_offset=end_offset, pieces=pieces)
+    for run in whole.runs():
+        one_by_one = [run] if isinstance(run, RecordBatch) else [run.batch(index) for index in range(len(run))]
+        batches += sum(batch.is_control or batch.is_transactional for batch in one_by_one)
+    assert (output.data.key_hashes is None) == bool(batches or unread.count or not pieces[0])
+    if output.data.key_hashes is not None:
+        hashes = KeyHashes.from_bytes(output.data.key_hashes, start_offset, "hashes", end_offset=end_offset)
+        assert hashes is not None
+        scanned = np.hstack([_NOTHING, *(np.stack((one.hash_hi, one.hash_lo, one.offset)) for one in found)])
+        assert np.array_equal(np.stack((hashes.hi, hashes.lo, hashes.offsets(slice(None)))), scanned)
+        assert (trace.goes_on, unread.count) == ({}, 0)
 
 
 def assert_describes_itself(output: RewrittenSegment, group: Sequence[RolledSegment]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Self, cast
 from uuid import uuid4
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
@@ -19,7 +20,16 @@ from tests.pipeline.spark.job_lab import JobLab
 from tests.tiering.setups import CLUSTER_ID
 from tierd.errors import RetriableRemoteStorageError
 from tierd.log import Compression, NewRecord, encode_batch
-from tierd.model import IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
+from tierd.metadata import Batch, Delete
+from tierd.model import (
+    ByteRange,
+    IndexType,
+    IsolationLevel,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    uuid_to_text,
+)
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.committing.messages import Begun
@@ -40,11 +50,16 @@ ENCRYPTED = {
 }
 
 
-def fill(writer: PartitionWriter, *, segments: int, keys: int, first: int = 0) -> None:
-    """Write rolled segments of ten records; record ``n`` has the key ``n`` modulo ``keys``, and its number as value."""
+def fill(writer: PartitionWriter, *, segments: int, keys: int, first: int = 0, size_bytes: int = 0) -> None:
+    """Write rolled segments of ten records; record ``n`` has the key ``n`` modulo ``keys``, and its number as value.
+
+    Values are padded to ``size_bytes``.
+    """
     for segment in range(segments):
         numbers = range(first + segment * SEGMENT_RECORDS, first + (segment + 1) * SEGMENT_RECORDS)
-        records = [NewRecord(b"%d" % (n % keys), b"value %d" % n, 1_700_000_000_000 + n) for n in numbers]
+        records = [
+            NewRecord(b"%d" % (n % keys), (b"value %d" % n).ljust(size_bytes), 1_700_000_000_000 + n) for n in numbers
+        ]
         writer.append_batch(encode_batch(records), len(records))
         writer.roll()
 
@@ -106,6 +121,54 @@ async def test_run_keeps_the_latest_record_of_every_key_and_the_next_run_has_no_
         assert dict(await contents(lab, "orders-0")) == latest(range(80), 7)
         assert len(await contents(lab, "orders-0")) == 7
         assert await lab.session.findings(lab.log_dir / "orders-0") == []
+
+
+@pytest.mark.parametrize("remote", [{}, ENCRYPTED], ids=["plain", "encrypted"])
+async def test_runs_write_the_same_with_and_without_the_stored_hashes_of_keys(
+    tmp_path: Path, spark: SparkSession, remote: dict[str, object]
+) -> None:
+    written, fetched = [], []
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+        log = Log(tmp_path / name, ("orders",))
+        for first in (0, 40):
+            fill(log.partitions["orders-0"], segments=4, keys=25, first=first, size_bytes=500)
+        async with log.copied(**remote) as lab:
+            policies = {"orders-0": replace(COMPACT, segment_bytes=6000)}
+            await lab.compact(spark.sparkContext, policies)
+            rows = lab.session.metadata.rows
+            manifests = [await lab.session.storage.read_manifest(row) for row in readable(lab, "orders-0")]
+            assert any(manifest.index(IndexType.KEY_HASHES) for manifest in manifests)
+            if name == "without":  # as after a rebuild of the metadata
+                await rows.apply(Batch([Delete(lab.session.metadata.keys.key_secret_key)]))
+            fill(log.partitions["orders-0"], segments=1, keys=5, first=80, size_bytes=500)
+            log.writer.write_checkpoints()
+            await lab.copy()
+            runs: list[JobRun] = []
+            found = await lab.lead(policies, lambda: runs.append(run_job(spark, lab)))  # noqa: B023  ends in here
+            assert (found.committed > 0, found.failed, found.refused) == (True, 0, 0)
+            fetched.append(runs[0].fetched_bytes)
+            whole = ByteRange.of_size(0, 1 << 20)
+            written.append([await lab.session.storage.fetch_log_segment(r, whole) for r in readable(lab, "orders-0")])
+            assert await lab.session.findings(lab.log_dir / "orders-0") == []
+    assert written[0] == written[1]
+    assert fetched[0] < fetched[1]
+
+
+def readable(lab: JobLab, name: str) -> list[RemoteLogSegmentMetadata]:
+    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return sorted((row for row in lab.rows(name) if row.state is finished), key=lambda row: row.start_offset)
+
+
+def run_job(spark: SparkSession, lab: JobLab) -> JobRun:
+    """Carry out the order that is led, and return the run."""
+    leader = LeaderClient.connect(lab.socket)
+    try:
+        run = JobRun(spark.sparkContext, leader, lab.access, leader.order(), JobProgress())
+        leader.done(run.run())
+        return run
+    finally:
+        leader.close()
 
 
 async def test_run_over_compressed_and_encrypted_segments_keeps_their_transform(

@@ -45,6 +45,10 @@ def check_index(index_type: IndexType, content: bytes, *, base_offset: int, log_
             parse_producer_snapshot(content, name)
         case IndexType.LEADER_EPOCH:
             parse_lineage(content, name=name)
+        case IndexType.KEY_HASHES:
+            from tierd.log.indexes.key_hashes import KeyHashes  # noqa: PLC0415  loads numpy
+
+            KeyHashes.from_bytes(content, base_offset, name)
 
 
 def check_indexes_of_log(log: Path, *, base_offset: int, offset_index: bytes, time_index: bytes) -> None:

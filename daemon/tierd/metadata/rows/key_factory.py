@@ -63,6 +63,8 @@ class MetadataKeyFactory:
         """Key of the random identity of the store."""
         self.moving_key = f"{self.all_prefix}moving"
         """Key of a row that is there while an import or a rebuild is not complete."""
+        self.key_secret_key = f"{self.all_prefix}key-secret"
+        """Key of the secret under which the pipeline hashes the keys of records."""
         self.tier_prefix = f"{self.all_prefix}tier/"
         """One row per tier that this store has made its own."""
         self.erasure_prefix = f"{self.all_prefix}erasure/"

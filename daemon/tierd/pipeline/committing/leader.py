@@ -11,8 +11,8 @@ A crash anywhere leaves rows that the sweep removes, and readers see the inputs 
 """
 
 import random
-import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -21,7 +21,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import RefusedError
-from tierd.metadata import RemoteLogMetadataManager
+from tierd.metadata import RemoteLogMetadataManager, key_secret
 from tierd.model import random_id
 from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence_reader import EvidenceReader
@@ -35,7 +35,7 @@ from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.committing.run_record import RunRecord, RunStatistics
 from tierd.pipeline.pipeline_errors import WorkOrderError
-from tierd.pipeline.planning import SECRET_BYTES, Candidate, Output, WorkOrder
+from tierd.pipeline.planning import Candidate, Output, WorkOrder
 from tierd.remote import SegmentManifest
 
 log = structlog.get_logger()
@@ -53,7 +53,6 @@ class CompactionLeader:
         clock: wall clock of rows, and of retries.
         settings: limits of retries and reads.
         new_id: makes ids of runs and outputs.
-        new_secret: makes the secret of a run, ``SECRET_BYTES`` long.
         random: returns a number in [0, 1), which chooses what is audited.
     """
 
@@ -66,14 +65,15 @@ class CompactionLeader:
         clock: Clock,
         settings: LeaderSettings,
         new_id: Callable[[], UUID] = random_id,
-        new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
         random: Callable[[], float] = random.random,
     ) -> None:
         self._new_id = new_id
         self._metadata = PatientMetadata(metadata, clock=clock, tries=settings.metadata_tries, retry_s=settings.retry_s)
         self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
-        self._orders = OrderMaker(evidence, clock=clock, new_secret=new_secret, random=random)
+        self._orders = OrderMaker(
+            evidence, clock=clock, key_secret=partial(key_secret, metadata.rows, metadata.keys), random=random
+        )
         self._outputs = outputs
         self._beginning = Beginning(
             self._metadata, storage, replacing=self._replacing, outputs=self._outputs, clock=clock, new_id=new_id
@@ -115,6 +115,7 @@ class CompactionLeader:
 
         Raises:
             RefusedError: another run is on.
+            MetadataError: the secret for the hashes of keys cannot be read, or is not there and cannot be written.
         """
         if self._order is not None:
             raise RefusedError("a run is on", remedy="wait until it has ended")

@@ -1,7 +1,7 @@
 """OrderMaker: makes the order of one run from candidates, with the evidence of their objects."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -45,12 +45,12 @@ class OrderMaker:
         evidence: EvidenceReader,
         *,
         clock: Clock,
-        new_secret: Callable[[], bytes],
+        key_secret: Callable[[], Awaitable[bytes]],
         random: Callable[[], float],
     ) -> None:
         self._evidence = evidence
         self._clock = clock
-        self._new_secret = new_secret
+        self._key_secret = key_secret
         self._random = random
         self._failed: frozenset[TopicIdPartition] = frozenset()
 
@@ -68,8 +68,12 @@ class OrderMaker:
             run_id: id of the run.
             max_bytes: bytes that the run may rewrite; None for no limit.
             audit_bytes: bytes of the segments that the run audits; 0 for none.
+
+        Raises:
+            MetadataError: the secret for the hashes of keys is not known.
         """
         now_ms = self._clock.now_ms()
+        secret = await self._key_secret()
         planned = await asyncio.to_thread(_plan_all, candidates, now_ms)
         skipped = [plan for plan in planned if isinstance(plan, Skipped)]
         urgent = by_urgency((plan for plan in planned if isinstance(plan, Proposal)), behind=self._failed)
@@ -81,7 +85,7 @@ class OrderMaker:
         works, too_late = await asyncio.to_thread(_works, chosen, evidence, max_bytes=max_bytes, now_ms=now_ms)
         skipped += too_late
         works += await asyncio.to_thread(self._audits, candidates, works, audit_bytes)
-        order = WorkOrder(run_id=run_id, now_ms=now_ms, secret=self._new_secret(), partitions=tuple(works))
+        order = WorkOrder(run_id=run_id, now_ms=now_ms, secret=secret, partitions=tuple(works))
         return PreparedRun(order, tuple(skipped))
 
     def _audits(

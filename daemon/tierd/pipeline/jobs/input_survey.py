@@ -1,7 +1,8 @@
 """Look: reads what has to be read before groups are rewritten, and decides the prospect of each group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import structlog
 from pyspark import RDD, Accumulator, SparkContext
 
 from tierd.pipeline.jobs.job_progress import JobProgress, Stage
@@ -26,6 +27,8 @@ from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
 from tierd.pipeline.jobs.spark_errors import spark_errors
 from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
 from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
+
+log = structlog.get_logger()
 
 
 class InputSurvey:
@@ -116,7 +119,14 @@ class InputSurvey:
             surveys = survey_groups(self._spark, offsets, numbers)
         found = (note for survey in surveys for note in survey.notes)
         notes = {note.place: note for note in sorted(found, key=lambda note: note.problem is not None)}
+        self._log_unused_hashes(notes.values())
         return notes, {self._places[survey.number]: survey.latest for survey in surveys}
+
+    def _log_unused_hashes(self, notes: Iterable[InputNote]) -> None:
+        for note in notes:
+            if note.hashes_problem is not None:
+                segment = self._order.partitions[note.place.index].inputs[note.place.segment].segment
+                log.warning("key_hashes_not_used", segment=str(segment), problem=note.hashes_problem)
 
 
 def works_of(order: WorkOrder, kind: WorkKind) -> list[PartitionWork]:

@@ -17,13 +17,14 @@ from typing import Final
 import numpy as np
 
 from tierd.errors import TierError
-from tierd.log import check_index
+from tierd.kernels import STEP_RECORDS
+from tierd.log import KeyHashes, check_index, key_secret_id
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.task_layout import InputPlace, InputSplit
-from tierd.pipeline.rewriting import InputLog, TransactionTrace, UnreadBatches, find_keys, scan_keys
+from tierd.pipeline.rewriting import InputLog, KeyColumns, TransactionTrace, UnreadBatches, find_keys, scan_keys
 
 UNREAD_ADVICE: Final = (
     "the keys that are to be erased may be in it; it stays, and the request waits. To remove such batches whole, with "
@@ -57,6 +58,8 @@ class InputNote:
         trace: the transactions that go on behind the input.
         problem: why the input could not be read to its end; None when it could.
         unread_from: base offset of the input's first batch that cannot be opened; None without any.
+        hashes_problem: why the stored hashes of its keys could not be used, so that its records were read; None if
+            they were used, or are not there, or are under another secret.
     """
 
     place: InputPlace
@@ -64,6 +67,7 @@ class InputNote:
     trace: TransactionTrace
     problem: str | None = None
     unread_from: int | None = None
+    hashes_problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +111,19 @@ def _scan_input(
     buckets = context.buckets[place.index]
     metadata = context.work(place).inputs[place.segment]
     trace, unread, keyed, problem = TransactionTrace(), UnreadBatches(), 0, None
+    hashes, hashes_problem = _stored_hashes(tier, metadata, context.order.secret)
     try:
-        for columns in scan_keys(
-            tier.pieces(metadata),
-            context.rules(place),
-            name=str(metadata.segment),
-            secret=context.order.secret,
-            trace=trace,
-            unread=unread,
+        for columns in (
+            _steps(hashes)
+            if hashes is not None
+            else scan_keys(
+                tier.pieces(metadata),
+                context.rules(place),
+                name=str(metadata.segment),
+                secret=context.order.secret,
+                trace=trace,
+                unread=unread,
+            )
         ):
             keyed += len(columns)
             keys.add(columns.hash_hi, columns.hash_lo, columns.offset)
@@ -123,7 +132,37 @@ def _scan_input(
     except (TierError, OSError) as error:
         problem = f"{metadata.segment} could not be read: {error}"
     for number in range(buckets.count if problem else 1):
-        yield buckets.first + number, InputNote(place, keyed, trace, problem, unread.first_offset)
+        yield buckets.first + number, InputNote(place, keyed, trace, problem, unread.first_offset, hashes_problem)
+
+
+def _stored_hashes(
+    tier: OpenTier, metadata: RemoteLogSegmentMetadata, secret: bytes
+) -> tuple[KeyHashes | None, str | None]:
+    """Return the hashes that are stored with a segment; None if its records have to be read, and what is wrong.
+
+    Hashes say the same as a scan of the segment: it has no transactional, control or unopened batch.
+    """
+    name = f"{metadata.segment} {IndexType.KEY_HASHES.value}"
+    try:
+        manifest = tier.manifest(metadata)  # first: without it, a read of the indexes would also take what is not used
+        if manifest.index(IndexType.KEY_HASHES) is None:
+            return None, None
+        content = tier.read_index(metadata, IndexType.KEY_HASHES)
+        hashes = KeyHashes.from_bytes(content, metadata.start_offset, name, end_offset=metadata.end_offset)
+    except (TierError, OSError) as error:
+        return None, str(error)
+    if hashes is None or hashes.secret_id != key_secret_id(secret):
+        return None, None
+    if len(hashes) > manifest.record_count:
+        return None, f"{name}: {len(hashes)} keys of {manifest.record_count} records"
+    return hashes, None
+
+
+def _steps(hashes: KeyHashes) -> Iterator[KeyColumns]:
+    """Yield the rows some at a time, as a scan does, in memory of their own."""
+    for start in range(0, len(hashes), STEP_RECORDS):
+        rows = slice(start, start + STEP_RECORDS)
+        yield KeyColumns(hashes.hi[rows].copy(), hashes.lo[rows].copy(), hashes.offsets(rows))
 
 
 def join_bucket(
@@ -222,6 +261,6 @@ def _audit_problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | 
                 log_bytes=metadata.size_bytes,
                 name=f"{kind.value} index",
             )
-        elif kind is not IndexType.TRANSACTION:
+        elif not kind.is_optional:
             return f"{metadata.segment}: there is no {kind.value} index"
     return None

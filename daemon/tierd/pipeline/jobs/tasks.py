@@ -19,7 +19,7 @@ from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock
 from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.planning import Output, PartitionWork
-from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
+from tierd.pipeline.rewriting import InputLog, KeyHashing, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
 
 _BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
 
@@ -84,6 +84,7 @@ def _rewrite(
         input_snapshot=tier.read_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT),
         input_epochs=tier.read_index(inputs[-1], IndexType.LEADER_EPOCH),
         open_producers=task.open_producers,
+        hashing=_hashing(context, task),
     )
     if len(inputs) == 1 and segment.statistics.is_unchanged:
         return UnchangedGroup(_reported_counts(segment.statistics))
@@ -92,6 +93,14 @@ def _rewrite(
     metadata = finished(task.output.metadata, segment)
     manifest = tier.stage(metadata, segment.data, key_seed=task.output.key_seed)
     return WrittenGroup(task.output, manifest, asdict(segment.statistics), dict(segment.erased))
+
+
+def _hashing(context: RunContext, task: GroupTask) -> KeyHashing | None:
+    """Return what hashes the keys of the output; None where no later run reads hashes, or for a first try."""
+    work = context.work(task.place)
+    if task.output is None or not work.is_of_latest:
+        return None
+    return KeyHashing(context.order.secret, base_offset=work.group_inputs(task.place.group)[0].start_offset)
 
 
 def _reported_counts(statistics: RewriteStatistics) -> Mapping[str, int]:

@@ -139,6 +139,11 @@ class PartitionWork:
         return self.kind is WorkKind.COMPACT
 
     @property
+    def is_of_latest(self) -> bool:
+        """Return True if the keys of the inputs are searched, in this run or in a later one."""
+        return self.compacts or self.is_compacted_topic
+
+    @property
     def is_ordered(self) -> bool:
         """Return True if a removed record may have hidden an older one of its key in an earlier group."""
         return self.compacts or (self.is_compacted_topic and bool(self.erased_keys))
@@ -190,7 +195,8 @@ class WorkOrder:
 
     Attributes:
         now_ms: wall clock of the run, for every decision in it.
-        secret: key of the hash by which keys are compared: no producer can prepare keys that collide. Not in ``repr``.
+        secret: key of the hash by which keys are compared, that of the metadata store: no producer can prepare keys
+            that collide. Not in ``repr``.
         partitions: works, each at the place of its ``index``. An audit is a work of its own, perhaps beside another
             work of the same partition, but of other segments.
 

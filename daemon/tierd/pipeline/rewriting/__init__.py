@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
     from tierd.pipeline.rewriting.group import RewrittenSegment, rewrite_group
     from tierd.pipeline.rewriting.input_log import InputLog
+    from tierd.pipeline.rewriting.key_hashing import KeyHashing
     from tierd.pipeline.rewriting.new_batch import NewBatch
     from tierd.pipeline.rewriting.offset_set import OffsetSet
     from tierd.pipeline.rewriting.plain_batches import NewBatches
@@ -28,6 +29,7 @@ __all__ = [
     "BatchRewriter",
     "InputLog",
     "KeyColumns",
+    "KeyHashing",
     "NewBatch",
     "NewBatches",
     "OffsetSet",

@@ -10,6 +10,7 @@ from tierd.errors import BatchTooLargeError
 from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
 from tierd.pipeline.rewriting.batch_disposition import BatchDisposition, discards_records, disposition_of, needs_horizon
 from tierd.pipeline.rewriting.checked_run import CheckedRun
+from tierd.pipeline.rewriting.key_hashing import KeyHashing
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.plain_batches import NewBatches, plain_batches, rewrite_plain
 from tierd.pipeline.rewriting.record_rows import Opened, RecordRows, open_batch
@@ -47,6 +48,7 @@ class BatchRewriter:
         *,
         open_producers: Collection[int],
         unread: UnreadBatches | None = None,
+        hashing: KeyHashing | None = None,
     ) -> None:
         """Begin at the start of the group.
 
@@ -57,6 +59,7 @@ class BatchRewriter:
             open_producers: as ``rewrite_group``.
             unread: for a pass over the whole log in order, group after group: the batches so far that could not be
                 opened, to which the rewriter adds the next ones. None where the rules have ``unread_from``.
+            hashing: gathers the hashes of the keys in the output, if given.
 
         Raises:
             ValueError: the rules compact, and ``latest`` is None.
@@ -68,6 +71,7 @@ class BatchRewriter:
         self._latest = latest
         self._unread = unread
         self._output = output
+        self._hashing = hashing
         self._survivors = Survivors(self._rules, latest)
         self._transactions = TransactionPass(AbortedTransactions.of(rules.aborted), open_producers)
 
@@ -111,6 +115,8 @@ class BatchRewriter:
         if new is not None:
             left = len(new.ends)
             self._output.append_all(new)
+            if self._hashing is not None:
+                self._hashing.add(run.rows, keep)
             self.statistics.bytes_written += len(new.data)
             self.statistics.records_kept += int(new.record_counts.sum())
             self.statistics.batches_copied += new.copied_count
@@ -152,6 +158,8 @@ class BatchRewriter:
         self.statistics.batches_unread += 1
         self.statistics.records_read += count
         if disposition is BatchDisposition.COPIED:
+            if self._hashing is not None:
+                self._hashing.refuse()
             self._append(disposition, NewBatch.unread(batch))
             return
         self.statistics.records_erased += count
@@ -209,6 +217,8 @@ class BatchRewriter:
         horizon_ms: int | None,
     ) -> None:
         """Write what stays: the records of ``keep``, or all of them; ``opened`` is None for an unopened batch."""
+        if self._hashing is not None and disposition is not BatchDisposition.REMOVED:
+            _hash(self._hashing, batch, disposition, opened, keep)
         match disposition:
             case BatchDisposition.COPIED:
                 self._append(disposition, NewBatch.copied(batch, None if opened is None else opened.rows))
@@ -229,6 +239,23 @@ class BatchRewriter:
         counted.batches_copied += disposition is BatchDisposition.COPIED
         counted.batches_rewritten += disposition is BatchDisposition.REWRITTEN
         counted.batches_emptied += disposition is BatchDisposition.EMPTIED
+
+
+def _hash(
+    hashing: KeyHashing,
+    batch: RecordBatch,
+    disposition: BatchDisposition,
+    opened: Opened | None,
+    keep: np.ndarray | None,
+) -> None:
+    """Have the keys hashed that a batch has in the output."""
+    if batch.is_control or batch.is_transactional:
+        hashing.refuse()
+    elif disposition is not BatchDisposition.EMPTIED:
+        if opened is None or keep is None:  # its records are not known here
+            hashing.refuse()
+        else:
+            hashing.add(opened.rows, keep)
 
 
 def _runs(flags: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ from tierd.log import TransactionIndex
 from tierd.model import LogSegmentData
 from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
 from tierd.pipeline.rewriting.input_log import InputLog
+from tierd.pipeline.rewriting.key_hashing import KeyHashing
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.output_log import OutputLog
 from tierd.pipeline.rewriting.rewrite_statistics import RewriteStatistics
@@ -41,6 +42,7 @@ def rewrite_group(
     input_snapshot: bytes,
     input_epochs: bytes,
     open_producers: Collection[int],
+    hashing: KeyHashing | None = None,
 ) -> RewrittenSegment:
     """Rewrite a group with a piece, a batch and its records in memory. Equal calls give equal bytes. Blocking.
 
@@ -55,6 +57,7 @@ def rewrite_group(
         input_epochs: leader epochs of the last input, which are the output's too.
         open_producers: producers whose transaction is open where the group begins, and has batches in earlier inputs
             of the round, as ``TransactionTrace`` over these inputs finds. Too many producers are harmless.
+        hashing: new, of the same base offset; None for an output without hashes of its keys.
 
     Raises:
         CorruptRecordError: a batch is damaged or misplaced; names the input and the position.
@@ -63,7 +66,7 @@ def rewrite_group(
         OSError: the output cannot be written.
     """
     with OutputLog(output, base_offset=base_offset) as log:
-        rewriter = BatchRewriter(rules, latest, log, open_producers=open_producers)
+        rewriter = BatchRewriter(rules, latest, log, open_producers=open_producers, hashing=hashing)
         for source in inputs:
             for found in source.runs():
                 rewriter.take(found)
@@ -79,6 +82,7 @@ def rewrite_group(
         producer_snapshot=input_snapshot,
         leader_epoch_index=input_epochs,
         chunk_timestamps=log.chunk_timestamps,
+        key_hashes=None if hashing is None else hashing.finish(log.size_bytes),
     )
     return RewrittenSegment(
         data=data,

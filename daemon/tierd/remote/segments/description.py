@@ -26,6 +26,7 @@ def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
         IndexType.TRANSACTION: data.transaction_index,
         IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot,
         IndexType.LEADER_EPOCH: data.leader_epoch_index,
+        IndexType.KEY_HASHES: data.key_hashes,
     }
     return MappingProxyType({kind: content for kind, content in contents.items() if content is not None})
 

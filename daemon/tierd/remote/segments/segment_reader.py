@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
-from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
+from tierd.remote.object_limits import MANIFEST, early_indexes, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
@@ -139,17 +139,18 @@ class SegmentReader:
         """
         key = keys.segment(metadata, INDEXES_SUFFIX)
         is_open = keys.segment(metadata, MANIFEST_SUFFIX) in self._open
-        async with EarlyReads(self._read_early, key, () if is_open else (EARLY_INDEXES,)) as reads:
+        early = early_indexes(metadata.size_bytes)
+        async with EarlyReads(self._read_early, key, () if is_open else (early,)) as reads:
             segment = await self.open(keys, metadata)
             artefact = segment.manifest.index(index_type)
             if artefact is None:
                 raise RemoteIndexAbsentError(f"{key}: the segment has no {index_type.value} index")
             stored = b""
             end = artefact.position + artefact.size_bytes
-            if artefact.size_bytes and (is_open or end > EARLY_INDEXES.size):
+            if artefact.size_bytes and (is_open or end > early.size):
                 stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
             elif artefact.size_bytes:
-                stored = (await reads.read(EARLY_INDEXES))[artefact.position : end]
+                stored = (await reads.read(early))[artefact.position : end]
         return segment.decode_index(index_type, artefact, stored, key=key)
 
     async def _load(self, key: str, metadata: RemoteLogSegmentMetadata) -> OpenSegment:

@@ -12,7 +12,7 @@ from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import OpenSegment
 
 _SAMPLED_CHUNKS = 4
-_NEEDED = frozenset(IndexType) - {IndexType.TRANSACTION}
+_NEEDED = frozenset(kind for kind in IndexType if not kind.is_optional)
 _REMEDY = "it is not committed; the next run makes it anew"
 
 

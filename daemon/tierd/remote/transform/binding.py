@@ -29,6 +29,7 @@ class ArtefactKind(IntEnum):
     TRANSACTION = 4
     PRODUCER_SNAPSHOT = 5
     LEADER_EPOCH = 6
+    KEY_HASHES = 7
 
     @classmethod
     def of_index(cls, index_type: IndexType) -> Self:

@@ -175,7 +175,7 @@ class SegmentCheck:
             findings.append(damaged(row, "damaged-log", str(error), LOG))
         for index_type in IndexType:
             if manifest.index(index_type) is None:
-                if index_type is not IndexType.TRANSACTION:
+                if not index_type.is_optional:
                     problem = f"there is no {index_type.value} index"
                     findings.append(damaged(row, "missing-index", problem, INDEXES))
                 continue
