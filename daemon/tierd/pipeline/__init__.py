@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         PartitionRound,
         PreparedRun,
         RunStatistics,
+        one_off_secret,
     )
     from tierd.pipeline.erasing import (
         EraseRequest,
@@ -75,6 +76,7 @@ __all__ = [
     "SparkRunSettings",
     "find_spark",
     "new_request",
+    "one_off_secret",
     "own_log_rewriting",
     "register",
     "report_json",

@@ -35,6 +35,12 @@ async def test_run_ignores_a_recent_leap_of_the_wall_clock(tmp_path: Path, monke
         assert (await run.plan(None)).order.now_ms == began_ms + 60_000
 
 
+async def test_a_plan_writes_no_metadata(tmp_path: Path) -> None:
+    async with compose(Deployment(_config(tmp_path), tmp_path / "tierd.yaml")) as engine:
+        await build_pipeline(engine, engine.new_tiering(PassiveSupervisor())).run.plan(None)
+        assert await engine.rows.get(engine.metadata.keys.key_secret_key) is None
+
+
 async def test_many_requests_to_erase_do_not_hold_up_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -517,6 +517,15 @@ class TestEnd:
         assert first.secret == second.secret  # of the metadata store: hashes that a run has stored serve the next one
         assert len(await lab.begin(0, 1)) == 2
 
+    async def test_run_goes_on_with_a_secret_of_its_own_if_the_stored_one_cannot_be_read(self, lab: LeaderLab) -> None:
+        await lab.copy_tier(0, 10)
+        await lab.rows.create(lab.metadata.keys.key_secret_key, b"no row")
+        first = await lab.prepare()
+        await lab.leader.end()
+        second = await lab.prepare()
+        assert first.secret != second.secret
+        assert await lab.rows.get(lab.metadata.keys.key_secret_key) == b"no row"
+
 
 async def commit(
     lab: LeaderLab, output: Output, manifest: SegmentManifest, counts: dict[str, int] | None = None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline.jobs.test_task_layout import work_of
 from tests.pipeline.planning.tiers import remote
-from tierd.errors import RemoteIntegrityError
+from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.log import Compression, KeyHashes, NewRecord, Producer, encode_batch, key_secret_id
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot
 from tierd.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
@@ -41,6 +41,7 @@ class OneSegment:
     hashes: bytes | None
     record_count: int = 10**6
     error: Exception | None = None
+    lost: Exception | None = None
     read_records: bool = False
     fetched_bytes: int = 0
 
@@ -51,6 +52,10 @@ class OneSegment:
     def manifest(self, _: RemoteLogSegmentMetadata) -> SegmentManifest:
         has = {IndexType.KEY_HASHES: self.hashes}
         return cast("SegmentManifest", SimpleNamespace(index=has.get, record_count=self.record_count))
+
+    def require_log(self, _: RemoteLogSegmentMetadata) -> None:
+        if self.lost is not None:
+            raise self.lost
 
     def read_index(self, _: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         assert index_type is IndexType.KEY_HASHES
@@ -198,6 +203,13 @@ def test_hashes_of_a_later_version_are_not_used(segment: OneSegment) -> None:
     segment.hashes = b"\x02" + segment.hashes[1:]
     _, note = key_pass(segment)
     assert (note.keyed, note.hashes_problem, segment.read_records) == (10, None, True)
+
+
+def test_hashes_of_a_lost_log_are_not_used(segment: OneSegment) -> None:
+    """Its keys would supersede older records, the only ones that can still be read."""
+    segment.lost = RemoteResourceNotFoundError("there is no log")
+    _, note = key_pass(segment)
+    assert (note.hashes_problem, segment.read_records) == ("there is no log", True)
 
 
 @pytest.mark.parametrize("what", ["cut", "another base", "unreadable", "too many"])

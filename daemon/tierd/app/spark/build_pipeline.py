@@ -32,6 +32,7 @@ from tierd.pipeline import (
     SparkRun,
     SparkRunSettings,
     find_spark,
+    one_off_secret,
     sweep_runs,
 )
 from tierd.tiering import FetchService, Removals, Tiering
@@ -62,7 +63,9 @@ def build_pipeline(engine: Engine, tiering: Tiering, fetches: FetchService | Non
     source = CandidateSource(engine, tiering.manager, requests, settings)
     keeper = _erasure_keeper(engine, tiering.removals, requests, source.find_one, fetches)
 
-    def new_leader(being_copied: MutableSet[UUID]) -> CompactionLeader:
+    def new_leader(
+        being_copied: MutableSet[UUID], run_secret: Callable[[], Awaitable[bytes]] | None = None
+    ) -> CompactionLeader:
         return CompactionLeader(
             engine.metadata,
             engine.storage,
@@ -74,6 +77,7 @@ def build_pipeline(engine: Engine, tiering: Tiering, fetches: FetchService | Non
             ),
             clock=tiering.removal_clock,
             settings=LeaderSettings(grace_s=config.expire.grace_s),
+            run_secret=run_secret,
             random=engine.random,
         )
 
@@ -86,7 +90,7 @@ def build_pipeline(engine: Engine, tiering: Tiering, fetches: FetchService | Non
 
     run = SparkRun(
         new_leader(tiering.writes.ids),
-        planner=new_leader(set()),
+        planner=new_leader(set(), one_off_secret),  # a plan writes nothing
         candidates=source.find,
         leases=PartitionLeases(engine.rows, engine.metadata.keys, holder=_holder(engine), clock=engine.clock),
         new_job=new_job,

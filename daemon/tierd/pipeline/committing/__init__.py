@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tierd.pipeline.committing.leader_server import LeaderServer
     from tierd.pipeline.committing.leader_settings import LeaderSettings
     from tierd.pipeline.committing.open_outputs import OpenOutputs
-    from tierd.pipeline.committing.order_maker import PreparedRun
+    from tierd.pipeline.committing.order_maker import PreparedRun, one_off_secret
     from tierd.pipeline.committing.round import GroupState, PartitionRound
     from tierd.pipeline.committing.run_record import RunStatistics, RunTally
 else:
@@ -27,4 +27,5 @@ __all__ = [
     "PreparedRun",
     "RunStatistics",
     "RunTally",
+    "one_off_secret",
 ]

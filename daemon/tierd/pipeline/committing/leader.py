@@ -11,7 +11,7 @@ A crash anywhere leaves rows that the sweep removes, and readers see the inputs 
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -21,14 +21,14 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import RefusedError
-from tierd.metadata import RemoteLogMetadataManager, key_secret
+from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import random_id
 from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
-from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun
+from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun, stored_secret
 from tierd.pipeline.committing.output_checks import inputs_problem
 from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
 from tierd.pipeline.committing.replacing import Replacing
@@ -53,6 +53,7 @@ class CompactionLeader:
         clock: wall clock of rows, and of retries.
         settings: limits of retries and reads.
         new_id: makes ids of runs and outputs.
+        run_secret: returns the secret for the hashes of keys; None: that of the metadata store, which is made once.
         random: returns a number in [0, 1), which chooses what is audited.
     """
 
@@ -65,6 +66,7 @@ class CompactionLeader:
         clock: Clock,
         settings: LeaderSettings,
         new_id: Callable[[], UUID] = random_id,
+        run_secret: Callable[[], Awaitable[bytes]] | None = None,
         random: Callable[[], float] = random.random,
     ) -> None:
         self._new_id = new_id
@@ -72,7 +74,10 @@ class CompactionLeader:
         self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
         self._orders = OrderMaker(
-            evidence, clock=clock, key_secret=partial(key_secret, metadata.rows, metadata.keys), random=random
+            evidence,
+            clock=clock,
+            run_secret=run_secret or partial(stored_secret, metadata.rows, metadata.keys),
+            random=random,
         )
         self._outputs = outputs
         self._beginning = Beginning(
@@ -115,7 +120,7 @@ class CompactionLeader:
 
         Raises:
             RefusedError: another run is on.
-            MetadataError: the secret for the hashes of keys cannot be read, or is not there and cannot be written.
+            BackendUnavailableError: the metadata store does not answer, or has no secret and cannot be written.
         """
         if self._order is not None:
             raise RefusedError("a run is on", remedy="wait until it has ended")

@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from secrets import token_bytes
 from uuid import UUID
 
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import TierError
+from tierd.errors import MetadataDecodeError, TierError
+from tierd.metadata import KeyValueStore, MetadataKeyFactory, key_secret
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.planning import (
+    SECRET_BYTES,
     Candidate,
     PartitionWork,
     Proposal,
@@ -37,6 +40,25 @@ class PreparedRun:
     skipped: tuple[Skipped, ...]
 
 
+async def one_off_secret() -> bytes:
+    """Return a fresh secret: stored hashes of keys are not used, and those of the run are of no use to later runs."""
+    return token_bytes(SECRET_BYTES)
+
+
+async def stored_secret(rows: KeyValueStore, keys: MetadataKeyFactory) -> bytes:
+    """Return the secret of the metadata store, made once; a one-off secret where the row cannot be understood.
+
+    Raises:
+        BackendUnavailableError: the store does not answer, or has no secret and cannot be written.
+        OutcomeUnknownError: the secret may or may not have been written; ask again.
+    """
+    try:
+        return await key_secret(rows, keys)
+    except MetadataDecodeError as error:  # erasures and compactions go on, as if no hashes were stored
+        log.warning("key_secret_unreadable", problem=str(error), remedy=f"delete the row {keys.key_secret_key}")
+        return await one_off_secret()
+
+
 class OrderMaker:
     """Maker of orders. It plans twice: all candidates from metadata, then the chosen ones with their objects."""
 
@@ -45,12 +67,12 @@ class OrderMaker:
         evidence: EvidenceReader,
         *,
         clock: Clock,
-        key_secret: Callable[[], Awaitable[bytes]],
+        run_secret: Callable[[], Awaitable[bytes]],
         random: Callable[[], float],
     ) -> None:
         self._evidence = evidence
         self._clock = clock
-        self._key_secret = key_secret
+        self._run_secret = run_secret
         self._random = random
         self._failed: frozenset[TopicIdPartition] = frozenset()
 
@@ -73,7 +95,7 @@ class OrderMaker:
             MetadataError: the secret for the hashes of keys is not known.
         """
         now_ms = self._clock.now_ms()
-        secret = await self._key_secret()
+        secret = await self._run_secret()
         planned = await asyncio.to_thread(_plan_all, candidates, now_ms)
         skipped = [plan for plan in planned if isinstance(plan, Skipped)]
         urgent = by_urgency((plan for plan in planned if isinstance(plan, Proposal)), behind=self._failed)

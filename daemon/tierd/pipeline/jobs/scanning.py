@@ -147,6 +147,7 @@ def _stored_hashes(
         manifest = tier.manifest(metadata)  # first: without it, a read of the indexes would also take what is not used
         if manifest.index(IndexType.KEY_HASHES) is None:
             return None, None
+        tier.require_log(metadata)  # keys of a lost log must not supersede records that can still be read
         content = tier.read_index(metadata, IndexType.KEY_HASHES)
         hashes = KeyHashes.from_bytes(content, metadata.start_offset, name, end_offset=metadata.end_offset)
     except (TierError, OSError) as error:

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from tierd.log import KEY_ROW_BYTES, KeyHashes, key_secret_id
-from tierd.pipeline.rewriting.record_rows import RecordRows
+from tierd.pipeline.rewriting.record_rows import MAX_OPENED_RECORDS, RecordRows
 from tierd.pipeline.rewriting.scan import keys_of
 
 MAX_KEY_HASHES_BYTES: Final = 32 << 20
@@ -33,7 +33,8 @@ class KeyHashing:
         self._secret = secret
         self._base_offset = base_offset
         self._max_share = max_share
-        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        # Bytes, not arrays: an output may have a million batches of one record, and an array takes a hundred bytes.
+        self._hi, self._lo, self._distance = bytearray(), bytearray(), bytearray()
         self._count = 0
         self._is_refused = False
 
@@ -44,8 +45,8 @@ class KeyHashing:
         """
         if self._is_refused or not rows.size:
             return
-        if len(rows.payload) > _MAX_PAYLOAD_BYTES:
-            self.refuse()
+        if len(rows.payload) > _MAX_PAYLOAD_BYTES or rows.size > MAX_OPENED_RECORDS:
+            self.refuse()  # a scan may not open the batch
             return
         keys = keys_of(rows.where(keep & (rows.key_size >= 0)), self._secret)
         if not len(keys):
@@ -56,12 +57,14 @@ class KeyHashing:
         if not has_room or int(distance.min()) < 0 or int(distance.max()) > _MAX_DISTANCE:
             self.refuse()
         else:
-            self._parts.append((keys.hash_hi, keys.hash_lo, distance.astype(np.uint32)))
+            self._hi += keys.hash_hi.tobytes()
+            self._lo += keys.hash_lo.tobytes()
+            self._distance += distance.astype(np.uint32).tobytes()
 
     def refuse(self) -> None:
         """Note that the output has a batch of which a scan would note more than keys."""
         self._is_refused = True
-        self._parts.clear()
+        self._hi, self._lo, self._distance = bytearray(), bytearray(), bytearray()
 
     def finish(self, log_size_bytes: int) -> bytes | None:
         """Return the encoded hashes, and forget them; None if there shall be none, or they are too large for the log.
@@ -71,9 +74,9 @@ class KeyHashing:
         """
         if self._is_refused:
             return None
-        nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32))
-        parts, self._parts = self._parts, []
-        hi, lo, distance = map(np.concatenate, zip(nothing, *parts, strict=True))
+        columns = self._hi, self._lo, self._distance
+        self._hi, self._lo, self._distance = bytearray(), bytearray(), bytearray()
+        hi, lo, distance = map(np.frombuffer, columns, (np.int64, np.int64, np.uint32))
         try:
             hashes = KeyHashes(key_secret_id(self._secret), self._base_offset, hi, lo, distance)
         except ValueError:  # a batch whose offsets do not ascend

@@ -89,9 +89,11 @@ class PartBuffers:
 
     def give_back(self, buffer: PartBuffer) -> None:
         """End the use of a buffer that was taken."""
-        if self._uploads and not buffer.is_viewed():
-            self._kept.append(buffer)
-        self._places.release()
+        try:
+            if self._uploads and not buffer.is_viewed():
+                self._kept.append(buffer)
+        finally:
+            self._places.release()
 
 
 class FilledPart(NamedTuple):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteStorageError
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError, RemoteStorageError
 from tierd.kernels import crc32c, crc32c_of_file
 from tierd.model import (
     CHECKSUM_BLOCK_BYTES,
@@ -32,6 +32,7 @@ from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import RangeCache, SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
+from tierd.remote.segments.staged_segment import log_object_problem
 from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.segments.tombstone_storage import TombstoneStorage
 from tierd.remote.transform.binding import erasure_report_binding
@@ -286,6 +287,21 @@ class SegmentStorage:
             RemoteIntegrityError: its compression is damaged.
         """
         CatalogueCodec(keys.cluster_id, keys.catalogue.prefix, self._ring).require_proof(key, content)
+
+    async def require_log(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Raise unless the ``.log`` object is there, with the size that the manifest says; it is not read.
+
+        Raises:
+            RemoteResourceNotFoundError: it is not there, or the manifest is not.
+            RemoteIntegrityError: it has another size, or another CRC-32C where the store reports one of a plain log.
+            RemoteStorageError: the store failed.
+        """
+        with _storage_errors("look for", metadata):
+            keys = self._keys_of(metadata)
+            manifest = (await self._reader.open(keys, metadata)).manifest
+            key = keys.segment(metadata, LOG_SUFFIX)
+            if (problem := log_object_problem(manifest, await self._store.head(key))) is not None:
+                raise RemoteIntegrityError(f"{key}: {problem}", remedy="run tierd verify --deep")
 
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Return True if log, indexes and manifest are all there."""

@@ -7,7 +7,7 @@ from tierd.errors import RemoteIntegrityError
 from tierd.kernels import combine_crc32c
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
-from tierd.remote.object_store import ObjectStore
+from tierd.remote.object_store import ObjectInfo, ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import OpenSegment
 
@@ -80,14 +80,23 @@ async def _check_log(store: ObjectStore, staged: OpenSegment, *, key: str) -> No
     parts = zip((chunk.crc32c for chunk in layout.chunks), sizes, strict=True)
     if reduce(lambda crc, part: combine_crc32c(crc, *part), parts, 0) != manifest.log.crc32c:
         raise _refused(key, "the checksums of its chunks are not those of a log with the checksum in the manifest")
-    found = await store.head(key)
-    if found.size_bytes != manifest.log.size_bytes:
-        raise _refused(key, f"it has {found.size_bytes} bytes, the staged manifest says {manifest.log.size_bytes}")
-    if not manifest.is_transformed and found.crc32c not in {None, manifest.log.crc32c}:
-        raise _refused(key, "it has not the CRC-32C that is in the staged manifest")
+    if (problem := log_object_problem(manifest, await store.head(key))) is not None:
+        raise _refused(key, problem)
     for number in sampled_chunks(len(layout.chunks)):
         stored = await store.get(key, layout.stored_range(range(number, number + 1)))
         await asyncio.to_thread(staged.decode_chunk, number, stored, key=key)
+
+
+def log_object_problem(manifest: SegmentManifest, found: ObjectInfo) -> str | None:
+    """Return why ``found`` is not the ``.log`` object of the manifest; None where nothing contradicts it.
+
+    What the object has inside is only known by the CRC-32C, which some stores report, and only of a plain log.
+    """
+    if found.size_bytes != manifest.log.size_bytes:
+        return f"it has {found.size_bytes} bytes, the manifest says {manifest.log.size_bytes}"
+    if not manifest.is_transformed and found.crc32c not in {None, manifest.log.crc32c}:
+        return "it has not the CRC-32C that is in the manifest"
+    return None
 
 
 async def _check_indexes(store: ObjectStore, staged: OpenSegment, *, key: str) -> None:

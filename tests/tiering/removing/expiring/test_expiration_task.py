@@ -11,6 +11,7 @@ from tests.tiering.removing.rows import SIZE
 from tests.tiering.removing.world import DELETING, FINISHED, STARTED, SWEEP_GRACE_S, World, deletions_of
 from tierd.errors import FencedError, OffsetOutOfRangeError, RemoteStorageError, StateDirError
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
+from tierd.remote import Tombstone
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S
 from tierd.tiering.removing.expiring.branch_segments import LocalSegment
 from tierd.tiering.removing.ledger import LedgerEntry
@@ -498,6 +499,28 @@ async def test_pass_without_deletions_plans_once_and_pass_with_deletions_plans_w
     await task.run_once()
     assert process.recorder.computed == 3
     assert process.starts(FINISHED) == [100, 200]
+
+
+async def test_pass_during_which_a_copy_ends_plans_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan without deletions that ended at the copy does not say what is left: the copy may now expire."""
+    world.grace_s, world.policy = 3600, EVERYTHING
+    process = world.process()
+    await process.lead()
+    await process.add(0, 99)
+    await process.task().run_once()
+    copied = await process.add(100, 199, state=STARTED)
+    process.being_copied.add(copied.segment.id)
+    computed = process.recorder.computed
+    write_tombstone = process.storage.write_tombstone
+
+    async def end_copy_meanwhile(metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
+        process.being_copied.clear()
+        await write_tombstone(metadata, tombstone)
+
+    monkeypatch.setattr(process.storage, "write_tombstone", end_copy_meanwhile)
+    await process.task().run_once()
+    assert process.being_copied == set()
+    assert process.recorder.computed == computed + 2
 
 
 async def test_an_idle_partition_is_not_planned_again(world: World) -> None:

@@ -185,11 +185,13 @@ class ExpirationTask:
         facts = await self._facts(policy)
         if self._is_settled(view, facts, policy):
             return await self._rest(self._settled[3] if self._settled else None, undone=False)
+        being_copied = frozenset(self._tools.being_copied)  # as the plan takes them
         plan = await self._plan(view, facts, policy)
         if not await self._push(plan, facts):
             return self._tools.interval_s
         await self._carry_out(view, plan)
-        return await self._after(view, plan, facts, policy)
+        is_same = not plan.deletions and being_copied == frozenset(self._tools.being_copied)
+        return await self._after(facts, policy, planned=(view, plan) if is_same else None)
 
     async def load(self) -> None:
         """Make sure that the metadata is ours and loaded; the copy task does the same, and once is enough.
@@ -343,14 +345,14 @@ class ExpirationTask:
         return self._metadata.view(self._partition).segment(metadata.segment.id)
 
     async def _after(
-        self, before: PartitionView, done: ExpirationPlan, facts: LocalFacts, policy: TopicPolicy
+        self, facts: LocalFacts, policy: TopicPolicy, *, planned: tuple[PartitionView, ExpirationPlan] | None
     ) -> float | None:
-        """Plan once more for what is left by ``done``, a plan for ``before``; return the seconds until the next pass.
+        """Plan once more for what is left; return the seconds until the next pass.
 
-        A plan without deletions has left what it found: where the rows are the same, it says what is left itself.
+        ``planned``, a view and its plan, is the plan of a pass that changed nothing: it holds while the view is there.
         """
         view = self._metadata.view(self._partition)
-        left = done if view is before and not done.deletions else await self._plan(view, facts, policy)
+        left = planned[1] if planned and planned[0] is view else await self._plan(view, facts, policy)
         self._marked = {each: deletion for each, deletion in self._marked.items() if each in view.segments}
         self._state = ExpirationState(in_grace=_in_grace(view))
         retained = [self._deletion.retained_for_s(p.metadata.segment) for p in left.deletions]
