@@ -10,9 +10,9 @@ import sys
 from typing import Final
 
 import uvloop
-from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
 from crc32c import crc32c
+
+from tests.bench.bare_s3 import bare_client
 
 OBJECT_BYTES: Final = 2000  # as large as the objects of the segments
 AT_ONCE: Final = 4  # copy.concurrency and remote.s3.max_concurrency
@@ -20,25 +20,10 @@ AT_ONCE: Final = 4  # copy.concurrency and remote.s3.max_concurrency
 
 async def put_all(endpoint_url: str, bucket: str, count: int) -> None:
     """Put ``count`` objects."""
-    config = AioConfig(
-        max_pool_connections=AT_ONCE,
-        retries={"total_max_attempts": 1},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        s3={"addressing_style": "path", "payload_signing_enabled": False},
-    )
-    client_context = get_session().create_client(
-        "s3",
-        endpoint_url=endpoint_url,
-        region_name="us-east-1",
-        aws_access_key_id="tierdtest",
-        aws_secret_access_key="tierdtestsecret",
-        config=config,
-    )
     content = bytes(OBJECT_BYTES)
     checksum = base64.b64encode(crc32c(content).to_bytes(4, "big")).decode()
     numbers = iter(range(count))
-    async with client_context as client:
+    async with bare_client(endpoint_url, concurrency=AT_ONCE) as client:
 
         async def put_next() -> None:
             for number in numbers:

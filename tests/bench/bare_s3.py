@@ -10,11 +10,16 @@ import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from crc32c import crc32c
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from types_aiobotocore_s3 import S3Client
 
 STEP_BYTES = 1 << 20
 
@@ -57,6 +62,32 @@ def _checksum(file: int, start: int, size: int) -> str:
     return _encoded(crc)
 
 
+def bare_client(
+    endpoint: str,
+    *,
+    concurrency: int,
+    access_key_id: str = "tierdtest",
+    secret_access_key: str = "tierdtestsecret",
+    region: str = "us-east-1",
+) -> "AbstractAsyncContextManager[S3Client]":
+    """Return the context of a client that repeats no request and signs no payload."""
+    config = AioConfig(
+        max_pool_connections=concurrency,
+        retries={"total_max_attempts": 1},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        s3={"addressing_style": "path", "payload_signing_enabled": False},
+    )
+    return get_session().create_client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=region,
+        aws_access_key_id=access_key_id,
+        aws_secret_access_key=secret_access_key,
+        config=config,
+    )
+
+
 async def bare_upload(
     endpoint: str,
     bucket: str,
@@ -75,20 +106,12 @@ async def bare_upload(
     Args:
         part_checksums: base64 CRC-32C of every part, if they are known already; otherwise the file is read for them.
     """
-    config = AioConfig(
-        max_pool_connections=concurrency,
-        retries={"total_max_attempts": 1},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        s3={"addressing_style": "path", "payload_signing_enabled": False},
-    )
-    client_context = get_session().create_client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=region,
-        aws_access_key_id=access_key_id,
-        aws_secret_access_key=secret_access_key,
-        config=config,
+    client_context = bare_client(
+        endpoint,
+        concurrency=concurrency,
+        access_key_id=access_key_id,
+        secret_access_key=secret_access_key,
+        region=region,
     )
     slots = asyncio.Semaphore(concurrency)
     file = os.open(path, os.O_RDONLY)
