@@ -2,7 +2,7 @@
 
 from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
-from tierd.kernels.choice import compile_kernels
+from tierd.kernels.choice import compile_kernels, compile_kernels_for
 from tierd.kernels.columns import STEP_RECORDS, Columns, RecordFault
 from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
@@ -19,6 +19,7 @@ __all__ = [
     "RecordFault",
     "combine_crc32c",
     "compile_kernels",
+    "compile_kernels_for",
     "crc32c",
     "crc32c_of_file",
     "crc32c_of_range",

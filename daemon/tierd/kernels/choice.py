@@ -125,3 +125,12 @@ CHOICE = KernelChoice()
 def compile_kernels() -> None:
     """Load the compiled kernels before the work, and wait for them: a second, once; see ``KernelChoice``."""
     CHOICE.compile()
+
+
+def compile_kernels_for(count: int) -> None:
+    """Do so before bulk work on ``count`` records that may wait, if there are so many that this pays. Blocking.
+
+    Without it, the reference works beside the thread that loads, and both are slow: they share the interpreter.
+    """
+    if count >= WORTH_COMPILING_RECORDS:
+        CHOICE.compile()

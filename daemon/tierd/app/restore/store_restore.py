@@ -26,6 +26,7 @@ from tierd.app.restore.topic_facts import topic_facts
 from tierd.clock import Clock, SystemClock
 from tierd.errors import RefusedError
 from tierd.files import make_private_directory
+from tierd.kernels import compile_kernels_for
 from tierd.log import OsDisk, read_file, replace_file
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, TopicPartition
@@ -152,6 +153,8 @@ class StoreRestore:
             RefusedError: the application whose stores they are runs, or belongs to another user; or the file of the
                 metrics cannot be written.
         """
+        count = sum(planned.end_offset - planned.start_offset for planned in self.plans)
+        await asyncio.to_thread(compile_kernels_for, count)
         if self._request.streams is not None:
             return await self._run_streams(self._request.streams)
         progress = ProgressReporter(clock=self._clock, on_progress=report)
