@@ -255,12 +255,13 @@ async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCos
         min_cleanable_dirty_ratio=0.0,
         segment_bytes=2 * segment_bytes if first_dirty else segment_bytes,
     )
+    costs: list[JobCost] = []
     async with JobLab.opened(root, log_dir) as lab:
         if first_dirty:
             with _hidden(log_dir / name, root / "dirty", behind=first_dirty):
                 await lab.copy()
                 command = lab.command(master="local[2]")
-                before = await lab.lead({name: policy}, lambda: _ignored(_run(command)))
+                before = await lab.lead({name: policy}, lambda: costs.append(_run(command)))
                 assert before.committed, before.problems
         await lab.copy()
         rows = [row for row in lab.rows(name) if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
@@ -268,15 +269,10 @@ async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCos
             total=sum(row.size_bytes for row in rows),
             dirty=sum(row.size_bytes for row in rows if row.end_offset >= first_dirty),
         )
-        costs: list[JobCost] = []
         command = lab.command(master="local[2]")
         found = await lab.lead({name: policy}, lambda: costs.append(_run(command)))
     assert found.committed or found.unchanged, found.problems
-    return costs[0], inputs, found
-
-
-def _ignored(_: JobCost) -> None:
-    """Take a cost that is not measured."""
+    return costs[-1], inputs, found
 
 
 @contextmanager

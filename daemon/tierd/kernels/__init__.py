@@ -5,12 +5,13 @@ from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc3
 from tierd.kernels.choice import compile_kernels, compile_kernels_for
 from tierd.kernels.columns import STEP_RECORDS, Columns, RecordFault
 from tierd.kernels.gathering import gather, gather_headers
-from tierd.kernels.keys import hash_keys, latest_per_key
+from tierd.kernels.keys import HASH_SECRET_BYTES, hash_keys, latest_per_key, new_hash_secret
 from tierd.kernels.records import decode_batches, decode_records
 from tierd.kernels.rewriting import rewrite_batches, select_records
 from tierd.kernels.rows import latest_in_order, pack_rows
 
 __all__ = [
+    "HASH_SECRET_BYTES",
     "STEP_RECORDS",
     "Columns",
     "Gathered",
@@ -30,6 +31,7 @@ __all__ = [
     "hash_keys",
     "latest_in_order",
     "latest_per_key",
+    "new_hash_secret",
     "pack_rows",
     "rewrite_batches",
     "select_records",

@@ -1,6 +1,7 @@
 """Keys as numbers: their hashes, and the latest record of each, with the twin that pays."""
 
-from typing import TYPE_CHECKING
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Final
 
 from tierd.kernels.arrays import Numbers
 from tierd.kernels.choice import CHOICE
@@ -8,8 +9,15 @@ from tierd.kernels.choice import CHOICE
 if TYPE_CHECKING:
     import numpy as np
 
+HASH_SECRET_BYTES: Final = 16
+"""Size of the secret of ``hash_keys``."""
 _DECODINGS_PER_HASH = 3  # time of the reference for a short key, in records that it decodes in that time
 _LOOKUPS_PER_DECODING = 8
+
+
+def new_hash_secret() -> bytes:
+    """Return a fresh random secret for ``hash_keys``."""
+    return token_bytes(HASH_SECRET_BYTES)
 
 
 def hash_keys(

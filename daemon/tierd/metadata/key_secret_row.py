@@ -10,21 +10,14 @@ and hashes under the old one are not used any more.
 
 import base64
 from collections.abc import Callable
-from secrets import token_bytes
-from typing import Final
 
-from tierd.errors import PreconditionFailedError
+from tierd.kernels import HASH_SECRET_BYTES, new_hash_secret
 from tierd.metadata.kv import KeyValueStore
 from tierd.metadata.rows import MetadataKeyFactory, decoded_value, encode_value, text_field
 
-KEY_SECRET_BYTES: Final = 16
-
 
 async def key_secret(
-    store: KeyValueStore,
-    keys: MetadataKeyFactory,
-    *,
-    new_secret: Callable[[], bytes] = lambda: token_bytes(KEY_SECRET_BYTES),
+    store: KeyValueStore, keys: MetadataKeyFactory, *, new_secret: Callable[[], bytes] = new_hash_secret
 ) -> bytes:
     """Return the secret of this store, making it once; of several that do so at once, one secret wins.
 
@@ -33,16 +26,12 @@ async def key_secret(
         BackendUnavailableError: the store does not answer, or has no secret and cannot be written.
         OutcomeUnknownError: the secret may or may not have been written; ask again.
     """
-    stored = await store.get(keys.key_secret_key)
-    if stored is None:
-        fresh = new_secret()
-        try:
-            await store.create(keys.key_secret_key, encode_value({"secret": base64.b64encode(fresh).decode()}))
-        except PreconditionFailedError as error:
-            stored = error.actual
-        else:
-            return fresh
-    return decoded_value(keys.key_secret_key, stored or b"", _secret_of)
+    stored = await store.made_once(keys.key_secret_key, lambda: _encoded(new_secret()))
+    return decoded_value(keys.key_secret_key, stored, _secret_of)
+
+
+def _encoded(secret: bytes) -> bytes:
+    return encode_value({"secret": base64.b64encode(secret).decode()})
 
 
 def _secret_of(body: dict[str, object]) -> bytes:
@@ -51,6 +40,6 @@ def _secret_of(body: dict[str, object]) -> bytes:
         found = base64.b64decode(text, validate=True)
     except ValueError:
         found = b""
-    if len(found) != KEY_SECRET_BYTES:
-        raise ValueError(f"secret is not base64 of {KEY_SECRET_BYTES} bytes")
+    if len(found) != HASH_SECRET_BYTES:
+        raise ValueError(f"secret is not base64 of {HASH_SECRET_BYTES} bytes")
     return found

@@ -171,13 +171,13 @@ class OpenTier:
         """
         return self._call(self._storage.read_manifest(metadata))
 
-    def require_log(self, metadata: RemoteLogSegmentMetadata) -> None:
+    def require_whole_log(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Raise unless the segment's ``.log`` object is there, with the size that the manifest says.
 
         Raises:
             As ``read``.
         """
-        self._call(self._storage.require_log(metadata))
+        self._call(self._storage.require_whole_log(metadata))
 
     def manifests(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[SegmentManifest]:
         """Return the manifests of many segments; several are read at a time.

@@ -53,7 +53,7 @@ class OneSegment:
         has = {IndexType.KEY_HASHES: self.hashes}
         return cast("SegmentManifest", SimpleNamespace(index=has.get, record_count=self.record_count))
 
-    def require_log(self, _: RemoteLogSegmentMetadata) -> None:
+    def require_whole_log(self, _: RemoteLogSegmentMetadata) -> None:
         if self.lost is not None:
             raise self.lost
 

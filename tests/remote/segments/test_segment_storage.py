@@ -225,15 +225,15 @@ async def test_log_is_required_to_be_there_with_the_size_of_the_manifest(
     storage: SegmentStorage, store: OrderedStore, one: Rolled
 ) -> None:
     await storage.copy_log_segment_data(one.metadata, one.data)
-    await storage.require_log(one.metadata)
+    await storage.require_whole_log(one.metadata)
     (key,) = [info.key for info in await store.list_objects("") if info.key.endswith(".log")]
     content = await store.get(key)
     await store.delete(key)
     with pytest.raises(RemoteResourceNotFoundError):
-        await storage.require_log(one.metadata)
+        await storage.require_whole_log(one.metadata)
     await store.put(key, content[:-1])
     with pytest.raises(RemoteIntegrityError, match="the manifest says"):
-        await storage.require_log(one.metadata)
+        await storage.require_whole_log(one.metadata)
 
 
 async def test_a_finished_copy_of_another_process_is_found_to_be_there(

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -12,6 +11,7 @@ import tierd.log
 import tierd.pipeline
 from tierd.clock import Clock
 from tierd.config import LogCleanerSettings, LogDirSettings, TopicDefaults, TopicsSettings
+from tierd.kernels import new_hash_secret
 from tierd.telemetry import LogCleanerUse, OwnLogUse
 from tierd.tiering import BrokerLogOffsets, LogOffsets, OwnLogOffsets, TopicPolicy
 
@@ -95,9 +95,7 @@ async def local_logs(
         yield LocalLogs(BrokerLogOffsets(), None, config_for)
         return
     manager = tierd.log.LogManager(own, tierd.log.LogManagerSettings(config_for=config_for, clock=clock))
-    rewriting = tierd.pipeline.own_log_rewriting(
-        memory_bytes=_KEY_MAP_BYTES // len(own), new_secret=lambda: token_bytes(16)
-    )
+    rewriting = tierd.pipeline.own_log_rewriting(memory_bytes=_KEY_MAP_BYTES // len(own), new_secret=new_hash_secret)
     async with tierd.log.LogService(
         manager, clock=clock, rewriting=rewriting, settings=service_settings(cleaner)
     ) as service:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from secrets import token_bytes
 from typing import Final
 
 from tierd.app.engine.local_logs import service_settings
@@ -12,6 +11,7 @@ from tierd.clock import Clock
 from tierd.config import LogCleanerSettings, PushReplicationSettings
 from tierd.errors import LogDirOfflineError
 from tierd.files import make_own_directory
+from tierd.kernels import new_hash_secret
 from tierd.log import LogManager, LogManagerSettings, LogService
 from tierd.pipeline import own_log_rewriting
 from tierd.replication import (
@@ -79,7 +79,7 @@ class StandbySide:
         memory = await asyncio.to_thread(StandbyMemory.load, self._state_dir)
         topics = StandbyTopics(memory.topics, flush=push.standby.flush, flush_interval_s=push.standby.flush_interval_s)
         manager = LogManager([log_dir], LogManagerSettings(config_for=topics.config_for, clock=self._clock))
-        rewriting = own_log_rewriting(memory_bytes=_KEY_MAP_BYTES, new_secret=lambda: token_bytes(16))
+        rewriting = own_log_rewriting(memory_bytes=_KEY_MAP_BYTES, new_secret=new_hash_secret)
         settings = service_settings(self._cleaner)
         async with LogService(manager, clock=self._clock, rewriting=rewriting, settings=settings) as service:
             standby = Standby(

@@ -23,7 +23,6 @@ _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<B3x8sIq")
 _SECRET_ID_BYTES: Final = 8
 _DOMAIN: Final = b"tierd key secret 1\x00"
-_MAX_DISTANCE: Final = (1 << 32) - 1
 
 
 def key_secret_id(secret: bytes) -> bytes:
@@ -107,8 +106,7 @@ class KeyHashes:
             found = cls(secret_id, base, hashes[:count], hashes[count:], distance)
         except ValueError as error:
             raise _corrupt(name, str(error)) from error
-        last = _MAX_DISTANCE if end_offset is None else end_offset - base
-        if count and int(distance[-1]) > last:
+        if count and end_offset is not None and base + int(distance[-1]) > end_offset:
             raise _corrupt(name, f"offset {base + int(distance[-1])} is behind the segment's end")
         return found
 

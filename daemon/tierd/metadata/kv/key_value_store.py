@@ -128,6 +128,23 @@ class KeyValueStore(Protocol):
         """
         await self.apply(Batch([Put(key, value)], [Expect(key, None)]))
 
+    async def made_once(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """Return the value of a key, making it where there is none; of several that do so at once, one value wins.
+
+        Raises:
+            BackendUnavailableError: the store does not answer, or has no value and cannot be written.
+            OutcomeUnknownError: the value may or may not have been written; ask again.
+        """
+        stored = await self.get(key)
+        if stored is not None:
+            return stored
+        made = make()
+        try:
+            await self.create(key, made)
+        except PreconditionFailedError as error:
+            return error.actual or b""
+        return made
+
     async def update(self, key: str, value: bytes) -> None:
         """Replace the value of a key that must exist.
 

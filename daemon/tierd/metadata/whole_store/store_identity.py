@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from tierd.errors import PreconditionFailedError
 from tierd.metadata.kv import Batch, KeyValueStore, Put
 from tierd.metadata.rows import MetadataKeyFactory, serde
 
@@ -16,16 +15,8 @@ async def store_identity(store: KeyValueStore, keys: MetadataKeyFactory, *, new_
         BackendUnavailableError: the store does not answer, or has no id and cannot be written.
         OutcomeUnknownError: the id may or may not have been written; ask again.
     """
-    stored = await store.get(keys.store_key)
-    if stored is None:
-        fresh = new_id()
-        try:
-            await store.create(keys.store_key, serde.encode_identity(fresh))
-        except PreconditionFailedError as error:
-            stored = error.actual
-        else:
-            return fresh
-    return serde.decode_identity(keys.store_key, stored or b"")
+    stored = await store.made_once(keys.store_key, lambda: serde.encode_identity(new_id()))
+    return serde.decode_identity(keys.store_key, stored)
 
 
 async def read_store_identity(store: KeyValueStore, keys: MetadataKeyFactory) -> UUID | None:

@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from secrets import token_bytes
 from uuid import UUID
 
 import structlog
 
 from tierd.clock import Clock
 from tierd.errors import MetadataDecodeError, TierError
+from tierd.kernels import new_hash_secret
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, key_secret
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.evidence_reader import EvidenceReader
 from tierd.pipeline.planning import (
-    SECRET_BYTES,
     Candidate,
     PartitionWork,
     Proposal,
@@ -42,7 +41,7 @@ class PreparedRun:
 
 async def one_off_secret() -> bytes:
     """Return a fresh secret: stored hashes of keys are not used, and those of the run are of no use to later runs."""
-    return token_bytes(SECRET_BYTES)
+    return new_hash_secret()
 
 
 async def stored_secret(rows: KeyValueStore, keys: MetadataKeyFactory) -> bytes:
@@ -92,7 +91,7 @@ class OrderMaker:
             audit_bytes: bytes of the segments that the run audits; 0 for none.
 
         Raises:
-            MetadataError: the secret for the hashes of keys is not known.
+            BackendUnavailableError: as ``stored_secret``, if that is where the secret comes from.
         """
         now_ms = self._clock.now_ms()
         secret = await self._run_secret()

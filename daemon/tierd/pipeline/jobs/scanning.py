@@ -113,18 +113,15 @@ def _scan_input(
     trace, unread, keyed, problem = TransactionTrace(), UnreadBatches(), 0, None
     hashes, hashes_problem = _stored_hashes(tier, metadata, context.order.secret)
     try:
-        for columns in (
-            _steps(hashes)
-            if hashes is not None
-            else scan_keys(
-                tier.pieces(metadata),
-                context.rules(place),
-                name=str(metadata.segment),
-                secret=context.order.secret,
-                trace=trace,
-                unread=unread,
-            )
-        ):
+        scanned = scan_keys(
+            tier.pieces(metadata),
+            context.rules(place),
+            name=str(metadata.segment),
+            secret=context.order.secret,
+            trace=trace,
+            unread=unread,
+        )  # which reads nothing before it is iterated over
+        for columns in scanned if hashes is None else _steps(hashes):
             keyed += len(columns)
             keys.add(columns.hash_hi, columns.hash_lo, columns.offset)
             if keys.is_full:
@@ -147,7 +144,7 @@ def _stored_hashes(
         manifest = tier.manifest(metadata)  # first: without it, a read of the indexes would also take what is not used
         if manifest.index(IndexType.KEY_HASHES) is None:
             return None, None
-        tier.require_log(metadata)  # keys of a lost log must not supersede records that can still be read
+        tier.require_whole_log(metadata)  # keys of a lost log must not supersede records that can still be read
         content = tier.read_index(metadata, IndexType.KEY_HASHES)
         hashes = KeyHashes.from_bytes(content, metadata.start_offset, name, end_offset=metadata.end_offset)
     except (TierError, OSError) as error:

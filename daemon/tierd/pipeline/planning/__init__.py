@@ -10,12 +10,11 @@ if TYPE_CHECKING:
     from tierd.pipeline.planning.partition_planning import plan_partition
     from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
     from tierd.pipeline.planning.selection import RunBudget, by_urgency
-    from tierd.pipeline.planning.work_order import SECRET_BYTES, Output, PartitionWork, WorkKind, WorkOrder
+    from tierd.pipeline.planning.work_order import Output, PartitionWork, WorkKind, WorkOrder
 else:
     __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
-    "SECRET_BYTES",
     "Candidate",
     "Chain",
     "CleaningPolicy",

@@ -16,6 +16,7 @@ from uuid import UUID
 from pydantic import ConfigDict, PlainSerializer, PlainValidator
 
 from tierd.errors import InvalidMetadataError, MetadataDecodeError
+from tierd.kernels import HASH_SECRET_BYTES
 from tierd.log import AbortedTransaction, ProducerStateEntry, parse_producer_snapshot
 from tierd.metadata import decode_segment, encode_segment
 from tierd.model import (
@@ -28,7 +29,6 @@ from tierd.model import (
 from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.remote import KEY_SEED_BYTES
 
-SECRET_BYTES: Final = 16
 _JSON: Final = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
 
 
@@ -210,8 +210,8 @@ class WorkOrder:
     partitions: tuple[PartitionWork, ...]
 
     def __post_init__(self) -> None:
-        if len(self.secret) != SECRET_BYTES:
-            raise ValueError(f"a secret of {len(self.secret)} bytes, not {SECRET_BYTES}")
+        if len(self.secret) != HASH_SECRET_BYTES:
+            raise ValueError(f"a secret of {len(self.secret)} bytes, not {HASH_SECRET_BYTES}")
         for place, work in enumerate(self.partitions):
             if work.index != place:
                 raise ValueError(f"{work.partition} has the index {work.index} at place {place}")

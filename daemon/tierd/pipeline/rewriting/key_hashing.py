@@ -12,7 +12,7 @@ MAX_KEY_HASHES_BYTES: Final = 32 << 20
 """Encoded hashes of one segment, which a worker has in memory; below the limit of an index in the manifest."""
 _MAX_SHARE: Final = 1 / 8  # of the log; larger hashes save too few reads
 _MAX_PAYLOAD_BYTES: Final = 128 << 20  # with new timestamps a batch stays far below what can be opened
-_MAX_DISTANCE: Final = (1 << 32) - 1
+_MAX_DISTANCE: Final = int(np.iinfo(np.uint32).max)
 
 
 class KeyHashing:
@@ -34,16 +34,14 @@ class KeyHashing:
         self._base_offset = base_offset
         self._max_share = max_share
         # Bytes, not arrays: an output may have a million batches of one record, and an array takes a hundred bytes.
-        self._hi, self._lo, self._distance = bytearray(), bytearray(), bytearray()
-        self._count = 0
-        self._is_refused = False
+        self._columns: tuple[bytearray, bytearray, bytearray] | None = (bytearray(), bytearray(), bytearray())
 
     def add(self, rows: RecordRows, keep: np.ndarray) -> None:
         """Take the rows of the next batches that the output has: those of ``keep``, bool[n].
 
         The batches are neither transactional nor control batches.
         """
-        if self._is_refused or not rows.size:
+        if self._columns is None or not rows.size:
             return
         if len(rows.payload) > _MAX_PAYLOAD_BYTES or rows.size > MAX_OPENED_RECORDS:
             self.refuse()  # a scan may not open the batch
@@ -52,19 +50,16 @@ class KeyHashing:
         if not len(keys):
             return
         distance = keys.offset - self._base_offset
-        self._count += len(keys)
-        has_room = self._count * KEY_ROW_BYTES <= MAX_KEY_HASHES_BYTES
-        if not has_room or int(distance.min()) < 0 or int(distance.max()) > _MAX_DISTANCE:
+        size_bytes = sum(map(len, self._columns)) + KEY_ROW_BYTES * len(keys)
+        if size_bytes > MAX_KEY_HASHES_BYTES or int(distance.min()) < 0 or int(distance.max()) > _MAX_DISTANCE:
             self.refuse()
-        else:
-            self._hi += keys.hash_hi.tobytes()
-            self._lo += keys.hash_lo.tobytes()
-            self._distance += distance.astype(np.uint32).tobytes()
+            return
+        for column, more in zip(self._columns, (keys.hash_hi, keys.hash_lo, distance.astype(np.uint32)), strict=True):
+            column.extend(more.tobytes())
 
     def refuse(self) -> None:
         """Note that the output has a batch of which a scan would note more than keys."""
-        self._is_refused = True
-        self._hi, self._lo, self._distance = bytearray(), bytearray(), bytearray()
+        self._columns = None
 
     def finish(self, log_size_bytes: int) -> bytes | None:
         """Return the encoded hashes, and forget them; None if there shall be none, or they are too large for the log.
@@ -72,10 +67,9 @@ class KeyHashing:
         Args:
             log_size_bytes: of the complete output.
         """
-        if self._is_refused:
+        columns, self._columns = self._columns, None
+        if columns is None:
             return None
-        columns = self._hi, self._lo, self._distance
-        self._hi, self._lo, self._distance = bytearray(), bytearray(), bytearray()
         hi, lo, distance = map(np.frombuffer, columns, (np.int64, np.int64, np.uint32))
         try:
             hashes = KeyHashes(key_secret_id(self._secret), self._base_offset, hi, lo, distance)

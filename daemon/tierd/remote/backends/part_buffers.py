@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 from tierd.kernels import crc32c
 
 _STEP_BYTES: Final = 1 << 20  # copied while its CRC-32C has it in the processor's cache
-
-
 KEPT_S: Final = 1.0
 """Longest time for which buffers are kept without an upload: segments of a backlog follow each other sooner."""
 

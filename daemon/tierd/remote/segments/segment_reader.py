@@ -10,7 +10,7 @@ from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import MANIFEST, early_indexes, read_whole
-from tierd.remote.object_store import ObjectStore
+from tierd.remote.object_store import ObjectInfo, ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.transform.chunk_layout import ChunkLayout
@@ -91,14 +91,16 @@ class SegmentReader:
         """Forget the manifest: the segment is deleted."""
         self._open.pop(keys.segment(metadata, MANIFEST_SUFFIX), None)
 
-    async def require_log(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
-        """Raise unless manifest and log are there. The store is asked: a manifest kept in memory proves nothing.
+    async def require_log(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> ObjectInfo:
+        """Return what the store says of the log; raise unless manifest and log are there.
+
+        The store is asked: a manifest kept in memory proves nothing.
 
         Raises:
             As ``open``, and RemoteResourceNotFoundError: there is no log.
         """
         await self.open(keys, metadata)
-        await self._store.head(keys.segment(metadata, LOG_SUFFIX))
+        return await self._store.head(keys.segment(metadata, LOG_SUFFIX))
 
     async def read_log(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange

@@ -288,7 +288,7 @@ class SegmentStorage:
         """
         CatalogueCodec(keys.cluster_id, keys.catalogue.prefix, self._ring).require_proof(key, content)
 
-    async def require_log(self, metadata: RemoteLogSegmentMetadata) -> None:
+    async def require_whole_log(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Raise unless the ``.log`` object is there, with the size that the manifest says; it is not read.
 
         Raises:
@@ -298,10 +298,10 @@ class SegmentStorage:
         """
         with _storage_errors("look for", metadata):
             keys = self._keys_of(metadata)
+            found = await self._reader.require_log(keys, metadata)
             manifest = (await self._reader.open(keys, metadata)).manifest
-            key = keys.segment(metadata, LOG_SUFFIX)
-            if (problem := log_object_problem(manifest, await self._store.head(key))) is not None:
-                raise RemoteIntegrityError(f"{key}: {problem}", remedy="run tierd verify --deep")
+            if (problem := log_object_problem(manifest, found)) is not None:
+                raise RemoteIntegrityError(f"{found.key}: {problem}", remedy="run tierd verify --deep")
 
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Return True if log, indexes and manifest are all there."""
