@@ -24,11 +24,12 @@ from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.leader_server import PushLeaderServer
 from tierd.replication.leader.led_replicators import LedReplicators
-from tierd.replication.leader.open_segments import OpenSegments
+from tierd.replication.leader.open_segments import OpenSegments, whole_batches_end
 from tierd.replication.leader.owned_leader_log import OwnedLeaderLog
 from tierd.replication.leader.push_actions import PushLeader
 from tierd.replication.leader.push_manager import PushManager
 from tierd.replication.leader.push_settings import PushSettings
+from tierd.replication.leader.record_memory import batch_bounds
 from tierd.replication.leader.replicator_settings import ReplicatorSettings
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_session import PeerIdentity, PeerNode
@@ -255,11 +256,11 @@ async def _content(writer: PartitionWriter) -> bytes:
         data, offset = b"", log.log_start_offset
         while offset < log.log_end_offset:
             found = bytes(log.read(offset, max_bytes=1 << 20, isolation=None).records)
-            data += found
-            position = 0
-            while position < len(found):
-                offset = int.from_bytes(found[position : position + 8], "big") + 1
-                position += int.from_bytes(found[position + 8 : position + 12], "big") + 12
+            end = whole_batches_end(found)  # a read ends anywhere in a batch, as a fetch does
+            assert end > 0, f"no whole batch at offset {offset}"
+            data += found[:end]
+            *_, last = batch_bounds(found[:end])
+            offset = last.next_offset
         return data
 
     return await writer.read(read)
