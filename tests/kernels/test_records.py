@@ -255,6 +255,22 @@ def test_reference_goes_on_while_the_compiled_kernel_is_loaded(tmp_path: Path, m
     assert choice.for_records(1).decode_records is compiled.decode_records
 
 
+@pytest.mark.parametrize("end", ["from tierd.kernels.compiled import *", "raise ImportError"])
+def test_threads_take_turns_more_often_during_a_load_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    intervals_s: list[float] = []
+    monkeypatch.setattr(sys, "intervals_s", intervals_s, raising=False)
+    (tmp_path / f"kernels_{len(end)}.py").write_text(
+        f"import sys\nsys.intervals_s.append(sys.getswitchinterval())\n{end}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before_s = sys.getswitchinterval()
+    KernelChoice(compiled_module=f"kernels_{len(end)}").compile()
+    assert intervals_s[0] < before_s
+    assert sys.getswitchinterval() == before_s
+
+
 def test_reference_is_used_and_logged_once_where_kernels_cannot_be_compiled() -> None:
     choice = KernelChoice(compiled_module="tierd.kernels.absent")
     with capture_logs() as lines:

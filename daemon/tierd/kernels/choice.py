@@ -3,7 +3,10 @@
 The reference does the work until then: no append waits for the load.
 """
 
+import contextlib
+import sys
 import threading
+from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -20,6 +23,8 @@ log = structlog.get_logger()
 
 WORTH_COMPILING_RECORDS = 100_000
 """Number of records that the reference decodes in the time that loading numba takes."""
+
+_LOADING_SWITCH_INTERVAL_S = 0.0003
 
 
 class _Kernels(Protocol):
@@ -112,10 +117,26 @@ class KernelChoice:
             if self._is_decided:
                 return
             try:
-                self._kernels = cast("_Kernels", import_module(self._compiled_module))
+                with _short_switch_interval():
+                    self._kernels = cast("_Kernels", import_module(self._compiled_module))
             except Exception as error:  # noqa: BLE001 numba and LLVM fail in ways of their own, and we can do without
                 log.warning("kernels_not_compiled", reason=str(error), consequence="records are decoded slowly")
             self._is_decided = True
+
+
+@contextlib.contextmanager
+def _short_switch_interval() -> Iterator[None]:
+    """Let threads take turns more often.
+
+    A load gives the interpreter up at each file that it reads, and where the reference decodes, it waited a whole
+    interval for it again, a thousand times.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, _LOADING_SWITCH_INTERVAL_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 CHOICE = KernelChoice()

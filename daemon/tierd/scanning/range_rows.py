@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from tierd.arrow import ALL, ArrowRows, Range, WantedRecords, rows_of_pieces
+from tierd.kernels import compile_kernels_for
 from tierd.log import RecordBatch
 from tierd.model import IsolationLevel
 from tierd.scanning.row_layout import RowLayout
@@ -43,6 +44,7 @@ async def rows_of_range(
         RemoteIntegrityError: remote bytes are damaged.
         RemoteStorageError: the store did not answer.
     """
+    await asyncio.to_thread(compile_kernels_for, span.offset_count)
     packer = BatchPacker(layout.batch_bytes)
     rows = ArrowRows(layout.schema, span.partition.topic_partition, batch_bytes=layout.batch_bytes)
     done = span.start_offset
