@@ -50,7 +50,7 @@ class GatheredPart(NamedTuple):
     is_last: bool
 
 
-async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[GatheredPart, None]:
+async def gathered(body: ChunkedBody, part_size: int) -> AsyncGenerator[GatheredPart, None]:
     """Gather chunks of any size into parts of ``part_size`` bytes.
 
     The last part may be shorter, and a single part may be empty. The chunks of one part and one chunk more are in
@@ -61,7 +61,7 @@ async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> 
     left = part_size
     async with iterated(body.chunks) as chunks:
         async for chunk in chunks:
-            if paced and chunk and body.pace is not None:
+            if chunk and body.pace is not None:
                 await body.pace(len(chunk))
             rest = memoryview(chunk)
             while len(rest) > left:  # more than fits: so this part is not the last

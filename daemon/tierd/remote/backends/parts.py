@@ -2,12 +2,11 @@
 
 import base64
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import NamedTuple
 
 from tierd.kernels import combine_crc32c, crc32c, crc32c_of_range
 from tierd.model import ByteRange
-from tierd.remote.chunks import gathered
+from tierd.remote.chunks import iterated
 from tierd.remote.object_store import ChunkedBody, FileBody
 
 
@@ -34,14 +33,22 @@ def part_of_bytes(content: bytes) -> list[UploadPart]:
 
 
 async def parts_of_chunks(body: ChunkedBody, part_size: int) -> list[UploadPart]:
-    """Make all chunks once more and return the parts that they are sent in; no part when there are no bytes."""
-    parts: list[UploadPart] = []
-    async with aclosing(gathered(body, part_size, paced=False)) as pieces:
-        async for content, _ in pieces:
-            if content:
-                position = parts[-1].byte_range.end + 1 if parts else 0
-                parts.append(UploadPart(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content)))
-    return parts
+    """Make all chunks once more, unpaced, and return the parts that they are sent in; no part without bytes."""
+    sizes: list[int] = []
+    crcs: list[int] = []
+    async with iterated(body.chunks) as chunks:
+        async for chunk in chunks:
+            rest = memoryview(chunk)
+            while rest:
+                if not sizes or sizes[-1] == part_size:
+                    sizes.append(0)
+                    crcs.append(0)
+                step = rest[: part_size - sizes[-1]]
+                sizes[-1] += len(step)
+                crcs[-1] = crc32c(step, crcs[-1])
+                rest = rest[len(step) :]
+    ranges = [ByteRange.of_size(index * part_size, size) for index, size in enumerate(sizes)]
+    return [UploadPart(number, part, crc) for number, (part, crc) in enumerate(zip(ranges, crcs, strict=True), 1)]
 
 
 def size_of(parts: Sequence[UploadPart]) -> int:
