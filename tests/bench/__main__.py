@@ -118,7 +118,10 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             return bench_recovery(root, data_bytes=(64 if quick else 1024) * MIB, rounds=rounds)
         case "compaction":
             return bench_compaction(
-                root, size_bytes=(64 if quick else 4096) * MIB, keys=200_000 if quick else 10_000_000
+                root,
+                size_bytes=(64 if quick else 4096) * MIB,
+                keys=200_000 if quick else 10_000_000,
+                rounds=min(rounds, 3),
             )
         case "restore-log-dir":
             return bench_restoring_log_dirs(

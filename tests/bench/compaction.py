@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from confluent_kafka import Producer
@@ -90,13 +91,34 @@ class InputBytes:
     dirty: int
 
 
-def bench_compaction(root: Path, *, size_bytes: int, keys: int) -> list[Figure]:
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One run of both sides over the same segments.
+
+    Attributes:
+        cleaner: MB/s of the log cleaner.
+        job: its cost.
+        inputs: bytes that the job got.
+    """
+
+    cleaner: float
+    job: JobCost
+    inputs: InputBytes
+
+    @property
+    def rate(self) -> float:
+        """Return the MB/s of the job."""
+        return self.inputs.total / 1e6 / self.job.work_s
+
+
+def bench_compaction(root: Path, *, size_bytes: int, keys: int, rounds: int) -> list[Figure]:
     """Compact topics of several shapes by both, then so many different keys by the job alone.
 
     Args:
         root: an empty directory.
         size_bytes: of the records of the topics of 1 KB; those of the other are a quarter of it, uncompressed.
         keys: different ones.
+        rounds: runs of each shape, each with a topic of its own; figures are medians.
     """
     large, small = size_bytes // 1000, size_bytes // 4 // 100
     shapes = (
@@ -106,29 +128,36 @@ def bench_compaction(root: Path, *, size_bytes: int, keys: int) -> list[Figure]:
         Shape("100 B lz4", 100, "lz4", small, size_bytes // 128, 1.0, ">= 1"),
     )
     figures: list[Figure] = []
-    for number, shape in enumerate(shapes):
-        figures += asyncio.run(_against_the_cleaner(root / f"shape-{number}", shape))
-        shutil.rmtree(root / f"shape-{number}")
+    for shape in shapes:
+        figures += contest_figures(shape, [_against_the_cleaner(root / "shape", shape) for _ in range(rounds)])
     return figures + asyncio.run(_many_keys(root / "keys", keys))
 
 
-async def _against_the_cleaner(root: Path, shape: Shape) -> list[Figure]:
-    root.mkdir()
-    log_dir = root / "logdir"
-    cleaner = await asyncio.to_thread(_cleaner_rate, root / "lab", log_dir, shape)
-    job, inputs, _ = await _job(root / "tier", log_dir, segment_bytes=shape.segment_bytes)
-    rate = inputs.total / 1e6 / job.work_s
-    needed_bytes = inputs.dirty + inputs.total
+def contest_figures(shape: Shape, contests: Sequence[Contest]) -> list[Figure]:
+    """Return the medians of the runs of one shape. The ratio is the median of the runs' ratios, not that of medians."""
+    inputs = contests[0].inputs
+    fetched = median(run.job.fetched_bytes for run in contests)
+    ratio = median(run.rate / run.cleaner for run in contests)
     return [
         Figure(f"compaction, {shape.name}: input", inputs.total / 1e6, "MB"),
         Figure(f"compaction, {shape.name}: dirty part of it", inputs.dirty / 1e6, "MB"),
-        Figure(f"compaction, {shape.name}: log cleaner", cleaner, "MB/s"),
-        Figure(f"compaction, {shape.name}: job", rate, "MB/s"),
-        Figure(f"compaction, {shape.name}: job / log cleaner", rate / cleaner, "", shape.goal),
-        Figure(f"compaction, {shape.name}: fetched", job.fetched_bytes / 1e6, "MB"),
-        Figure(f"compaction, {shape.name}: fetched / (dirty + all)", job.fetched_bytes / needed_bytes, "", "<= 1.1"),
-        Figure(f"compaction, {shape.name}: start of the session", job.start_s, "s"),
+        Figure(f"compaction, {shape.name}: log cleaner", median(run.cleaner for run in contests), "MB/s"),
+        Figure(f"compaction, {shape.name}: job", median(run.rate for run in contests), "MB/s"),
+        Figure(f"compaction, {shape.name}: job / log cleaner", ratio, "", shape.goal),
+        Figure(f"compaction, {shape.name}: fetched", fetched / 1e6, "MB"),
+        Figure(
+            f"compaction, {shape.name}: fetched / (dirty + all)", fetched / (inputs.dirty + inputs.total), "", "<= 1.1"
+        ),
+        Figure(f"compaction, {shape.name}: start of the session", median(run.job.start_s for run in contests), "s"),
     ]
+
+
+def _against_the_cleaner(root: Path, shape: Shape) -> Contest:
+    root.mkdir()
+    cleaner = _cleaner_rate(root / "lab", root / "logdir", shape)
+    job, inputs, _ = asyncio.run(_job(root / "tier", root / "logdir", segment_bytes=shape.segment_bytes))
+    shutil.rmtree(root)
+    return Contest(cleaner, job, inputs)
 
 
 def _cleaner_rate(lab_dir: Path, log_dir: Path, shape: Shape) -> float:

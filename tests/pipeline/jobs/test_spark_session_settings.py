@@ -61,9 +61,9 @@ def test_session_of_standalone_cluster_has_the_secret_that_is_configured() -> No
 
 
 def test_sockets_of_workers_are_in_the_scratch_directory_if_their_names_fit() -> None:
-    scratch = Path("/" + "s" * 63)
+    scratch = Path("/" + "s" * 60)
     assert spark_settings(settings(), scratch)["spark.python.unix.domain.socket.dir"] == str(scratch)
-    assert "spark.python.unix.domain.socket.dir" not in spark_settings(settings(), Path("/" + "s" * 64))
+    assert "spark.python.unix.domain.socket.dir" not in spark_settings(settings(), Path("/" + "s" * 61))
 
 
 def test_workers_of_a_cluster_are_protected_by_a_token_and_not_by_file_modes() -> None:

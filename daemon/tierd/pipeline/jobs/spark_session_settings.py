@@ -31,7 +31,7 @@ processor are used in code of the second compiler only; other code of AES runs a
 """
 _CORES = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
 _SOCKET_NAME_BYTES: Final = 43  # "/." and a UUID and ".sock"
-_SOCKET_ADDRESS_BYTES: Final = 107
+_SOCKET_ADDRESS_BYTES: Final = 104  # Spark's limit, a little below that of Linux: it refuses a longer directory
 _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
