@@ -18,7 +18,9 @@ def test_workers_of_a_session_run_this_python(spark: SparkSession) -> None:
 
 def accepted_socket_directory(spark: SparkSession, directory: str) -> str:
     """Return the directory for sockets of workers as Spark reads it; an error if Spark refuses it."""
-    java = spark.sparkContext._jvm.org.apache.spark
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    java = jvm.org.apache.spark
     entry = java.internal.config.Python.PYTHON_UNIX_DOMAIN_SOCKET_DIR()
     found: str = java.SparkConf(False).set(SOCKET_DIR, directory).get(entry).get()
     return found
