@@ -136,6 +136,7 @@ if TYPE_CHECKING:
         upgrade_batch,
     )
     from tierd.log.records.batch_walk import DamagedBatch, NoBatch, walk
+    from tierd.log.records.checked_batches import CheckedBatches, walk_checked
     from tierd.log.records.compression import Compression
     from tierd.log.records.log_columns import iter_piece_columns
     from tierd.log.records.log_config import LogConfig, TimestampType
@@ -189,6 +190,7 @@ __all__ = [
     "BatchHeader",
     "BatchRun",
     "BrokerIdentity",
+    "CheckedBatches",
     "CheckpointChanged",
     "CleanedSegment",
     "CompletedTransaction",
@@ -353,6 +355,7 @@ __all__ = [
     "unlink_if_there",
     "upgrade_batch",
     "walk",
+    "walk_checked",
     "with_data",
     "write_meta_properties",
     "write_offset_checkpoint",

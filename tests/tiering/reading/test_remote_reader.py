@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fakes.log_dirs import SegmentShape
 from tests.fakes.remote_segments import segment
 from tierd.errors import CorruptRecordError, RemoteIntegrityError
-from tierd.log import NewRecord, encode_batch, iter_batches
+from tierd.log import NewRecord, RecordBatch, encode_batch, iter_batches
 from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader, _parse
 
@@ -56,16 +56,18 @@ def log_of(sizes: list[int]) -> bytes:
 def test_batches_are_the_same_for_any_cut_of_the_bytes(sizes: list[int], cuts: list[int]) -> None:
     content = log_of(sizes)
     edges = [0, *sorted({min(cut, len(content)) for cut in cuts}), len(content)]
-    found, tail, position = [], b"", 0
+    found, joined, tail, position = list[RecordBatch](), b"", b"", 0
     for start, end in pairwise(edges):
         data = content[start:end]
         parsed = _parse(tail, data, "log", position)
         position += len(tail) + len(data) - len(parsed.tail)
         found += parsed.batches
+        joined += b"".join(parsed.batches.pieces)
         tail = parsed.tail
     assert tail == b""
     assert found == list(iter_batches(content, name="log"))
     assert b"".join(bytes(batch.data) for batch in found) == content
+    assert joined == content
 
 
 @given(
@@ -83,7 +85,7 @@ def test_batch_with_an_impossible_length_is_refused_or_stays_incomplete(
         parsed = _parse(parsed.tail, whole[cut:], "log", 0)
     except CorruptRecordError:
         return
-    assert parsed.batches == [] or bytes(whole) == log_of(sizes)
+    assert not parsed.batches or bytes(whole) == log_of(sizes)
 
 
 async def test_batch_larger_than_a_range_is_assembled_from_several_ranges() -> None:
@@ -92,9 +94,11 @@ async def test_batch_larger_than_a_range_is_assembled_from_several_ranges() -> N
     remote = Ranges(content)
     metadata = segment(0, 99, size_bytes=len(content))
     reader = RemoteSegmentReader(remote, metadata, position=0, first_bytes=1, piece_bytes=1)
-    (found,) = await reader.next_batches()
+    batches = await reader.next_batches()
+    assert batches is not None
+    (found,) = batches
     assert bytes(found.data) == content
-    assert await reader.next_batches() == ()
+    assert await reader.next_batches() is None
     assert sum(asked.size for asked in remote.asked) == len(content)
     assert reader.fetched_bytes == len(content)
 
@@ -103,6 +107,8 @@ async def test_incomplete_batch_at_the_end_of_a_segment_is_an_integrity_error() 
     content = log_of([10, 20])[:-1]
     metadata = segment(0, 1, size_bytes=len(content))
     reader = RemoteSegmentReader(Ranges(content), metadata, position=0, first_bytes=1 << 20, piece_bytes=1 << 20)
-    assert len(await reader.next_batches()) == 1
+    batches = await reader.next_batches()
+    assert batches is not None
+    assert len(batches) == 1
     with pytest.raises(RemoteIntegrityError, match="no whole batch"):
         await reader.next_batches()

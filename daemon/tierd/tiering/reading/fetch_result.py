@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tierd.errors import SegmentChangedError
-from tierd.log import AbortedTransaction, RecordBatch
+from tierd.log import AbortedTransaction, CheckedBatches
 from tierd.tiering.reading.read_session import ReadSession
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
@@ -53,23 +53,22 @@ async def read_once(session: ReadSession, offset: int, max_bytes: int, *, at_lea
     """
     for _ in range(_ATTEMPTS):
         run = await _next_run(session, offset, max_bytes, at_least_one=at_least_one)
-        if run.log is None or not run.batches:
+        if run.log is None or not run.parts:
             return FetchResult.nothing(run.tier, max(offset, session.empty_to))
-        first, upper = run.batches[0], run.batches[-1].last_offset + 1
-        aborted = await session.aborted(run.log, first.base_offset, upper)
+        aborted = await session.aborted(run.log, run.parts[0].base_offsets[0], run.upper_offset)
         if aborted is not None:
             return _result(run, aborted)
     raise SegmentChangedError(f"the log changed {_ATTEMPTS} times under one read from {offset}", remedy="read again")
 
 
 def _result(run: "_Run", aborted: tuple[AbortedTransaction, ...]) -> FetchResult:
-    first = run.batches[0]
+    first = run.parts[0]
     return FetchResult(
         tier=run.tier,
-        base_offset=first.base_offset,
-        position=first.position if run.tier is Tier.REMOTE else None,
-        data=b"".join(batch.data for batch in run.batches),
-        next_offset=run.batches[-1].last_offset + 1,
+        base_offset=first.base_offsets[0],
+        position=first.positions[0] if run.tier is Tier.REMOTE else None,
+        data=b"".join(data for part in run.parts for data in part.pieces),
+        next_offset=run.upper_offset,
         aborted=aborted,
         is_segment_read=run.is_segment_read,
     )
@@ -79,9 +78,14 @@ class _Run(NamedTuple):
     """Batches of one segment for one answer."""
 
     tier: Tier
-    batches: Sequence[RecordBatch] = ()
+    parts: Sequence[CheckedBatches] = ()  # ascending, none of them empty
     log: TieredLog | None = None  # as it was when they were read; None at its end
     is_segment_read: bool = False
+
+    @property
+    def upper_offset(self) -> int:
+        """Return the exclusive end of the offsets."""
+        return self.parts[-1].last_offsets[-1] + 1
 
 
 async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> _Run:
@@ -91,27 +95,21 @@ async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_lea
     kept = _within(piece.batches, max_bytes, at_least_one=at_least_one)
     if not kept:
         return _Run(piece.tier)
-    last, used = piece, len(kept)
-    left_bytes = max_bytes - sum(batch.size_bytes for batch in kept)
+    parts, last, used = [kept], piece, len(kept)
+    left_bytes = max_bytes - kept.size_bytes
     while left_bytes > 0 and used == len(last.batches) and session.goes_on(last):
         more = await session.next_piece(last.next_offset, max_bytes=left_bytes)
         if more is None or more.segment != piece.segment:
             break
         fitting = _within(more.batches, left_bytes, at_least_one=False)
-        kept += fitting
-        left_bytes -= sum(batch.size_bytes for batch in fitting)
+        if fitting:
+            parts.append(fitting)
+        left_bytes -= fitting.size_bytes
         last, used = more, len(fitting)
     session.give_back(last, used)
     is_segment_read = used == len(last.batches) and not session.goes_on(last)
-    return _Run(piece.tier, kept, piece.log, is_segment_read)
+    return _Run(piece.tier, parts, piece.log, is_segment_read)
 
 
-def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: bool) -> list[RecordBatch]:
-    kept: list[RecordBatch] = []
-    size = 0
-    for batch in batches:
-        size += batch.size_bytes
-        if size > max_bytes and not (at_least_one and not kept):
-            break
-        kept.append(batch)
-    return kept
+def _within(batches: CheckedBatches, max_bytes: int, *, at_least_one: bool) -> CheckedBatches:
+    return batches.within(max_bytes) or batches[: int(at_least_one)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
-from tierd.log import AbortedTransaction, Record, RecordBatch, committed_batches, data_batches
+from tierd.log import AbortedTransaction, CheckedBatches, Record, RecordBatch, committed_batches, data_batches
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
@@ -227,26 +227,22 @@ class FetchTask:
                 if piece is None:
                     return
                 for batches in _groups(piece.batches):
-                    aborted = await session.aborted(piece.log, batches[0].base_offset, batches[-1].last_offset + 1)
+                    upper = batches.last_offsets[-1] + 1
+                    aborted = await session.aborted(piece.log, batches.base_offsets[0], upper)
                     if aborted is None:
                         break
                     yield BatchGroup(batches, aborted, offset, end)
-                    offset = batches[-1].last_offset + 1
+                    offset = upper
         finally:
             await session.close()
 
 
-def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
+def _groups(batches: CheckedBatches) -> Iterator[CheckedBatches]:
     """Split batches into runs of about ``_DECODED_BYTES``, so that few records are in memory at once."""
-    groups: list[list[RecordBatch]] = [[]]
-    size = 0
-    for batch in batches:
-        if groups[-1] and size + batch.size_bytes > _DECODED_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(batch)
-        size += batch.size_bytes
-    return groups if groups[-1] else []
+    while batches:
+        group = batches.within(_DECODED_BYTES) or batches[:1]
+        yield group
+        batches = batches[len(group) :]
 
 
 def _decoded(group: BatchGroup, isolation: IsolationLevel) -> Iterator[Record]:

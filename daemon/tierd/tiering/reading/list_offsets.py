@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
-from tierd.log import first_in_batch, first_since, max_timestamp
+from tierd.log import CheckedBatches, RecordBatch, first_in_batch, first_since, max_timestamp
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, TimestampOffset
 from tierd.tiering.reading.offset_places import OffsetSpec, latest, local_start, place
 from tierd.tiering.reading.read_session import ReadSources
@@ -84,12 +84,11 @@ async def _first_in_segment(
     sources.recorder.fetch_requested(log.partition.topic)
     try:
         while batches := await reader.next_batches():
-            wanted = [b for b in batches if b.max_timestamp_ms >= timestamp_ms and b.last_offset >= first]
-            for batch in wanted:
+            for batch in await asyncio.to_thread(_since, batches, timestamp_ms, first):
                 found = await asyncio.to_thread(first_in_batch, batch, timestamp_ms, start=first, end=end)
                 if found is not None:
                     return found
-            if batches[-1].last_offset + 1 >= end:
+            if batches.last_offsets[-1] + 1 >= end:
                 return None
     except BatchTooLargeError:  # nothing is damaged, and the error has the right remedy
         sources.recorder.fetch_failed(log.partition.topic)
@@ -104,6 +103,11 @@ async def _first_in_segment(
         sources.recorder.bytes_fetched(log.partition.topic, reader.fetched_bytes)
         await reader.close()
     return None
+
+
+def _since(batches: CheckedBatches, timestamp_ms: int, offset: int) -> list[RecordBatch]:
+    """Return the batches that may have a record of ``timestamp_ms`` or later at ``offset`` or behind it."""
+    return [each for each in batches if each.max_timestamp_ms >= timestamp_ms and each.last_offset >= offset]
 
 
 async def _largest_timestamp(

@@ -1,9 +1,9 @@
 """One sequential read through the local log and the tier."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tierd.errors import (
     CorruptRecordError,
@@ -12,7 +12,7 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     SegmentChangedError,
 )
-from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
+from tierd.log import AbortedTransaction, CheckedBatches, LocalLog, walk_checked
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
@@ -31,13 +31,14 @@ from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
 
 _REPLANS = 5
+_NO_BATCHES: Final = walk_checked(b"", name="no segment")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Complete batches of one segment, and the offset behind them."""
 
-    batches: Sequence[RecordBatch]
+    batches: CheckedBatches
     next_offset: int
     log: TieredLog  # the log as it was when the batches were read
     tier: Tier
@@ -49,7 +50,7 @@ class _Rest(NamedTuple):
 
     segment: RemoteLogSegmentId
     from_offset: int  # no record lies between this offset and the first of the batches
-    batches: Sequence[RecordBatch]
+    batches: CheckedBatches
 
 
 class _ReadOut(NamedTuple):
@@ -135,7 +136,7 @@ class ReadSession:
     def give_back(self, piece: Piece, used: int) -> None:
         """Take back the batches of the last ``piece`` behind the first ``used``; the read behind those has them."""
         if piece.segment is not None and used < len(piece.batches):
-            begins = piece.batches[used - 1].last_offset + 1 if used else piece.batches[0].base_offset
+            begins = piece.batches.last_offsets[used - 1] + 1 if used else piece.batches.base_offsets[0]
             self._rest = _Rest(piece.segment, begins, piece.batches[used:])
 
     def goes_on(self, piece: Piece) -> bool:
@@ -197,9 +198,9 @@ class ReadSession:
         except OffsetOutOfRangeError as error:
             raise SegmentChangedError(str(error)) from error  # the offset was in the scan
         name = f"{log.partition} from {offset}"
-        found = await asyncio.to_thread(lambda: list(iter_batches(data, name=name)))
-        batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < self.end_offset]
-        return Piece(batches, batches[-1].last_offset + 1, log, Tier.LOCAL) if batches else None
+        found = await asyncio.to_thread(walk_checked, data, name=name)
+        batches = found.between(offset, self.end_offset)
+        return Piece(batches, batches.last_offsets[-1] + 1, log, Tier.LOCAL) if batches else None
 
     async def _remote_piece(self, log: TieredLog, offset: int) -> Piece:
         metadata = log.remote_segment(offset)
@@ -208,7 +209,7 @@ class ReadSession:
         segment_end = remote_end(log, metadata, offset)
         end = min(segment_end, self.end_offset)  # committed reads may end inside the segment
         if self._is_read_out(metadata, offset):
-            return Piece((), end, log, Tier.REMOTE)
+            return Piece(_NO_BATCHES, end, log, Tier.REMOTE)
         rest = await self._take_rest(metadata, offset, log)
         try:
             reader = await self._reader_at(ReadAheadWindow(metadata, segment_end), offset)
@@ -226,20 +227,20 @@ class ReadSession:
             raise
 
     async def _batches_from(
-        self, log: TieredLog, reader: RemoteSegmentReader, rest: Sequence[RecordBatch], offset: int, end: int
+        self, log: TieredLog, reader: RemoteSegmentReader, rest: CheckedBatches | None, offset: int, end: int
     ) -> Piece:
         """Return the batches of ``rest``, or else the next batches of ``reader``, that lie in ``[offset, end)``."""
         segment = reader.metadata.segment
         while found := rest or await self._next_batches(log, reader):
-            rest = ()
+            rest = None
             if reader.is_at_end:
-                self._read_out = _ReadOut(segment, found[-1].last_offset + 1)
-            batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < end]
+                self._read_out = _ReadOut(segment, found.last_offsets[-1] + 1)
+            batches = found.between(offset, end)
             if batches:
-                return Piece(batches, batches[-1].last_offset + 1, log, Tier.REMOTE, segment)
-            if found[-1].base_offset >= end:
+                return Piece(batches, batches.last_offsets[-1] + 1, log, Tier.REMOTE, segment)
+            if found.base_offsets[-1] >= end:
                 break
-        return Piece((), end, log, Tier.REMOTE)
+        return Piece(_NO_BATCHES, end, log, Tier.REMOTE)
 
     def _is_read_out(self, metadata: RemoteLogSegmentMetadata, offset: int) -> bool:
         """Return true if the segment has no batch at ``offset`` or behind it."""
@@ -248,18 +249,18 @@ class ReadSession:
             done is not None and done.segment == metadata.segment and done.from_offset <= offset
         )
 
-    async def _take_rest(self, segment: RemoteLogSegmentMetadata, offset: int, log: TieredLog) -> Sequence[RecordBatch]:
+    async def _take_rest(self, segment: RemoteLogSegmentMetadata, offset: int, log: TieredLog) -> CheckedBatches | None:
         """Return the batches that were given back if they hold ``offset``; else close the reader behind them."""
         rest, self._rest = self._rest, None
         if rest is None:
-            return ()
-        if segment.segment == rest.segment and rest.from_offset <= offset <= rest.batches[-1].last_offset:
+            return None
+        if segment.segment == rest.segment and rest.from_offset <= offset <= rest.batches.last_offsets[-1]:
             self._ahead.fill(lambda behind: self._following(log, behind))
             return rest.batches
         await self._ahead.close()
-        return ()
+        return None
 
-    async def _next_batches(self, log: TieredLog, reader: RemoteSegmentReader) -> Sequence[RecordBatch]:
+    async def _next_batches(self, log: TieredLog, reader: RemoteSegmentReader) -> CheckedBatches | None:
         if not reader.ahead_bytes:
             reader.begin()
         self._ahead.fill(lambda offset: self._following(log, offset))

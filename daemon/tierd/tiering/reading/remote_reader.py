@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tierd.errors import RemoteIntegrityError
-from tierd.log import RecordBatch, iter_batches
+from tierd.log import CheckedBatches, walk_checked
 from tierd.model import ByteRange, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 
@@ -82,8 +82,8 @@ class RemoteSegmentReader:
             end = (start // self._piece_bytes + 1) * self._piece_bytes
         return self._begin(start, end)
 
-    async def next_batches(self) -> Sequence[RecordBatch]:
-        """Return the next whole batches, at least one; none at the end of the segment.
+    async def next_batches(self) -> CheckedBatches | None:
+        """Return the next whole batches, at least one; None at the end of the segment.
 
         Their CRC is checked, and their offsets, which no CRC covers, ascend within those of the segment.
 
@@ -98,7 +98,7 @@ class RemoteSegmentReader:
             self._position += len(self._tail) + len(data) - len(parsed.tail)
             self._tail = parsed.tail
             if parsed.batches:
-                self._next_offset = parsed.batches[-1].last_offset + 1
+                self._next_offset = parsed.batches.last_offsets[-1] + 1
                 return parsed.batches
             if not self._under_way and (size := _size_of_first(self._tail)) is not None:
                 self._begin(self._begun, self._begun + max(size - len(self._tail), SMALLEST_WINDOW_BYTES))
@@ -107,7 +107,7 @@ class RemoteSegmentReader:
                 f"{self._metadata.segment}: {len(self._tail)} bytes at its end are no whole batch",
                 remedy=f"run tierd verify --deep {self._metadata.segment.topic_id_partition}",
             )
-        return ()
+        return None
 
     async def close(self) -> None:
         """End the fetches that are under way, if any; reading may go on and asks for them again."""
@@ -171,20 +171,20 @@ class RemoteSegmentReader:
 
     def _parsed(self, data: bytes) -> "_Parsed":
         parsed = _parse(self._tail, data, self._name, self._position)
-        next_offset = self._next_offset
-        for batch in parsed.batches:
-            if batch.base_offset < next_offset or batch.last_offset > self._metadata.end_offset:
+        found, next_offset, end_offset = parsed.batches, self._next_offset, self._metadata.end_offset
+        for index, (base, last) in enumerate(zip(found.base_offsets, found.last_offsets, strict=True)):
+            if base < next_offset or last > end_offset:
                 raise RemoteIntegrityError(
-                    f"{self._name}: the batch at byte {batch.position} has offset {batch.base_offset}, which is not in "
-                    f"its place between {next_offset} and {self._metadata.end_offset}",
+                    f"{self._name}: the batch at byte {found.positions[index]} has offset {base}, which is not in "
+                    f"its place between {next_offset} and {end_offset}",
                     remedy=f"run tierd verify --deep {self._metadata.segment.topic_id_partition}",
                 )
-            next_offset = batch.last_offset + 1
+            next_offset = last + 1
         return parsed
 
 
 class _Parsed(NamedTuple):
-    batches: list[RecordBatch]
+    batches: CheckedBatches
     tail: bytes  # the beginning of a batch that goes on in the next range
 
 
@@ -198,14 +198,13 @@ def _parse(tail: bytes, data: bytes, name: str, position: int) -> _Parsed:
     if not across.batches:
         return across
     rest = _walked(data, taken, name, position + len(tail) + taken)
-    return _Parsed(across.batches + rest.batches, rest.tail)
+    return _Parsed(across.batches.followed_by(rest.batches), rest.tail)
 
 
 def _walked(data: bytes, start: int, name: str, position: int) -> _Parsed:
     view = memoryview(data)[start:]
-    batches = list(iter_batches(view, name=name, position=position))
-    used = batches[-1].position + batches[-1].size_bytes - position if batches else 0
-    return _Parsed(batches, bytes(view[used:]))
+    batches = walk_checked(view, name=name, position=position)
+    return _Parsed(batches, bytes(view[batches.size_bytes :]))
 
 
 def _size_of_first(data: bytes) -> int | None:
