@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from typing import Protocol
 
 
@@ -29,9 +30,9 @@ class SystemClock:
         """Return seconds from an arbitrary start."""
         return time.monotonic()
 
-    async def sleep(self, delay_s: float) -> None:
-        """Sleep on the running event loop."""
-        await asyncio.sleep(delay_s)
+    def sleep(self, delay_s: float) -> Coroutine[object, object, None]:
+        """Return a sleep on the running event loop."""
+        return asyncio.sleep(delay_s)  # itself, without a frame around it for each of thousands of rests
 
 
 async def wait_for_event(event: asyncio.Event, clock: Clock, timeout_s: float) -> bool:

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
-from tierd.app.daemon.task_supervisor import TaskSupervisor
+from tierd.app.daemon.task_supervisor import REST, TaskSupervisor
 from tierd.backoff import Backoff
 from tierd.errors import CorruptRecordError, FencedError, RetriableRemoteStorageError, TierError
 
@@ -108,6 +108,61 @@ async def test_wake_during_a_pass_causes_another_pass(supervisor: TaskSupervisor
     task.wake.set()
     go_on.set()
     await eventually(lambda: task.passes == 2, what="the second pass")
+
+
+@pytest.mark.parametrize("is_woken_first", [True, False])
+async def test_delay_that_ends_together_with_a_wake_causes_one_pass(
+    supervisor: TaskSupervisor, clock: Steady, *, is_woken_first: bool
+) -> None:
+    task = ScriptedTask("expire a-0", 30.0)
+    supervisor.start(task)
+    await eventually(lambda: clock.sleeps_s == [30.0], what="the wait")
+    for act in (task.wake.set, lambda: clock.advance(30))[:: 1 if is_woken_first else -1]:
+        act()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert task.passes == 2
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_wake_just_after_a_delay_has_ended_is_not_lost(
+    supervisor: TaskSupervisor, clock: Steady, turns: int
+) -> None:
+    task = ScriptedTask("expire a-0", 30.0)
+    supervisor.start(task)
+    await eventually(lambda: clock.sleeps_s == [30.0], what="the wait")
+    clock.advance(30)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    before = task.passes
+    task.wake.set()
+    await eventually(lambda: task.passes > before, what="a pass after the wake")
+
+
+async def test_rest_that_a_wake_has_ended_leaves_no_sleeping_task(supervisor: TaskSupervisor, clock: Steady) -> None:
+    task = ScriptedTask("expire a-0", 30.0)
+    supervisor.start(task)
+    await eventually(lambda: clock.sleeps_s == [30.0], what="the wait")
+    task.wake.set()
+    await eventually(lambda: task.passes == 2, what="the pass after the wake")
+    await eventually(lambda: all(each.get_name() != REST for each in asyncio.all_tasks()), what="the end of the sleep")
+    clock.advance(30)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert task.passes == 2, "the delay of a rest that is over begins no pass"
+
+
+async def test_task_that_wakes_itself_in_each_pass_lets_others_run(supervisor: TaskSupervisor) -> None:
+    async def woken_again() -> float:
+        restless.wake.set()
+        return 30.0
+
+    restless = ScriptedTask("expire a-0", *[woken_again] * 1000)
+    other = ScriptedTask("expire b-0")
+    supervisor.start(restless)
+    supervisor.start(other)
+    await eventually(lambda: other.passes == 1, what="the pass of the other task")
+    assert restless.passes < 1000
 
 
 async def test_task_waits_for_its_delay_and_a_wake_shortens_it(supervisor: TaskSupervisor, clock: Steady) -> None:

@@ -2,11 +2,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.log.batches import make_partition, plain
 from tierd.errors import SegmentChangedError
 from tierd.log import SegmentFiles, file_name, identify_directory, scan_partition
-from tierd.log.files.partition_scan import parse_file_name
+from tierd.log.files.partition_scan import MAX_OFFSET, LiveSegments, parse_file_name, with_next_base
 from tierd.model import Lineage
 
 
@@ -109,3 +111,26 @@ def test_modification_time_of_a_moment_ago_is_not_returned(tmp_path: Path, golde
 def test_scan_of_a_directory_with_many_files_lists_each_segment(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, dict.fromkeys(range(0, 7000, 10), b""))
     assert [s.base_offset for s in scan_partition(directory).segments] == list(range(0, 7000, 10))
+
+
+BASES = st.lists(st.integers(0, MAX_OFFSET), unique=True, max_size=12).map(sorted)
+
+
+@given(BASES, st.integers(-15, 15), st.slices(13))
+def test_live_segments_are_the_tuple_of_their_files(bases: list[int], at: int, part: slice) -> None:
+    path = Path("/kafka/orders-0")
+    segments = LiveSegments(path, bases)
+    expected = tuple(SegmentFiles(path, base, end) for base, end in with_next_base(bases))
+    assert (tuple(segments), segments[part], segments[::-1]) == (expected, expected[part], expected[::-1])
+    assert (len(segments), bool(segments), list(reversed(segments))) == (len(bases), bool(bases), [*reversed(expected)])
+    assert segments == expected
+    assert expected == segments
+    assert hash(segments) == hash(expected)
+    assert segments == LiveSegments(path, bases)
+    assert segments != LiveSegments(path, bases[:-1] or [MAX_OFFSET, *bases])
+    assert segments != LiveSegments(Path("/kafka/orders-1"), bases)
+    if -len(bases) <= at < len(bases):
+        assert segments[at] == expected[at]
+    else:
+        with pytest.raises(IndexError):
+            segments[at]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import tierd.pipeline
@@ -129,4 +130,10 @@ def _cleanup_policy(settings: TopicDefaults, brokers: Mapping[str, str] | None, 
     text: str = settings.cleanup_policy
     if text == "from-broker":
         text = (brokers or {}).get("cleanup.policy", "") if has_broker else "delete"
+    return _policies_named(text)
+
+
+@lru_cache(maxsize=64)
+def _policies_named(text: str) -> frozenset[str]:
+    """Return the policies in a list of names: one set for thousands of topics, each of which has one of few lists."""
     return frozenset(text.replace(" ", "").split(",")) - {""}

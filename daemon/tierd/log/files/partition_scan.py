@@ -2,9 +2,11 @@
 
 import os
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, overload
 
 from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.log.files.checkpoints import read_lineage
@@ -16,6 +18,7 @@ from tierd.model import Lineage
 MAX_OFFSET = (1 << 63) - 1
 _DIGITS = 20
 _STAMP_NS = 100_000_000
+_NONE: Final[frozenset[int]] = frozenset()  # one for most of all scans: an empty set has 0.2 kB
 _SCANNED = (".log", ".log.deleted", ".log.swap", ".snapshot", ".txnindex", ".txnindex.swap")
 _LISTED_AT_ONCE = 256  # names; the kernel lists so many names in one answer, which no rename can split
 
@@ -81,6 +84,50 @@ class SegmentFiles:
         return self.directory / file_name(offset, suffix + ".deleted" if self.deleted else suffix)
 
 
+class LiveSegments(Sequence[SegmentFiles]):
+    """Live segments of one directory, ascending; all but the last end where the next one begins.
+
+    A segment is made when it is asked for: a daemon keeps the scans of thousands of partitions, and reads few of them.
+    """
+
+    __slots__ = ("_bases", "_directory")
+
+    def __init__(self, directory: Path, bases: Iterable[int]) -> None:
+        """Take the base offsets, ascending."""
+        self._directory = directory
+        self._bases = array("q", bases)
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    @overload
+    def __getitem__(self, at: int) -> SegmentFiles: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[SegmentFiles, ...]: ...
+    def __getitem__(self, at: int | slice) -> SegmentFiles | tuple[SegmentFiles, ...]:
+        indexes = range(len(self._bases))[at]
+        return self._made(indexes) if isinstance(indexes, int) else tuple(map(self._made, indexes))
+
+    def __iter__(self) -> Iterator[SegmentFiles]:
+        return (SegmentFiles(self._directory, base, end) for base, end in with_next_base(self._bases))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LiveSegments):
+            return self._directory == other._directory and self._bases == other._bases
+        return tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"LiveSegments({self._directory}, {self._bases.tolist()})"
+
+    def _made(self, index: int) -> SegmentFiles:
+        following = index + 1
+        end = self._bases[following] if following < len(self._bases) else None
+        return SegmentFiles(self._directory, self._bases[index], end)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionScan:
     """The content of a partition's directory at one moment.
@@ -99,7 +146,7 @@ class PartitionScan:
     """
 
     directory: PartitionDirectory
-    segments: tuple[SegmentFiles, ...]
+    segments: Sequence[SegmentFiles]
     deleted_segments: tuple[SegmentFiles, ...]
     lineage: Lineage
     mtime_ns: int
@@ -164,16 +211,17 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
         )
     live = sorted(offsets[".log"])
     lineage, problem = _lineage(path)
+    # A broker that replaces segments renames the index after the log.
+    with_aborted = offsets[".txnindex"] + offsets[".txnindex.swap"]
     return PartitionScan(
         directory=directory,
-        segments=tuple(SegmentFiles(path, base, end) for base, end in with_next_base(live)),
+        segments=LiveSegments(path, live),
         deleted_segments=_deleted_segments(path, live, offsets[".log.deleted"]),
         lineage=lineage,
         mtime_ns=-1 if is_fresh else status.st_mtime_ns,
         lineage_problem=problem,
         snapshots=tuple(sorted(offsets[".snapshot"])),
-        # A broker that replaces segments renames the index after the log.
-        transaction_indexes=frozenset(offsets[".txnindex"] + offsets[".txnindex.swap"]),
+        transaction_indexes=frozenset(with_aborted) if with_aborted else _NONE,
     )
 
 

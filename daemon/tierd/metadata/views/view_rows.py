@@ -192,7 +192,9 @@ class _Loader:
             else:
                 key = f"{self._keys.partition_prefix(self._partition)}ep/{epoch:010d}/un/{text}"
                 self._dropped(epoch, text, Delete(key))
-        return RemoteLogLeaderEpochState(tuple(offsets), tuple(ids), frozenset(unreferenced), rows.highest)
+        return RemoteLogLeaderEpochState(
+            tuple(offsets), tuple(ids), frozenset(unreferenced) if unreferenced else NO_STATE.unreferenced, rows.highest
+        )
 
     def _may_answer(self, segment_id: UUID, epoch: int, offset: int) -> bool:
         metadata = self._segments[segment_id]

@@ -10,6 +10,7 @@ import structlog
 
 from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
+from tierd.lazy_event import LazyEvent
 from tierd.model import OffsetRange
 from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
@@ -99,13 +100,13 @@ class CopyTask:
         self._grown = False  # or the log start has moved
         self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
         self._reported: CopiedThrough | None = None  # the last report to the log
-        self._wake = asyncio.Event()
+        self._wake = LazyEvent()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
         self._state = CopyState()
         self._waiters = PassWaiters()
-        self._loaded = asyncio.Event()
-        self._tried = asyncio.Event()
+        self._loaded = LazyEvent()
+        self._tried = LazyEvent()
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ class DueSegments:
     def __init__(self, local: PartitionLog, *, recorder: TieringRecorder) -> None:
         self._local = local
         self._recorder = recorder
-        self._reported: set[OffsetRange] = set()
+        self._reported: frozenset[OffsetRange] = frozenset()
 
     async def find(
         self, *, copied_through: int, log_start_offset: int, holes: Sequence[OffsetRange] = ()
@@ -68,7 +68,7 @@ class DueSegments:
         return set(gaps(spans, due_from=due_from))
 
     def _report(self, lost: Collection[OffsetRange]) -> None:
-        self._reported.update(lost)
+        self._reported = self._reported.union(lost)
         for gap in sorted(lost, key=lambda gap: gap.start):
             self._recorder.gap_found(self._local.partition.topic, offsets=gap.end - gap.start + 1)
             log.error(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from tierd.lazy_event import LazyEvent
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.copy_plan import NOTHING_COPIED
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
@@ -56,7 +57,7 @@ class FollowerTask:
         self._idle_interval_s = idle_interval_s
         self._is_copied = is_copied
         self._is_compacted = is_compacted
-        self._wake = asyncio.Event()
+        self._wake = LazyEvent()
         self._state = CopyState()
 
     @property

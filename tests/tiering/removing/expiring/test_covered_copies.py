@@ -8,6 +8,7 @@ from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, seg
 from tests.tiering.removing.rows import NOW_MS, SIZE
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, SoftDelete
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
 from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.ledger import DeleteReason
@@ -102,3 +103,25 @@ def test_undelete_of_all_segments_leaves_out_covered_copies(*, is_named: bool) -
         if is_named
         else []
     )
+
+
+@pytest.mark.parametrize("strict_kafka_compat", [False, True])
+@pytest.mark.parametrize("active_base", [100, 300, 400, 500])
+def test_plan_needs_of_local_segments_without_sizes_the_active_one_alone(
+    active_base: int, *, strict_kafka_compat: bool
+) -> None:
+    view, active = view_of(*SHORT, LONG, LATER), LocalSegment(active_base, None, 0)
+    policy = TopicPolicy(retention_ms=1)
+    plans = [
+        partition_expiration(
+            view,
+            replace(LOCAL, segments=segments),
+            policy,
+            being_copied=(),
+            now_ms=NOW_MS,
+            strict_kafka_compat=strict_kafka_compat,
+        )
+        for segments in ((active,), (LocalSegment(0, 50, 0), LocalSegment(50, active_base, 0), active))
+    ]
+    assert plans[0] == plans[1]
+    assert plans[0].deletions or strict_kafka_compat

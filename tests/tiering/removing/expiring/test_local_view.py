@@ -10,6 +10,7 @@ from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment
 from tierd.tiering.removing.expiring.local_view import ReplicaLogView
 
 
@@ -46,7 +47,12 @@ async def test_segments_have_sizes_only_on_request(tmp_path: Path) -> None:
     sized = await local.facts(sizes=True)
     assert [segment.base_offset for segment in sized.segments] == [0, 8, 16]
     assert all(segment.size_bytes > 0 for segment in sized.segments)
-    assert [segment.size_bytes for segment in (await local.facts(sizes=False)).segments] == [0, 0, 0]
+
+
+async def test_facts_without_sizes_have_the_active_segment_alone(tmp_path: Path) -> None:
+    facts = await view(tmp_path, FakeOffsets(20)).facts(sizes=False)
+    assert facts.segments == (LocalSegment(base_offset=16, next_base_offset=None, size_bytes=0),)
+    assert (facts.log_end_offset, facts.high_watermark) == (20, 20)
 
 
 async def test_log_of_the_view_ends_at_the_high_watermark_or_at_the_active_segment(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, RemoteObjectRetainedError
+from tierd.lazy_event import LazyEvent
 from tierd.metadata import PartitionView, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
 from tierd.tiering.recorder import TieringRecorder
@@ -99,7 +100,7 @@ class ExpirationTask:
         self._metadata = tools.metadata
         self._deletion = tools.deletion
         self._sweep = sweep
-        self._wake = asyncio.Event()
+        self._wake = LazyEvent()
         self._claimed = False
         # Whose tombstones this task knows to be there, and for which deletion: one may be undone, and another begin.
         self._marked: dict[UUID, SoftDelete | None] = {}

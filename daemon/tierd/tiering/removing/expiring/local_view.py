@@ -57,8 +57,11 @@ class ReplicaLogView:
 
 
 async def facts_of(scan: PartitionScan, high_watermark: int | None, *, sizes: bool) -> LocalFacts:
-    """Return the facts about a log from a scan of its directory and its high watermark."""
-    segments = await asyncio.to_thread(_sized, scan.segments) if sizes else _unsized(scan.segments)
+    """Return the facts about a log from a scan of its directory and its high watermark.
+
+    Without sizes they have the active segment alone: a plan asks the others for nothing but their sizes.
+    """
+    segments = await asyncio.to_thread(_sized, scan.segments) if sizes else _unsized(scan.segments[-1:])
     reached = segments[-1].base_offset if segments else 0
     return LocalFacts(scan.lineage, max(reached, high_watermark or 0), high_watermark, segments)
 

@@ -20,7 +20,7 @@ class LocalFacts:
         lineage: the lineage in the log's checkpoint.
         log_end_offset: exclusive; an offset that the log surely reaches.
         high_watermark: exclusive; None while it is unknown.
-        segments: ascending, the active one last; sizes are 0 where they are not needed.
+        segments: ascending, the active one last; the last one alone, with a size of 0, where sizes are not needed.
     """
 
     lineage: Lineage
