@@ -127,6 +127,8 @@ def test_live_segments_are_the_tuple_of_their_files(bases: list[int], at: int, p
     assert expected == segments
     assert hash(segments) == hash(expected)
     assert segments == LiveSegments(path, bases)
+    assert segments[part] == segments[part]
+    assert hash(segments[part]) == hash(expected[part])
     assert segments != LiveSegments(path, bases[:-1] or [MAX_OFFSET, *bases])
     assert segments != LiveSegments(Path("/kafka/orders-1"), bases)
     if -len(bases) <= at < len(bases):
@@ -134,3 +136,20 @@ def test_live_segments_are_the_tuple_of_their_files(bases: list[int], at: int, p
     else:
         with pytest.raises(IndexError):
             segments[at]
+
+
+def test_slice_and_loop_that_ends_early_make_the_segments_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    make = LiveSegments._made
+
+    def counted(segments: LiveSegments, index: int) -> SegmentFiles:
+        made.append(index)
+        return make(segments, index)
+
+    monkeypatch.setattr(LiveSegments, "_made", counted)
+    segments = LiveSegments(Path("/kafka/orders-0"), range(0, 100_000, 10))
+    behind = segments[5_000:]
+    assert (len(behind), made) == (5_000, [])
+    assert next(iter(behind)).base_offset == 50_000
+    assert behind[1:3] == (behind[1], behind[2])
+    assert len(made) < 10

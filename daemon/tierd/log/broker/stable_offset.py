@@ -13,6 +13,7 @@ from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, OpenTransactions
 from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.record_batch import control_type_of
+from tierd.log.segments.segment_ranges import floor_index
 
 log = structlog.get_logger()
 
@@ -116,11 +117,10 @@ def _walk(
 ) -> list[CompletedTransaction]:
     """Apply the batches of ``[from_offset, high_watermark)`` to ``state``; return the transactions that they ended."""
     completed: list[CompletedTransaction] = []
-    for segment in scan.segments:
+    for segment in scan.segments[max(floor_index(scan.segments, from_offset), 0) :]:
         if segment.base_offset >= high_watermark:
             break
-        if segment.next_base_offset is None or segment.next_base_offset > from_offset:
-            _apply(state, segment, from_offset, high_watermark, completed)
+        _apply(state, segment, from_offset, high_watermark, completed)
     return completed
 
 

@@ -88,14 +88,16 @@ class LiveSegments(Sequence[SegmentFiles]):
     """Live segments of one directory, ascending; all but the last end where the next one begins.
 
     A segment is made when it is asked for: a daemon keeps the scans of thousands of partitions, and reads few of them.
+    A slice, or a loop that ends early, makes no others either.
     """
 
-    __slots__ = ("_bases", "_directory")
+    __slots__ = ("_bases", "_directory", "_next_base_offset")
 
-    def __init__(self, directory: Path, bases: Iterable[int]) -> None:
-        """Take the base offsets, ascending."""
+    def __init__(self, directory: Path, bases: Iterable[int], *, next_base_offset: int | None = None) -> None:
+        """Take the base offsets, ascending, and the one that follows them; None if the last segment is active."""
         self._directory = directory
         self._bases = array("q", bases)
+        self._next_base_offset = next_base_offset
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -103,29 +105,36 @@ class LiveSegments(Sequence[SegmentFiles]):
     @overload
     def __getitem__(self, at: int) -> SegmentFiles: ...
     @overload
-    def __getitem__(self, at: slice) -> tuple[SegmentFiles, ...]: ...
-    def __getitem__(self, at: int | slice) -> SegmentFiles | tuple[SegmentFiles, ...]:
+    def __getitem__(self, at: slice) -> Sequence[SegmentFiles]: ...
+    def __getitem__(self, at: int | slice) -> SegmentFiles | Sequence[SegmentFiles]:
         indexes = range(len(self._bases))[at]
-        return self._made(indexes) if isinstance(indexes, int) else tuple(map(self._made, indexes))
+        if isinstance(indexes, int):
+            return self._made(indexes)
+        if indexes.step != 1 or not indexes:
+            return tuple(map(self._made, indexes))
+        bases = self._bases[indexes.start : indexes.stop]
+        return LiveSegments(self._directory, bases, next_base_offset=self._base(indexes.stop))
 
     def __iter__(self) -> Iterator[SegmentFiles]:
-        return (SegmentFiles(self._directory, base, end) for base, end in with_next_base(self._bases))
+        return map(self._made, range(len(self._bases)))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LiveSegments):
-            return self._directory == other._directory and self._bases == other._bases
+            ours = (self._directory, self._bases, self._next_base_offset)
+            return ours == (other._directory, other._bases, other._next_base_offset)
         return tuple(self) == other
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return f"LiveSegments({self._directory}, {self._bases.tolist()})"
+        return f"LiveSegments({self._directory}, {self._bases.tolist()}, {self._next_base_offset})"
 
     def _made(self, index: int) -> SegmentFiles:
-        following = index + 1
-        end = self._bases[following] if following < len(self._bases) else None
-        return SegmentFiles(self._directory, self._bases[index], end)
+        return SegmentFiles(self._directory, self._bases[index], self._base(index + 1))
+
+    def _base(self, index: int) -> int | None:
+        return self._bases[index] if index < len(self._bases) else self._next_base_offset
 
 
 @dataclass(frozen=True, slots=True)
