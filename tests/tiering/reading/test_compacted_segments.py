@@ -361,6 +361,53 @@ async def test_readers_during_random_compactions_see_each_remaining_record_once(
     await kept.close()
 
 
+@pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
+async def test_segment_that_is_replaced_between_two_pieces_of_a_read_loses_no_record(
+    tmp_path: Path, isolation: IsolationLevel
+) -> None:
+    """The second piece came from the new segment and was dropped; the next read went on behind it."""
+    setup = await Compacted(tmp_path, value_bytes=30_000).copied()
+    kept = KeptReaders(capacity=4, clock=FakeClock())
+    walk = _Walk(setup.reader(kept=kept, prefetch_bytes=64 << 10), isolation)
+
+    async def compact() -> None:
+        await setup.replaced((0, 23, range(24)))
+
+    found = await walk.step(max_bytes=50_000)
+    setup.storage.before_log = compact
+    while walk.offset < END:
+        found += await walk.step(max_bytes=50_000)
+    await kept.close()
+    assert setup.storage.before_log is None
+    assert found == list(range(END))
+
+
+@pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
+@pytest.mark.parametrize("seed", range(15))
+async def test_random_replacements_in_the_middle_of_reads_lose_no_record(
+    tmp_path: Path, seed: int, isolation: IsolationLevel
+) -> None:
+    source = random.Random(seed)
+    setup = await Compacted(tmp_path, value_bytes=source.choice([200, 15_000, 30_000])).copied()
+    await setup.replaced((0, source.choice([11, 23]), range(24)))
+    kept = KeptReaders(capacity=4, clock=FakeClock())
+    prefetch_bytes = source.choice([64 << 10, 256 << 10, 1 << 20])
+    walk, found = _Walk(setup.reader(kept=kept, prefetch_bytes=prefetch_bytes), isolation), list[int]()
+
+    async def compact() -> None:
+        ranges = setup.session.finished(partition_of(setup.path))
+        first = source.randrange(len(ranges))
+        last = source.randrange(first, len(ranges))
+        await setup.replaced((ranges[first][0], ranges[last][1], range(24)))
+
+    while walk.offset < END:
+        if source.random() < 0.4:
+            setup.storage.before_log = compact
+        found += await walk.step(max_bytes=source.choice([1, 700, 50_000, 70_000, 1 << 20]))
+    await kept.close()
+    assert found == list(range(END))
+
+
 class _Walk:
     """Reader that continues at its last offset."""
 

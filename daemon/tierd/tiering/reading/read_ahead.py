@@ -61,11 +61,18 @@ class ReadAhead:
         self._allowed_bytes = min(_EAGER_RANGES * limits.piece_bytes, limits.ahead_bytes) if limits.is_eager else 0
         self._has_waited = False
 
-    async def current(self, offset: int, wanted: RemoteLogSegmentMetadata) -> RemoteSegmentReader | None:
-        """Return the open reader in ``wanted`` for ``offset``, None without one; readers before it are closed."""
+    async def current(
+        self, offset: int, wanted: RemoteLogSegmentMetadata, *, wanted_from: int
+    ) -> RemoteSegmentReader | None:
+        """Return the open reader in ``wanted`` for ``offset``, None without one; the readers before it are closed.
+
+        ``wanted_from`` is the first offset that is wanted from the reader itself: one that has given out a batch at or
+        behind it, which nobody used, is closed as well. Otherwise that batch would be skipped.
+        """
         while self._open:
             reader, window = self._open[0]
-            if reader.metadata.segment == wanted.segment and offset < window.end_offset:
+            is_before = offset < window.end_offset and reader.next_offset <= wanted_from
+            if reader.metadata.segment == wanted.segment and is_before:
                 return reader
             self._open.popleft()
             await reader.close()

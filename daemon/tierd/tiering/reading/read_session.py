@@ -212,7 +212,8 @@ class ReadSession:
             return Piece(_NO_BATCHES, end, log, Tier.REMOTE)
         rest = await self._take_rest(metadata, offset, log)
         try:
-            reader = await self._reader_at(ReadAheadWindow(metadata, segment_end), offset)
+            wanted_from = rest.last_offsets[-1] + 1 if rest else offset
+            reader = await self._reader_at(ReadAheadWindow(metadata, segment_end), offset, wanted_from=wanted_from)
             return await self._batches_from(log, reader, rest, offset, end)
         except RemoteResourceNotFoundError as error:
             if is_replaced(log, await self._sources.snapshot()):
@@ -280,10 +281,10 @@ class ReadSession:
             offset = window.end_offset
         return None
 
-    async def _reader_at(self, window: ReadAheadWindow, offset: int) -> RemoteSegmentReader:
-        """Return the open reader if it stands in the right segment, else a new one at the floor of ``offset``."""
+    async def _reader_at(self, window: ReadAheadWindow, offset: int, *, wanted_from: int) -> RemoteSegmentReader:
+        """Return the open reader if it is not behind ``wanted_from``, else a new one at the floor of ``offset``."""
         metadata = window.metadata
-        if (found := await self._ahead.current(offset, metadata)) is not None:
+        if (found := await self._ahead.current(offset, metadata, wanted_from=wanted_from)) is not None:
             return found
         position = 0
         if offset > metadata.start_offset:

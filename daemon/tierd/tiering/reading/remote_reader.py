@@ -59,6 +59,11 @@ class RemoteSegmentReader:
         return self._metadata
 
     @property
+    def next_offset(self) -> int:
+        """Return the offset behind the last batch that was given out; at first the start of the segment."""
+        return self._next_offset
+
+    @property
     def fetched_bytes(self) -> int:
         """Return the bytes that came from the store and were used so far."""
         return self._fetched_bytes
