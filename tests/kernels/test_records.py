@@ -1,8 +1,10 @@
 """The kernels that decode records: compiled and reference must agree with each other and with ``log.record``."""
 
+import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -223,6 +225,19 @@ def test_batches_are_decoded_by_the_chosen_kernel() -> None:
     assert decode_batches(data).first_record.tolist() == [0, 4]
 
 
+@pytest.fixture
+def slow_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Module ``slow_kernels`` that is loaded once the event is set."""
+    may_end = threading.Event()
+    monkeypatch.setattr(sys, "may_end", may_end, raising=False)
+    slow = "import sys\nsys.may_end.wait(60)\nfrom tierd.kernels.compiled import *\n"
+    (tmp_path / "slow_kernels.py").write_text(slow)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield may_end
+    may_end.set()
+    sys.modules.pop("slow_kernels", None)
+
+
 def test_compiled_kernel_is_chosen_from_a_total_number_of_records_on() -> None:
     choice = KernelChoice()
     assert choice.for_records(WORTH_COMPILING_RECORDS - 1).decode_records is reference.decode_records
@@ -231,26 +246,52 @@ def test_compiled_kernel_is_chosen_from_a_total_number_of_records_on() -> None:
     assert choice.for_records(1).decode_records is compiled.decode_records
 
 
-def test_bulk_work_begins_with_the_compiled_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bulk_work_begins_with_the_compiled_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the thread that loads, the reference made a restore of ten million keys half as fast."""
     fresh = KernelChoice()
     monkeypatch.setattr("tierd.kernels.choice.CHOICE", fresh)
-    compile_kernels_for(WORTH_COMPILING_RECORDS - 1)
+    await compile_kernels_for(WORTH_COMPILING_RECORDS - 1)
     assert fresh.for_records(0).decode_records is reference.decode_records
-    compile_kernels_for(WORTH_COMPILING_RECORDS)
+    await compile_kernels_for(1_000_000_000)
     assert fresh.for_records(0).decode_records is compiled.decode_records
 
 
-def test_reference_goes_on_while_the_compiled_kernel_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_end = threading.Event()
-    monkeypatch.setattr(sys, "may_end", may_end, raising=False)
-    slow = "import sys\nsys.may_end.wait(60)\nfrom tierd.kernels.compiled import *\n"
-    (tmp_path / "slow_kernels.py").write_text(slow)
-    monkeypatch.syspath_prepend(tmp_path)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_bulk_work_waits_for_a_long_load_within_bounds(
+    slow_kernels: threading.Event, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
+) -> None:
+    monkeypatch.setattr("tierd.kernels.choice._REFERENCE_S_PER_RECORD", 1.0 if is_cancelled else 0.0)
+    choice = KernelChoice(compiled_module="slow_kernels")
+    waiting = asyncio.create_task(choice.compile_for(WORTH_COMPILING_RECORDS))
+    if is_cancelled:
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled() == is_cancelled
+    assert choice.for_records(0).decode_records is reference.decode_records
+    slow_kernels.set()
+    choice.compile()
+    assert choice.for_records(0).decode_records is compiled.decode_records
+
+
+def test_load_that_ends_after_its_event_loop_disturbs_nothing(
+    slow_kernels: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierd.kernels.choice._REFERENCE_S_PER_RECORD", 0.0)
+    choice = KernelChoice(compiled_module="slow_kernels")
+    asyncio.run(choice.compile_for(WORTH_COMPILING_RECORDS))
+    threads = [thread for thread in threading.enumerate() if thread.name == "kernels"]
+    slow_kernels.set()
+    for thread in threads:
+        thread.join(60)
+    assert choice.for_records(0).decode_records is compiled.decode_records
+
+
+def test_reference_goes_on_while_the_compiled_kernel_is_loaded(slow_kernels: threading.Event) -> None:
     choice = KernelChoice(compiled_module="slow_kernels")
     for _ in range(3):
         assert choice.for_records(WORTH_COMPILING_RECORDS).decode_records is reference.decode_records
-    may_end.set()
+    slow_kernels.set()
     choice.compile()
     assert choice.for_records(1).decode_records is compiled.decode_records
 

@@ -14,8 +14,6 @@ import tierd
 from tests.pipeline.source.small_tier import SmallTier
 from tests.scanning.rows import offsets_of
 from tierd.errors import OffsetOutOfRangeError, ScanRequestError, TierError, UnknownPartitionError
-from tierd.kernels import compiled
-from tierd.kernels.choice import KernelChoice
 from tierd.scanning.arrow_reader import ArrowReader
 from tierd.scanning.scan_progress import ScanProgress
 
@@ -84,17 +82,19 @@ def test_scan_reads_the_range_that_was_asked_for(
     assert offsets_of(tier.scan("orders", **arguments).to_table()) == expected  # type: ignore[arg-type]
 
 
-def test_scan_of_many_records_begins_with_the_compiled_kernel(
+def test_scan_waits_for_the_compiled_kernel_before_each_range(
     tier: ArrowReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the thread that loads it, the reference read the first two million records a third as fast."""
-    fresh = KernelChoice()
-    monkeypatch.setattr("tierd.kernels.choice.CHOICE", fresh)
-    monkeypatch.setattr("tierd.kernels.choice.WORTH_COMPILING_RECORDS", 2)
+    waited_for: list[int] = []
+
+    async def wait(count: int) -> None:
+        waited_for.append(count)
+
+    monkeypatch.setattr("tierd.scanning.range_rows.compile_kernels_for", wait)
     scan = tier.scan("orders")
-    assert any(each.offset_count >= 2 for each in scan.ranges)
-    next(iter(scan))
-    assert fresh.for_records(0).decode_records is compiled.decode_records
+    assert sum(batch.num_rows for batch in scan) > 0
+    assert waited_for == [each.offset_count for each in scan.ranges]
 
 
 def test_scan_used_again_gives_the_same_rows_while_the_log_grows(small: SmallTier, tier: ArrowReader) -> None:

@@ -3,6 +3,7 @@
 The reference does the work until then: no append waits for the load.
 """
 
+import asyncio
 import contextlib
 import sys
 import threading
@@ -25,6 +26,8 @@ WORTH_COMPILING_RECORDS = 100_000
 """Number of records that the reference decodes in the time that loading numba takes."""
 
 _LOADING_SWITCH_INTERVAL_S = 0.0003
+_REFERENCE_S_PER_RECORD = 1e-5
+_LOADING = threading.Lock()
 
 
 class _Kernels(Protocol):
@@ -96,7 +99,6 @@ class KernelChoice:
         self._is_decided = False
         self._is_loading = False  # or loaded: records are counted no more
         self._decoded = 0  # threads may lose counts of one another: it is an estimate
-        self._lock = threading.Lock()
 
     def for_records(self, count: int) -> _Kernels:
         """Return the kernels for ``count`` more records: the reference until the compiled ones are loaded.
@@ -113,7 +115,7 @@ class KernelChoice:
     def compile(self) -> None:
         """Return when the compiled kernels are loaded; where that is impossible, log it once, and use the reference."""
         self._is_loading = True
-        with self._lock:
+        with _LOADING:
             if self._is_decided:
                 return
             try:
@@ -122,6 +124,26 @@ class KernelChoice:
             except Exception as error:  # noqa: BLE001 numba and LLVM fail in ways of their own, and we can do without
                 log.warning("kernels_not_compiled", reason=str(error), consequence="records are decoded slowly")
             self._is_decided = True
+
+    async def compile_for(self, count: int) -> None:
+        """Wait for the compiled kernels before bulk work on ``count`` records, if there are so many that this pays.
+
+        The wait ends at the latest after the time that the reference takes for the records; the load then goes on
+        beside the work, as it does after a cancellation.
+        """
+        if count < WORTH_COMPILING_RECORDS or self._is_decided:
+            return
+        loop, loaded = asyncio.get_running_loop(), asyncio.Event()
+
+        def load() -> None:
+            self.compile()
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(loaded.set)
+
+        threading.Thread(target=load, name="kernels", daemon=True).start()  # ends with the process, and holds up no end
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(count * _REFERENCE_S_PER_RECORD):
+                await loaded.wait()
 
 
 @contextlib.contextmanager
@@ -148,10 +170,9 @@ def compile_kernels() -> None:
     CHOICE.compile()
 
 
-def compile_kernels_for(count: int) -> None:
-    """Do so before bulk work on ``count`` records that may wait, if there are so many that this pays. Blocking.
+async def compile_kernels_for(count: int) -> None:
+    """Do so before bulk work on ``count`` records that may wait, within bounds; see ``KernelChoice.compile_for``.
 
     Without it, the reference works beside the thread that loads, and both are slow: they share the interpreter.
     """
-    if count >= WORTH_COMPILING_RECORDS:
-        CHOICE.compile()
+    await CHOICE.compile_for(count)

@@ -44,7 +44,7 @@ async def rows_of_range(
         RemoteIntegrityError: remote bytes are damaged.
         RemoteStorageError: the store did not answer.
     """
-    await asyncio.to_thread(compile_kernels_for, span.offset_count)
+    await compile_kernels_for(span.offset_count)
     packer = BatchPacker(layout.batch_bytes)
     rows = ArrowRows(layout.schema, span.partition.topic_partition, batch_bytes=layout.batch_bytes)
     done = span.start_offset

@@ -154,7 +154,7 @@ class StoreRestore:
                 metrics cannot be written.
         """
         count = sum(planned.end_offset - planned.start_offset for planned in self.plans)
-        await asyncio.to_thread(compile_kernels_for, count)
+        await compile_kernels_for(count)
         if self._request.streams is not None:
             return await self._run_streams(self._request.streams)
         progress = ProgressReporter(clock=self._clock, on_progress=report)
