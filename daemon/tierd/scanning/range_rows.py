@@ -1,7 +1,7 @@
 """The records of one partition as batches of Arrow, made in threads while the store is read ahead."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from tierd.arrow import ALL, ArrowRows, Range, WantedRecords, rows_of_pieces
 from tierd.kernels import compile_kernels_for
-from tierd.log import RecordBatch
 from tierd.model import IsolationLevel
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanRange
@@ -55,7 +54,7 @@ async def rows_of_range(
                 while packed := await asyncio.to_thread(_next_packed, found, packer):
                     for batch in packed:
                         yield ScannedBatch(batch, span, done)
-                done = min(group.batches[-1].last_offset + 1, span.end_offset)
+                done = min(group.batches.last_offsets[-1] + 1, span.end_offset)
     except Exception:
         for batch in packer.rest():
             yield ScannedBatch(batch, span, done)
@@ -65,23 +64,10 @@ async def rows_of_range(
 
 
 def rows_of_group(group: BatchGroup, rows: ArrowRows) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of batches whose checksums were compared; each is opened when its turn comes."""
+    """Yield the wanted records of batches whose checksums were compared; a piece is opened when its turn comes."""
     wanted = WantedRecords(Range(group.from_offset, group.to_offset - 1), ALL, group.aborted)
-    for run in _neighbours(group.batches):
-        data = run[0].data if len(run) == 1 else b"".join(batch.data for batch in run)
-        yield from rows_of_pieces((data,), wanted, rows, name=run[0].name, position=run[0].position, check_crc=False)
-
-
-def _neighbours(batches: Sequence[RecordBatch]) -> Iterator[list[RecordBatch]]:
-    """Yield the batches in runs that have one place in one file: the kernel decodes a run at once."""
-    run: list[RecordBatch] = []
-    for batch in batches:
-        if run and (batch.name, batch.position) != (run[-1].name, run[-1].position + run[-1].size_bytes):
-            yield run
-            run = []
-        run.append(batch)
-    if run:
-        yield run
+    for data, position in group.batches.pieces:
+        yield from rows_of_pieces((data,), wanted, rows, name=group.batches.name, position=position, check_crc=False)
 
 
 def _next_packed(found: Iterator[pa.RecordBatch], packer: "BatchPacker") -> list[pa.RecordBatch]:

@@ -62,7 +62,7 @@ def test_batches_are_the_same_for_any_cut_of_the_bytes(sizes: list[int], cuts: l
         parsed = _parse(tail, data, "log", position)
         position += len(tail) + len(data) - len(parsed.tail)
         found += parsed.batches
-        joined += b"".join(parsed.batches.pieces)
+        joined += b"".join(piece.data for piece in parsed.batches.pieces)
         tail = parsed.tail
     assert tail == b""
     assert found == list(iter_batches(content, name="log"))

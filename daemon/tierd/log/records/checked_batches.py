@@ -25,9 +25,10 @@ class BytesInFile(NamedTuple):
         """Return True if some of the bytes lie between two positions in the file."""
         return self.position < end and start < self.position + len(self.data)
 
-    def between(self, start: int, end: int) -> memoryview:
+    def between(self, start: int, end: int) -> "BytesInFile":
         """Return those of the bytes that lie between two positions in the file."""
-        return self.data[max(start - self.position, 0) : max(end - self.position, 0)]
+        data = self.data[max(start - self.position, 0) : max(end - self.position, 0)]
+        return BytesInFile(data, max(start, self.position))
 
 
 class CheckedBatches(Sequence[RecordBatch]):
@@ -90,10 +91,8 @@ class CheckedBatches(Sequence[RecordBatch]):
         )
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        start, end = self.positions[0], self.positions[-1]
-        for source in self.sources:
-            data = source.between(start, end)
-            yield from iter_batches(data, name=self.name, position=max(start, source.position), check_crc=False)
+        for data, position in self.pieces:
+            yield from iter_batches(data, name=self.name, position=position, check_crc=False)
 
     @property
     def size_bytes(self) -> int:
@@ -101,10 +100,10 @@ class CheckedBatches(Sequence[RecordBatch]):
         return self.positions[-1] - self.positions[0]
 
     @property
-    def pieces(self) -> list[memoryview]:
-        """Return the bytes of all batches, in as few pieces as they lie in."""
+    def pieces(self) -> list[BytesInFile]:
+        """Return the bytes of all batches, in as few pieces as they lie in; each piece has whole batches."""
         start, end = self.positions[0], self.positions[-1]
-        return [data for source in self.sources if (data := source.between(start, end))]
+        return [piece for source in self.sources if (piece := source.between(start, end)).data]
 
     def between(self, offset: int, end_offset: int) -> "CheckedBatches":
         """Return the batches from the first one that reaches ``offset``, up to the first one at ``end_offset``."""

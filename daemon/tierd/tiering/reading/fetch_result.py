@@ -67,7 +67,7 @@ def _result(run: "_Run", aborted: tuple[AbortedTransaction, ...]) -> FetchResult
         tier=run.tier,
         base_offset=first.base_offsets[0],
         position=first.positions[0] if run.tier is Tier.REMOTE else None,
-        data=b"".join(data for part in run.parts for data in part.pieces),
+        data=b"".join(piece.data for part in run.parts for piece in part.pieces),
         next_offset=run.upper_offset,
         aborted=aborted,
         is_segment_read=run.is_segment_read,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
-from tierd.log import AbortedTransaction, CheckedBatches, Record, RecordBatch, committed_batches, data_batches
+from tierd.log import AbortedTransaction, CheckedBatches, Record, committed_batches, data_batches
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
@@ -42,7 +42,7 @@ class BatchGroup:
         to_offset: end of the wanted offsets, exclusive.
     """
 
-    batches: Sequence[RecordBatch]
+    batches: CheckedBatches
     aborted: Sequence[AbortedTransaction]
     from_offset: int
     to_offset: int
