@@ -67,7 +67,7 @@ class ReadAhead:
         """Return the open reader in ``wanted`` for ``offset``, None without one; the readers before it are closed.
 
         ``wanted_from`` is the first offset that is wanted from the reader itself: one that has given out a batch at or
-        behind it, which nobody used, is closed as well. Otherwise that batch would be skipped.
+        behind it, which was not used, is closed as well. Otherwise that batch would be skipped.
         """
         while self._open:
             reader, window = self._open[0]
