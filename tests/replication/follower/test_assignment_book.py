@@ -4,6 +4,8 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.follower.assignment_book import (
@@ -58,6 +60,46 @@ def test_leader_with_the_highest_epoch_is_followed_whoever_announces_last() -> N
     assert book.on_announced(1, [assigned(epoch=5)]) == []
     assert book.on_announced(3, [assigned(epoch=6)]) == []
     assert book.kept == (kept(leader=2, epoch=6),)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_other_node_with_the_same_epoch_is_followed_once_the_first_one_no_longer_announces_it(*, is_lost: bool) -> None:
+    """A leader that is being replaced announced the new epoch as its own; the standby then followed it for ever."""
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(epoch=6)])
+    assert book.on_announced(2, [assigned(epoch=6)]) == []
+    assert book.on_announced(2, None) == []
+    assert not book.conflicts
+    if is_lost:
+        book.on_lost(1)
+        steps = book.on_announced(2, None)
+    else:
+        steps = book.on_announced(1, [])
+    assert steps == [KeepReplica(kept(leader=2, epoch=6))]
+    assert book.on_announced(2, None) == []
+
+
+def test_node_that_announces_the_epoch_of_a_leader_that_has_resigned_is_followed() -> None:
+    book = AssignmentBook()
+    book.on_announced(1, [assigned(epoch=6)])
+    book.on_announced(1, [])
+    assert book.on_announced(2, [assigned(epoch=6)]) == [KeepReplica(kept(leader=2, epoch=6))]
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.none() | st.integers(1, 3) | st.just("lost"))), st.integers(1, 3))
+def test_only_node_that_announces_the_highest_epoch_is_followed_in_the_end(
+    history: list[tuple[int, int | str | None]], leader: int
+) -> None:
+    book = AssignmentBook()
+    for node, epoch in history:
+        if isinstance(epoch, str):
+            book.on_lost(node)
+        else:
+            book.on_announced(node, [] if epoch is None else [assigned(epoch=epoch)])
+    book.on_announced(leader, [assigned(epoch=3)])
+    for node in {1, 2, 3} - {leader}:
+        book.on_announced(node, [])
+    assert book.kept == (kept(leader=leader, epoch=3),)
 
 
 def test_other_settings_are_taken_over_from_the_leader_that_is_followed_alone() -> None:

@@ -2,7 +2,9 @@
 
 The rules:
 
-- Of all announcements of a topic incarnation, the one with the highest leader epoch names the leader.
+- Of all announcements of a topic incarnation, the one with the highest leader epoch names the leader. Two nodes may
+  announce one epoch for a moment: a leader that is being replaced sees the new epoch in its log before it hears that
+  another node has it. The first one is followed while it announces the partition, and then the other one.
 - A copy is deleted only when the node that leads it announces the deletion. A leader that is away, and an announcement
   that lacks a partition, change nothing. A deleted incarnation is never kept again.
 - Settings that are empty are not known to the leader, as before the brokers have answered it: those of before stay.
@@ -79,7 +81,7 @@ class AssignmentBook:
             names[each.partition.topic_partition] = each.partition.topic_id
         self._configs: dict[str, tuple[tuple[str, str], ...]] = {}
         self._refused: dict[int, dict[str, str]] = {}  # by leader, and by partition or leader; of the last answer
-        self._waiting: dict[int, list[AssignedPartition]] = {}  # by leader: until another incarnation is gone
+        self._waiting: dict[int, list[AssignedPartition]] = {}  # by leader: until another node's claim is gone
 
     @property
     def kept(self) -> tuple[KeptReplica, ...]:
@@ -184,7 +186,9 @@ class AssignmentBook:
         if kept is not None and kept.partition.topic_id == assigned.topic_id:
             if kept.leader.leader_epoch > assigned.leader_epoch:
                 return []
-            if kept.leader.leader_epoch == assigned.leader_epoch and kept.leader.node_id != leader_id:
+            is_other = kept.leader.node_id != leader_id
+            if is_other and kept.leader.leader_epoch == assigned.leader_epoch and self._is_announced(kept):
+                self._waiting[leader_id].append(assigned)
                 return []
         elif kept is not None:
             if self._is_announced(kept):
