@@ -138,10 +138,16 @@ def test_push_of_another_node_with_the_same_epoch_is_refused() -> None:
     assert pushed().push(entry(), sender_id=2).error_code == PushErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_second_node_that_claims_the_same_epoch_is_not_followed() -> None:
-    follower = Following()
-    assert not follower.followed.follow(LeaderClaim(2, EPOCH), now_s=follower.now_s)
-    assert follower.followed.leader == LeaderClaim(1, EPOCH)
+def test_other_node_of_the_same_epoch_is_followed_from_a_comparison_of_the_logs_on() -> None:
+    follower = pushed(0, batch(0, 10))
+    assert not follower.followed.follow(LeaderClaim(1, EPOCH), now_s=follower.now_s)
+    assert not follower.followed.follow(LeaderClaim(2, EPOCH - 1), now_s=follower.now_s)
+    assert follower.followed.is_pushed
+    assert follower.followed.follow(LeaderClaim(2, EPOCH), now_s=follower.now_s)
+    assert (follower.followed.leader, follower.followed.is_pushed) == (LeaderClaim(2, EPOCH), False)
+    assert follower.followed.stage is FetchStage.TRUNCATING
+    assert follower.push(entry(append_offset=10, last_epoch=EPOCH, records=batch(10))).error_code != PushErrorCode.NONE
+    assert follower.log.log_end_offset == 10
 
 
 @pytest.mark.spec("push-replication 65")

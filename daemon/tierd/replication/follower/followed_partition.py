@@ -154,11 +154,11 @@ class FollowedPartition:
     # Modes
 
     def follow(self, leader: LeaderClaim, *, now_s: float) -> bool:
-        """Follow ``leader`` from now on if its epoch is the highest announced one; return True if that is new.
+        """Follow ``leader`` from now on unless its epoch is lower than the present one; return True if that is new.
 
-        Of two nodes that claim the same epoch the first one is followed.
+        ``AssignmentBook`` decides between two nodes that claim the same epoch.
         """
-        if self.leader is not None and leader.leader_epoch <= self.leader.leader_epoch:
+        if self.leader is not None and (leader == self.leader or leader.leader_epoch < self.leader.leader_epoch):
             return False
         self.leader = leader
         self.leader_end_offset = -1
