@@ -1,6 +1,8 @@
 """Holes, damage, topics that were made anew, and segments that change under a read."""
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +48,50 @@ def test_hole_ends_the_read_behind_the_records_before_it(small: SmallTier, tier:
     rows = read_up_to_the_failure(scan, OffsetOutOfRangeError, "offset 40 is in neither tier")
     assert rows == [(0, n) for n in range(40)]
     assert offsets_of(tier.scan("orders", partitions=[0], start=47).to_table()) == [(0, n) for n in range(47, 52)]
+
+
+def take_replica_away(small: SmallTier) -> None:
+    path = small.partition().path
+    shutil.move(path, path.parent.parent / "moved")
+
+
+def take_log_dir_away(small: SmallTier) -> None:
+    shutil.move(small.log_dir.path, small.log_dir.path.parent / "offline")
+
+
+def cut_log(small: SmallTier) -> None:
+    """Cut the active segment as a crash does, before the broker writes its checkpoint anew."""
+    log = small.partition().path / "00000000000000000040.log"
+    first_bytes = int.from_bytes(log.read_bytes()[8:12], "big") + 12
+    os.truncate(log, first_bytes)
+
+
+def lower_high_watermark(small: SmallTier) -> None:
+    (small.log_dir.path / "replication-offset-checkpoint").write_text("0\n1\norders 0 45\n")
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize(
+    ("shorten", "end_offset"),
+    [(take_replica_away, 40), (take_log_dir_away, 40), (cut_log, 45), (lower_high_watermark, 45)],
+)
+def test_log_that_is_shorter_than_the_plan_is_an_error_behind_its_records(
+    small: SmallTier, tier: ArrowReader, shorten: Callable[[SmallTier], None], end_offset: int, isolation: str
+) -> None:
+    """The read ended as if it were complete, and an export went on behind records that it had never read."""
+    scan = tier.scan("orders", partitions=[0], isolation=isolation)
+    shorten(small)
+    rows = read_up_to_the_failure(scan, OffsetOutOfRangeError, f"ends at offset {end_offset}, not at 47")
+    assert rows == [(0, n) for n in range(end_offset)]
+
+
+def test_end_that_compaction_emptied_on_the_host_is_no_error(small: SmallTier, tier: ArrowReader) -> None:
+    small.roll()
+    small.log_dir.write_checkpoints()
+    scan = tier.scan("orders", partitions=[0])
+    cut_log(small)  # the active segment behind it is empty
+    assert scan.ranges[0].end_offset == 47
+    assert offsets_of(scan.to_table()) == [(0, n) for n in range(45)]
 
 
 def test_damaged_segment_ends_the_read_behind_the_records_before_it(small: SmallTier, tier: ArrowReader) -> None:

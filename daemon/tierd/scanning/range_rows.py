@@ -37,7 +37,7 @@ async def rows_of_range(
     Whatever fails, the rows before the failure are yielded first.
 
     Raises:
-        OffsetOutOfRangeError: offsets are missing, also in the middle of the range.
+        OffsetOutOfRangeError: offsets are missing, also in the middle of the range or at its end.
         BatchTooLargeError: a batch unpacks to more bytes than tierd opens.
         CorruptRecordError: a local batch is damaged, or records cannot be decoded.
         RemoteIntegrityError: remote bytes are damaged.
@@ -48,7 +48,8 @@ async def rows_of_range(
     rows = ArrowRows(layout.schema, span.partition.topic_partition, batch_bytes=layout.batch_bytes)
     done = span.start_offset
     try:
-        async with aclosing(task.batches(span.start_offset, span.end_offset, isolation)) as groups:
+        batches = task.batches(span.start_offset, span.end_offset, isolation, must_reach_end=True)
+        async with aclosing(batches) as groups:
             async for group in groups:
                 found = rows_of_group(group, rows)
                 while packed := await asyncio.to_thread(_next_packed, found, packer):

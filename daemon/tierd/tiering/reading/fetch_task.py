@@ -209,9 +209,18 @@ class FetchTask:
                         raise step.error
 
     async def batches(
-        self, from_offset: int | None, to_offset: int | None, isolation: IsolationLevel
+        self,
+        from_offset: int | None,
+        to_offset: int | None,
+        isolation: IsolationLevel,
+        *,
+        must_reach_end: bool = False,
     ) -> AsyncGenerator[BatchGroup, None]:
-        """Yield the batches of ``records``, markers and aborted batches included. Arguments and errors are equal."""
+        """Yield the batches of ``records``, markers and aborted batches included. Arguments and errors are equal.
+
+        With ``must_reach_end``, a log that ends before ``to_offset`` is an OffsetOutOfRangeError as well, after all
+        that it has: for a caller that planned the range, and records that it is read.
+        """
         limits = ReadAheadLimits(
             first_bytes=min(_FIRST_BYTES, self._piece_bytes),
             piece_bytes=self._piece_bytes,
@@ -225,7 +234,7 @@ class FetchTask:
             while offset < end:
                 piece = await session.next_piece(offset, max_bytes=_DECODED_BYTES)
                 if piece is None:
-                    return
+                    break
                 for batches in _groups(piece.batches):
                     upper = batches.last_offsets[-1] + 1
                     aborted = await session.aborted(piece.log, batches.base_offsets[0], upper)
@@ -233,6 +242,8 @@ class FetchTask:
                         break
                     yield BatchGroup(batches, aborted, offset, end)
                     offset = upper
+            if must_reach_end and to_offset is not None:
+                session.require_read(offset, to_offset)
         finally:
             await session.close()
 

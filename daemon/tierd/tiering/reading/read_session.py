@@ -133,6 +133,22 @@ class ReadSession:
             f"{self._require_log().partition}: the log changed {_REPLANS} times under one read", remedy="read again"
         )
 
+    def require_read(self, offset: int, to_offset: int) -> None:
+        """Make sure that a read that has ended at ``offset`` has left out nothing below ``to_offset``.
+
+        Raises:
+            OffsetOutOfRangeError: the log ends before ``to_offset``, although it reached it when the read was planned.
+        """
+        log = self._require_log()
+        read_to = max(offset, self.empty_to)
+        if read_to < to_offset and log.tier_of(read_to) is Tier.LOCAL and log.scan is not None:
+            read_to = max(read_to, log.scan.segments[-1].base_offset)  # compaction may empty all but the active segment
+        if read_to < to_offset:
+            raise OffsetOutOfRangeError(
+                f"{log.partition}: the log ends at offset {read_to}, not at {to_offset} as the plan of this read",
+                remedy="its replica has left this host, or was cut back; read again when the log is there",
+            )
+
     def give_back(self, piece: Piece, used: int) -> None:
         """Take back the batches of the last ``piece`` behind the first ``used``; the read behind those has them."""
         if piece.segment is not None and used < len(piece.batches):
