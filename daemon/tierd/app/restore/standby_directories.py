@@ -65,9 +65,17 @@ class StandbyDirectories:
     def written_ms(self, partition: TopicIdPartition) -> int:
         """Return the time of the last change of a log file of the partition; 0 without one."""
         logs = [log for each in self.by_partition.get(partition, ()) for log in each.path.glob("*.log")]
-        return max((log.stat().st_mtime_ns // 1_000_000 for log in logs), default=0)
+        return max(map(_written_ms, logs), default=0)
 
     def sources(self, partition: TopicIdPartition, reader: JoinSourceReader) -> list[JoinSource]:
         """Return what the directories of a partition say of themselves; one that cannot be read is left out."""
         read = (reader.read(each, is_existing=False) for each in self.by_partition.get(partition, ()))
         return [each for each in read if each is not None]
+
+
+def _written_ms(log: Path) -> int:
+    """Return the time of the last change; 0 for a file that its standby has deleted since it was listed."""
+    try:
+        return log.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
