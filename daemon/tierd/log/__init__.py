@@ -158,7 +158,7 @@ if TYPE_CHECKING:
     )
     from tierd.log.segments.committed_batches import committed_batches, data_batches
     from tierd.log.segments.log_snapshot import first_in_batch
-    from tierd.log.segments.segment_ranges import floor_index
+    from tierd.log.segments.segment_ranges import floor_index, segments_from
     from tierd.log.segments.segment_reading import indexed_position
 else:
     __getattr__ = exports_on_demand(__name__)
@@ -346,6 +346,7 @@ __all__ = [
     "require_unlocked",
     "rewrite_batch",
     "scan_partition",
+    "segments_from",
     "set_leader_epoch",
     "stable_end_offset",
     "stamp_crc",

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from tierd.clock import Clock
 from tierd.control import Role
 from tierd.errors import LogError
-from tierd.log import PartitionScan, SegmentFiles, floor_index, open_source
+from tierd.log import PartitionScan, SegmentFiles, open_source, segments_from
 from tierd.model import TopicIdPartition
 from tierd.telemetry import UnprotectedUse
 from tierd.tiering import Replica, ReplicaTable
@@ -146,7 +146,7 @@ def _measure_all(
     found: dict[TopicIdPartition, _NotInTier] = {}
     first_ms: dict[tuple[TopicIdPartition, int], int] = {}
     for partition, (scan, through) in scans.items():
-        behind = scan.segments[max(floor_index(scan.segments, through + 1), 0) :]
+        behind = segments_from(scan.segments, through + 1)
         sizes = [_size(each) for each in behind]
         oldest = next((each for each, size in zip(behind, sizes, strict=True) if size), None)
         oldest_ms = 0

@@ -12,7 +12,7 @@ from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionI
 from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
 from tierd.log.records.record import ControlRecordType
-from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_ranges import segments_from
 from tierd.log.segments.segment_reading import collect_aborted, find_batch, indexed_position, read_aborted
 
 
@@ -85,8 +85,7 @@ class LocalLog:
             )
         if offset == self.high_watermark:
             return b""
-        first = max(floor_index(self.scan.segments, offset), 0)
-        for segment in self.scan.segments[first:]:
+        for segment in segments_from(self.scan.segments, offset):
             if segment.base_offset >= self.high_watermark:
                 break
             if data := self._read_segment(segment, offset, max_bytes):
@@ -105,7 +104,7 @@ class LocalLog:
         segments = self.scan.segments
         may_be_gone = bool(segments) and from_offset < segments[0].base_offset
         return collect_aborted(
-            self._indexed_from(max(floor_index(segments, from_offset), 0)),
+            self._indexed_from(from_offset),
             from_offset,
             upper_offset,
             read_index=lambda segment: _transaction_index(segment, may_be_gone=may_be_gone),
@@ -120,8 +119,7 @@ class LocalLog:
             LogDirOfflineError: a file cannot be read.
         """
         found: dict[int, EndMarkerAt] = {}
-        first = max(floor_index(self.scan.segments, from_offset), 0)
-        for segment in self.scan.segments[first:]:
+        for segment in segments_from(self.scan.segments, from_offset):
             if segment.base_offset >= self.last_stable_offset or len(found) == len(producer_ids):
                 break
             self._add_end_markers(segment, producer_ids, from_offset, found)
@@ -141,9 +139,9 @@ class LocalLog:
                     is_abort = marker.control_type is ControlRecordType.ABORT
                     found[header.producer_id] = EndMarkerAt(header.base_offset, is_abort)
 
-    def _indexed_from(self, first: int) -> Iterator[SegmentFiles]:
-        """Yield the segments from the one with number ``first`` on that may name aborted transactions."""
-        yield from filter(self.scan.may_have_aborted, self.scan.segments[first:])
+    def _indexed_from(self, offset: int) -> Iterator[SegmentFiles]:
+        """Yield the segments from the one that holds ``offset`` on that may name aborted transactions."""
+        yield from filter(self.scan.may_have_aborted, segments_from(self.scan.segments, offset))
         # A watermark may be newer than the scan. Every segment below it has begun by now.
         if has_newer_segment(self.scan):
             raise SegmentChangedError(

@@ -17,7 +17,7 @@ from tierd.log.broker.live_segment import live_headers
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
-from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_ranges import segments_from
 from tierd.log.segments.segment_reading import indexed_batch_before, indexed_position, read_upper_bound
 
 _WALKED_AT_MOST: Final = 64  # headers: beyond that the index finds the next batch sooner than a walk
@@ -95,8 +95,7 @@ def find_slice(
         SegmentChangedError: a file vanished, or became shorter.
         LogDirOfflineError: a file cannot be read.
     """
-    first = max(floor_index(scan.segments, offset), 0)
-    for segment in scan.segments[first:]:
+    for segment in segments_from(scan.segments, offset):
         if segment.base_offset >= end_offset:
             break
         with open_source(segment.log) as source:

@@ -13,7 +13,7 @@ from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, OpenTransactions
 from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.record_batch import control_type_of
-from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_ranges import segments_from
 
 log = structlog.get_logger()
 
@@ -117,7 +117,7 @@ def _walk(
 ) -> list[CompletedTransaction]:
     """Apply the batches of ``[from_offset, high_watermark)`` to ``state``; return the transactions that they ended."""
     completed: list[CompletedTransaction] = []
-    for segment in scan.segments[max(floor_index(scan.segments, from_offset), 0) :]:
+    for segment in segments_from(scan.segments, from_offset):
         if segment.base_offset >= high_watermark:
             break
         _apply(state, segment, from_offset, high_watermark, completed)

@@ -9,7 +9,7 @@ from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import open_source
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.record_batch import control_type_of
-from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_ranges import segments_from
 from tierd.log.segments.segment_reading import indexed_position
 
 
@@ -77,7 +77,7 @@ def _epoch_at(scan: PartitionScan, offset: int) -> int | None:
 
 
 def _advance(followed: _FollowedTransactions, scan: PartitionScan, high_watermark: int) -> None:
-    for segment in scan.segments[max(floor_index(scan.segments, followed.offset), 0) :]:
+    for segment in segments_from(scan.segments, followed.offset):
         if segment.base_offset >= high_watermark:
             break
         _apply(followed, segment, high_watermark)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tierd.log.records.log_config import LogConfig
-from tierd.log.segments.segment_ranges import floor_index, segments_between
+from tierd.log.segments.segment_ranges import segments_between, segments_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,13 @@ def measure(log: LogToMeasure, config: LogConfig, *, now_ms: int) -> CleanableLo
     """Measure a log as a broker does, from its segments and its checkpoint."""
     active_base, rolled = log.segments[-1].base_offset, log.segments[:-1]
     first_dirty, is_wrong = _first_dirty(log)
-    dirty = rolled[max(floor_index(rolled, first_dirty), 0) :] if first_dirty < active_base else ()
+    dirty = segments_from(rolled, first_dirty) if first_dirty < active_base else ()
     limit = min(log.last_stable_offset, active_base)
     if config.min_compaction_lag_ms > 0:
         youngest_ms = now_ms - config.min_compaction_lag_ms
         limit = min(limit, next((s.base_offset for s in dirty if s.largest_timestamp_ms > youngest_ms), limit))
     limit = max(limit, first_dirty)
-    uncleanable = rolled[max(floor_index(rolled, limit), 0) :] if limit < active_base else ()
+    uncleanable = segments_from(rolled, limit) if limit < active_base else ()
     first_uncleanable = uncleanable[0].base_offset if uncleanable else active_base
     to_clean = segments_between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)
     oldest_ms = min((s.first_timestamp_ms for s in dirty if s.first_timestamp_ms > 0), default=now_ms)

@@ -9,10 +9,9 @@ from typing import Final, NamedTuple, overload
 from tierd.errors import CorruptRecordError
 from tierd.kernels import crc32c
 from tierd.log.records.batch_header import CRC_START_V2, LOG_OVERHEAD_BYTES, OVERHEAD_BYTES, parse_header
-from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
+from tierd.log.records.record_batch import LARGEST_OFFSET, RecordBatch, iter_batches, with_data
 
 _HEADER: Final = struct.Struct(">qiibIhi")  # base offset, length, epoch, magic, CRC, attributes, delta of last offset
-_LARGEST_OFFSET: Final = (1 << 63) - 1
 
 
 class BytesInFile(NamedTuple):
@@ -184,7 +183,7 @@ def _walk_plain(view: memoryview, found: _WalkedColumns, name: str, position: in
         end = at + length + LOG_OVERHEAD_BYTES
         if magic != 2 or not at + OVERHEAD_BYTES <= end <= size_bytes:
             return
-        if base < 0 or delta < 0 or base + delta > _LARGEST_OFFSET:
+        if base < 0 or delta < 0 or base + delta > LARGEST_OFFSET:
             return
         if crc32c(view[at + CRC_START_V2 : end]) != crc:
             raise CorruptRecordError(name, position + at, "wrong checksum of the batch")

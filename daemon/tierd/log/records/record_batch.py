@@ -28,7 +28,7 @@ from tierd.log.records.compression import (
 from tierd.log.records.record import ControlRecordType, Record, RecordError, iter_raw_records, parse_control_type
 
 _LONG_MASK = 0xFFFFFFFFFFFFFFFF
-_LARGEST_OFFSET = (1 << 63) - 1
+LARGEST_OFFSET = (1 << 63) - 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,7 +254,7 @@ def _plain_batch(view: memoryview, at: int, name: str, position: int) -> RecordB
     end = at + length + LOG_OVERHEAD_BYTES
     if magic != 2 or not at + OVERHEAD_BYTES <= end <= len(view):
         return None
-    if base < 0 or delta < 0 or base + delta > _LARGEST_OFFSET:
+    if base < 0 or delta < 0 or base + delta > LARGEST_OFFSET:
         return None
     return RecordBatch(
         base_offset=base,

@@ -24,6 +24,11 @@ def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
     return bisect_right(segments, offset, key=_base_offset) - 1
 
 
+def segments_from(segments: Sequence[SegmentT], offset: int) -> Sequence[SegmentT]:
+    """Return the segments from the one that holds ``offset`` on; all of them where ``offset`` is below the first."""
+    return segments[max(floor_index(segments, offset), 0) :]
+
+
 def segments_between(segments: Sequence[SegmentT], from_offset: int, to_offset: int) -> Sequence[SegmentT]:
     """Return the segments that ``[from_offset, to_offset)`` touches, from the one that holds ``from_offset`` on.
 
