@@ -1,6 +1,8 @@
 """Later runs of restores of single topics into a real broker: what a killed run and other writers left there."""
 
+import asyncio
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from tests.restore.live_cluster.restoring import BEGUN, Restoring, copied, plan_
 from tests.services.kafka_cluster import KafkaCluster
 from tests.services.kafka_records import SentRecord
 from tierd.clock import SystemClock
-from tierd.control import describe_topic_configs
+from tierd.control import TopicLeaders, describe_topic_configs
 from tierd.errors import (
     KafkaError,
     RefusedError,
@@ -107,6 +109,27 @@ async def test_topic_that_was_deleted_since_is_not_called_restored(
         await restoring.run(plan)
 
     assert "--journal" in refused.value.remedy
+
+
+async def test_topic_whose_deletion_a_broker_learns_late_is_not_waited_for(
+    restoring: Restoring, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(restoring, await copied(restoring, tmp_path))
+    assert (await restoring.run(plan)).problem is None
+    leaders = restoring.target.leaders
+
+    async def leaders_before_the_deletion(topics: Collection[str]) -> Mapping[str, TopicLeaders]:
+        before = found = await leaders(topics)
+        if restoring.name in before:
+            await asyncio.to_thread(cluster.delete_topic, restoring.name)
+            async with asyncio.timeout(60):
+                while restoring.name in found:
+                    found = await leaders(topics)
+        return before
+
+    monkeypatch.setattr(restoring.target, "leaders", leaders_before_the_deletion)
+    with pytest.raises(RefusedError, match="was deleted"):
+        await restoring.run(plan)
 
 
 async def test_run_behind_a_finished_one_leaves_the_target_as_it_is(

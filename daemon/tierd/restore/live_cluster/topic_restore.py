@@ -2,10 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import structlog
@@ -34,11 +34,14 @@ from tierd.restore.plan import DELETE_RETENTION_MS, PartitionPlan
 
 log = structlog.get_logger()
 
+A = TypeVar("A")
+
 _PARTITIONS_AT_ONCE: Final = 16
 _ALLOCATIONS: Final = 100_000  # between two collections of the youngest objects
 _CREATION_TIMEOUT_S: Final = 8.0
 _EXPIRATION: Final = "producer.id.expiration.ms"
 _DEFAULT_EXPIRATION_MS: Final = 86_400_000
+_UNKNOWN_TOPIC: Final = "unknown_topic_or_partition"
 _MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 _CHECKED: Final = ("message.timestamp.before.max.ms", "message.timestamp.type", _MAX_MESSAGE_BYTES)
@@ -214,8 +217,8 @@ class TopicRestore:
             )
         elif topic.settings.held and self._progress.may_have_created(name):
             # An earlier run may have created it without: nothing of what is restored may go meanwhile.
-            await self._change(name, {key: topic.new.config[key] for key in topic.settings.held})
-        config = await self._config(name)
+            await self._change(topic, {key: topic.new.config[key] for key in topic.settings.held})
+        config = await self._config(topic)
         if why := objection(config):
             raise RefusedError(
                 f"topic {name} of the target cannot take the records: {why}",
@@ -251,7 +254,7 @@ class TopicRestore:
         async def ask() -> TopicLeaders | None:
             return (await self._target.leaders([name])).get(name)
 
-        return await self._target.patiently(ask, lambda each: "unknown_topic_or_partition" if each is None else "")
+        return await self._target.patiently(ask, lambda each: _UNKNOWN_TOPIC if each is None else "")
 
     def _require_partitions(self, topic: RestoredTopic, count: int) -> None:
         needed = max(plan.partition.partition for plan in topic.plans) + 1
@@ -271,13 +274,14 @@ class TopicRestore:
             raise refused_topic(new.name, created)
         log.info("topic_created", topic=new.name, partitions=new.partition_count)
 
-    async def _config(self, name: str) -> Mapping[str, str]:
+    async def _config(self, topic: RestoredTopic) -> Mapping[str, str]:
+        name = topic.new.name
         request = describe_topic_configs([name], _CHECKED)
 
         async def ask() -> TopicConfig:
             return (await self._target.ask(request))[0]
 
-        found = await self._target.patiently(ask, lambda each: each.error)
+        found = await self._ask_about(topic, ask, lambda each: each.error)
         if found.settings is None:
             raise KafkaError(
                 f"the settings of topic {name} are not told: {found.error}",
@@ -285,18 +289,36 @@ class TopicRestore:
             )
         return found.settings
 
+    async def _ask_about(
+        self, topic: RestoredTopic, ask: Callable[[], Awaitable[A]], error_of: Callable[[A], str]
+    ) -> A:
+        """Ask patiently about a topic, but not for longer than the topic is there.
+
+        A broker tells the leaders of a deleted topic until it knows of the deletion, which may be just after it told
+        them to this restore.
+        """
+
+        async def ask_once() -> A:
+            answer = await ask()
+            if error_of(answer) == _UNKNOWN_TOPIC:
+                self._require_same(topic, (await self._target.leaders([topic.new.name])).get(topic.new.name))
+            return answer
+
+        return await self._target.patiently(ask_once, error_of)
+
     async def _configure(self, topic: RestoredTopic) -> None:
         """Give a topic that the restore has created its final settings."""
         name = topic.new.name
         if not self._progress.may_have_created(name) or self._progress.is_configured(name):
             return
         if topic.settings.afterwards:
-            await self._change(name, topic.settings.afterwards)
+            await self._change(topic, topic.settings.afterwards)
         await self._progress.configured(name)
 
-    async def _change(self, name: str, changes: Mapping[str, str | None]) -> None:
+    async def _change(self, topic: RestoredTopic, changes: Mapping[str, str | None]) -> None:
+        name = topic.new.name
         request = change_topic_config(name, changes)
-        outcome = await self._target.patiently(lambda: self._target.ask(request), lambda each: each.error)
+        outcome = await self._ask_about(topic, lambda: self._target.ask(request), lambda each: each.error)
         if outcome.error:
             raise KafkaError(
                 f"the settings of topic {name} cannot be changed: {outcome.error}: {outcome.message}",
