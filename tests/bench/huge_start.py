@@ -45,7 +45,9 @@ def bench_huge_start(root: Path, *, partitions: int, rolled_segments: int, start
         Figure("huge: rolled segments", partitions * rolled_segments, ""),
         Figure("huge: first start to ready", median(first_ready_s), "s", "<= 60"),
         Figure("huge: restart to ready", median(restart_s), "s", "<= 15"),
-        Figure("huge: resident memory after a restart", median(resident for resident, _ in memory) / 1e6, "MB", "< 300"),
+        Figure(
+            "huge: resident memory after a restart", median(resident for resident, _ in memory) / 1e6, "MB", "< 300"
+        ),
         Figure("huge: peak memory of a restart", median(peak for _, peak in memory) / 1e6, "MB"),
     ]
 

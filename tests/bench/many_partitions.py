@@ -80,7 +80,9 @@ def bench_many_partitions(
         Figure("many: restart to ready", median(ready_s for ready_s, _ in restarts), "s", "<= 3"),
         Figure("many: idle CPU after a restart", after_restart.cpu_percent, "% of core", "< 1"),
         Figure("many: store operations after a restart", after_restart.store_requests, "", "<= 0"),
-        Figure("many: resident memory after a restart", median(resident for _, resident in restarts) / 1e6, "MB", "< 300"),
+        Figure(
+            "many: resident memory after a restart", median(resident for _, resident in restarts) / 1e6, "MB", "< 300"
+        ),
     ]
 
 
