@@ -1,10 +1,9 @@
 """Commands of docs/read-endpoint.md and of the README, run as they are printed, with other addresses and paths."""
 
 import asyncio
+import inspect
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from tests.cli.catalogues import seen, write_catalogue
 from tests.fakes.log_dirs import CLUSTER_ID
+from tests.scenarios import test_endpoint_clients
 from tests.scenarios.endpoint_page import (
     PAGE,
     PRINTED_ADDRESS,
@@ -309,11 +309,49 @@ def test_groups_are_set_while_applications_are_held_and_released_after(
     assert "released: principals User:batch-.*" in released
 
 
+# -------------------------------------------------------------------------------------------------------- blocks
+
+TAKEN: tuple[tuple[Callable[..., None], str, str], ...] = (
+    (test_configuration_of_one_line_is_that_of_the_demo, "Switch it on", "yaml"),
+    (test_configuration_of_one_line_is_that_of_the_demo, "Switch it on", "bash"),
+    # The clients.
+    (test_tools_of_kafka_do_what_the_page_says, "Console consumer", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Performance test", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Offsets", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Consumer groups tool", "bash"),
+    (test_program_in_python_reads, "librdkafka and confluent-kafka", "python"),
+    (test_program_in_python_reads, "aiokafka", "python"),
+    (test_program_of_franz_go_reads, "franz-go", "go"),
+    (test_program_of_franz_go_reads, "franz-go", "bash"),
+    (test_kcat_reads_and_lists, "kcat", "bash"),
+    (test_endpoint_clients.test_cell_of_the_page_counts_in_spark, "Spark", "python"),
+    (test_mirror_maker_is_started_with_the_settings_that_the_page_prints, "MirrorMaker 2", "properties"),
+    (test_mirror_maker_is_started_with_the_settings_that_the_page_prints, "MirrorMaker 2", "bash"),
+    (test_global_table_of_kafka_streams_is_filled, "Kafka Streams", "java"),
+    (test_global_table_of_kafka_streams_is_filled, "Kafka Streams", "bash"),
+    # Other hosts, daemons and groups.
+    (test_client_on_another_host_logs_in_and_reads, "Clients on other hosts", "yaml"),
+    (test_client_on_another_host_logs_in_and_reads, "Clients on other hosts", "properties"),
+    (test_client_on_another_host_logs_in_and_reads, "Clients on other hosts", "bash"),
+    (test_every_configuration_of_the_page_is_valid, "Several daemons", "yaml"),
+    (test_serve_serves_the_bucket_of_a_cluster_that_is_gone, "A host without a broker", "yaml"),
+    (test_serve_serves_the_bucket_of_a_cluster_that_is_gone, "A host without a broker", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Consumer groups", "bash"),
+    (test_groups_are_set_while_applications_are_held_and_released_after, "After a restore", "yaml"),
+    (test_groups_are_set_while_applications_are_held_and_released_after, "After a restore", "bash"),
+)
+"""Tests, each with a heading and the language of blocks below it that the test takes from the page and runs."""
+
+
 def test_page_has_a_command_for_every_client_and_no_block_that_is_not_run() -> None:
-    languages = {each.language for each in blocks()}
-    assert languages == {"", "bash", "yaml", "python", "go", "java", "properties"}
-    not_run = [each.text for each in blocks() if not each.language]
-    assert not_run == ["systemctl restart tierd\n"]
-    assert PAGE.exists()
-    assert shutil.which("sh")
-    assert os.name == "posix"
+    assert {(each.heading, each.language) for each in blocks() if each.language} == {each[1:] for each in TAKEN}
+    assert [each.text for each in blocks() if not each.language] == ["systemctl restart tierd\n"]
+
+
+def test_every_test_that_takes_a_block_names_its_heading_or_takes_all_of_the_language() -> None:
+    unnamed = [
+        (test.__name__, heading, language)
+        for test, heading, language in TAKEN
+        if not any(words in inspect.getsource(test) for words in (f'"{heading}"', f'each.language == "{language}"'))
+    ]
+    assert unnamed == []
