@@ -26,6 +26,7 @@ pytestmark = pytest.mark.service("kafka")
 VERSIONS = ("3.9.2", "4.3.1")
 TOPICS = ("plain-mixed", "txn", "many-partitions", "deleted-records", "deleted-all", "logappend")
 COPIED_TOPICS = ("txn", "many-partitions")
+TOPICS_IN_THE_TIER = ("plain-mixed", "txn-closed")
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +203,22 @@ def test_mirror_maker_copies_committed_records_and_groups_into_a_live_cluster(
     for (topic, number), records in expected.items():
         copied = [[record[field] for field in fields] for record in map(dict, copies[f"tier.{topic}", number])]
         assert copied == [[record[field] for field in fields] for record in records], topic
+
+
+@pytest.mark.skipif(AGAINST_BROKER, reason="a broker has no tier")
+@pytest.mark.parametrize("name", NAMES)
+def test_client_reads_golden_topics_whose_copied_local_segments_are_all_gone(
+    name: str, clients: ReadingClients, server: GoldenServer
+) -> None:
+    """It is the last test of this file: the tests above have half of these segments."""
+    fetched_or_skip(lambda: clients.client(name), name)
+    server.delete_local(1.0)
+    for topic, number in server.expected(*TOPICS_IN_THE_TIER, committed=False):
+        assert server.local_start(topic, number) == server.copied_through[topic, number] + 1 > 0
+
+    for committed in (False, True):
+        expected = server.expected(*TOPICS_IN_THE_TIER, committed=committed)
+        clients.client(name).assert_reads(server.bootstrap, expected, committed=committed)
 
 
 def _groups(live: KafkaCluster) -> str:
