@@ -29,6 +29,7 @@ from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.certificates import Authority
+from tests.services.kafka_clients import mirror_maker
 from tests.services.kafka_clients.franz_go import EXAMPLE
 from tests.services.kafka_clients.java_tools import JavaTools
 from tests.services.kafka_clients.programs import installed_program
@@ -161,12 +162,6 @@ def test_global_table_of_kafka_streams_is_filled(page: PageRun, tmp_path: Path) 
     ((_, printed),) = run.commands("Kafka Streams")
 
     assert int(printed.split(" customers")[0].split()[-1]) > 100
-
-
-def test_mirror_maker_is_started_with_the_settings_that_the_page_prints() -> None:
-    """tests/scenarios/test_endpoint_clients.py runs it with these settings."""
-    assert block("MirrorMaker 2", "bash") == "connect-mirror-maker.sh mm2.properties\n"
-    assert "offset-syncs.topic.location=target" in block("MirrorMaker 2", "properties")
 
 
 @pytest.mark.parametrize("tools", VERSIONS[-1:], indirect=True)
@@ -311,7 +306,7 @@ def test_groups_are_set_while_applications_are_held_and_released_after(
 
 # -------------------------------------------------------------------------------------------------------- blocks
 
-TAKEN: tuple[tuple[Callable[..., None], str, str], ...] = (
+TAKEN: tuple[tuple[Callable[..., object], str, str], ...] = (
     (test_configuration_of_one_line_is_that_of_the_demo, "Switch it on", "yaml"),
     (test_configuration_of_one_line_is_that_of_the_demo, "Switch it on", "bash"),
     # The clients.
@@ -325,8 +320,8 @@ TAKEN: tuple[tuple[Callable[..., None], str, str], ...] = (
     (test_program_of_franz_go_reads, "franz-go", "bash"),
     (test_kcat_reads_and_lists, "kcat", "bash"),
     (test_endpoint_clients.test_cell_of_the_page_counts_in_spark, "Spark", "python"),
-    (test_mirror_maker_is_started_with_the_settings_that_the_page_prints, "MirrorMaker 2", "properties"),
-    (test_mirror_maker_is_started_with_the_settings_that_the_page_prints, "MirrorMaker 2", "bash"),
+    (mirror_maker.printed_settings, "MirrorMaker 2", "properties"),
+    (mirror_maker.printed_command, "MirrorMaker 2", "bash"),
     (test_global_table_of_kafka_streams_is_filled, "Kafka Streams", "java"),
     (test_global_table_of_kafka_streams_is_filled, "Kafka Streams", "bash"),
     # Other hosts, daemons and groups.
@@ -340,7 +335,7 @@ TAKEN: tuple[tuple[Callable[..., None], str, str], ...] = (
     (test_groups_are_set_while_applications_are_held_and_released_after, "After a restore", "yaml"),
     (test_groups_are_set_while_applications_are_held_and_released_after, "After a restore", "bash"),
 )
-"""Tests, each with a heading and the language of blocks below it that the test takes from the page and runs."""
+"""Tests, or functions that they call, each with the heading and the language of blocks that it takes from the page."""
 
 
 def test_page_has_a_command_for_every_client_and_no_block_that_is_not_run() -> None:
@@ -348,10 +343,10 @@ def test_page_has_a_command_for_every_client_and_no_block_that_is_not_run() -> N
     assert [each.text for each in blocks() if not each.language] == ["systemctl restart tierd\n"]
 
 
-def test_every_test_that_takes_a_block_names_its_heading_or_takes_all_of_the_language() -> None:
+def test_every_function_that_takes_a_block_names_its_heading_or_takes_all_of_the_language() -> None:
     unnamed = [
-        (test.__name__, heading, language)
-        for test, heading, language in TAKEN
-        if not any(words in inspect.getsource(test) for words in (f'"{heading}"', f'each.language == "{language}"'))
+        (taker.__name__, heading, language)
+        for taker, heading, language in TAKEN
+        if not any(words in inspect.getsource(taker) for words in (f'"{heading}"', f'each.language == "{language}"'))
     ]
     assert unnamed == []
