@@ -124,7 +124,7 @@ READ_ENDPOINT: Final = (
     ),
     _blocks(
         _ENDPOINT_PAGE,
-        "test_mirror_maker_copies_committed_records_and_groups_into_a_live_cluster",
+        "test_mirror_maker_copies_records_and_groups_into_a_live_cluster",
         "MirrorMaker 2",
         module="test_endpoint_clients",
     ),
