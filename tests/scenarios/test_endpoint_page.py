@@ -206,6 +206,7 @@ def test_configuration_of_one_line_is_that_of_the_demo(page: PageRun, server: tu
 
 @pytest.mark.parametrize("tools", VERSIONS[-1:], indirect=True)
 def test_client_on_another_host_logs_in_and_reads(tools: JavaTools, tmp_path: Path, warm_tierd: WarmTierd) -> None:
+    fetched_or_skip(lambda: installed_program("kcat"), "kcat")
     authority = Authority(tmp_path / "pki", "example")
     certificate = authority.issue("endpoint", hosts=("localhost",))
     address = free_address()
@@ -243,6 +244,7 @@ def test_client_on_another_host_logs_in_and_reads(tools: JavaTools, tmp_path: Pa
 def test_serve_serves_the_bucket_of_a_cluster_that_is_gone(
     server: tuple[str, Installation], tmp_path: Path, warm_tierd: WarmTierd
 ) -> None:
+    fetched_or_skip(lambda: installed_program("kcat"), "kcat")
     heading, address = "A host without a broker", free_address()
     settings = PageRun(tmp_path, {}).settings(heading) | {
         "state_dir": str(tmp_path / "state"),
