@@ -60,10 +60,11 @@ without_stock_broker = pytest.mark.skipif(AGAINST_BROKER, reason="a broker has n
 
 
 @pytest.mark.service("kafka")
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_deletes(
-    make_broker: MakeBroker, make_installation: MakeInstallation, tmp_path: Path
+    version: str, make_broker: MakeBroker, make_installation: MakeInstallation, tmp_path: Path
 ) -> None:
-    broker = make_broker("4.3.1", properties=QUICK_RETENTION)
+    broker = make_broker(version, properties=QUICK_RETENTION)
     # Clients see an end only in an answer without records, so bursts are further apart than the waits of the clients.
     traffic = ClusterTraffic(broker, seed=16, pause_s=0.1)
     with (
