@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
-"""Inputs that once broke something: one folder a target, replayed by every test run."""
+"""Inputs that once broke something, or that a real client sent: one folder a target, replayed by every test run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ _DEADLINE_S = 90.0
 
 
 class RepeatedReading:
-    """Readings of committed records by one client in a thread; a context manager, whose end raises what has failed."""
+    """Readings by one client in a thread; a context manager, whose end raises what has failed."""
 
-    def __init__(self, client: ReadingClient, bootstrap: str, wanted: Counts) -> None:
+    def __init__(self, client: ReadingClient, bootstrap: str, wanted: Counts, *, committed: bool = True) -> None:
         self.name = client.name
+        self.committed = committed
         self._client = client
         self._bootstrap = bootstrap
         self._wanted = wanted
@@ -60,6 +61,6 @@ class RepeatedReading:
     def _run(self) -> None:
         try:
             while not self._end.wait(_PAUSE_S):
-                self._readings.append(self._client.read(self._bootstrap, self._wanted, committed=True))
+                self._readings.append(self._client.read(self._bootstrap, self._wanted, committed=self.committed))
         except BaseException as failure:  # noqa: BLE001 - raised in the thread of the story
             self._failure = failure

@@ -11,7 +11,7 @@ from tests.scenarios.endpoint_page import PRINTED_ADDRESS, block
 from tests.scenarios.golden_server import AGAINST_BROKER, GoldenServer, golden_broker, golden_server
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.kafka_clients import java_clients
-from tests.services.kafka_clients.global_table import read_table, table_of
+from tests.services.kafka_clients.global_table import read_tables, table_of
 from tests.services.kafka_clients.java_tools import JavaTools
 from tests.services.kafka_clients.librdkafka import commit_offset, read_partitions
 from tests.services.kafka_clients.mirror_maker import MirrorMaker
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.service("kafka")
 VERSIONS = ("3.9.2", "4.3.1")
 TOPICS = ("plain-mixed", "txn", "many-partitions", "deleted-records", "deleted-all", "logappend")
 COPIED_TOPICS = ("txn", "many-partitions")
+TOPICS_IN_THE_TIER = ("plain-mixed", "txn-closed")
 
 
 @pytest.fixture(scope="module")
@@ -168,28 +169,33 @@ def test_topics_tool_is_refused_to_create_and_to_delete_a_topic(tools: JavaTools
     assert java_clients.get_offsets(tools, server.bootstrap, "single", "latest") == {0: 1}
 
 
-@pytest.mark.parametrize("server", ["4.3.1"], indirect=True)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_global_table_of_kafka_streams_has_the_last_value_of_each_key(version: str, server: GoldenServer) -> None:
+def test_global_table_of_kafka_streams_has_the_last_value_of_each_key_in_both_isolations(
+    version: str, server: GoldenServer
+) -> None:
     fetched_or_skip(lambda: require_kafka_streams(version), "Kafka Streams")
 
-    table = read_table(server.bootstrap, "txn-closed", version=version, committed=True)
+    tables = read_tables(server.bootstrap, "txn-closed", version=version)
 
-    assert table == table_of(server.expected("txn-closed", committed=True)["txn-closed", 0])
-    assert len(table) > 20
+    for committed, table in tables.items():
+        assert table == table_of(server.expected("txn-closed", committed=committed)["txn-closed", 0]), committed
+        assert len(table) > 20
+    assert tables[False] != tables[True]
 
 
-@pytest.mark.parametrize("server", ["4.3.1"], indirect=True)
-def test_mirror_maker_copies_committed_records_and_groups_into_a_live_cluster(
-    server: GoldenServer, kafka_cluster: MakeCluster, tmp_path: Path
+@pytest.mark.parametrize(("server", "committed"), [("3.9.2", False), ("4.3.1", True)], indirect=["server"])
+def test_mirror_maker_copies_records_and_groups_into_a_live_cluster(
+    committed: bool, server: GoldenServer, kafka_cluster: MakeCluster, tmp_path: Path
 ) -> None:
     # The daemon has no connection to a broker and knows no settings of topics: copies have the retention of the target.
     live = kafka_cluster(nodes=1, version="4.3.1", properties={"log.retention.ms": "-1"})
-    expected = server.expected(*COPIED_TOPICS, committed=True)
+    expected = server.expected(*COPIED_TOPICS, committed=committed)
     commit_offset(server.bootstrap, "mirrored", "many-partitions", 1)
     mirrors: list[MirrorMaker] = []
     fetched_or_skip(
-        lambda: mirrors.append(MirrorMaker(tmp_path, server.bootstrap, live.bootstrap, COPIED_TOPICS, committed=True)),
+        lambda: mirrors.append(
+            MirrorMaker(tmp_path, server.bootstrap, live.bootstrap, COPIED_TOPICS, committed=committed)
+        ),
         "MirrorMaker",
     )
     with mirrors[0] as mirror:
@@ -202,6 +208,22 @@ def test_mirror_maker_copies_committed_records_and_groups_into_a_live_cluster(
     for (topic, number), records in expected.items():
         copied = [[record[field] for field in fields] for record in map(dict, copies[f"tier.{topic}", number])]
         assert copied == [[record[field] for field in fields] for record in records], topic
+
+
+@pytest.mark.skipif(AGAINST_BROKER, reason="a broker has no tier")
+@pytest.mark.parametrize("name", NAMES)
+def test_client_reads_golden_topics_whose_copied_local_segments_are_all_gone(
+    name: str, clients: ReadingClients, server: GoldenServer
+) -> None:
+    """It is the last test of this file: the tests above have half of these segments."""
+    fetched_or_skip(lambda: clients.client(name), name)
+    server.delete_local(1.0)
+    for topic, number in server.expected(*TOPICS_IN_THE_TIER, committed=False):
+        assert server.local_start(topic, number) == server.copied_through[topic, number] + 1 > 0
+
+    for committed in (False, True):
+        expected = server.expected(*TOPICS_IN_THE_TIER, committed=committed)
+        clients.client(name).assert_reads(server.bootstrap, expected, committed=committed)
 
 
 def _groups(live: KafkaCluster) -> str:

@@ -2,10 +2,13 @@
 
 import asyncio
 from base64 import b64decode
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,7 +20,7 @@ from tests.scenarios.compaction_lab import KEYS, SEGMENT_RECORDS, CompactionLab
 from tests.scenarios.conftest import MakeBroker, MakeInstallation
 from tests.scenarios.endpoint_server import endpoint_server
 from tests.scenarios.golden_server import AGAINST_BROKER, endpoint_settings
-from tests.scenarios.journal import assert_agrees
+from tests.scenarios.journal import PartitionJournal, assert_agrees, encoded_value
 from tests.scenarios.keyed_traffic import Reading, SeenRecord, assert_consistent
 from tests.scenarios.load_client import LoadConnection
 from tests.scenarios.repeated_reading import RepeatedReading
@@ -27,8 +30,8 @@ from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.brief_java import SPARK_CONF
 from tests.services.kafka_clients.group_members import GroupMember, GroupMembers, Place, wait_seen
 from tests.services.kafka_clients.librdkafka import known_partitions, read_partitions
-from tests.services.kafka_clients.partitions import Partition, Records
-from tests.services.kafka_clients.reading_clients import ReadingClients
+from tests.services.kafka_clients.partitions import Partition
+from tests.services.kafka_clients.reading_clients import ReadingClient, ReadingClients
 from tests.services.kafka_cluster import KafkaBroker
 from tests.services.kafka_fixtures import fetched_or_skip
 from tests.services.kafka_records import SentRecord
@@ -38,8 +41,17 @@ from tests.services.waiting import wait_until
 ORDERS = ReplicatedTopic(name="orders", replicas=((1,), (1,)), min_in_sync=1)
 PAYMENTS = ReplicatedTopic(name="payments", replicas=((1,),), min_in_sync=1, transactional=True)
 PARTITIONS: list[Partition] = [*ORDERS.partitions, *PAYMENTS.partitions]
-FOLLOWERS = (("aiokafka", ORDERS), ("console-4.3.1", ORDERS), ("librdkafka", PAYMENTS), ("franz-go", PAYMENTS))
-READERS = ("librdkafka", "franz-go", "kcat")
+FOLLOWERS = (
+    ("aiokafka", ORDERS),
+    ("console-4.3.1", ORDERS),
+    ("console-3.9.2", PAYMENTS),
+    ("librdkafka", PAYMENTS),
+    ("franz-go", PAYMENTS),
+)
+READERS = (("librdkafka", True), ("franz-go", True), ("kcat", True), ("librdkafka", False))
+"""Clients that read again and again, and if each reads committed records alone."""
+
+READERS_OF_THE_TIER = (("librdkafka", True), ("franz-go", False))
 DELETED_SEGMENTS = 4
 RUN_DEADLINE_S = 240.0
 QUICK_RETENTION = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
@@ -48,10 +60,11 @@ without_stock_broker = pytest.mark.skipif(AGAINST_BROKER, reason="a broker has n
 
 
 @pytest.mark.service("kafka")
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_deletes(
-    make_broker: MakeBroker, make_installation: MakeInstallation, tmp_path: Path
+    version: str, make_broker: MakeBroker, make_installation: MakeInstallation, tmp_path: Path
 ) -> None:
-    broker = make_broker("4.3.1", properties=QUICK_RETENTION)
+    broker = make_broker(version, properties=QUICK_RETENTION)
     # Clients see an end only in an answer without records, so bursts are further apart than the waits of the clients.
     traffic = ClusterTraffic(broker, seed=16, pause_s=0.1)
     with (
@@ -66,22 +79,34 @@ def test_readers_get_each_committed_record_once_while_the_broker_rolls_and_delet
         traffic.switch_on(ORDERS, PAYMENTS)
         wait_until(lambda: known_partitions(server.bootstrap) >= {*PARTITIONS}, what="the topics", deadline_s=30)
         followers = [_follower(server.bootstrap, name, topic, tmp_path) for name, topic in FOLLOWERS]
-        readers = [
-            RepeatedReading(clients.client(name), server.bootstrap, dict.fromkeys(PARTITIONS, 0)) for name in READERS
-        ]
+        readers = _readers(clients, server.bootstrap, PARTITIONS, READERS)
         with traffic:
             for follower in followers:
                 stack.enter_context(follower)
-            for reader in readers:
-                stack.enter_context(reader)
+            stack.enter_context(_running(readers))
             wait_until(lambda: _has_moved(broker), what="the broker to delete segments", deadline_s=240)
-            for reader in readers:
-                reader.wait_more(2)
+            _wait_more(readers, 2)
         for (_, topic), follower in zip(FOLLOWERS, followers, strict=True):
             _assert_follows(follower, topic, traffic)
     for reader in readers:
         for reading in reader.readings:
-            _assert_reading_agrees(reading, traffic, what=reader.name)
+            for partition, records in reading.items():
+                _assert_reading_agrees(reader, records, traffic.journal.of(*partition), partition)
+    _assert_has_aborted_records(readers[-1].readings[-1]["payments", 0], traffic.journal.of("payments", 0))
+
+
+def _readers(
+    clients: ReadingClients, bootstrap: str, partitions: list[Partition], chosen: tuple[tuple[str, bool], ...]
+) -> list[RepeatedReading]:
+    """Return readers by the names of clients and the isolations, not started."""
+    made: list[ReadingClient] = []
+    for name, _ in chosen:
+        fetched_or_skip(lambda name=name: made.append(clients.client(name)), name)  # type: ignore[misc]
+    wanted = dict.fromkeys(partitions, 0)
+    return [
+        RepeatedReading(client, bootstrap, wanted, committed=committed)
+        for client, (_, committed) in zip(made, chosen, strict=True)
+    ]
 
 
 def _follower(bootstrap: str, name: str, topic: ReplicatedTopic, folder: Path) -> GroupMember:
@@ -112,17 +137,31 @@ def _assert_follows(follower: GroupMember, topic: ReplicatedTopic, traffic: Clus
         assert offsets == sorted(place.offset for place in wanted if place.partition == number), follower.name
 
 
-def _assert_reading_agrees(reading: Records, traffic: ClusterTraffic, *, what: str) -> None:
-    for (topic, number), records in reading.items():
-        name = f"{topic}-{number} by {what}"
-        journal = traffic.journal.of(topic, number)
-        assert not journal.in_doubt, "nothing happens to the broker in this story"
-        end = records[-1]["offset"] + 1 if records else 0
-        if what == "kcat":  # which shows headers as one text
-            offsets = [record["offset"] for record in records]
-            assert offsets == sorted(offset for offset in journal.acknowledged if offset < end), name
-        else:
-            assert_agrees(records, journal, start=0, end=end, what=name)
+def _assert_reading_agrees(
+    reader: RepeatedReading, records: list[dict[str, Any]], journal: PartitionJournal, partition: Partition
+) -> None:
+    """Fail unless a reading has every record of its isolation as far as it goes, once, in order, and no other."""
+    what = f"{partition} by {reader.name}{' committed' if reader.committed else ''}"
+    assert not journal.in_doubt, "nothing happens to the broker in this story"
+    offsets = [record["offset"] for record in records]
+    end = offsets[-1] + 1 if offsets else 0
+    if reader.name == "kcat":  # which shows headers as one text
+        assert offsets == sorted(offset for offset in journal.acknowledged if offset < end), what
+    elif reader.committed:
+        assert_agrees(records, journal, start=0, end=end, what=what)
+    else:
+        assert_agrees(records, replace(journal, in_doubt=_aborted(journal)), start=0, end=end, what=what)
+        longest = 2 if partition in PAYMENTS.partitions else 1  # a marker, and no other, is between two transactions
+        assert all(after - before <= longest for before, after in pairwise([-1, *offsets])), what
+
+
+def _assert_has_aborted_records(records: list[dict[str, Any]], journal: PartitionJournal) -> None:
+    assert _aborted(journal) & {record["value"] for record in records}, "a reading of everything has no aborted record"
+
+
+def _aborted(journal: PartitionJournal) -> set[str]:
+    """Return the values of the records of transactions that were aborted."""
+    return {encoded_value(record) for transaction in journal.aborted for record in transaction.records}
 
 
 @without_stock_broker
@@ -170,19 +209,21 @@ def test_each_reading_of_a_compacted_topic_has_the_latest_record_of_every_key(
     lab.tierd.configure({**endpoint_settings(port), "pipeline": {"spark_conf": SPARK_CONF}})
     with lab.tierd.daemon() as daemon, ReadingClients(tmp_path) as clients:
         lab.let_local_go(daemon)
-        with RepeatedReading(clients.client("librdkafka"), f"127.0.0.1:{port}", {("orders", 0): 0}) as reader:
-            reader.wait_more(1)
+        readers = _readers(clients, f"127.0.0.1:{port}", [("orders", 0)], READERS_OF_THE_TIER)
+        with _running(readers):
+            _wait_more(readers, 1)
             compacted = lab.tierd.tierd("compact", "--once", deadline_s=RUN_DEADLINE_S)
             assert compacted.exit_code == 0, compacted.output
             daemon.wait_until(lambda: lab.objects() == lab.readable(), what="the replaced segments to be deleted")
-            reader.wait_more(2)
+            _wait_more(readers, 2)
     journal = {
         n: SentRecord(key=b"%d" % (n % KEYS), value=b"value %d" % n, timestamp_ms=n)
         for n in range(segments * SEGMENT_RECORDS)
     }
-    for reading in reader.readings:
-        assert_consistent(Reading("librdkafka", _seen(reading["orders", 0]), len(journal)), journal)
-    assert len(reader.readings[-1]["orders", 0]) == KEYS
+    for reader in readers:
+        for reading in reader.readings:
+            assert_consistent(Reading(reader.name, _seen(reading["orders", 0]), len(journal)), journal)
+        assert len(reader.readings[-1]["orders", 0]) == KEYS, reader.name
 
 
 @without_stock_broker
@@ -195,18 +236,35 @@ def test_readings_begin_at_the_log_start_while_segments_expire(tmp_path: Path, w
     with lab.tierd.daemon() as daemon, ReadingClients(tmp_path) as clients:
         lab.let_local_go(daemon)
         size_bytes = sum(segment["size_bytes"] for segment in lab.tierd.segments("orders-0"))
-        with RepeatedReading(clients.client("librdkafka"), f"127.0.0.1:{port}", {("orders", 0): 0}) as reader:
-            reader.wait_more(1)
+        readers = _readers(clients, f"127.0.0.1:{port}", [("orders", 0)], READERS_OF_THE_TIER)
+        with _running(readers):
+            _wait_more(readers, 1)
             for kept in (9, 6, 3):
                 retention = {"retention_bytes": size_bytes * kept // segments}
                 lab.tierd.configure({"topics": {"defaults": retention}})
                 daemon.reload()
                 daemon.wait_until(partial(_keeps_at_most, lab, kept), what=f"{kept} segments", deadline_s=60)
-            reader.wait_more(1)
-    for reading in reader.readings:
-        _assert_whole_from_a_log_start([record["offset"] for record in reading["orders", 0]], segments)
-    assert len(reader.readings[0]["orders", 0]) == segments * SEGMENT_RECORDS
-    assert len(reader.readings[-1]["orders", 0]) <= 3 * SEGMENT_RECORDS
+            _wait_more(readers, 1)
+    for reader in readers:
+        for reading in reader.readings:
+            _assert_whole_from_a_log_start([record["offset"] for record in reading["orders", 0]], segments)
+        assert len(reader.readings[0]["orders", 0]) == segments * SEGMENT_RECORDS, reader.name
+        assert len(reader.readings[-1]["orders", 0]) <= 3 * SEGMENT_RECORDS, reader.name
+
+
+@contextmanager
+def _running(readers: list[RepeatedReading]) -> Iterator[None]:
+    """Run readers until the context ends."""
+    with ExitStack() as stack:
+        for reader in readers:
+            stack.enter_context(reader)
+        yield
+
+
+def _wait_more(readers: list[RepeatedReading], count: int) -> None:
+    """Wait until each reader has begun and ended so many further readings."""
+    for reader in readers:
+        reader.wait_more(count)
 
 
 def _keeps_at_most(lab: CompactionLab, segments: int) -> bool:

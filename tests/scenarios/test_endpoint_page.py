@@ -1,10 +1,9 @@
 """Commands of docs/read-endpoint.md and of the README, run as they are printed, with other addresses and paths."""
 
 import asyncio
+import inspect
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from tests.cli.catalogues import seen, write_catalogue
 from tests.fakes.log_dirs import CLUSTER_ID
+from tests.scenarios import test_endpoint_clients
 from tests.scenarios.endpoint_page import (
     PAGE,
     PRINTED_ADDRESS,
@@ -29,6 +29,7 @@ from tests.scenarios.golden_server import endpoint_settings
 from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.certificates import Authority
+from tests.services.kafka_clients import mirror_maker
 from tests.services.kafka_clients.franz_go import EXAMPLE
 from tests.services.kafka_clients.java_tools import JavaTools
 from tests.services.kafka_clients.programs import installed_program
@@ -163,12 +164,6 @@ def test_global_table_of_kafka_streams_is_filled(page: PageRun, tmp_path: Path) 
     assert int(printed.split(" customers")[0].split()[-1]) > 100
 
 
-def test_mirror_maker_is_started_with_the_settings_that_the_page_prints() -> None:
-    """tests/scenarios/test_endpoint_clients.py runs it with these settings."""
-    assert block("MirrorMaker 2", "bash") == "connect-mirror-maker.sh mm2.properties\n"
-    assert "offset-syncs.topic.location=target" in block("MirrorMaker 2", "properties")
-
-
 @pytest.mark.parametrize("tools", VERSIONS[-1:], indirect=True)
 def test_readme_ends_its_five_minutes_with_clients_that_read(tools: JavaTools, page: PageRun, tmp_path: Path) -> None:
     found = [each for each in blocks(ROOT / "README.md") if PRINTED_ADDRESS in each.text]
@@ -211,6 +206,7 @@ def test_configuration_of_one_line_is_that_of_the_demo(page: PageRun, server: tu
 
 @pytest.mark.parametrize("tools", VERSIONS[-1:], indirect=True)
 def test_client_on_another_host_logs_in_and_reads(tools: JavaTools, tmp_path: Path, warm_tierd: WarmTierd) -> None:
+    fetched_or_skip(lambda: installed_program("kcat"), "kcat")
     authority = Authority(tmp_path / "pki", "example")
     certificate = authority.issue("endpoint", hosts=("localhost",))
     address = free_address()
@@ -248,6 +244,7 @@ def test_client_on_another_host_logs_in_and_reads(tools: JavaTools, tmp_path: Pa
 def test_serve_serves_the_bucket_of_a_cluster_that_is_gone(
     server: tuple[str, Installation], tmp_path: Path, warm_tierd: WarmTierd
 ) -> None:
+    fetched_or_skip(lambda: installed_program("kcat"), "kcat")
     heading, address = "A host without a broker", free_address()
     settings = PageRun(tmp_path, {}).settings(heading) | {
         "state_dir": str(tmp_path / "state"),
@@ -309,11 +306,49 @@ def test_groups_are_set_while_applications_are_held_and_released_after(
     assert "released: principals User:batch-.*" in released
 
 
+# -------------------------------------------------------------------------------------------------------- blocks
+
+TAKEN: tuple[tuple[Callable[..., object], str, str], ...] = (
+    (test_configuration_of_one_line_is_that_of_the_demo, "Switch it on", "yaml"),
+    (test_configuration_of_one_line_is_that_of_the_demo, "Switch it on", "bash"),
+    # The clients.
+    (test_tools_of_kafka_do_what_the_page_says, "Console consumer", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Performance test", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Offsets", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Consumer groups tool", "bash"),
+    (test_program_in_python_reads, "librdkafka and confluent-kafka", "python"),
+    (test_program_in_python_reads, "aiokafka", "python"),
+    (test_program_of_franz_go_reads, "franz-go", "go"),
+    (test_program_of_franz_go_reads, "franz-go", "bash"),
+    (test_kcat_reads_and_lists, "kcat", "bash"),
+    (test_endpoint_clients.test_cell_of_the_page_counts_in_spark, "Spark", "python"),
+    (mirror_maker.printed_settings, "MirrorMaker 2", "properties"),
+    (mirror_maker.printed_command, "MirrorMaker 2", "bash"),
+    (test_global_table_of_kafka_streams_is_filled, "Kafka Streams", "java"),
+    (test_global_table_of_kafka_streams_is_filled, "Kafka Streams", "bash"),
+    # Other hosts, daemons and groups.
+    (test_client_on_another_host_logs_in_and_reads, "Clients on other hosts", "yaml"),
+    (test_client_on_another_host_logs_in_and_reads, "Clients on other hosts", "properties"),
+    (test_client_on_another_host_logs_in_and_reads, "Clients on other hosts", "bash"),
+    (test_every_configuration_of_the_page_is_valid, "Several daemons", "yaml"),
+    (test_serve_serves_the_bucket_of_a_cluster_that_is_gone, "A host without a broker", "yaml"),
+    (test_serve_serves_the_bucket_of_a_cluster_that_is_gone, "A host without a broker", "bash"),
+    (test_tools_of_kafka_do_what_the_page_says, "Consumer groups", "bash"),
+    (test_groups_are_set_while_applications_are_held_and_released_after, "After a restore", "yaml"),
+    (test_groups_are_set_while_applications_are_held_and_released_after, "After a restore", "bash"),
+)
+"""Tests, or functions that they call, each with the heading and the language of blocks that it takes from the page."""
+
+
 def test_page_has_a_command_for_every_client_and_no_block_that_is_not_run() -> None:
-    languages = {each.language for each in blocks()}
-    assert languages == {"", "bash", "yaml", "python", "go", "java", "properties"}
-    not_run = [each.text for each in blocks() if not each.language]
-    assert not_run == ["systemctl restart tierd\n"]
-    assert PAGE.exists()
-    assert shutil.which("sh")
-    assert os.name == "posix"
+    assert {(each.heading, each.language) for each in blocks() if each.language} == {each[1:] for each in TAKEN}
+    assert [each.text for each in blocks() if not each.language] == ["systemctl restart tierd\n"]
+
+
+def test_every_function_that_takes_a_block_names_its_heading_or_takes_all_of_the_language() -> None:
+    unnamed = [
+        (taker.__name__, heading, language)
+        for taker, heading, language in TAKEN
+        if not any(words in inspect.getsource(taker) for words in (f'"{heading}"', f'each.language == "{language}"'))
+    ]
+    assert unnamed == []

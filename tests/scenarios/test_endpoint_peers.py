@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.scenarios.chaos import ORDERS
 from tests.scenarios.cluster_lab import NODES, ClusterLab
+from tests.scenarios.cluster_traffic import ReplicatedTopic
 from tests.scenarios.conftest import MakeClusterLab
 from tests.scenarios.golden_server import endpoint_settings
 from tests.services.kafka_clients.group_members import GroupMember, GroupMembers, Place, wait_seen
-from tests.services.kafka_clients.librdkafka import known_partitions
+from tests.services.kafka_clients.librdkafka import committed_offsets, known_partitions
 from tests.services.kafka_fixtures import fetched_or_skip
 from tests.services.ports import free_port
 from tests.services.waiting import wait_until
 
 pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3"), pytest.mark.service("redis")]
 
-CLIENTS = ("librdkafka", "aiokafka", "franz-go")
+ORDERS = ReplicatedTopic(name="orders", replicas=((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2)))
+CLIENTS = ("librdkafka", "aiokafka", "franz-go", "console-4.3.1")  # each gets one partition
 GROUP = "buyers"
 
 
@@ -60,12 +61,14 @@ def test_group_continues_when_one_endpoint_after_the_other_is_killed(
             fetched_or_skip(lambda name=name: members.append(made.member(name)), name)  # type: ignore[misc]
         for member in members:
             stack.enter_context(member)
-        _read_more(lab, members)
+        _read_more_until_each_reads(lab, members)
         for node in NODES:
             lab.daemons[node].kill()
             _read_more(lab, members)
             lab.daemons[node].start()
             lab.daemons[node].wait_ready()
+        # The console consumer commits from time to time, and not before it prints.
+        wait_until(lambda: _is_committed(lab, bootstrap), what="the commits of all members", deadline_s=60)
         for member in members:
             member.stop()
         before = _sent(lab)
@@ -80,6 +83,23 @@ def _read_more(
     """Send records to every partition, and wait until the members together have all records but ``known``."""
     lab.traffic.fill(ORDERS, rolled_segments=1)
     wait_seen(members, _sent(lab) - known, deadline_s=90)
+
+
+def _read_more_until_each_reads(lab: ClusterLab, members: list[GroupMember]) -> None:
+    """Send records until every member has read some: each has a partition then, which no other member reads."""
+
+    def each_reads() -> bool:
+        before = [len(member.seen()) for member in members]
+        _read_more(lab, members)
+        return all(len(member.seen()) > count for member, count in zip(members, before, strict=True))
+
+    wait_until(each_reads, what="each member to be assigned a partition", deadline_s=60)
+
+
+def _is_committed(lab: ClusterLab, bootstrap: str) -> bool:
+    """Return True if the group has committed the ends of all partitions."""
+    ends = {(ORDERS.name, place.partition): place.offset + 1 for place in sorted(_sent(lab))}
+    return committed_offsets(bootstrap, GROUP, ORDERS.partitions) == ends
 
 
 def _sent(lab: ClusterLab) -> set[Place]:

@@ -1,7 +1,7 @@
 // A real Kafka Streams application that is one global table, for tests: see tests/services/kafka_clients/global_table.py.
 //
-// Arguments: bootstrap servers, topic, isolation level, state.dir. When the table has been filled, one line a key is printed, "key value"
-// in Base64, and "filled" behind them.
+// Arguments: bootstrap servers, topic, state.dir, isolation levels. For each level in turn: when the table has been filled, one line a key
+// is printed, "key value" in Base64, and "filled" behind them.
 
 import java.time.Duration;
 import java.util.Base64;
@@ -25,13 +25,19 @@ import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 
 public final class GlobalTableHarness {
     public static void main(final String[] arguments) throws Exception {
+        for (int n = 3; n < arguments.length; n++) {
+            fill(arguments[0], arguments[1], arguments[2], arguments[n]);
+        }
+    }
+
+    private static void fill(final String bootstrap, final String topic, final String stateDir, final String isolation) throws Exception {
         final Properties settings = new Properties();
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "table-of-" + arguments[1]);
-        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
-        settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[3]);
-        settings.put(StreamsConfig.globalConsumerPrefix("isolation.level"), arguments[2]);
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "table-of-" + topic + "-" + isolation);
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, stateDir);
+        settings.put(StreamsConfig.globalConsumerPrefix("isolation.level"), isolation);
         final StreamsBuilder builder = new StreamsBuilder();
-        builder.globalTable(arguments[1], Consumed.with(Serdes.Bytes(), Serdes.ByteArray()),
+        builder.globalTable(topic, Consumed.with(Serdes.Bytes(), Serdes.ByteArray()),
             Materialized.<Bytes, byte[], KeyValueStore<Bytes, byte[]>>as("table"));
         final KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         final CountDownLatch filled = new CountDownLatch(1);

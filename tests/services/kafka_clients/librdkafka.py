@@ -101,6 +101,20 @@ def commit_offset(bootstrap: str, group: str, topic: str, offset: int) -> None:
         consumer.close()
 
 
+def committed_offsets(bootstrap: str, group: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return the offset that a group has committed of each partition, if any; no offset without a coordinator."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
+    try:
+        found = consumer.committed([TopicPartition(*each) for each in partitions], timeout=CLIENT_DEADLINE_S)
+    except KafkaException as error:
+        if error.args[0].code() not in _NO_COORDINATOR_YET:
+            raise
+        return {}
+    finally:
+        consumer.close()
+    return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+
 def _read_to_end(consumer: Consumer, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], list[ConsumedRecord]]:
     records: dict[tuple[str, int], list[ConsumedRecord]] = {partition: [] for partition in partitions}
     unread = set(partitions)

@@ -1,15 +1,18 @@
 """MirrorMaker 2 as a process of its own, which copies topics of a read-only cluster into a live one.
 
-Its settings are those that docs/read-endpoint.md prints, with other addresses and topics, and short intervals.
+Its command is the one that docs/read-endpoint.md prints, in a folder that has the settings that the page prints, with
+other addresses and topics, and short intervals. Kafka's script is not in the jars: a script of its name stands for it.
 """
 
-import re
+import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.scenarios.endpoint_page import block
 from tests.services.kafka_clients.partitions import Counts
 from tests.services.kafka_clients.programs import installed_jars
 from tests.services.kafka_cluster import KafkaCluster
@@ -17,8 +20,12 @@ from tests.services.kafka_producer import CLIENT_DEADLINE_S
 from tests.services.waiting import wait_until
 
 JARS: Final = "mirror-maker"
-_JAVA: Final = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_PAGE: Final = Path(__file__).parents[3] / "docs" / "read-endpoint.md"
+_SCRIPT: Final = "connect-mirror-maker.sh"
+_JAVA: Final = (
+    *("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+_MAIN: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 _QUICK: Final = {
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
@@ -42,9 +49,13 @@ _SMALL: Final = dict.fromkeys(
 
 def printed_settings() -> dict[str, str]:
     """Return the settings that the page prints."""
-    (block,) = re.findall(r"^```properties\n(clusters=.*?)^```", _PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
-    pairs = (line.partition("=") for line in block.splitlines() if line)
+    pairs = (line.partition("=") for line in block("MirrorMaker 2", "properties").splitlines() if line)
     return {name: value for name, _, value in pairs}
+
+
+def printed_command() -> list[str]:
+    """Return the words of the command that the page prints."""
+    return shlex.split(block("MirrorMaker 2", "bash"))
 
 
 class MirrorMaker:
@@ -59,10 +70,12 @@ class MirrorMaker:
         Raises:
             KafkaUnavailableError: MirrorMaker is not installed on this machine.
         """
-        self._settings = folder / "mm2.properties"
+        self._folder = folder
         self._log = folder / "mm2.log"
-        self._jars = installed_jars(JARS)
         self._process: subprocess.Popen[bytes] | None = None
+        java = shlex.join([*_JAVA, "-cp", ":".join(str(jar.absolute()) for jar in installed_jars(JARS)), _MAIN])
+        (folder / _SCRIPT).write_text(f'#!/bin/sh\nexec {java} "$@"\n')
+        (folder / _SCRIPT).chmod(0o755)
         settings = {
             **printed_settings(),
             "tier.bootstrap.servers": source,
@@ -73,13 +86,14 @@ class MirrorMaker:
             **_QUICK,
             **_SMALL,
         }
-        self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        (folder / "mm2.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def __enter__(self) -> Self:
-        class_path = ":".join(map(str, self._jars))
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *_JAVA, "-cp", class_path, *self._main()],
+                ["setpriv", "--pdeathsig", "KILL", *printed_command()],
+                cwd=self._folder,
+                env={**os.environ, "PATH": f"{self._folder}:{os.environ['PATH']}"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -104,10 +118,6 @@ class MirrorMaker:
             return all(target.end_offset(f"tier.{topic}", number) >= count for (topic, number), count in counts.items())
 
         wait_until(copied, what="MirrorMaker", deadline_s=CLIENT_DEADLINE_S, last_seen=self._tail, interval_s=0.2)
-
-    def _main(self) -> tuple[str, ...]:
-        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return (level, "org.apache.kafka.connect.mirror.MirrorMaker", str(self._settings))
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]

@@ -25,13 +25,13 @@ def _section(page: str, module: str, test: str, heading: str) -> OtherTest:
     return OtherTest(f"{_SCENARIOS}/{module}.py::{test}", ("printed_commands", heading), taken)
 
 
-def _blocks(page: Path, test: str, heading: str) -> OtherTest:
+def _blocks(page: Path, test: str, heading: str, *, module: str = "test_endpoint_page") -> OtherTest:
     """Return a test of the endpoint that runs the blocks below a heading."""
 
     def taken() -> str:
         return "\n".join(each.text for each in blocks(page) if (each.heading, each.language) == (heading, "bash"))
 
-    return OtherTest(f"{_SCENARIOS}/test_endpoint_page.py::{test}", ("blocks", heading), taken)
+    return OtherTest(f"{_SCENARIOS}/{module}.py::{test}", ("blocks", heading), taken)
 
 
 def _restore_verbs(module: str, test: str, *verbs: str) -> OtherTest:
@@ -103,23 +103,31 @@ PYTHON: Final = (
         lambda: "\n".join(each.text for each in test_python_page.printed_blocks() if "tierd " in each.text),
     ),
 )
-READ_ENDPOINT: Final = tuple(
-    _blocks(ROOT / "docs/read-endpoint.md", f"test_{test}", heading)
-    for heading, test in (
-        ("Switch it on", "configuration_of_one_line_is_that_of_the_demo"),
-        ("Console consumer", "tools_of_kafka_do_what_the_page_says"),
-        ("Performance test", "tools_of_kafka_do_what_the_page_says"),
-        ("Offsets", "tools_of_kafka_do_what_the_page_says"),
-        ("Consumer groups tool", "tools_of_kafka_do_what_the_page_says"),
-        ("Consumer groups", "tools_of_kafka_do_what_the_page_says"),
-        ("franz-go", "program_of_franz_go_reads"),
-        ("kcat", "kcat_reads_and_lists"),
-        ("MirrorMaker 2", "mirror_maker_is_started_with_the_settings_that_the_page_prints"),
-        ("Kafka Streams", "global_table_of_kafka_streams_is_filled"),
-        ("Clients on other hosts", "client_on_another_host_logs_in_and_reads"),
-        ("A host without a broker", "serve_serves_the_bucket_of_a_cluster_that_is_gone"),
-        ("After a restore", "groups_are_set_while_applications_are_held_and_released_after"),
-    )
+_ENDPOINT_PAGE: Final = ROOT / "docs/read-endpoint.md"
+READ_ENDPOINT: Final = (
+    *(
+        _blocks(_ENDPOINT_PAGE, f"test_{test}", heading)
+        for heading, test in (
+            ("Switch it on", "configuration_of_one_line_is_that_of_the_demo"),
+            ("Console consumer", "tools_of_kafka_do_what_the_page_says"),
+            ("Performance test", "tools_of_kafka_do_what_the_page_says"),
+            ("Offsets", "tools_of_kafka_do_what_the_page_says"),
+            ("Consumer groups tool", "tools_of_kafka_do_what_the_page_says"),
+            ("Consumer groups", "tools_of_kafka_do_what_the_page_says"),
+            ("franz-go", "program_of_franz_go_reads"),
+            ("kcat", "kcat_reads_and_lists"),
+            ("Kafka Streams", "global_table_of_kafka_streams_is_filled"),
+            ("Clients on other hosts", "client_on_another_host_logs_in_and_reads"),
+            ("A host without a broker", "serve_serves_the_bucket_of_a_cluster_that_is_gone"),
+            ("After a restore", "groups_are_set_while_applications_are_held_and_released_after"),
+        )
+    ),
+    _blocks(
+        _ENDPOINT_PAGE,
+        "test_mirror_maker_copies_records_and_groups_into_a_live_cluster",
+        "MirrorMaker 2",
+        module="test_endpoint_clients",
+    ),
 )
 RESTORE: Final = (
     _restore_verbs(

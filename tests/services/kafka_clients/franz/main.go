@@ -25,7 +25,7 @@ import (
 
 const (
 	deadline = 60 * time.Second
-	// Batches behind the last visible record may have nothing that a consumer is given, such as an aborted transaction.
+	// The last batches below the end may have nothing that a consumer of committed records is given.
 	idle = time.Second
 )
 
@@ -90,11 +90,12 @@ func read(options []kgo.Opt, isolation string, partitions []partition) {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	unread := ends(ctx, client, isolation, partitions)
-	for len(unread) > 0 {
+	for len(unread) > 0 && ctx.Err() == nil {
 		waiting, stop := context.WithTimeout(ctx, idle)
 		fetches := client.PollFetches(waiting)
 		stop()
-		if ctx.Err() == nil && waiting.Err() != nil && fetches.NumRecords() == 0 {
+		isIdle := ctx.Err() == nil && waiting.Err() != nil && fetches.NumRecords() == 0
+		if isIdle && isolation == "read_committed" {
 			break
 		}
 		refuse(fetches)
