@@ -22,6 +22,8 @@ from tierd.control.kafka_framing import REQUEST_NAMES, Request, decoded, typed_r
 from tierd.model import IsolationLevel, TopicPartition
 
 _ALL_REPLICAS: Final = -1
+_CONSUMER: Final = BrokerId(-1)
+_DEBUGGING_CONSUMER: Final = BrokerId(-2)  # a leader lists it the end of its log (Kafka: DEBUGGING_REPLICA_ID)
 _LEVELS: Final = {IsolationLevel.READ_UNCOMMITTED: i8(0), IsolationLevel.READ_COMMITTED: i8(1)}
 
 
@@ -110,10 +112,12 @@ def list_offsets(
     bound: LogBound,
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    counts_unreplicated: bool = False,
 ) -> Request[Mapping[TopicPartition, ListedPosition]]:
     """Ask the leader of ``partitions`` for a bound of each.
 
-    With ``READ_COMMITTED``, LATEST is the last stable offset.
+    With ``READ_COMMITTED``, LATEST is the last stable offset; with ``counts_unreplicated`` it is the end of the
+    leader's log.
     """
     topics = tuple(
         list_parts.ListOffsetsTopic(
@@ -124,7 +128,8 @@ def list_offsets(
         )
         for topic, numbers in _by_topic(partitions).items()
     )
-    request = ListOffsetsRequest(replica_id=BrokerId(-1), isolation_level=_LEVELS[isolation], topics=topics)
+    asker = _DEBUGGING_CONSUMER if counts_unreplicated else _CONSUMER
+    request = ListOffsetsRequest(replica_id=asker, isolation_level=_LEVELS[isolation], topics=topics)
     return typed_request(request, ListOffsetsResponse, _listed)
 
 

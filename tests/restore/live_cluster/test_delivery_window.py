@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from tierd.errors import KafkaError
+from tierd.errors import KafkaError, RefusedError
 from tierd.model import TopicPartition
 from tierd.restore.live_cluster.batch_transform import OffsetRun, OutgoingBatch
 from tierd.restore.live_cluster.delivery_window import MAX_IN_FLIGHT, Acknowledged, DeliveryWindow
+from tierd.restore.live_cluster.sent_batches import OwnBatch, SentBatches
 
 NAME = TopicPartition("orders", 0)
 
@@ -25,15 +26,26 @@ def numbered(sequence: int, *, size: int = 39) -> OutgoingBatch:
     )
 
 
-def window(*, max_bytes: int = 10_000) -> DeliveryWindow:
-    return DeliveryWindow(NAME, max_bytes=max_bytes, wake=lambda: None)
+def window(*, max_bytes: int = 10_000, is_remembered: bool = True) -> DeliveryWindow:
+    return DeliveryWindow(NAME, max_bytes=max_bytes, wake=lambda: None, is_remembered=lambda _: is_remembered)
 
 
-async def filled(count: int) -> DeliveryWindow:
-    one = window()
+async def filled(count: int, *, is_remembered: bool = True) -> DeliveryWindow:
+    """Return a window with batches, whose leader has taken one before them."""
+    one = window(is_remembered=is_remembered)
+    await one.put(numbered(-1))
+    (first,) = taken(one, 1)
+    one.acknowledge(first, 0)
+    await one.acknowledged()
     for sequence in range(count):
         await one.put(numbered(sequence))
     return one
+
+
+def in_target(*sequences: int) -> SentBatches:
+    """Return batches that the target has at offsets that are as much larger than their sequence numbers."""
+    found = [OwnBatch(100 + each, each, 1, 1, 0) for each in sequences]
+    return SentBatches(NAME, found, end_offset=100)
 
 
 def taken(one: DeliveryWindow, count: int, *, now_s: float = 0.0) -> list[OutgoingBatch]:
@@ -76,7 +88,65 @@ async def test_failed_flight_is_sent_again_as_it_was_once_nothing_is_in_flight()
     failure = one.refuse(third, "out_of_order_sequence_number")
 
     assert failure == "not_leader_or_follower"
-    assert [each.base_sequence for each in taken(one, 8)] == [0, 1, 2, 3]
+    (again,) = taken(one, 8)
+    assert again is first
+    one.acknowledge(again, 100)
+    assert [each.base_sequence for each in taken(one, 8)] == [1, 2, 3]
+
+
+async def test_first_batch_is_in_flight_alone_until_the_leader_has_taken_it() -> None:
+    one = window()
+    for sequence in range(3):
+        await one.put(numbered(sequence))
+
+    (first,) = taken(one, 3)
+    assert first.base_sequence == 0
+    one.refuse(first, "not_leader_or_follower")
+    assert taken(one, 3) == [first]
+    one.acknowledge(first, 100)
+
+    assert [each.base_sequence for each in taken(one, 3)] == [1, 2]
+
+
+async def test_batches_that_a_leader_may_have_forgotten_are_looked_for_before_they_are_sent_again() -> None:
+    one = await filled(4, is_remembered=False)
+    first, second, third = taken(one, 3)
+    looking = asyncio.ensure_future(one.uncertain())
+
+    one.refuse(first, "network_exception")
+    one.refuse(second, "network_exception")
+    assert one.refuse(third, "network_exception") == "network_exception"
+
+    assert await looking is first
+    assert one.has_work
+    assert taken(one, 8) == []
+    one.resolve(in_target(0, 1))
+    assert await one.acknowledged() == [Acknowledged(first, 100), Acknowledged(second, 101)]
+    assert one.acknowledged_offset == 101
+    assert taken(one, 8) == [third]
+
+
+async def test_batches_that_are_not_in_the_target_are_all_sent_again() -> None:
+    one = await filled(2, is_remembered=False)
+    first, second = taken(one, 2)
+    one.refuse(first, "network_exception")
+    one.refuse(second, "network_exception")
+
+    one.resolve(in_target())
+
+    assert taken(one, 8) == [first]
+    one.acknowledge(first, 100)
+    assert taken(one, 8) == [second]
+
+
+async def test_batch_that_is_in_the_target_without_the_one_before_it_is_an_error() -> None:
+    one = await filled(2, is_remembered=False)
+    first, second = taken(one, 2)
+    one.acknowledge(second, 100)
+    one.refuse(first, "network_exception")
+
+    with pytest.raises(RefusedError, match="without the 1 before"):
+        one.resolve(SentBatches(NAME, [OwnBatch(100, 1, 1, 1, 0)], end_offset=100))
 
 
 async def test_nothing_is_sent_before_the_wait_after_a_failure_is_over() -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+import pytest
 import structlog
 
 from tests.control.connecting import plaintext
@@ -23,6 +24,7 @@ from tierd.control import (
     TopicLeaders,
 )
 from tierd.control.cluster_metadata import PartitionLeader
+from tierd.errors import KafkaUnreachableError, RefusedError
 from tierd.restore.live_cluster.delivery_window import DeliveryWindow
 from tierd.restore.live_cluster.leader_delivery import LeaderDelivery
 from tierd.restore.live_cluster.target_cluster import TargetCluster
@@ -130,3 +132,48 @@ async def test_quota_that_holds_the_restore_up_for_long_is_reported() -> None:
     (entry,) = told(logs, "target_throttles")
     assert (entry["broker"], entry["throttle_s"]) == (1, LONG_S)
     assert "quota" in entry["remedy"]
+
+
+class EndingConnection(ScriptedConnection):
+    """Connection that breaks when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(deque())
+        self.is_awaited, self.breaks = asyncio.Event(), asyncio.Event()
+
+    async def receive(self, request: Request[Any], number: int, *, timeout_s: float) -> Any:  # noqa: ANN401 - of the connection
+        self.is_awaited.set()
+        await self.breaks.wait()
+        raise KafkaUnreachableError("the connection broke", remedy="wait")
+
+
+async def test_delivery_that_is_cancelled_while_a_connection_breaks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, target = EndingConnection(), ScriptedTarget([])
+
+    async def connect(node_id: int) -> KafkaConnection:
+        return connection
+
+    monkeypatch.setattr(target, "connect", connect)
+    async with delivered(target, 1):
+        await connection.is_awaited.wait()
+        (serving,) = [task for task in asyncio.all_tasks() if task.get_name() == "deliver to broker 1"]
+
+        connection.breaks.set()
+        serving.cancel()
+
+        await asyncio.wait([serving])
+        assert serving.cancelled()
+
+
+async def test_window_of_a_topic_that_was_made_anew_fails() -> None:
+    delivery = LeaderDelivery(ScriptedTarget([TAKEN]))
+    window = delivery.open_window(NAME, max_bytes=10_000, topic_id=UUID(int=2))
+    await window.put(numbered(0))
+    running = asyncio.create_task(delivery.run())
+    try:
+        async with asyncio.timeout(60):
+            with pytest.raises(RefusedError, match="was deleted"):
+                await window.acknowledged()
+    finally:
+        running.cancel()
+        await asyncio.wait([running])

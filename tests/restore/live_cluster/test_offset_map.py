@@ -63,6 +63,44 @@ def test_position_is_translated_to_that_of_the_next_restored_record(offset: int,
     assert one.translated(offset) == position
 
 
+@pytest.mark.parametrize(
+    ("offset", "new"),
+    [
+        (5, 12),
+        (10, 17),  # everything before the gap was read: the records at 17 to 21 are next
+        (12, 17),
+        (20, 17),
+        (21, 23),
+        (30, 32),
+    ],
+)
+def test_position_between_two_runs_is_before_what_others_have_written_between_them(offset: int, new: int) -> None:
+    one = PartitionMap(TARGET, [MappedRange(0, 10, 7), MappedRange(20, 10, 22)])
+    assert one.translated(offset) == MappedPosition(new, is_lowered=False)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 2)), min_size=1, max_size=10),
+    st.integers(0, 80),
+)
+def test_no_record_behind_a_position_is_skipped_and_none_before_it_repeated(
+    steps: list[tuple[int, int, int]], offset: int
+) -> None:
+    ranges, start, new = list[MappedRange](), 0, 0
+    for gap, length, others in steps:
+        ranges.append(MappedRange(start + gap, length, new + others))
+        start, new = start + gap + length, new + others + length
+    copies = {each.start + at: each.new_start + at for each in ranges for at in range(each.length)}
+
+    found = PartitionMap(TARGET, ranges).translated(offset)
+
+    assert found is not None
+    assert all(copy >= found.offset for source, copy in copies.items() if source >= offset)
+    assert all(copy < found.offset for source, copy in copies.items() if source < offset)
+    read = [copy for source, copy in copies.items() if source < offset]
+    assert not read or found.offset == max(read) + 1  # nor is a record of another producer behind the last one
+
+
 def test_partition_without_records_has_no_position() -> None:
     assert PartitionMap(TARGET).translated(5) is None
 

@@ -1,22 +1,27 @@
 """Later runs of restores of single topics into a real broker: what a killed run and other writers left there."""
 
 import asyncio
+import base64
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.log.logs import lead, records
 from tests.restore.live_cluster.restoring import BEGUN, Restoring, copied, plan_of
+from tests.restore.log_dir.lab import closed, new_log
 from tests.services.kafka_cluster import KafkaCluster
 from tests.services.kafka_records import SentRecord
+from tests.services.waiting import wait_until
 from tierd.clock import SystemClock
 from tierd.control import TopicLeaders, describe_topic_configs
 from tierd.errors import (
     KafkaError,
     RefusedError,
 )
+from tierd.model import RemoteLogSegmentMetadata
 
 pytestmark = pytest.mark.service("kafka")
 
@@ -250,3 +255,93 @@ async def test_run_that_was_killed_at_the_creation_of_its_topic_is_resumed(
     assert outcome.problem is None
     assert restoring.ranges() == [(0, 60, 0)]
     assert cluster.end_offset(restoring.name, 0) == 60
+
+
+async def test_first_record_that_the_topic_does_not_take_is_restored_by_the_next_run(
+    restoring: Restoring, cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    log = new_log(tmp_path / "source")
+    lead(log, records(1, value=b"w" * 900))
+    for _ in range(4):
+        lead(log, records(2))
+    log.roll(now_ms=1)
+    plan = plan_of(restoring, await restoring.lab.copy(closed(log)))
+    config = {"max.message.bytes": "800"}
+    outcome = await restoring.run(plan, config=config)
+    assert "message_too_large" in str(outcome.problem)
+    # A leader takes any batch as the first one of a producer that it does not know.
+    assert cluster.end_offset(restoring.name, 0) == 0
+    cluster.alter_topic(restoring.name, {"max.message.bytes": "2000"})
+
+    assert (await restoring.run(plan, config=config)).problem is None
+
+    assert restoring.ranges() == [(0, 9, 0)]
+    restored = cluster.consume_all([(restoring.name, 0)])[restoring.name, 0]
+    assert [record["value"] for record in restored] == [_text(b"w" * 900), *[_text(b"value")] * 8]
+
+
+async def test_topic_that_is_made_anew_while_it_is_restored_is_not_called_restored(
+    restoring: Restoring, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(restoring, await copied(restoring, tmp_path))
+    stream = restoring.lab.storage.stream_log_segment
+
+    def wait_for_records(count: int) -> None:
+        wait_until(lambda: cluster.end_offset(restoring.name, 0) >= count, what="the records before", deadline_s=60)
+
+    async def made_anew_before_the_last(
+        metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        if metadata.start_offset == 40 and '"step":"begin"' in restoring.journal.read_text():
+            await asyncio.to_thread(wait_for_records, 40)
+            await asyncio.to_thread(cluster.delete_topic, restoring.name)
+            await asyncio.to_thread(cluster.create_topic, restoring.name)
+        async for piece in stream(metadata, start_position, end_position):
+            yield piece
+
+    monkeypatch.setattr(restoring.lab.storage, "stream_log_segment", made_anew_before_the_last)
+
+    outcome = await restoring.run(plan)
+
+    assert outcome.problem is not None
+    with pytest.raises(RefusedError, match="was deleted"):
+        await restoring.run(plan)
+
+
+async def test_topic_that_someone_creates_at_the_same_time_is_refused_and_stays_as_it_is(
+    restoring: Restoring, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic(restoring.name)
+    plan = plan_of(restoring, await copied(restoring, tmp_path))
+    with monkeypatch.context() as before:
+
+        async def leaders_before_the_creation(topics: Collection[str]) -> Mapping[str, TopicLeaders]:
+            return {}
+
+        before.setattr(restoring.target, "leaders", leaders_before_the_creation)
+        with pytest.raises(RefusedError, match="has a topic"):
+            await restoring.run(plan)
+
+    with pytest.raises(RefusedError, match="has a topic"):
+        await restoring.run(plan)
+    assert cluster.end_offset(restoring.name, 0) == 0
+
+
+async def test_run_whose_next_records_have_left_the_tier_is_refused(
+    restoring: Restoring, cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    segments = await copied(restoring, tmp_path)
+    assert (await restoring.run(plan_of(restoring, segments, end_offset=20))).problem is None
+    restoring.lose_steps(BEGUN + 1)
+    text = restoring.journal.read_text()
+    restoring.journal.write_text(text.replace('"end_offset":20', '"end_offset":60'))
+
+    outcome = await restoring.run(plan_of(restoring, segments[2:]))
+
+    assert isinstance(outcome.problem, RefusedError)
+    assert "goes on at offset 20, and nothing below 40 is planned" in str(outcome.problem)
+    assert cluster.end_offset(restoring.name, 0) == 20
+
+
+def _text(value: bytes) -> str:
+    return base64.b64encode(value).decode()

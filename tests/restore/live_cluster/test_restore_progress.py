@@ -1,5 +1,7 @@
 """The durable progress of a restore: resumed state, and an offset map that never has more than the journal counts."""
 
+import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from tierd.control import ProducerIdentity
 from tierd.errors import RefusedError, StateDirError
 from tierd.model import TopicPartition
+from tierd.restore.journal import Journal, Step
 from tierd.restore.live_cluster.offset_map import MappedRange, read_offset_map
 from tierd.restore.live_cluster.restore_progress import OFFSET_MAP_FILE, PartitionProgress, RestoreProgress
 
@@ -96,3 +99,68 @@ def test_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateDirError, match="Not a directory"):
         opened(tmp_path / "file" / "journal")
+
+
+async def test_step_that_is_cancelled_is_in_the_map_and_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as progress:
+        await progress.begin(BEGUN)
+        fdatasync = os.fdatasync
+        noting: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+
+        def cancel_meanwhile(fd: int) -> None:
+            assert noting is not None
+            loop.call_soon_threadsafe(noting.cancel)
+            fdatasync(fd)
+
+        monkeypatch.setattr(os, "fdatasync", cancel_meanwhile)
+        noting = asyncio.create_task(progress.sent(SENT, TARGET, [MappedRange(5, 10, 40)]))
+        with pytest.raises(asyncio.CancelledError):
+            await noting
+
+        assert progress.partition(NAME) == SENT
+    with opened(tmp_path) as progress:
+        assert progress.partition(NAME) == SENT
+    found = read_offset_map(tmp_path / OFFSET_MAP_FILE, target_cluster="new")
+    assert found[NAME].ranges == [MappedRange(5, 10, 40)]
+
+
+async def test_lines_whose_step_cannot_be_written_are_not_counted_by_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(BEGUN, name=TopicPartition("orders", 1))
+    with opened(tmp_path) as progress:
+        await progress.begin(BEGUN)
+        await progress.begin(other)
+        append = Journal.append
+        failures = iter([StateDirError("no space left on device", remedy="make room")])
+
+        def full_once(journal: Journal, step: Step) -> None:
+            if failure := next(failures, None):
+                raise failure
+            append(journal, step)
+
+        monkeypatch.setattr(Journal, "append", full_once)
+        with pytest.raises(StateDirError, match="no space"):
+            await progress.sent(SENT, TARGET, [MappedRange(5, 10, 40), MappedRange(17, 1, 50)])
+        assert progress.partition(NAME) == BEGUN
+        sent = replace(SENT, name=other.name)
+        await progress.sent(sent, TopicPartition("restored", 1), [MappedRange(5, 10, 40)])
+
+    found = read_offset_map(tmp_path / OFFSET_MAP_FILE, target_cluster="new")
+    assert list(found) == [other.name]
+    with opened(tmp_path) as progress:
+        assert progress.partition(NAME) == BEGUN
+        assert progress.partition(other.name) == sent
+
+
+async def test_topic_that_someone_else_has_created_is_not_the_restores(tmp_path: Path) -> None:
+    with opened(tmp_path) as progress:
+        await progress.create("restored")
+        await progress.not_created("restored")
+        assert not progress.may_have_created("restored")
+
+    with opened(tmp_path) as progress:
+        assert not progress.may_have_created("restored")

@@ -97,6 +97,11 @@ class CommittedSource:
         self._parts = parts
         self._indexes: dict[int, TransactionIndex] = {}  # by the number of the part
 
+    @property
+    def start_offset(self) -> int | None:
+        """Return the first offset of the parts; None without one."""
+        return self._parts[0].start_offset if self._parts else None
+
     def changed_ms(self, start_offset: int, end_offset: int) -> int:
         """Return the wall clock at which the newest part with offsets of a range came into the tier; -1 without one."""
         times = [
@@ -126,10 +131,12 @@ class CommittedSource:
         state = OpenTransactions()
         first = await self._last_snapshot(numbers[:-1], state)
         for number in numbers[first:]:
-            async with contextlib.aclosing(self._batches(number, self._parts[number].start_offset)) as pieces:
+            part = self._parts[number]
+            end = min(part.end_offset, end_offset)  # behind that the segment is of another branch of the log
+            async with contextlib.aclosing(self._batches(number, part.start_offset)) as pieces:
                 async for batches in pieces:
                     for batch in batches:
-                        if batch.last_offset >= end_offset:
+                        if batch.base_offset >= end:
                             break
                         if batch.is_transactional:
                             state.apply(batch, batch.control_type())

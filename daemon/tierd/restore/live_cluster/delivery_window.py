@@ -4,19 +4,26 @@
 
     put ─► queued ─► in flight (at most 5) ─► acknowledged, in order ─► taken
               ▲            │ a failure
-              └── returned ┘ once no other batch of the partition is in flight
+              ├── returned ┤ once no other batch of the partition is in flight
+              └─ not there ┴─► uncertain ── in the target's log ──► acknowledged
 
 The leader keeps the last five batches of a producer, and answers one of them that comes again with the offset that it
-has. So every batch of a failed flight is sent again as it was, and is in the log once.
+has. So the batches of a failed flight are sent again as they were, and are in the log once. But a leader forgets a
+producer whose newest record is older than ``producer.id.expiration.ms``, at its restart and every ten minutes. Where a
+batch of a failed flight is that old, the target's log tells which of them it has.
+
+A leader that does not know the producer takes any batch as its first. So one batch is in flight alone until the leader
+has taken it, at first and after every failure: no later one can be in the log without it.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tierd.model import TopicPartition
 from tierd.restore.live_cluster.batch_transform import OutgoingBatch
+from tierd.restore.live_cluster.sent_batches import SentBatches
 
 MAX_IN_FLIGHT: Final = 5
 """Batches that a leader recognizes when they come again (Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
@@ -43,33 +50,49 @@ class _Flight:
 class DeliveryWindow:
     """Queue of one partition, for one task that fills it, one that sends, and one that takes acknowledgements.
 
+    A fourth one looks for uncertain batches in the target's log.
+
     Attributes:
         name: the partition in the target.
         not_before_s: on the loop's clock; nothing is sent before.
         progress_s: on the loop's clock: the last acknowledgement, or the end of a time without batches.
         failures: in a row, without an acknowledgement in between.
         is_wait_told: the present lack of progress was reported.
+        acknowledged_offset: in the target, the first one of the last batch that was acknowledged in order; -1 before.
     """
 
-    def __init__(self, name: TopicPartition, *, max_bytes: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: TopicPartition,
+        *,
+        max_bytes: int,
+        wake: Callable[[], None],
+        is_remembered: Callable[[OutgoingBatch], bool] = lambda _: True,
+    ) -> None:
         """Begin empty.
 
         Args:
             name: the partition in the target.
             max_bytes: of queued batches; one batch may be larger.
             wake: is called when there is something to send.
+            is_remembered: True if the leader recognizes a batch that comes again.
         """
         self.name = name
         self.not_before_s = 0.0
         self.progress_s = asyncio.get_running_loop().time()
         self.failures = 0
         self.is_wait_told = False
+        self.acknowledged_offset = -1
         self._max_bytes = max_bytes
         self._wake = wake
+        self._is_remembered = is_remembered
         self._queued: deque[OutgoingBatch] = deque()
         self._queued_bytes = 0
         self._flights: deque[_Flight] = deque()
+        self._is_known = False  # the leader has taken a batch since the last failure
         self._failure: str | None = None  # of the oldest failed batch of this flight
+        self._uncertain: deque[OutgoingBatch] = deque()
+        self._has_uncertain = asyncio.Event()
         self._done: deque[Acknowledged] = deque()
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -89,7 +112,7 @@ class DeliveryWindow:
             await self._has_room.wait()
         self._raise_error()
         if not self._queued:
-            if not self._flights:
+            if not self.has_work:
                 self._note_progress()
             self._wake()  # for later ones too: what keeps a queued batch from being sent wakes when it ends
         self._queued.append(batch)
@@ -100,7 +123,7 @@ class DeliveryWindow:
     def found(self, batch: OutgoingBatch, base_offset: int) -> None:
         """Take a batch that an earlier run has sent; the caller does so before the first ``put``."""
         assert not self.has_work, "batches are acknowledged in order"
-        self._done.append(Acknowledged(batch, base_offset))
+        self._acknowledged(batch, base_offset)
         self._changed.set()
 
     def finish(self) -> None:
@@ -113,7 +136,7 @@ class DeliveryWindow:
     @property
     def has_work(self) -> bool:
         """Return True if a batch waits for its acknowledgement, sent or not."""
-        return self._error is None and bool(self._queued or self._flights)
+        return self._error is None and bool(self._queued or self._flights or self._uncertain)
 
     @property
     def is_flying(self) -> bool:
@@ -128,7 +151,7 @@ class DeliveryWindow:
         """Return the next batch to send, which is in flight from now on; None while none may be sent."""
         if self._failure is not None or now_s < self.not_before_s or self._error is not None:
             return None
-        if not self._queued or len(self._flights) >= MAX_IN_FLIGHT:
+        if not self._queued or self._uncertain or len(self._flights) >= (MAX_IN_FLIGHT if self._is_known else 1):
             return None
         batch = self._queued.popleft()
         self._queued_bytes -= batch.size_bytes
@@ -146,15 +169,16 @@ class DeliveryWindow:
         while self._flights and self._flights[0].base_offset is not None:
             first = self._flights.popleft()
             assert first.base_offset is not None, "the loop's condition"
-            self._done.append(Acknowledged(first.batch, first.base_offset))
+            self._acknowledged(first.batch, first.base_offset)
             self.failures = 0
+            self._is_known = True
         self._note_progress()
         self._changed.set()
 
     def refuse(self, batch: OutgoingBatch, error: str) -> str | None:
         """Take note that ``batch`` failed; return the first failure of the flight once nothing else is in flight.
 
-        Then every batch that was not acknowledged in order is queued again.
+        Then every batch that was not acknowledged in order is queued again, or uncertain.
         """
         self._flight(batch).is_open = False
         if self._failure is None or batch is self._flights[0].batch:
@@ -162,16 +186,53 @@ class DeliveryWindow:
         return self.settle()
 
     def settle(self) -> str | None:
-        """Queue the batches of a failed flight again if nothing is in flight; return the failure, None without one."""
+        """Take the batches of a failed flight back if nothing is in flight; return the failure, None without one."""
         if self._failure is None or self.is_flying:
             return None
-        for flight in reversed(self._flights):
-            self._queued.appendleft(flight.batch)
-            self._queued_bytes += flight.batch.size_bytes
+        returned = [flight.batch for flight in self._flights]
         self._flights.clear()
+        if all(map(self._is_remembered, returned)):
+            self._queue_again(returned)
+        else:
+            self._uncertain.extend(returned)
+            self._has_uncertain.set()
         failure, self._failure = self._failure, None
+        self._is_known = False
         self.failures += 1
         return failure
+
+    # ---------------------------------------------------------------- looking
+
+    async def uncertain(self) -> OutgoingBatch:
+        """Return the first of the batches that the target may have or not, once there are some.
+
+        Nothing is sent until ``resolve``.
+        """
+        await self._has_uncertain.wait()
+        return self._uncertain[0]
+
+    def resolve(self, found: SentBatches) -> None:
+        """Take the uncertain batches that the target has as acknowledged, and queue the others again.
+
+        Raises:
+            RefusedError: the target has a batch without one before it.
+        """
+        while found and self._uncertain:
+            base_offset = found.match(self._uncertain[0])
+            self._acknowledged(self._uncertain.popleft(), base_offset)
+            self.failures = 0
+            self._note_progress()
+        found.require_all_matched()
+        self._has_uncertain.clear()
+        self._queue_again(self._uncertain)
+        self._uncertain.clear()
+        self._changed.set()
+        self._wake()
+
+    def _queue_again(self, batches: Sequence[OutgoingBatch]) -> None:
+        for batch in reversed(batches):
+            self._queued.appendleft(batch)
+            self._queued_bytes += batch.size_bytes
 
     # ---------------------------------------------------------------- taking
 
@@ -202,6 +263,11 @@ class DeliveryWindow:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
+
+    def _acknowledged(self, batch: OutgoingBatch, base_offset: int) -> None:
+        self._done.append(Acknowledged(batch, base_offset))
+        if base_offset >= 0:
+            self.acknowledged_offset = base_offset
 
     def _note_progress(self) -> None:
         self.progress_s = asyncio.get_running_loop().time()

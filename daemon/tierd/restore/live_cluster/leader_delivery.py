@@ -8,8 +8,9 @@ arrive in order.
 import asyncio
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import structlog
 
@@ -20,7 +21,14 @@ from tierd.model import TopicPartition
 from tierd.restore.live_cluster.batch_transform import OutgoingBatch
 from tierd.restore.live_cluster.delivery_window import MAX_IN_FLIGHT, DeliveryWindow
 from tierd.restore.live_cluster.target_cluster import TargetCluster
-from tierd.restore.live_cluster.target_errors import Reaction, reaction_to, refused_batch
+from tierd.restore.live_cluster.target_errors import (
+    Reaction,
+    is_another_topic,
+    reaction_to,
+    refused_batch,
+    replaced_topic,
+)
+from tierd.tasks import raise_if_cancelled
 
 log = structlog.get_logger()
 
@@ -58,20 +66,37 @@ class LeaderDelivery:
         """Keep the cluster; ``run`` does the work."""
         self._target = target
         self._windows: dict[TopicPartition, DeliveryWindow] = {}
+        self._topic_ids: dict[TopicPartition, UUID | None] = {}
         self._leaders: dict[int, _Leader] = {}
         self._leader_of: dict[TopicPartition, _Leader] = {}
         self._stale = asyncio.Event()  # the leaders have to be asked for
 
-    def open_window(self, name: TopicPartition, *, max_bytes: int) -> DeliveryWindow:
-        """Return a new window for a partition of the target, which is served until ``close_window``."""
-        window = DeliveryWindow(name, max_bytes=max_bytes, wake=lambda: self._wake(name))
+    def open_window(
+        self,
+        name: TopicPartition,
+        *,
+        max_bytes: int,
+        topic_id: UUID | None = None,
+        is_remembered: Callable[[OutgoingBatch], bool] = lambda _: True,
+    ) -> DeliveryWindow:
+        """Return a new window for a partition of the target, which is served until ``close_window``.
+
+        Args:
+            name: the partition.
+            max_bytes: of queued batches.
+            topic_id: of the topic that takes the batches, and no other one of its name; None is not compared.
+            is_remembered: True if the leader recognizes a batch that comes again.
+        """
+        window = DeliveryWindow(name, max_bytes=max_bytes, wake=lambda: self._wake(name), is_remembered=is_remembered)
         self._windows[name] = window
+        self._topic_ids[name] = topic_id
         self._stale.set()
         return window
 
     def close_window(self, window: DeliveryWindow) -> None:
         """Stop serving a window."""
         self._windows.pop(window.name, None)
+        self._topic_ids.pop(window.name, None)
         leader = self._leader_of.pop(window.name, None)
         if leader is not None:
             leader.windows.pop(window.name, None)
@@ -101,6 +126,9 @@ class LeaderDelivery:
             known = topics.get(name.topic)
             if known is not None and known.knowledge is TopicKnowledge.DENIED:
                 window.fail(refused_batch(name, "topic_authorization_failed", known.error))
+                continue
+            if known is not None and is_another_topic(known, self._topic_ids[name]):
+                window.fail(replaced_topic(name.topic))  # it would take the rest of the records as if it had the others
                 continue
             found = (
                 next((each for each in known.partitions if each.partition == name.partition), None) if known else None
@@ -148,6 +176,7 @@ class LeaderDelivery:
             try:
                 await self._exchange(leader, connection, sent)
             except* KafkaError as errors:
+                raise_if_cancelled()
                 first = errors.exceptions[0]
                 assert isinstance(first, KafkaError), "a group of one task has no groups"
                 for each in sent:

@@ -7,7 +7,8 @@
     {"source":"orders-0","target":"orders-0","start":151,"count":9,"new":50}
 
 The lines of a partition ascend. An offset that no range has was not restored: a marker of a transaction, an aborted
-record, or one that compaction had removed. A position there becomes that of the next record.
+record, or one that compaction had removed. A position there becomes the one behind the record before, so that a group
+reads what other producers have written between the two in the target.
 """
 
 import json
@@ -86,14 +87,12 @@ class PartitionMap:
         """Return the position in the target for the next offset that a group reads; None if nothing was restored."""
         if not self.ranges:
             return None
-        at = bisect_right(self.ranges, offset, key=lambda each: each.start)
-        if at and offset < self.ranges[at - 1].end:
-            found = self.ranges[at - 1]
-            return MappedPosition(found.new_start + offset - found.start, is_lowered=False)
-        if at < len(self.ranges):
-            return MappedPosition(self.ranges[at].new_start, is_lowered=False)
-        last = self.ranges[-1]
-        return MappedPosition(last.new_start + last.length, is_lowered=offset > last.end)
+        at = bisect_right(self.ranges, offset - 1, key=lambda each: each.start)  # by the last offset that it has read
+        if not at:
+            return MappedPosition(self.ranges[0].new_start, is_lowered=False)
+        found = self.ranges[at - 1]
+        is_lowered = at == len(self.ranges) and offset > found.end
+        return MappedPosition(found.new_start + min(offset, found.end) - found.start, is_lowered=is_lowered)
 
 
 OffsetMap = Mapping[TopicPartition, PartitionMap]

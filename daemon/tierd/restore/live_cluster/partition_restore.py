@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -15,7 +14,6 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.control import LogBound, ProducerIdentity, init_producer_id
 from tierd.errors import KafkaError, RefusedError, TierError
-from tierd.log import MAX_SEQUENCE
 from tierd.model import TopicPartition
 from tierd.one_ahead import one_ahead
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
@@ -24,10 +22,12 @@ from tierd.restore.live_cluster.delivery_window import Acknowledged, DeliveryWin
 from tierd.restore.live_cluster.leader_delivery import LeaderDelivery
 from tierd.restore.live_cluster.offset_map import RangeJoiner
 from tierd.restore.live_cluster.restore_progress import PartitionProgress, RestoreProgress
+from tierd.restore.live_cluster.sent_batches import RESTORE_ANEW, SentBatches
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import LogOfTargetDiffersError, refused_batch
-from tierd.restore.live_cluster.target_log import OwnBatch, listed_offset, own_batches
+from tierd.restore.live_cluster.target_log import listed_offset, lost_records, require_same_topic, sent_batches
 from tierd.restore.plan import longest_pause_ms
+from tierd.tasks import raise_if_cancelled
 
 log = structlog.get_logger()
 
@@ -38,7 +38,6 @@ _STEP_S: Final = 10.0
 _RECONCILIATIONS: Final = 3  # in a row, without a step in between
 _BACKOFF: Final = Backoff(base_s=0.5, cap_s=15.0)
 _EXPIRATION_MARGIN_MS: Final = 60_000
-_ANEW: Final = "restore into a new topic with --rename and another --journal, and delete the half-restored one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +131,17 @@ class PartitionRestore:
             TierError: a store or the target failed for too long, data is damaged, or the run cannot be resumed.
         """
         state = self._parts.progress.partition(self._task.name)
-        found: Sequence[OwnBatch] = ()
         if state is None:
             state = await self._begin()
+            found = SentBatches(self._task.name, (), end_offset=state.target_offset)
         elif state.is_done:
+            await require_same_topic(self._parts.target, self._task.target, self._task.topic_id)
             return
         else:
             self._require_remembered(state)
+            self._require_same_start(state)
             self._require_same_deletions(state)
-            found = await own_batches(self._parts.target, self._task.target, state)
+            found = await sent_batches(self._parts.target, self._task.target, state)
         tries = 0
         while True:
             try:
@@ -152,9 +153,10 @@ class PartitionRestore:
                     raise
                 log.warning("target_log_differs", partition=str(self._task.target), problem=str(error))
                 state = latest
-                found = await own_batches(self._parts.target, self._task.target, state)
+                found = await sent_batches(self._parts.target, self._task.target, state)
             else:
                 break
+        await require_same_topic(self._parts.target, self._task.target, self._task.topic_id)
         await self._parts.progress.done(self._task.name)
 
     async def _begin(self) -> PartitionProgress:
@@ -206,7 +208,19 @@ class PartitionRestore:
             raise RefusedError(
                 f"{self._task.name}: the last run ended {idle_ms // 60_000} minutes ago, and the brokers forget a "
                 f"producer after {self._parts.producer_expiration_ms // 60_000} minutes",
-                remedy=_ANEW,
+                remedy=RESTORE_ANEW,
+            )
+
+    def _require_same_start(self, state: PartitionProgress) -> None:
+        """Raise if the plan does not have the next records any more: there would be a hole in the target."""
+        start_offset = self._source.start_offset
+        is_needed = state.has_sent and state.next_offset < state.end_offset and self._task.delete_retention_ms is None
+        if is_needed and (start_offset is None or start_offset > state.next_offset):
+            raise RefusedError(
+                f"{self._task.name}: the restore goes on at offset {state.next_offset}, and nothing below "
+                f"{state.end_offset if start_offset is None else start_offset} is planned any more",
+                remedy="give --hold-retention in the place of --skip-expired; if the tier has deleted the records, "
+                f"{RESTORE_ANEW}",
             )
 
     def _require_same_deletions(self, state: PartitionProgress) -> None:
@@ -218,7 +232,7 @@ class PartitionRestore:
             raise RefusedError(
                 f"{self._task.name}: the restore began {age_ms // 60_000} minutes ago, and a compaction has "
                 "replaced segments since: keys that were deleted could come back",
-                remedy=_ANEW,
+                remedy=RESTORE_ANEW,
             )
 
     def _progress(self) -> PartitionProgress:
@@ -226,22 +240,51 @@ class PartitionRestore:
         assert state is not None, "begun above"
         return state
 
-    async def _deliver(self, state: PartitionProgress, found: Sequence[OwnBatch]) -> None:
-        window = self._parts.delivery.open_window(self._task.target, max_bytes=_WINDOW_BYTES)
+    async def _deliver(self, state: PartitionProgress, found: SentBatches) -> None:
+        window = self._parts.delivery.open_window(
+            self._task.target,
+            max_bytes=_WINDOW_BYTES,
+            topic_id=self._task.topic_id,
+            is_remembered=self._is_remembered,
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._fill(window, state, found), name=f"read {self._task.name}")
+                looking = group.create_task(self._look(window, state), name=f"look for {self._task.name}")
                 await self._drain(window, state)
+                looking.cancel()
         except* TierError as errors:
+            raise_if_cancelled()
             raise _first(errors) from None
         finally:
             self._parts.delivery.close_window(window)
 
+    def _is_remembered(self, batch: OutgoingBatch) -> bool:
+        """Return True if a leader that has a batch recognizes it: it forgets a producer by the time of its records."""
+        age_ms = self._parts.clock.now_ms() - batch.max_timestamp_ms
+        return age_ms + _EXPIRATION_MARGIN_MS < self._parts.producer_expiration_ms
+
+    async def _look(self, window: DeliveryWindow, state: PartitionProgress) -> None:
+        """Read the target's log whenever a failure leaves open which batches it has."""
+        while True:
+            first = await window.uncertain()
+            # A request whose answer was lost may be under way still.
+            await asyncio.sleep(max(0.0, window.not_before_s - asyncio.get_running_loop().time()))
+            if not window.has_work:
+                return  # another failure ends the delivery
+            at = window.acknowledged_offset
+            known = replace(
+                state,
+                sequence=first.base_sequence,
+                target_offset=max(at, state.target_offset),
+                has_sent=state.has_sent or at >= 0,
+            )
+            window.resolve(await sent_batches(self._parts.target, self._task.target, known))
+
     # ---------------------------------------------------------------- from the tier
 
-    async def _fill(self, window: DeliveryWindow, state: PartitionProgress, sent: Sequence[OwnBatch]) -> None:
+    async def _fill(self, window: DeliveryWindow, state: PartitionProgress, sent: SentBatches) -> None:
         """Queue all batches; those that the target has count as acknowledged. A failing store is asked again."""
-        known = deque(sent)
         next_offset, sequence = state.next_offset, state.sequence
         store = self._patience()
         while True:
@@ -252,8 +295,8 @@ class PartitionRestore:
                 async with contextlib.aclosing(one_ahead(found, name=f"ahead of {self._task.name}")) as pieces:
                     async for batches in pieces:
                         for batch in batches:
-                            if known:
-                                self._match(window, batch, known)
+                            if sent:
+                                window.found(batch, sent.match(batch))
                             else:
                                 await window.put(batch)
                         next_offset, sequence = batches[-1].end_offset, batches[-1].next_sequence
@@ -261,34 +304,8 @@ class PartitionRestore:
                 break
             except TierError as error:
                 await store.wait_after(error)
-        if known:
-            raise self._differs(
-                f"the target has a batch at {known[0].base_offset} that the tier does not give any more"
-            )
+        sent.require_all_matched()
         window.finish()
-
-    def _match(self, window: DeliveryWindow, batch: OutgoingBatch, known: "deque[OwnBatch]") -> None:
-        """Count ``batch`` as acknowledged if it is the next that the target has, or was before that."""
-        own = known[0]
-        ahead = (own.base_sequence - batch.base_sequence) & MAX_SEQUENCE
-        if ahead >= batch.record_count and ahead <= MAX_SEQUENCE // 2:
-            window.found(batch, -1)  # compaction of the target has removed it since
-            return
-        is_same = not ahead and own.span == batch.record_count
-        is_whole = own.record_count == own.span
-        if not is_same or (is_whole and own.max_timestamp_ms != batch.max_timestamp_ms):
-            raise self._differs(
-                f"the target has {own.span} records of sequence {own.base_sequence} at {own.base_offset}, "
-                f"the tier gives {batch.record_count} records of sequence {batch.base_sequence}"
-            )
-        known.popleft()
-        window.found(batch, own.base_offset)
-
-    def _differs(self, text: str) -> RefusedError:
-        return RefusedError(
-            f"{self._task.name}: the tier has changed since the last run: {text}",
-            remedy=_ANEW,
-        )
 
     # ---------------------------------------------------------------- to the journal
 
@@ -297,23 +314,32 @@ class PartitionRestore:
         joiner = RangeJoiner()
         step_bytes, step_s = 0, self._parts.clock.monotonic_s()
         last: Acknowledged | None = None
-        target_offset = state.target_offset
+        target_offset = end_offset = state.target_offset
         while acknowledged := await window.acknowledged():
             record_count = size_bytes = 0
             is_late = self._parts.clock.monotonic_s() - step_s >= _STEP_S
             for last in acknowledged:
                 batch, base_offset = last
+                self._require_behind(base_offset, end_offset)
                 joiner.add(last)
                 record_count += batch.record_count
                 size_bytes += batch.size_bytes
                 step_bytes += batch.size_bytes
-                target_offset = base_offset if base_offset >= 0 else target_offset
+                if base_offset >= 0:
+                    target_offset, end_offset = base_offset, base_offset + batch.record_count
                 if (is_late or step_bytes >= _STEP_BYTES) and batch.ends_source_batch:
                     await self._step(_after(state, last, target_offset), joiner)
                     step_bytes, step_s, is_late = 0, self._parts.clock.monotonic_s(), False
             self._parts.on_acknowledged(record_count, size_bytes)
         state = state if last is None else _after(state, last, target_offset)
         await self._step(replace(state, next_offset=state.end_offset), joiner)
+
+    def _require_behind(self, base_offset: int, end_offset: int) -> None:
+        """Raise if a batch is not behind the one before it: the log that had that one is gone."""
+        if 0 <= base_offset < end_offset:
+            raise lost_records(
+                self._task.target, f"it has taken a batch at {base_offset}, behind one that ended at {end_offset}"
+            )
 
     async def _step(self, state: PartitionProgress, joiner: RangeJoiner) -> None:
         noted = replace(state, at_ms=self._parts.clock.now_ms())

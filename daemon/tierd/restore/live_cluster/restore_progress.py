@@ -3,6 +3,7 @@
 ::
 
     {"step":"create","topic":"orders"}                           the topic did not exist; CreateTopics follows
+    {"step":"not_created","topic":"orders"}                      someone else had created it meanwhile
     {"step":"begin","partition":"orders-0","end_offset":…,"producer_id":…,"producer_epoch":…,"target_offset":…,…}
     {"step":"sent","partition":"orders-0","next_offset":…,"sequence":…,"target_offset":…,"map_bytes":…,"at_ms":…}
     {"step":"done","partition":"orders-0"}
@@ -15,6 +16,7 @@ them.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -130,6 +132,11 @@ class RestoreProgress:
         await self._append({"step": "create", "topic": topic})
         self._created.add(topic)
 
+    async def not_created(self, topic: str) -> None:
+        """Note that someone else has created the topic."""
+        await self._append({"step": "not_created", "topic": topic})
+        self._created.discard(topic)
+
     async def configured(self, topic: str) -> None:
         """Note that the settings of the topic are final."""
         await self._append({"step": "configured", "topic": topic})
@@ -156,18 +163,7 @@ class RestoreProgress:
         """Note that all below ``progress.next_offset`` is in the target, at ``ranges`` since the last call."""
         async with self._lock:
             lines = range_lines(progress.name, target, ranges)
-            await _finished(asyncio.to_thread(self._append_map, lines))
-            step = {
-                "step": "sent",
-                "partition": str(progress.name),
-                "next_offset": progress.next_offset,
-                "sequence": progress.sequence,
-                "target_offset": progress.target_offset,
-                "map_bytes": self._map_bytes,
-                "at_ms": progress.at_ms,
-            }
-            await _finished(asyncio.to_thread(self._journal.append, step))
-        self._partitions[progress.name] = progress
+            await _finished(asyncio.to_thread(self._note_sent, progress, lines))
 
     async def done(self, name: TopicPartition) -> None:
         """Note that a partition is complete."""
@@ -191,17 +187,45 @@ class RestoreProgress:
         async with self._lock:
             await _finished(asyncio.to_thread(self._journal.append, step))
 
+    def _note_sent(self, progress: PartitionProgress, lines: bytes) -> None:
+        """Write the map, then the journal that counts its lines; neither, if one fails. Blocking."""
+        before = self._map_bytes
+        self._append_map(lines)
+        step = {
+            "step": "sent",
+            "partition": str(progress.name),
+            "next_offset": progress.next_offset,
+            "sequence": progress.sequence,
+            "target_offset": progress.target_offset,
+            "map_bytes": self._map_bytes,
+            "at_ms": progress.at_ms,
+        }
+        try:
+            self._journal.append(step)
+        except BaseException:
+            self._cut_map(before)  # the step of another partition must not count the lines
+            raise
+        self._partitions[progress.name] = progress
+
     def _append_map(self, lines: bytes) -> None:
+        before = self._map_bytes
         try:
             data = memoryview(lines)
-            at = self._map_bytes
+            at = before
             while data:
                 written = os.pwrite(self._map_fd, data, at)
                 data, at = data[written:], at + written
             os.fdatasync(self._map_fd)
         except OSError as error:
+            self._cut_map(before)
             raise _unusable(self.map_path, error) from error
         self._map_bytes += len(lines)
+
+    def _cut_map(self, size_bytes: int) -> None:
+        """Take lines back that no step counts; the next ones are written in their place in any case."""
+        self._map_bytes = size_bytes
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._map_fd, size_bytes)
 
     def _replay(self, header: bytes) -> None:
         """Take the steps of earlier runs, and cut lines of the map that no step counts."""
@@ -209,6 +233,8 @@ class RestoreProgress:
             match step:
                 case {"step": "create", "topic": topic}:
                     self._created.add(topic)
+                case {"step": "not_created", "topic": topic}:
+                    self._created.discard(topic)
                 case {"step": "configured", "topic": topic}:
                     self._configured.add(topic)
                 case {"step": "begin", "partition": text}:
@@ -255,15 +281,19 @@ class RestoreProgress:
 
 
 async def _finished(writing: Coroutine[None, None, None]) -> None:
-    """Wait for a write, which a cancellation does not interrupt: the next one must come behind it."""
+    """Wait for a write, which no cancellation interrupts, nor a second one: the next write must come behind it."""
     task = asyncio.ensure_future(writing)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
         if not task.cancelled():
             task.exception()  # the cancellation comes first
-        raise
+        raise cancelled
+    await task
 
 
 def _unusable(path: Path, error: OSError) -> StateDirError:

@@ -187,6 +187,8 @@ class TargetCluster:
         async with self._locks.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
+                if connection is not None:
+                    connection.close()  # the broker has ended its side
                 connection = self._connections[address] = await self._open(address)
             return await connection.call(request)
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
+from uuid import UUID
 
-from tierd.errors import KafkaError, KafkaUnreachableError
+from tierd.control import TopicLeaders
+from tierd.errors import KafkaError, KafkaUnreachableError, RefusedError
 from tierd.model import TopicPartition
 
 
@@ -79,3 +81,16 @@ def refused_batch(name: TopicPartition, error: str, message: str) -> KafkaError:
             text, remedy="look at the brokers of the target, then run the same command again: it goes on from there"
         )
     return KafkaError(text, remedy=_REMEDIES.get(error, "look at the leader's log, then run the same command again"))
+
+
+def is_another_topic(known: TopicLeaders, topic_id: UUID | None) -> bool:
+    """Return True if a topic is known by another id than ``topic_id``; an id that is not told is none."""
+    return topic_id is not None and known.topic_id.int != 0 and known.topic_id != topic_id
+
+
+def replaced_topic(topic: str) -> RefusedError:
+    """Return the error for a topic that is not there any more, or that another one of its name has replaced."""
+    return RefusedError(
+        f"topic {topic} of the target was deleted since the restore began, and its records with it",
+        remedy="begin anew with another --journal; if the topic is there again, add --append",
+    )

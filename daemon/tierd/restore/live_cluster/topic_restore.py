@@ -204,17 +204,12 @@ class TopicRestore:
         known = (await self._leaders(name)).get(name)
         self._require_same(topic, known)
         if known is None:
-            if not self._progress.may_have_created(name):
-                await self._progress.create(name)
-            await self._create(topic.new)
+            await self._create(topic)
             known = await self._created(name)
         elif known.knowledge is TopicKnowledge.DENIED:
             raise _denied(name)
         elif not (topic.may_exist or self._progress.may_have_created(name)):
-            raise RefusedError(
-                f"the target has a topic {name} already",
-                remedy=f"give another name with --rename {topic.source}=NEW, or add the records to it with --append",
-            )
+            raise _exists(topic)
         elif topic.settings.held and self._progress.may_have_created(name):
             # An earlier run may have created it without: nothing of what is restored may go meanwhile.
             await self._change(topic, {key: topic.new.config[key] for key in topic.settings.held})
@@ -267,10 +262,28 @@ class TopicRestore:
     async def _leaders(self, name: str) -> Mapping[str, TopicLeaders]:
         return await self._target.patiently(lambda: self._target.leaders([name]), lambda _: "")
 
-    async def _create(self, new: NewTopic) -> None:
+    async def _create(self, topic: RestoredTopic) -> None:
+        """Create the topic; an attempt without an answer, of this run or an earlier one, may have done it."""
+        new, attempts = topic.new, 0
+        may_be_ours = self._progress.may_have_created(new.name)
+        if not may_be_ours:
+            await self._progress.create(new.name)
         request = create_topic(new, timeout_s=_CREATION_TIMEOUT_S)
-        created = await self._target.patiently(lambda: self._target.ask(request), lambda each: each.error)
-        if created.error not in {"", "topic_already_exists"}:  # an attempt without an answer may have created it
+
+        async def ask() -> CreatedTopic:
+            nonlocal attempts
+            attempts += 1
+            nodes = self._target.node_ids
+            return await self._target.ask_broker(nodes[attempts % len(nodes)], request)
+
+        created = await self._target.patiently(ask, lambda each: each.error)
+        if created.error == "topic_already_exists":
+            if attempts == 1 and not may_be_ours:
+                await self._progress.not_created(new.name)
+                if not topic.may_exist:
+                    raise _exists(topic)
+            return
+        if created.error:
             raise refused_topic(new.name, created)
         log.info("topic_created", topic=new.name, partitions=new.partition_count)
 
@@ -349,6 +362,13 @@ def refused_topic(name: str, created: CreatedTopic) -> KafkaError:
     return KafkaError(
         f"the target does not create topic {name}: {created.error}: {created.message}",
         remedy=remedies.get(created.error, "look at the log of the target's controller"),
+    )
+
+
+def _exists(topic: RestoredTopic) -> RefusedError:
+    return RefusedError(
+        f"the target has a topic {topic.new.name} already",
+        remedy=f"give another name with --rename {topic.source}=NEW, or add the records to it with --append",
     )
 
 
