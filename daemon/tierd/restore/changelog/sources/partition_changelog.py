@@ -55,6 +55,7 @@ class PartitionChangelog(Protocol):
     """One changelog as it was at the last ``refresh``. One call at a time.
 
     Raises, from every call:
+        SegmentChangedError: a part of the log was replaced or deleted; refresh, and call again.
         TierError: as the log or the store has it; ``PartitionedSource`` translates it.
     """
 
