@@ -31,6 +31,7 @@ from tierd.restore.changelog.encoded_records import EncodedRecords, record_piece
 from tierd.restore.changelog.sources.partition_changelog import (
     ChangelogBounds,
     ChangelogPiece,
+    ObjectGoneError,
     PartitionChangelog,
     damaged,
 )
@@ -166,7 +167,7 @@ class PartitionedSource:
         self, partition: TopicPartition, offset: int, max_bytes: int, isolation: IsolationLevel
     ) -> ReadResult:
         opened = await self._opened(partition)
-        attempts_left = _ATTEMPTS
+        attempts_left, looked_at = _ATTEMPTS, None
         while True:
             attempts_left -= 1
             try:
@@ -174,11 +175,15 @@ class PartitionedSource:
                 if step is None:
                     return ReadResult(records=ChangelogRecords(), next_offset=offset, size_bytes=0, at_end=True)
                 return await self._decoded(opened.changelog, step, offset, isolation)
-            except SegmentChangedError:
+            except SegmentChangedError as error:
+                segments = error.segments if isinstance(error, ObjectGoneError) else None
+                if segments is not None and segments == looked_at:  # lost: nothing has replaced it meanwhile
+                    raise _out_of_range(partition, offset, opened.bounds) from error
                 if not attempts_left:
                     raise
-            # A broker, retention or a compaction has moved on: look again. Only bounds tell that an offset is out of
-            # range, and a store that was wiped for a segment that is replaced would be restored for nothing.
+                looked_at = segments
+            # A broker, retention or a compaction has moved on: look again. A store that was wiped for a segment that is
+            # replaced once more would be restored for nothing.
             await opened.changelog.close()
             opened.bounds = await opened.changelog.refresh()
 

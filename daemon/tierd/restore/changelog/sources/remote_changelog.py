@@ -24,6 +24,7 @@ from tierd.restore.changelog.sources.block_budget import BlockBudget
 from tierd.restore.changelog.sources.partition_changelog import (
     ChangelogBounds,
     ChangelogPiece,
+    ObjectGoneError,
     hole,
     require_no_hole,
 )
@@ -109,7 +110,7 @@ class RemoteChangelog:
         start = log_start if first is None else max(log_start, first.start_offset)
         end = max(branch.end_offset, start)
         last = branch.last_whole
-        with self._changing():
+        with self._changing(view):
             stable = start if last is None else await self._transactions.stable_end(last)
         self._branch = branch
         self._transactions.use(branch)
@@ -130,10 +131,10 @@ class RemoteChangelog:
         """Return the batches from ``offset`` on, of one segment.
 
         Raises:
-            SegmentChangedError: an object of the segment is gone; refresh, and read again.
+            ObjectGoneError: of the segment; refresh, and read again.
         """
         branch = await self._loaded()
-        with self._changing():
+        with self._changing(branch.view):
             return await self._read(branch, offset, end_offset, max_bytes)
 
     async def _read(self, branch: OwnBranch, offset: int, end_offset: int, max_bytes: int) -> ChangelogPiece:
@@ -165,10 +166,10 @@ class RemoteChangelog:
         """Return the aborted transactions of ``aborted``, and whether a marker behind the tier may end one more.
 
         Raises:
-            SegmentChangedError: an index is gone; refresh, and read again.
+            ObjectGoneError: an index is gone; refresh, and read again.
         """
-        await self._loaded()
-        with self._changing():
+        branch = await self._loaded()
+        with self._changing(branch.view):
             return await self._transactions.aborted(start_offset, end_offset)
 
     async def close(self) -> None:
@@ -183,16 +184,17 @@ class RemoteChangelog:
         self._current = self._following = None
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Turn an object that is gone into ``SegmentChangedError``: its segment was probably replaced or deleted."""
+    def _changing(self, view: PartitionView) -> Iterator[None]:
+        """Turn an object that is gone into ``ObjectGoneError``: its segment was probably replaced or deleted."""
         try:
             yield
         except RemoteIndexAbsentError:
             raise
         except RemoteResourceNotFoundError as error:
-            raise SegmentChangedError(
+            raise ObjectGoneError(
                 f"{error}; its segment was replaced or deleted, or the object is lost",
                 remedy=f"read again; if it stays so, run tierd verify {self._partition.topic_partition}",
+                segments=frozenset(view.segments),
             ) from error
 
     async def _loaded(self) -> OwnBranch:
