@@ -2,8 +2,27 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 
-from tierd.tasks import end_tasks, raise_if_cancelled
+import pytest
+
+from tests.fakes.left_tasks import nothing_left
+from tierd.one_ahead import one_ahead
+from tierd.tasks import drop_task, end_tasks, raise_if_cancelled, wait_all
+from tierd.testing import cancel_at
+
+
+async def slow_to_end(*, fails: bool = False) -> str:
+    """Take some turns of the loop to end once it is cancelled."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if fails:
+            raise OSError("at the end") from None
+        raise
+    return "never"
 
 
 async def test_tasks_have_ended_whatever_they_do_with_the_cancellation() -> None:
@@ -59,3 +78,68 @@ async def test_cancellation_that_errors_of_a_group_have_replaced_is_raised() -> 
 
 async def test_task_that_is_not_cancelled_goes_on() -> None:
     raise_if_cancelled()
+
+    await wait_all([])
+
+
+async def test_cancellation_at_any_await_is_raised_when_the_tasks_have_ended() -> None:
+    suspension, was_cancelled = 0, True
+    while was_cancelled:
+        suspension += 1
+        tasks = [asyncio.create_task(slow_to_end()) for _ in range(3)]
+        await asyncio.sleep(0)
+        was_cancelled = await cancel_at(suspension, lambda ending=tasks: end_tasks(ending))  # type: ignore[misc]
+        assert all(task.cancelled() for task in tasks)
+    assert suspension > 1
+
+
+async def test_second_cancellation_is_no_way_out_either() -> None:
+    slow = asyncio.create_task(slow_to_end())
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(end_tasks([slow]))
+    await asyncio.sleep(0)
+    for _ in range(2):
+        ending.cancel()
+        await asyncio.sleep(0)
+        assert not ending.done()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert slow.cancelled()
+
+
+async def test_error_of_a_dropped_task_is_reported_by_nobody() -> None:
+    async def fail() -> None:
+        raise OSError("before")
+
+    with nothing_left():
+        dropped = [asyncio.create_task(fail()), asyncio.create_task(slow_to_end(fails=True))]
+        await asyncio.sleep(0)
+        for task in dropped:
+            drop_task(task)
+        await wait_all(dropped)
+        del dropped, task
+
+
+async def test_items_one_ahead_that_are_closed_and_cancelled_at_any_await_are_closed_to_their_end() -> None:
+    is_closed = False
+
+    async def items() -> AsyncGenerator[int, None]:
+        nonlocal is_closed
+        try:
+            yield 1
+            await slow_to_end(fails=True)
+        finally:
+            is_closed = True
+
+    suspension, was_cancelled = 0, True
+    while was_cancelled:
+        suspension += 1
+        is_closed = False
+        with nothing_left():
+            ahead = one_ahead(items(), name="ahead")
+            assert await anext(ahead) == 1
+            await asyncio.sleep(0)
+            was_cancelled = await cancel_at(suspension, ahead.aclose)
+            assert is_closed
+            del ahead
+    assert suspension > 1

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TypeVar
 
+from tierd.tasks import drop_task, wait_all
+
 T = TypeVar("T")
 
 
@@ -20,11 +22,11 @@ async def one_ahead(items: AsyncGenerator[T, None], *, name: str) -> AsyncGenera
             ahead = asyncio.create_task(_next(items), name=name)
             yield found[0]
     finally:
-        ahead.cancel()
-        await asyncio.wait([ahead])
-        if not ahead.cancelled():
-            ahead.exception()  # taken note of: the caller has stopped for another reason, or was told
-        await items.aclose()
+        drop_task(ahead)  # the caller has stopped for another reason than its failure, or was told
+        try:
+            await wait_all([ahead])
+        finally:
+            await items.aclose()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> "tuple[T] | tuple[()]":

@@ -1,4 +1,4 @@
-"""The end of tasks that their owner no longer wants."""
+"""The end of tasks that their owner no longer wants. A cancellation of the owner leaves none of them behind."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,12 +8,40 @@ from typing import Any
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait until all have ended; what they return or raise is left to their owner.
 
-    A cancellation of the caller leaves tasks that are cancelled, and may not have ended yet.
+    A cancellation of the caller is raised when they have ended.
     """
-    if found := set(tasks):
-        for task in found:
-            task.cancel()
-        await asyncio.wait(found)
+    found = set(tasks)
+    for task in found:
+        task.cancel()
+    await wait_all(found)
+
+
+def drop_task(task: asyncio.Future[Any]) -> None:
+    """Cancel a task whose result nobody wants: what it returns or raises is dropped. Its owner waits for its end."""
+    task.add_done_callback(_take_note)
+    task.cancel()
+
+
+async def wait_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Wait until all ``tasks`` have ended; a cancellation of the caller is raised only then, and reaches none of them.
+
+    For tasks that end soon, such as cancelled ones.
+    """
+    waiting = set(tasks)
+    cancellation: asyncio.CancelledError | None = None
+    while waiting:
+        try:
+            _, waiting = await asyncio.wait(waiting)
+        except asyncio.CancelledError as error:
+            cancellation = error
+            waiting = {task for task in waiting if not task.done()}
+    if cancellation is not None:
+        raise cancellation
+
+
+def _take_note(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # or asyncio logs that nobody retrieved it
 
 
 def raise_if_cancelled() -> None:

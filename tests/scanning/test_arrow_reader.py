@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +17,9 @@ import tierd
 from tests.pipeline.source.small_tier import SmallTier
 from tests.scanning.rows import offsets_of
 from tierd.errors import OffsetOutOfRangeError, ScanRequestError, TierError, UnknownPartitionError
+from tierd.loop_thread import LoopThread
 from tierd.scanning.arrow_reader import ArrowReader
+from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_progress import ScanProgress
 
 EVERYTHING = [(0, n) for n in range(47)] + [(1, n) for n in range(20)]
@@ -205,6 +210,64 @@ def test_reader_that_is_closed_ends_a_read_in_another_thread(small: SmallTier) -
         with pytest.raises(ScanRequestError, match="was closed"):
             reading.result(30)
     assert not threads()
+
+
+def test_read_that_is_closed_at_the_moment_of_a_call_does_not_end_as_if_it_had_all(
+    tier: ArrowReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, plan = LoopThread.begin, tier.scan("orders", batch_bytes=SMALL_BATCHES)._plan
+    with tier._thread.reading(plan, RowLayout.of(None, batch_bytes=SMALL_BATCHES)) as stream:
+        assert stream.next() is not None
+
+        def begin_after_a_close(loop: LoopThread, work: Coroutine[Any, Any, object]) -> object:
+            if getattr(work, "__name__", "") == "_next":
+                stream.close()
+            return begin(loop, work)
+
+        monkeypatch.setattr(LoopThread, "begin", begin_after_a_close)
+        with pytest.raises(ScanRequestError, match="was closed"):
+            stream.next()
+
+
+IN_A_FORK = """
+import os, sys, tierd
+from tierd.errors import ScanRequestError
+
+tier = tierd.reader(sys.argv[1])
+scan = tier.scan("orders", batch_bytes=1024)
+begun = iter(scan)
+next(begun)
+child = os.fork()
+if not child:
+    for use in (lambda: next(begun), scan.to_table, lambda: tier.scan("orders"), tier.topics):
+        try:
+            use()
+        except ScanRequestError as error:
+            print(error, *error.__notes__, flush=True)
+    tier.close()
+    del begun, scan, tier
+    print("closed", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(1 + sum(1 for _ in begun) == sum(1 for _ in scan), scan.to_table().num_rows, flush=True)
+tier.close()
+"""
+
+
+def test_reader_in_a_forked_process_is_refused_and_goes_on_in_the_parent(small: SmallTier) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", IN_A_FORK, small.installation.config_file],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    *refused, closed, rest = run.stdout.splitlines()
+    assert len(refused) == 4
+    assert {line.split(" open ")[0] for line in refused} == {
+        "the reader of the tier was opened by the parent of this process"
+    }
+    assert (closed, rest) == ("closed", f"True {len(EVERYTHING)}")
 
 
 def test_reader_without_a_close_ends_with_its_last_reference(small: SmallTier) -> None:

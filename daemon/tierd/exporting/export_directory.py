@@ -97,9 +97,22 @@ class ExportDirectory:
         return f"{name}{_DONE}"
 
     def commit(
-        self, partition: TopicIdPartition, from_offset: int, next_offset: int, files: Sequence[StagedFile]
+        self,
+        partition: TopicIdPartition,
+        from_offset: int,
+        next_offset: int,
+        files: Sequence[StagedFile],
+        *,
+        epoch: int | None = None,
     ) -> None:
         """Make a step count, and give its files their places.
+
+        Args:
+            partition: whose records they are.
+            from_offset: inclusive.
+            next_offset: exclusive.
+            files: of the step; none where the range has no record.
+            epoch: leader epoch that wrote the last offset of the step; None where it is not known.
 
         Raises:
             StateDirError: the disk is full or failing.
@@ -110,6 +123,7 @@ class ExportDirectory:
             "partition": partition.partition,
             "from_offset": from_offset,
             "next_offset": next_offset,
+            "epoch": epoch,
             "files": [
                 {"staged": f.staged, "place": f.place, "records": f.records, "size_bytes": f.size_bytes} for f in files
             ],
@@ -160,21 +174,28 @@ class ExportDirectory:
 
 def next_offsets(steps: Sequence[Mapping[str, Any]]) -> dict[TopicIdPartition, int]:
     """Return for each partition of some steps the offset behind its last one."""
-    return {
-        TopicIdPartition(uuid_from_text(step["topic_id"]), step["topic"], step["partition"]): step["next_offset"]
-        for step in steps
-    }
+    return {_partition_of(step): step["next_offset"] for step in steps}
 
 
-def exported_offsets(into: Path, job: Mapping[str, Any]) -> dict[TopicIdPartition, int]:
-    """Return ``next_offsets`` of a directory that is not opened, as a run with ``job`` would find it. Blocking.
+def last_epochs(steps: Sequence[Mapping[str, Any]]) -> dict[TopicIdPartition, int]:
+    """Return for each partition of some steps the leader epoch that wrote the last offset, where that is known."""
+    last = {_partition_of(step): step.get("epoch") for step in steps}  # earlier versions wrote none
+    return {partition: epoch for partition, epoch in last.items() if epoch is not None}
+
+
+def _partition_of(step: Mapping[str, Any]) -> TopicIdPartition:
+    return TopicIdPartition(uuid_from_text(step["topic_id"]), step["topic"], step["partition"])
+
+
+def exported_steps(into: Path, job: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the steps of a directory that is not opened, as a run with ``job`` would find them. Blocking.
 
     Raises:
         RefusedError: as ``ExportDirectory.open``.
         StateDirError: the directory or its journal cannot be read.
     """
     _require_usable(into, job)
-    return next_offsets(read_steps(into / _STAGING / _JOURNAL))
+    return read_steps(into / _STAGING / _JOURNAL)
 
 
 def _require_usable(into: Path, job: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tierd.exporting.export_directory import ExportDirectory, StagedFile, sync_file
 from tierd.exporting.export_request import ExportFolder, ExportFormat, ExportLimits
 from tierd.exporting.file_writers import FileWriter, open_writer
-from tierd.model import IsolationLevel, TopicIdPartition, uuid_to_text
+from tierd.model import IsolationLevel, Lineage, TopicIdPartition, uuid_to_text
 
 _DAY_MS: Final = 86_400_000
 _MOST_OPEN: Final = 16  # files of a step, for days in any order
@@ -61,8 +61,15 @@ class RangeSink:
     """
 
     def __init__(
-        self, directory: ExportDirectory, layout: ExportLayout, partition: TopicIdPartition, from_offset: int
+        self,
+        directory: ExportDirectory,
+        layout: ExportLayout,
+        partition: TopicIdPartition,
+        from_offset: int,
+        *,
+        lineage: Lineage | None = None,
     ) -> None:
+        """Write nothing yet. ``lineage`` has the leader epochs of the records; None where they are not known."""
         self.records = 0
         self.size_bytes = 0
         self.files = 0
@@ -70,6 +77,7 @@ class RangeSink:
         self._directory = directory
         self._layout = layout
         self._partition = partition
+        self._lineage = lineage or Lineage()
         self._open: dict[str, _OpenFile] = {}
         self._rows = 0  # of the open files
         self._seen_offset = from_offset  # behind the last row
@@ -105,7 +113,8 @@ class RangeSink:
             files = [self._close(file, until) for file in self._open.values()]
         self._open.clear()
         self._rows = 0
-        self._directory.commit(self._partition, self.next_offset, until, files)
+        epoch = self._lineage.epoch_for(until - 1)
+        self._directory.commit(self._partition, self.next_offset, until, files, epoch=epoch)
         self.next_offset = until
         self.records += sum(file.records for file in files)
         self.size_bytes += sum(file.size_bytes for file in files)

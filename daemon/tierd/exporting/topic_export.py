@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from tierd.errors import (
     TierError,
     UnknownPartitionError,
 )
-from tierd.exporting.export_directory import ExportDirectory, exported_offsets
+from tierd.exporting.export_directory import ExportDirectory, exported_steps, last_epochs, next_offsets
 from tierd.exporting.export_request import ExportFormat, ExportRequest
 from tierd.exporting.range_sink import ExportLayout, RangeSink
 from tierd.model import TopicIdPartition, is_topic_name, uuid_to_text
@@ -31,6 +31,7 @@ from tierd.scanning import EARLIEST, LATEST, OnePosition, RowLayout, ScanPlan, S
 
 _BATCH_BYTES: Final = {ExportFormat.PARQUET: 32 << 20, ExportFormat.ARROW: 16 << 20, ExportFormat.JSONL: 4 << 20}
 _INTERNAL: Final = "__"
+_LOG_END: Final = 2**63 - 1
 _OF_ONE_PARTITION: Final = (
     OffsetOutOfRangeError,
     CorruptRecordError,
@@ -130,13 +131,15 @@ class ExportJob:
             StateDirError: the directory cannot be written.
         """
         job = self._request.job(self._scanner.cluster_id)
-        directory = await in_thread(ExportDirectory.open, self._request.into, job)
-        try:
+        with contextlib.ExitStack() as stack:  # closes what a thread opened for a caller that was cancelled meanwhile
+
+            def open_locked() -> ExportDirectory:
+                return stack.enter_context(contextlib.closing(ExportDirectory.open(self._request.into, job)))
+
+            directory = await in_thread(open_locked)
             if directory.next_offsets() != self._exported:
                 raise RefusedError(f"another process exports into {self._request.into}", remedy="run it again")
             return await self._run(directory, on_progress)
-        finally:
-            directory.close()
 
     async def _run(self, directory: ExportDirectory, on_progress: OnExportProgress) -> list[ExportedRange]:
         outcomes: list[ExportedRange] = []
@@ -153,7 +156,7 @@ class ExportJob:
     async def _export(
         self, span: ScanRange, directory: ExportDirectory, done: int, on_progress: OnExportProgress
     ) -> ExportedRange:
-        sink = RangeSink(directory, self._layout, span.partition, span.start_offset)
+        sink = RangeSink(directory, self._layout, span.partition, span.start_offset, lineage=span.lineage)
         try:
             problem = await self._fill(sink, span, done, on_progress)
             await in_thread(sink.finish, span.end_offset if problem is None else None)
@@ -209,7 +212,8 @@ async def export_job(
 
     Raises:
         UnknownPartitionError: no topic has a name that matches.
-        RefusedError: the directory has something else, or a topic was made anew since an earlier run.
+        RefusedError: the directory has something else; or since an earlier run a topic was made anew, or a log was cut
+            back below what that run has exported.
         OffsetOutOfRangeError: records that come next have left the tier, or the first offset is below a log start.
         TierError: a store or a log dir cannot be read.
     """
@@ -218,12 +222,12 @@ async def export_job(
             raise RefusedError(f"{request.into} is in the log dir {log_dir}", remedy="export into another directory")
     async with source_reader(deployment, request.source, tell=tell) as reader:
         scanner = TierScanner(reader)
-        done = await asyncio.to_thread(exported_offsets, request.into, request.job(scanner.cluster_id))
+        steps = await asyncio.to_thread(exported_steps, request.into, request.job(scanner.cluster_id))
         plans = []
         for topic in await _matching(scanner, request):
             tell(f"topic {topic}")
-            plans.append(await _planned(scanner, request, topic, done))
-        yield ExportJob(scanner, request, plans, done)
+            plans.append(await _planned(scanner, request, topic, steps))
+        yield ExportJob(scanner, request, plans, next_offsets(steps))
 
 
 async def _matching(scanner: TierScanner, request: ExportRequest) -> list[str]:
@@ -248,11 +252,11 @@ async def _matching(scanner: TierScanner, request: ExportRequest) -> list[str]:
 
 
 async def _planned(
-    scanner: TierScanner, request: ExportRequest, topic: str, exported: Mapping[TopicIdPartition, int]
+    scanner: TierScanner, request: ExportRequest, topic: str, steps: Sequence[Mapping[str, Any]]
 ) -> ScanPlan:
     """Plan a topic: each partition from where an earlier run has ended, or from the first offset that is wanted."""
     chosen = await scanner.choose(topic)
-    before = {partition: offset for partition, offset in exported.items() if partition.topic == topic}
+    before = {partition: offset for partition, offset in next_offsets(steps).items() if partition.topic == topic}
     if any(uuid_to_text(partition.topic_id) != chosen.topic_id for partition in before):
         raise RefusedError(
             f"topic {topic} was made anew since an earlier run exported it: its id is {chosen.topic_id}",
@@ -260,7 +264,7 @@ async def _planned(
         )
     begun: dict[int, OnePosition] = {partition.partition: offset for partition, offset in before.items()}
     first: OnePosition = EARLIEST if request.start is None else request.start
-    return await scanner.plan(
+    plan = await scanner.plan(
         ScanRequest(
             topic=topic,
             start={number: begun.get(number, first) for number in chosen.partitions},
@@ -268,3 +272,23 @@ async def _planned(
             isolation=request.isolation,
         )
     )
+    epochs = last_epochs(steps)
+    for span in plan.ranges:
+        if span.partition in epochs:
+            _require_same_log(span, before[span.partition], epochs[span.partition])
+    return plan
+
+
+def _require_same_log(span: ScanRange, next_offset: int, epoch: int) -> None:
+    """Require that the log has what earlier runs exported, the last offset of which ``epoch`` wrote.
+
+    A log that lost its end, as after an unclean election or the restore of a disk, writes offsets anew: an export that
+    goes on behind them would lack their new records.
+    """
+    _, end = span.lineage.end_offset_for(epoch, log_end_offset=_LOG_END)  # -1 where it is not known
+    if 0 <= end < next_offset:
+        raise RefusedError(
+            f"{span.partition}: the log was cut back to offset {end} since an earlier run exported it up to "
+            f"{next_offset - 1}: the files have records that the log lost, and lack those that it has in their place",
+            remedy="export the present log into another directory",
+        )

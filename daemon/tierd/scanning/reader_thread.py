@@ -11,12 +11,13 @@ from typing import Any, Final, TypeVar
 
 from tierd.app import TierReader
 from tierd.errors import ScanRequestError, with_remedy
-from tierd.loop_thread import LoopClosedError, LoopThread
+from tierd.loop_thread import LoopClosedError, LoopOfParentError, LoopThread
 from tierd.one_ahead import one_ahead
 from tierd.scanning.range_rows import ScannedBatch
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanPlan
 from tierd.scanning.tier_scanner import TierScanner
+from tierd.tasks import end_tasks
 
 T = TypeVar("T")
 
@@ -38,13 +39,8 @@ class RowStream:
         Raises:
             TierError: the read failed, or the reader was closed.
         """
-        if self._is_closed:
-            raise _closed()
-        try:
-            with with_remedy():
-                return self._loop.call(self._next(), timeout_s=_CALL_TIMEOUT_S)
-        except (LoopClosedError, concurrent.futures.CancelledError):
-            raise _closed() from None
+        with _ends_told():
+            return self._loop.call(self._next(), timeout_s=_CALL_TIMEOUT_S)
 
     def close(self) -> None:
         """End the read. A second call does nothing."""
@@ -57,6 +53,8 @@ class RowStream:
                 self._loop.result(closing, timeout_s=_CALL_TIMEOUT_S)
 
     async def _next(self) -> ScannedBatch | None:
+        if self._is_closed:  # perhaps since the call began: then there is no next batch, and this is not the end
+            raise _closed()
         self._taking = asyncio.current_task()
         try:
             return await anext(self._rows, None)
@@ -64,10 +62,11 @@ class RowStream:
             self._taking = None
 
     async def _close(self) -> None:
-        if self._taking is not None:
-            self._taking.cancel()
-            await asyncio.wait([self._taking])
-        await self._rows.aclose()
+        try:
+            if self._taking is not None:
+                await end_tasks([self._taking])
+        finally:
+            await self._rows.aclose()
 
 
 class ReaderThread:
@@ -109,11 +108,8 @@ class ReaderThread:
         Raises:
             TierError: ``work`` failed or took too long, or the reader was closed.
         """
-        try:
-            with with_remedy():
-                return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
-        except (LoopClosedError, concurrent.futures.CancelledError):
-            raise _closed() from None
+        with _ends_told():
+            return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
 
     @contextlib.contextmanager
     def reading(self, plan: ScanPlan, layout: RowLayout) -> Iterator[RowStream]:
@@ -132,7 +128,7 @@ class ReaderThread:
 
     def close(self) -> None:
         """End all reads, close the tier, and end the thread. A second call does nothing."""
-        if self._is_closed or sys.is_finalizing():
+        if self._is_closed or sys.is_finalizing() or self._loop.is_of_parent:
             return
         if self._loop.is_current:  # the garbage collector closes a reader that was left without a word
             threading.Thread(target=self.close, name="tierd-reader-close").start()
@@ -168,6 +164,21 @@ async def _serve(
 
 async def _set(event: asyncio.Event) -> None:
     event.set()
+
+
+@contextlib.contextmanager
+def _ends_told() -> Iterator[None]:
+    """Raise what a call fails with, with its remedy; also where the loop has ended, or was never in this process."""
+    with with_remedy():
+        try:
+            yield
+        except LoopOfParentError:
+            raise ScanRequestError(
+                "the reader of the tier was opened by the parent of this process",
+                remedy="open a reader in each process after the fork, or start processes by the method spawn",
+            ) from None
+        except (LoopClosedError, concurrent.futures.CancelledError):
+            raise _closed() from None
 
 
 def _closed() -> ScanRequestError:

@@ -1,12 +1,12 @@
 """ScanPlan: what a read has to read, fixed when it is planned; later records are not in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from tierd.errors import ScanRequestError
 from tierd.log import data_bytes
-from tierd.model import IsolationLevel, TopicIdPartition, uuid_from_text
+from tierd.model import IsolationLevel, Lineage, TopicIdPartition, uuid_from_text
 from tierd.scanning.positions import EARLIEST, LATEST, Position
 from tierd.tiering import TieredLog
 
@@ -65,12 +65,14 @@ class ScanRange:
         start_offset: inclusive.
         end_offset: exclusive; equal to ``start_offset`` where there is nothing to read.
         size_bytes: of the log in the range, as it is stored, about.
+        lineage: leader epochs of the log.
     """
 
     partition: TopicIdPartition
     start_offset: int
     end_offset: int
     size_bytes: int
+    lineage: Lineage = field(default_factory=Lineage, repr=False)
 
     @property
     def offset_count(self) -> int:

@@ -138,6 +138,7 @@ class TierScanner:
             start_offset=start,
             end_offset=end,
             size_bytes=await asyncio.to_thread(stored_bytes, log, start, end),
+            lineage=log.lineage,
         )
 
     async def _offset(self, task: FetchTask, place: Place, ends: _Ends, isolation: IsolationLevel) -> int:

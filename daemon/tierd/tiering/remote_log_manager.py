@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tierd.errors import TierError, UnknownPartitionError
 from tierd.model import TopicIdPartition, TopicPartition
+from tierd.tasks import end_tasks
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.partition_status import PartitionStatus, StatusBoard
 from tierd.tiering.replicas.replica import LogDirState, Replica, ReplicaTable
@@ -100,8 +101,7 @@ class RemoteLogManager:
             self._tasks.reconciled()
             await self._follower.roles_known()
         finally:
-            follower.cancel()
-            await asyncio.wait([follower])
+            await end_tasks([follower])
 
     @property
     def first_reconcile_done(self) -> asyncio.Event:

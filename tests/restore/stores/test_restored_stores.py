@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.clock import FakeClock
-from tests.restore.changelog.sources.changelog_fixtures import RemoteLogs, batch_of
+from tests.restore.changelog.sources.changelog_fixtures import MovingLogs, RemoteLogs, batch_of
 from tests.restore.stores.store_fixtures import KINDS, ON_DISK, Store, content
 from tierd.log import empty_batch, iter_batches
 from tierd.model import TopicIdPartition, TopicPartition
@@ -27,6 +28,7 @@ DAY_MS = 86_400_000
 TOPIC_ID = UUID(int=7)
 PARTITIONS = 8
 
+T = TypeVar("T", bound=RemoteLogs)
 Change = tuple[bytes | None, bytes | None]
 KEYS = st.one_of(st.none(), st.sampled_from([b"a", b"b", b"c", b""]))
 CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=9))), min_size=1, max_size=6)
@@ -40,7 +42,12 @@ def changelog(
     number: int, segments: Sequence[Sequence[Sequence[Change]]], *, emptied: frozenset[int] = frozenset()
 ) -> RemoteLogs:
     """Return a tier with these segments of batches; compaction has emptied the batches with the given base offsets."""
-    remote, offset = RemoteLogs(partition(number)), 0
+    return filled(RemoteLogs(partition(number)), segments, emptied=emptied)
+
+
+def filled(remote: T, segments: Sequence[Sequence[Sequence[Change]]], *, emptied: frozenset[int] = frozenset()) -> T:
+    """Add segments to a tier that has none, as ``changelog`` does."""
+    offset = 0
     for batches in segments:
         start, log = offset, b""
         for records in batches:
@@ -185,6 +192,25 @@ async def test_store_whose_offset_lies_beyond_the_changelog_is_wiped_and_filled_
         outcome = await restored(Tiers({name: remote}).source(), {name: store}, tmp_path)
         assert outcome.completed == {name}
     assert content(store, tmp_path / str(name) / "store") == {b"new": b"2"}
+
+
+@pytest.mark.spec("changelog-restore 54")
+@pytest.mark.parametrize("kind", ON_DISK)
+async def test_store_whose_segment_is_replaced_twice_under_the_restore_is_not_wiped(tmp_path: Path, kind: str) -> None:
+    first = [[(b"k%d" % n, b"first")] for n in range(20)]
+    changed = [[(b"k%d" % n, b"changed")] for n in range(30)]  # of a log that never changes, for proof
+    begun = changelog(0, [first])
+    replaced = filled(MovingLogs(None, 2, partition(0)), [changed[:20], changed[20:]])
+    name = begun.view.partition.topic_partition
+    await restored(Tiers({name: begun}).source(), {name: ON_DISK[kind]("counts")}, tmp_path)
+    store = ON_DISK[kind]("counts")
+
+    outcome = await restored(Tiers({name: replaced}).source(), {name: store}, tmp_path)
+
+    assert outcome.completed == {name}
+    assert replaced.moves_left == 0
+    expected = {b"k%d" % n: b"first" if n < 20 else b"changed" for n in range(30)}
+    assert content(store, tmp_path / str(name) / "store") == expected
 
 
 @pytest.mark.parametrize("kind", ON_DISK)

@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 import struct
 import sys
 from collections.abc import AsyncGenerator
@@ -297,6 +298,26 @@ async def test_stage_beyond_the_end_of_the_log_is_thrown_away(tmp_path: Path) ->
 
     assert changelog.asked == [FLUSHED, None]
     assert (restored.resumed_after, restored.last_offset, restored.record_count) == (None, 99, 100)
+
+
+async def test_stage_that_was_removed_in_part_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = StreamsStoreType.WINDOW
+    await stop_half_way(tmp_path, kind)
+
+    def remove_a_part(path: Path) -> None:
+        remove(min((path / "store").iterdir()))
+        raise OSError("the disk fails")
+
+    remove = shutil.rmtree
+    with monkeypatch.context() as broken:
+        broken.setattr(shutil, "rmtree", remove_a_part)
+        with pytest.raises(StoreFailedError, match="the disk fails"):
+            await restore(store_of(kind), ListedChangelog(log_of(kind)[:100]), tmp_path)
+    restored = await restore(store_of(kind), log_of(kind), tmp_path)
+
+    assert restored.resumed_after is None
+    whole = await restore(store_of(kind), log_of(kind), tmp_path / "whole")
+    assert read_store(restored.directory) == read_store(whole.directory)
 
 
 async def test_range_error_of_a_fresh_run_is_reported(tmp_path: Path) -> None:

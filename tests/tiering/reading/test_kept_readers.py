@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.eventually import eventually
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.fakes.manual_clock import ManualClock
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment
@@ -16,6 +17,7 @@ from tierd.config import FetchSettings
 from tierd.errors import OffsetOutOfRangeError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
+from tierd.testing import cancel_at
 from tierd.tiering import FetchService, FetchTask, TieredLog, open_fetch_service
 from tierd.tiering.reading.tiered_log import Tier
 
@@ -35,6 +37,7 @@ class CountingStorage(SegmentStorage):
         self.open = asyncio.Event()
         self.open.set()
         self.error: RemoteStorageError | None = None
+        self.turns_to_end = 0  # of the loop
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         self.asked.append(byte_range)
@@ -45,6 +48,8 @@ class CountingStorage(SegmentStorage):
                 raise self.error
             return await super().fetch_log_segment(metadata, byte_range)
         finally:
+            for _ in range(self.turns_to_end):
+                await asyncio.sleep(0)
             self.under_way -= 1
 
 
@@ -179,6 +184,38 @@ async def test_deleted_records_are_not_returned_by_a_kept_reader(setup: Setup, m
     with pytest.raises(OffsetOutOfRangeError):
         await setup.read(offset)
     assert len(setup.service._kept) == 0
+
+
+async def test_service_whose_close_is_cancelled_at_any_await_leaves_no_read_under_way(setup: Setup) -> None:
+    suspension, was_cancelled = 0, True
+    while was_cancelled:
+        suspension += 1
+        with nothing_left():
+            setup.storage.open.set()
+            setup.storage.turns_to_end = 0
+            service = FetchService(
+                setup.storage,
+                settings=FetchSettings(prefetch_bytes=PREFETCH),
+                piece_bytes=PIECE,
+                chunks=None,
+                indexes=None,
+                recorder=setup.session.recorder,
+                clock=ManualClock(),
+            )
+            task, offset = service.task(setup.snapshot), 0
+            for _ in range(4):
+                offset = (await task.read(offset, max_bytes=32 * KIB, isolation=UNCOMMITTED)).next_offset
+            setup.storage.open.clear()
+            setup.storage.turns_to_end = 3
+            await task.read(offset, max_bytes=32 * KIB, isolation=UNCOMMITTED)
+            late = await service.read(task, 200, max_bytes=KIB, isolation=UNCOMMITTED, max_wait_s=0)
+            assert late.is_pending
+            await eventually(lambda: setup.storage.under_way > 1, what="reads ahead, and the late one")
+            was_cancelled = await cancel_at(suspension, service.close)
+            assert setup.storage.under_way == 0
+            del task, service
+    assert suspension > 1
+    setup.storage.open.set()
 
 
 async def test_reader_that_reaches_the_local_log_is_not_kept(setup: Setup) -> None:

@@ -28,6 +28,7 @@ from tierd.remote.cache.chunk_files import (
     object_part_of,
 )
 from tierd.remote.cache.sized_lru import SizedLru
+from tierd.tasks import wait_all
 
 log = structlog.get_logger()
 
@@ -189,15 +190,19 @@ class ChunkCache:
         return len(under_way | {name for name, _ in left if object_part_of(name) in parts})  # some arrived meanwhile
 
     async def close(self) -> None:
-        """End the downloads, finish the writes; every later call is refused. Closing twice is harmless."""
+        """End the downloads, finish the writes; every later call is refused. Closing twice is harmless.
+
+        A cancellation is raised when all has ended.
+        """
         self._is_closed = True
         downloads = [download.task for download in self._downloads.values()]
         for task in downloads:
             task.cancel()
-        if tasks := {*downloads, *self._unwritten.tasks}:
-            await asyncio.wait(tasks)
-        self._threads.shutdown(wait=False)
-        self._writers.shutdown(wait=False)
+        try:
+            await wait_all([*downloads, *self._unwritten.tasks])
+        finally:
+            self._threads.shutdown(wait=False)
+            self._writers.shutdown(wait=False)
 
     # ------------------------------------------------------------ one lookup, shared by its callers
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Self
 
 from tierd.model import ByteRange
+from tierd.tasks import drop_task, wait_all
 
 ReadRange = Callable[[str, ByteRange], Awaitable[bytes]]
 
@@ -26,15 +27,10 @@ class EarlyReads:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the reads whose bytes were not used."""
-        ending = list(self._under_way.values())
-        for read in ending:
-            read.cancel()
-        if ending:
-            await asyncio.wait(ending)
-        for read in ending:
-            if not read.cancelled():
-                read.exception()  # a failure of bytes that were not used is no failure
+        """End the reads whose bytes were not used, whose failures are none. A cancellation is raised then."""
+        for read in self._under_way.values():
+            drop_task(read)
+        await wait_all(self._under_way.values())
 
     async def read(self, byte_range: ByteRange) -> bytes:
         """Return the bytes of ``byte_range``, which may be under way."""

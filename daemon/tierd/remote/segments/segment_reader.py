@@ -16,6 +16,7 @@ from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.transform import Transform
+from tierd.tasks import drop_task, wait_all
 
 T = TypeVar("T")
 
@@ -294,8 +295,8 @@ class SharedCalls(Generic[T]):
             shared.waiters -= 1
             if not shared.waiters and not shared.task.done():
                 self._forget(subject, shared)
-                shared.task.cancel()
-                await asyncio.wait({shared.task})
+                drop_task(shared.task)
+                await wait_all([shared.task])
 
     def _forget(self, subject: str, call: _SharedCall[T]) -> None:
         if self._calls.get(subject) is call:

@@ -23,7 +23,7 @@ from typing import Final
 from tierd.clock import Clock
 from tierd.errors import RefusedError
 from tierd.files import make_private_directory
-from tierd.log import OsDisk
+from tierd.log import OsDisk, unlink_if_there
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.restore.changelog.changelog_errors import LostPositionError, OutdatedPositionError, StoreFailedError
 from tierd.restore.changelog.changelog_source import ChangelogIdentity, ChangelogRecords
@@ -320,8 +320,11 @@ class _StoreJob:
             )
 
     def _remove_stage(self) -> None:
+        """Remove the stage, its journal first: no journal may tell of files of which a part is gone."""
         self._close_writer()
         self._close_journal()
+        if unlink_if_there(OsDisk(), self._stage / _JOURNAL):
+            OsDisk().sync_directory(self._stage)
         self._remove(self._stage)
 
     def _remove(self, path: Path) -> None:

@@ -11,6 +11,7 @@ import structlog
 from tierd.errors import MissingArtefactError, SegmentChangedError
 from tierd.metadata import PartitionView
 from tierd.model import Lineage
+from tierd.tasks import drop_task, wait_all
 from tierd.tiering.copy_plan import CopiedThrough
 from tierd.tiering.copying.complete import complete_segment
 from tierd.tiering.copying.copy_tools import CopyTools
@@ -48,12 +49,8 @@ class CheckAhead:
         self._current = self._ahead = None
         for task in dropped:  # before anything is awaited: a slot that is lost is lost for ever
             self._slots.release()
-            task.cancel()
-        if dropped:
-            await asyncio.wait(dropped)
-        for task in dropped:
-            if not task.cancelled():
-                task.exception()  # raised by ``result`` for a caller that asked
+            drop_task(task)  # ``result`` has raised its failure for a caller that asked
+        await wait_all(dropped)
 
     async def begin(self, held: HeldSegment) -> None:
         """Wait for a slot and begin the check of ``held``, unless that was begun ahead."""

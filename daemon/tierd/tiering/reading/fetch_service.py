@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,12 +187,16 @@ class FetchService:
             return error
 
     async def close(self) -> None:
-        """End the reads, and refuse later reads. The caches stay open: ``open_fetch_service`` closes them."""
+        """End the reads, and refuse later reads. The caches stay open: ``open_fetch_service`` closes them.
+
+        A cancellation is raised when all has ended.
+        """
         self._gate.close()
-        await end_tasks(self._running)
-        await self._late.close()
-        await self._next.close()
-        await self._kept.close()
+        async with AsyncExitStack() as stack:  # whose other callbacks run after one that was cancelled
+            stack.push_async_callback(self._kept.close)
+            stack.push_async_callback(self._next.close)
+            stack.push_async_callback(self._late.close)
+            await end_tasks(self._running)
 
     def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:
         self._running.discard(reading)
@@ -236,9 +240,8 @@ async def open_fetch_service(
         recorder=recorder,
         clock=clock,
     )
-    try:
-        yield service
-    finally:
-        await service.close()
+    async with AsyncExitStack() as stack:
         if indexes is not None:
-            await indexes.close()
+            stack.push_async_callback(indexes.close)
+        stack.push_async_callback(service.close)
+        yield service

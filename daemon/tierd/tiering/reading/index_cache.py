@@ -24,6 +24,7 @@ from tierd.errors import (
 )
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import CacheStatistics, RemoteStorageManager, SizedLru
+from tierd.tasks import wait_all
 from tierd.tiering.reading.index_files import SUFFIXES, IndexFiles, require_sound, stem_of
 
 log = structlog.get_logger()
@@ -152,15 +153,19 @@ class RemoteIndexCache:
         self._evict()
 
     async def close(self) -> None:
-        """End what is under way; every later call is refused. The files stay for the next start. Idempotent."""
+        """End what is under way; every later call is refused. The files stay for the next start. Idempotent.
+
+        A cancellation is raised when all has ended.
+        """
         self._is_closed = True
         cleaner, self._cleaner = self._cleaner, None
         ending = [*self._loads.values(), *([cleaner] if cleaner else [])]
         for task in ending:
             task.cancel()
-        if tasks := {*ending, *self._removals.values()}:
-            await asyncio.wait(tasks)
-        await asyncio.to_thread(self._files.close)
+        try:
+            await wait_all([*ending, *self._removals.values()])
+        finally:
+            await asyncio.to_thread(self._files.close)
 
     # ------------------------------------------------------------ what is there
 
@@ -252,7 +257,7 @@ class RemoteIndexCache:
         try:
             size = await asyncio.shield(writing)
         except asyncio.CancelledError:
-            await asyncio.wait({writing})  # the thread outlives the cancellation; the next start cleans up after it
+            await wait_all([writing])  # the thread outlives the cancellation; the next start cleans up after it
             raise
         except OSError as error:
             self._write_failed(error)

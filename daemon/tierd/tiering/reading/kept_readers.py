@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tierd.clock import Clock
 from tierd.model import IsolationLevel, TopicIdPartition
+from tierd.tasks import end_tasks, wait_all
 from tierd.tiering.reading.read_session import ReadSession
 
 _IDLE_S = 30.0
@@ -47,27 +49,31 @@ class KeptReaders:
         return None if kept is None else kept.session
 
     async def keep(self, place: ReaderPlace, session: ReadSession) -> None:
-        """Take ``session`` over, and close the session at the same place and the oldest one beyond the capacity."""
-        surplus = [self._kept.pop(place)] if place in self._kept else []
+        """Take ``session`` over, and close the session at the same place and the oldest one beyond the capacity.
+
+        A cancellation is raised when these are closed.
+        """
+        surplus = [self._kept.pop(place).session] if place in self._kept else []
         if self._is_closed:
-            await session.close()
-            return
-        self._kept[place] = _Kept(session, self._clock.monotonic_s())
-        if self._sweeper is None or self._sweeper.done():
-            self._sweeper = asyncio.create_task(self._sweep(), name="close idle remote readers")
+            surplus.append(session)
+        else:
+            self._kept[place] = _Kept(session, self._clock.monotonic_s())
+            if self._sweeper is None or self._sweeper.done():
+                self._sweeper = asyncio.create_task(self._sweep(), name="close idle remote readers")
         while len(self._kept) > self._capacity:
-            surplus.append(self._kept.popitem(last=False)[1])
-        for kept in surplus:
-            await kept.session.close()
+            surplus.append(self._kept.popitem(last=False)[1].session)
+        await _close(surplus)
 
     async def close(self) -> None:
-        """Close all sessions, and keep none from now on. A second call does nothing."""
+        """Close all sessions, and keep none from now on. A cancellation is raised then; a second call does nothing."""
         self._is_closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait({self._sweeper})
-        while self._kept:
-            await self._kept.popitem()[1].session.close()
+        sessions = [kept.session for kept in self._kept.values()]
+        self._kept.clear()
+        try:
+            if self._sweeper is not None:
+                await end_tasks([self._sweeper])
+        finally:
+            await _close(sessions)
 
     async def _sweep(self) -> None:
         while self._kept:
@@ -77,3 +83,8 @@ class KeptReaders:
                 await self._clock.sleep(due_s)
             else:
                 await self._kept.popitem(last=False)[1].session.close()
+
+
+async def _close(sessions: Iterable[ReadSession]) -> None:
+    """Close sessions at the same time; a cancellation is raised when all are closed."""
+    await wait_all([fetch for session in sessions for fetch in session.abandon()])

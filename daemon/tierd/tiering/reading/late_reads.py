@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tierd.clock import Clock
 from tierd.model import IsolationLevel
+from tierd.tasks import end_tasks
 from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask
 
@@ -73,8 +74,7 @@ class LateReads:
         """Forget all reads."""
         self._late.clear()
         if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait({self._sweeper})
+            await end_tasks([self._sweeper])
 
     async def _sweep(self) -> None:
         while self._late:

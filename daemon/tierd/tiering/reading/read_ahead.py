@@ -1,5 +1,6 @@
 """ReadAhead: the ranges that a reader has under way, through the segments that follow one another."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import NamedTuple
 
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
+from tierd.tasks import wait_all
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 
 _EAGER_RANGES = 4
@@ -105,10 +107,14 @@ class ReadAhead:
             await reader.drop_failed()
 
     async def close(self) -> None:
-        """End everything that is under way."""
-        while self._open:
-            reader, _ = self._open.popleft()
-            await reader.close()
+        """End everything that is under way; a cancellation is raised when it has ended."""
+        await wait_all(self.abandon())
+
+    def abandon(self) -> "list[asyncio.Task[bytes]]":
+        """Cancel everything that is under way, and return it: the caller waits for its end."""
+        ending = [fetch for reader, _ in self._open for fetch in reader.abandon()]
+        self._open.clear()
+        return ending
 
     @property
     def _ahead_bytes(self) -> int:

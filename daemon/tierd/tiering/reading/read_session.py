@@ -15,6 +15,7 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, CheckedBatches, LocalLog, walk_checked
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
+from tierd.tasks import wait_all
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, ReadAheadWindow
 from tierd.tiering.reading.reading_bounds import (
@@ -111,9 +112,13 @@ class ReadSession:
         return start
 
     async def close(self) -> None:
-        """End reading ahead. A session that is used again begins a new range."""
+        """End reading ahead; a cancellation is raised then. A session that is used again begins a new range."""
+        await wait_all(self.abandon())
+
+    def abandon(self) -> "list[asyncio.Task[bytes]]":
+        """Cancel the reads ahead, as ``close`` does, and return them: the caller waits for their end."""
         self._rest = None
-        await self._ahead.close()
+        return self._ahead.abandon()
 
     def tier_of(self, offset: int) -> Tier:
         """Return the tier that ``offset`` is read from."""

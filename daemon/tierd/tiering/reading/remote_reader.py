@@ -9,6 +9,7 @@ from tierd.errors import RemoteIntegrityError
 from tierd.log import CheckedBatches, walk_checked
 from tierd.model import ByteRange, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
+from tierd.tasks import drop_task, wait_all
 
 SMALLEST_WINDOW_BYTES = 64 << 10  # below it a request costs more than its bytes
 _BATCH_HEADER_BYTES = 12  # base offset and length: enough to know the size of the whole batch
@@ -115,17 +116,20 @@ class RemoteSegmentReader:
         return None
 
     async def close(self) -> None:
-        """End the fetches that are under way, if any; reading may go on and asks for them again."""
+        """End the fetches that are under way, if any; reading may go on and asks for them again.
+
+        A cancellation is raised when they have ended.
+        """
+        await wait_all(self.abandon())
+
+    def abandon(self) -> "list[asyncio.Task[bytes]]":
+        """Cancel the fetches that are under way, as ``close`` does, and return them: the caller waits for their end."""
         ending = list(self._under_way)
         self._under_way.clear()
         self._begun = self._position + len(self._tail)
-        for task in ending:
-            task.cancel()
-        if ending:
-            await asyncio.wait(ending)
-        for task in ending:
-            if not task.cancelled():
-                task.exception()  # no caller waits for it any more
+        for fetch in ending:
+            drop_task(fetch)
+        return ending
 
     async def drop_failed(self) -> None:
         """Ask again for what is under way, if some of it has failed already."""

@@ -17,6 +17,7 @@ from tierd.log import (
     PartitionChanged,
     WatchLimitReached,
 )
+from tierd.tasks import end_tasks
 from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 
 log = structlog.get_logger()
@@ -127,9 +128,7 @@ async def _either(following: Coroutine[object, object, None], event: asyncio.Eve
         for task in done:
             task.result()
     finally:
-        for task in waits:
-            task.cancel()
-        await asyncio.wait(waits)
+        await end_tasks(waits)
 
 
 async def _set(event: asyncio.Event) -> None:

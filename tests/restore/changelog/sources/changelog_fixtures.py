@@ -1,6 +1,7 @@
 """Changelogs for tests: log dirs as a leader writes them, and a tier that holds copies of their segments."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.log.producers.producer_state import encode_producer_snapshot
-from tierd.metadata import PartitionView
+from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import (
     ByteRange,
     IndexType,
@@ -174,6 +175,19 @@ class RemoteLogs:
         )
         self.view = self.view.with_updated(update).view
 
+    def replace(self, metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+        """Replace a segment by an equal one, as a compaction does that finds nothing to remove; its objects go."""
+        log = self._logs[metadata.segment.id]
+        artefacts = {kind: data for (id_, kind), data in self._artefacts.items() if id_ == metadata.segment.id}
+        self.vanish(metadata)
+        self.expire(metadata)
+        return self.add(log, start=metadata.start_offset, end=metadata.end_offset + 1, artefacts=artefacts)
+
+    def move_log_start(self, offset: int) -> None:
+        """Move the log start, as DeleteRecords does; segments stay until the expiration takes them."""
+        claimed = replace(self.view, row=PartitionRow(topic=NAME.topic, revision=1, claim=Claim(5, 1, UUID(int=9))))
+        self.view = claimed.with_log_start_offset(offset).view
+
     async def load_view(self, partition: TopicIdPartition) -> PartitionView:
         """Return the metadata, as a metadata store does."""
         self.loads += 1
@@ -224,6 +238,36 @@ class RemoteLogs:
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Refuse to delete."""
         raise NotImplementedError
+
+
+class MovingLogs(RemoteLogs):
+    """Tier in which a segment is replaced in the moment in which a part of it is asked for, a few times.
+
+    Attributes:
+        moved_by: the part: an index, or None for the log.
+        moves_left: replacements that are still to come.
+    """
+
+    def __init__(self, moved_by: IndexType | None, moves_left: int, partition: TopicIdPartition = PARTITION) -> None:
+        super().__init__(partition)
+        self.moved_by = moved_by
+        self.moves_left = moves_left
+
+    async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
+        """Return bytes of a log."""
+        self._move(None, metadata)
+        return await super().fetch_log_segment(metadata, byte_range)
+
+    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Return an artefact."""
+        self._move(index_type, metadata)
+        return await super().fetch_index(metadata, index_type)
+
+    def _move(self, asked_for: IndexType | None, metadata: RemoteLogSegmentMetadata) -> None:
+        is_there = metadata.segment.id in self._logs
+        if asked_for is self.moved_by and self.moves_left and is_there:
+            self.moves_left -= 1
+            self.replace(metadata)
 
 
 async def read_rest(

@@ -11,6 +11,7 @@ from tests.restore.changelog.sources.changelog_fixtures import (
     COMMITTED,
     NAME,
     UNCOMMITTED,
+    MovingLogs,
     RemoteLogs,
     batch_of,
     counted,
@@ -21,8 +22,8 @@ from tests.restore.changelog.sources.changelog_fixtures import (
     write_cleaned_to,
     write_counted,
 )
-from tierd.model import TopicIdPartition
-from tierd.restore.changelog.changelog_errors import CorruptSourceError
+from tierd.model import IndexType, TopicIdPartition
+from tierd.restore.changelog.changelog_errors import ChangelogRangeError, CorruptSourceError
 from tierd.restore.changelog.sources.composite_source import CompositeSource
 from tierd.restore.changelog.sources.local_changelog import LocalEnd
 from tierd.restore.changelog.sources.local_log_source import LocalChangelogs
@@ -180,6 +181,38 @@ async def test_segments_that_the_broker_deletes_under_a_read_are_read_from_the_t
 
     assert (result.records.offsets, result.remote_bytes > 0) == (list(range(5, 10)), True)
     assert await offsets_of(source, 10) == list(range(10, 40))
+
+
+@pytest.mark.parametrize(
+    "part", [None, IndexType.PRODUCER_SNAPSHOT], ids=["under a read", "while the bounds are looked up"]
+)
+async def test_segment_that_is_replaced_twice_is_read_from_the_tier(tmp_path: Path, part: IndexType | None) -> None:
+    path = local_log(tmp_path, [(0, 20), (20, 40)]).path / str(NAME)
+    remote = MovingLogs(part, 2)
+    remote.add_rolled(path)
+    for file in path.glob(f"{0:020d}.*"):
+        file.unlink()
+
+    assert await offsets_of(composite(tmp_path, remote)) == list(range(40))
+    assert remote.moves_left == 0
+
+
+async def test_offset_that_neither_place_has_any_more_is_out_of_range(tmp_path: Path) -> None:
+    path = local_log(tmp_path, [(0, 20), (20, 40)]).path / str(NAME)
+    remote = RemoteLogs()
+    remote.add_rolled(path)
+    source = composite(tmp_path, remote)
+    assert await source.earliest_offset(NAME) == 0
+    for file in path.glob(f"{0:020d}.*"):
+        file.unlink()
+    first = min(remote.view.list(), key=lambda each: each.start_offset)
+    remote.vanish(first)
+    remote.expire(first)
+
+    with pytest.raises(ChangelogRangeError) as refused:
+        await source.read(NAME, 5, max_bytes=1, isolation=UNCOMMITTED)
+
+    assert (refused.value.earliest_offset, refused.value.end_offset) == (20, 40)
 
 
 async def test_partition_that_only_one_place_has_is_read_there(tmp_path: Path) -> None:

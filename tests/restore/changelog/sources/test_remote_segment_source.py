@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.remote_segments import PARTITION
 from tests.restore.changelog.sources.changelog_fixtures import (
     COMMITTED,
     NAME,
     UNCOMMITTED,
+    MovingLogs,
     RemoteLogs,
     batch_of,
     counted,
@@ -29,6 +31,7 @@ from tierd.restore.changelog.changelog_errors import (
 )
 from tierd.restore.changelog.sources.block_budget import BlockBudget
 from tierd.restore.changelog.sources.remote_blocks import BlockLimits
+from tierd.testing import cancel_at
 
 SMALL = BlockLimits(block_bytes=100, ahead_blocks=4)
 DAY_MS = 86_400_000
@@ -208,6 +211,112 @@ async def test_vanished_object_costs_one_new_plan_and_is_then_out_of_range() -> 
 
     assert refused.value.offset == 10
     assert remote.loads == loads + 1
+    remote.expire(vanished)
+    remote.add(counted(10, 20), start=10, end=20)
+    assert await offsets_of(source, 10) == list(range(10, 20))
+
+
+def moving(path: Path, part: IndexType | None, moves: int) -> MovingLogs:
+    """Return a tier with an aborted transaction in offsets 0 to 6, and a segment of offsets 7 to 16 behind it."""
+    remote = MovingLogs(part, moves)
+    remote.add_rolled(transactional_log(path, "A - B B+ - A! -"))
+    remote.add(counted(7, 17), start=7, end=17)
+    return remote
+
+
+PARTS = pytest.mark.parametrize(
+    ("part", "start"),
+    [
+        pytest.param(None, 0, id="log"),
+        pytest.param(IndexType.OFFSET, 9, id="offset index"),
+        pytest.param(IndexType.TRANSACTION, 0, id="transaction index"),
+        pytest.param(IndexType.PRODUCER_SNAPSHOT, 0, id="producer snapshot"),
+    ],
+)
+
+
+@pytest.mark.spec("changelog-restore 54")
+@PARTS
+@pytest.mark.parametrize("moves", [1, 2, 4])
+async def test_segment_that_is_replaced_again_under_a_read_is_looked_up_again(
+    tmp_path: Path, part: IndexType | None, start: int, moves: int
+) -> None:
+    remote = moving(tmp_path, part, moves)
+
+    found = await offsets_of(remote.source(), start, isolation=COMMITTED)
+
+    assert found == [offset for offset in (1, 2, 4, 6, *range(7, 17)) if offset >= start]
+    assert remote.moves_left == 0
+
+
+@pytest.mark.spec("changelog-restore 54")
+@PARTS
+async def test_segment_that_is_replaced_at_every_look_makes_the_source_unavailable(
+    tmp_path: Path, part: IndexType | None, start: int
+) -> None:
+    remote = moving(tmp_path, part, 1000)
+    source = remote.source()
+
+    with pytest.raises(SourceUnavailableError) as refused:
+        await offsets_of(source, start, isolation=COMMITTED)
+
+    assert refused.value.retriable
+    assert remote.moves_left > 1000 - 100
+    remote.moves_left = 0
+    assert await offsets_of(source, 9, isolation=COMMITTED) == list(range(9, 17))
+
+
+async def test_last_segment_that_is_replaced_while_the_bounds_are_looked_up_is_looked_up_again(tmp_path: Path) -> None:
+    remote = moving(tmp_path, IndexType.PRODUCER_SNAPSHOT, 3)
+    source = remote.source()
+    assert await source.end_offset(NAME, COMMITTED) == 17
+    assert (await source.identity(NAME)).topic_id == PARTITION.topic_id
+    assert remote.moves_left == 0
+
+
+async def test_segment_without_a_producer_snapshot_is_not_looked_up_again() -> None:
+    remote = RemoteLogs()
+    remote.add(counted(0, 10), start=0, end=10, artefacts={IndexType.OFFSET: b""})
+    with pytest.raises(RestoreError, match="no producer_snapshot") as refused:
+        await remote.source().end_offset(NAME, COMMITTED)
+    assert not refused.value.retriable
+    assert remote.loads == 1
+
+
+@pytest.mark.spec("changelog-restore 54")
+async def test_offset_below_a_log_start_that_was_moved_is_out_of_range_once_its_segment_is_gone() -> None:
+    remote = RemoteLogs()
+    expired = remote.add(counted(0, 10), start=0, end=10)
+    remote.add(counted(10, 20), start=10, end=20)
+    source = remote.source()
+    assert await source.earliest_offset(NAME) == 0
+    remote.move_log_start(13)
+    remote.vanish(expired)
+    remote.expire(expired)
+
+    with pytest.raises(ChangelogRangeError) as refused:
+        await source.read(NAME, 0, max_bytes=1, isolation=UNCOMMITTED)
+
+    assert (refused.value.offset, refused.value.earliest_offset, refused.value.end_offset) == (0, 13, 20)
+    assert await offsets_of(source, 13) == list(range(13, 20))
+
+
+async def test_transaction_index_that_cannot_be_read_makes_the_source_unavailable(tmp_path: Path) -> None:
+    class Busy(RemoteLogs):
+        is_busy = True
+
+        async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+            if index_type is IndexType.TRANSACTION and self.is_busy:
+                raise RetriableRemoteStorageError("busy")
+            return await super().fetch_index(metadata, index_type)
+
+    remote = Busy()
+    remote.add_rolled(transactional_log(tmp_path, "A - A! -"))
+    source = remote.source()
+    with pytest.raises(SourceUnavailableError, match="busy"):
+        await source.read(NAME, 0, max_bytes=1, isolation=COMMITTED)
+    remote.is_busy = False
+    assert await offsets_of(source, isolation=COMMITTED) == [1, 3]
 
 
 @pytest.mark.spec("changelog-restore 54")
@@ -322,6 +431,7 @@ class SlowLogs(RemoteLogs):
         self.under_way = 0
         self.most_under_way = 0
         self.error: Exception | None = None
+        self.turns_to_end = 0  # of the loop
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         self.under_way += 1
@@ -333,6 +443,8 @@ class SlowLogs(RemoteLogs):
                 raise self.error
             return await super().fetch_log_segment(metadata, byte_range)
         finally:
+            for _ in range(self.turns_to_end):
+                await asyncio.sleep(0)
             self.under_way -= 1
 
 
@@ -369,6 +481,28 @@ async def test_cancelled_read_leaves_no_fetch_behind_and_can_be_repeated() -> No
     assert (remote.under_way, budget.used_bytes) == (0, 0)
     remote.allowed.set()
     assert await offsets_of(source) == list(range(20))
+
+
+async def test_close_that_is_cancelled_at_any_await_leaves_no_fetch_behind() -> None:
+    suspension, was_cancelled = 0, True
+    while was_cancelled:
+        suspension += 1
+        remote = SlowLogs()
+        remote.add(counted(0, 20), start=0, end=20)
+        source = remote.source(limits=SMALL)
+        await source.end_offset(NAME, UNCOMMITTED)
+        remote.turns_to_end = 3
+        with nothing_left():
+            reading = asyncio.ensure_future(source.read(NAME, 0, max_bytes=1, isolation=UNCOMMITTED))
+            await remote.asked.wait()
+            await asyncio.sleep(0)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert remote.under_way
+            was_cancelled = await cancel_at(suspension, source.close)
+            assert remote.under_way == 0
+    assert suspension > 1
 
 
 async def test_store_that_is_away_makes_the_source_unavailable_and_can_be_asked_again() -> None:

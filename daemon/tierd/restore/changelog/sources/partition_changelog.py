@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from tierd.errors import CorruptRecordError
+from tierd.errors import CorruptRecordError, SegmentChangedError
 from tierd.log import AbortedTransaction, RecordBatch
 from tierd.model import Lineage, TopicPartition
 from tierd.restore.changelog.changelog_errors import CorruptSourceError
@@ -51,10 +51,23 @@ class ChangelogPiece:
     remote_bytes: int = 0
 
 
+class ObjectGoneError(SegmentChangedError):
+    """Object of the tier that is gone, although the metadata has its segment.
+
+    Attributes:
+        segments: ids of all segments that the metadata had.
+    """
+
+    def __init__(self, cause: str, *, remedy: str, segments: frozenset[UUID]) -> None:
+        super().__init__(cause, remedy=remedy)
+        self.segments = segments
+
+
 class PartitionChangelog(Protocol):
     """One changelog as it was at the last ``refresh``. One call at a time.
 
     Raises, from every call:
+        SegmentChangedError: a part of the log was replaced or deleted; refresh, and call again.
         TierError: as the log or the store has it; ``PartitionedSource`` translates it.
     """
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -12,7 +13,6 @@ from tierd.errors import (
     CorruptRecordError,
     MissingArtefactError,
     RemoteIntegrityError,
-    RemoteResourceNotFoundError,
     SegmentChangedError,
     TierError,
     UnknownPartitionError,
@@ -31,13 +31,14 @@ from tierd.restore.changelog.encoded_records import EncodedRecords, record_piece
 from tierd.restore.changelog.sources.partition_changelog import (
     ChangelogBounds,
     ChangelogPiece,
+    ObjectGoneError,
     PartitionChangelog,
     damaged,
 )
 
 T = TypeVar("T")
 
-_ATTEMPTS: Final = 5  # a broker that rolls and deletes may change the log under a few reads in a row
+_ATTEMPTS: Final = 5  # a broker that rolls and deletes, or a compaction, may change the log under a few reads in a row
 
 DeleteRetention = Callable[[str], int | None]
 """Return ``delete.retention.ms`` of a compacted topic; None for a topic that is not compacted."""
@@ -157,16 +158,16 @@ class PartitionedSource:
             return replace(result, records=await asyncio.to_thread(result.records.decoded))
 
     async def close(self) -> None:
-        """End what was fetched ahead of every changelog."""
-        while self._open:
-            _, opened = self._open.popitem()
-            await opened.changelog.close()
+        """End what was fetched ahead of every changelog; a cancellation is raised when it has ended."""
+        async with AsyncExitStack() as stack:  # whose other callbacks run after one that was cancelled
+            while self._open:
+                stack.push_async_callback(self._open.popitem()[1].changelog.close)
 
     async def _read(
         self, partition: TopicPartition, offset: int, max_bytes: int, isolation: IsolationLevel
     ) -> ReadResult:
         opened = await self._opened(partition)
-        attempts_left = _ATTEMPTS
+        attempts_left, looked_at = _ATTEMPTS, None
         while True:
             attempts_left -= 1
             try:
@@ -174,13 +175,15 @@ class PartitionedSource:
                 if step is None:
                     return ReadResult(records=ChangelogRecords(), next_offset=offset, size_bytes=0, at_end=True)
                 return await self._decoded(opened.changelog, step, offset, isolation)
-            except SegmentChangedError:
+            except SegmentChangedError as error:
+                segments = error.segments if isinstance(error, ObjectGoneError) else None
+                if segments is not None and segments == looked_at:  # lost: nothing has replaced it meanwhile
+                    raise _out_of_range(partition, offset, opened.bounds) from error
                 if not attempts_left:
                     raise
-            except RemoteResourceNotFoundError as error:
-                if attempts_left < _ATTEMPTS - 1:
-                    raise _out_of_range(partition, offset, opened.bounds) from error
-            # A broker, retention or a compaction has moved on: look again.
+                looked_at = segments
+            # A broker, retention or a compaction has moved on: look again. A store that was wiped for a segment that is
+            # replaced once more would be restored for nothing.
             await opened.changelog.close()
             opened.bounds = await opened.changelog.refresh()
 

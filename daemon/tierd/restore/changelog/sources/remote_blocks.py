@@ -18,6 +18,7 @@ from tierd.log import RecordBatch, iter_batches
 from tierd.model import ByteRange, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.restore.changelog.sources.block_budget import BlockBudget
+from tierd.tasks import drop_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class _ParsedBlock(NamedTuple):
 
 
 class RemoteBlocks:
-    """Forward reader of one segment, which owns the fetches that it begins; ``drop`` ends them."""
+    """Forward reader of one segment, which owns the fetches that it begins until ``drop`` hands them over."""
 
     def __init__(
         self,
@@ -54,14 +55,19 @@ class RemoteBlocks:
         position: int,
         limits: BlockLimits,
         budget: BlockBudget,
+        dropped: "set[asyncio.Task[bytes]]",
     ) -> None:
-        """Begin at byte ``position``, where a batch begins."""
+        """Begin at byte ``position``, where a batch begins.
+
+        ``dropped`` gets the fetches that are cancelled, and loses each when it has ended; its owner waits for the last.
+        """
         self.metadata = metadata
         self.is_idle = True
         self.is_dropped = False
         self._storage = storage
         self._limits = limits
         self._budget = budget
+        self._dropped = dropped
         self._position = position  # of the first byte of the tail
         self._tail = b""
         self._asked = position  # exclusive end of what was asked for
@@ -108,15 +114,16 @@ class RemoteBlocks:
         return self._given(max_bytes)
 
     def drop(self) -> None:
-        """End the fetches that are under way, and release every byte. The reader cannot be read any more."""
+        """Cancel the fetches that are under way, and release every byte. The reader cannot be read any more."""
         self.is_dropped = True
         self._budget.leave(self)
         self._parsed.clear()
         self._hold(0)
         while self._ahead:
             block = self._ahead.popleft()
-            block.fetch.add_done_callback(_retrieve)
-            block.fetch.cancel()
+            self._dropped.add(block.fetch)
+            block.fetch.add_done_callback(self._dropped.discard)
+            drop_task(block.fetch)
             self._budget.release(block.size_bytes)
 
     def _given(self, max_bytes: int) -> list[RecordBatch]:
@@ -189,9 +196,3 @@ def _parse(data: bytes, name: str, position: int) -> _ParsedBlock:
     batches = list(iter_batches(data, name=name, position=position))
     used = batches[-1].position + batches[-1].size_bytes - position if batches else 0
     return _ParsedBlock(batches, data[used:])
-
-
-def _retrieve(fetch: "asyncio.Task[bytes]") -> None:
-    """Take the error of a fetch that no caller waits for."""
-    if not fetch.cancelled():
-        fetch.exception()

@@ -1,11 +1,20 @@
 """RemoteChangelog: a changelog in the tier, along one lineage (changelog-restore 3.4)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
-from tierd.errors import CorruptIndexError, CorruptRecordError, RemoteIndexAbsentError, RemoteIntegrityError
+from tierd.errors import (
+    CorruptIndexError,
+    CorruptRecordError,
+    RemoteIndexAbsentError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    SegmentChangedError,
+)
 from tierd.log import AbortedTransaction, OffsetIndex, RecordBatch
 from tierd.metadata import OwnBranch, PartitionView, effective_lineage
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
@@ -15,11 +24,15 @@ from tierd.restore.changelog.sources.block_budget import BlockBudget
 from tierd.restore.changelog.sources.partition_changelog import (
     ChangelogBounds,
     ChangelogPiece,
+    ObjectGoneError,
     hole,
     require_no_hole,
 )
 from tierd.restore.changelog.sources.remote_blocks import BlockLimits, RemoteBlocks
 from tierd.restore.changelog.sources.remote_transactions import AbortedSearchResult, RemoteTransactions
+from tierd.tasks import wait_all
+
+_ATTEMPTS: Final = 5  # retention and compactions may change the tier under a few looks in a row
 
 LoadView = Callable[[TopicIdPartition], Awaitable[PartitionView]]
 """Returns a partition's remote segments as the metadata has them now."""
@@ -66,6 +79,7 @@ class RemoteChangelog:
         self._transactions = RemoteTransactions(tier.storage)
         self._current: RemoteBlocks | None = None
         self._following: RemoteBlocks | None = None  # of the segment behind the current one, from its first byte
+        self._dropped: set[asyncio.Task[bytes]] = set()  # fetches that were cancelled and have not ended yet
         self._stands_at = -1  # the offset that ``_current`` reads on from
         self._rewritten: UUID | None = None  # the last segment known to be of a job
 
@@ -74,7 +88,21 @@ class RemoteChangelog:
         return await self.refresh_along(Lineage())
 
     async def refresh_along(self, local: Lineage) -> ChangelogBounds:
-        """Load the metadata again, for a log whose local part has the lineage ``local``; empty without one."""
+        """Load the metadata again, for a log whose local part has the lineage ``local``; empty without one.
+
+        Raises:
+            SegmentChangedError: the last segment was gone at every look.
+        """
+        attempts_left = _ATTEMPTS
+        while True:
+            attempts_left -= 1
+            try:
+                return await self._look(local)
+            except SegmentChangedError:
+                if not attempts_left:
+                    raise
+
+    async def _look(self, local: Lineage) -> ChangelogBounds:
         view = await self._tier.load_view(self._partition)
         branch = OwnBranch(view, effective_lineage(view, local))
         first = next(branch.readable_ranges(0, branch.end_offset), None)
@@ -82,7 +110,8 @@ class RemoteChangelog:
         start = log_start if first is None else max(log_start, first.start_offset)
         end = max(branch.end_offset, start)
         last = branch.last_whole
-        stable = start if last is None else await self._transactions.stable_end(last)
+        with self._changing(view):
+            stable = start if last is None else await self._transactions.stable_end(last)
         self._branch = branch
         self._transactions.use(branch)
         return ChangelogBounds(
@@ -99,8 +128,16 @@ class RemoteChangelog:
         return None if self._branch is None else self._branch.view.log_start_offset
 
     async def read(self, offset: int, *, end_offset: int, max_bytes: int) -> ChangelogPiece:
-        """Return the batches from ``offset`` on, of one segment."""
+        """Return the batches from ``offset`` on, of one segment.
+
+        Raises:
+            ObjectGoneError: of the segment; refresh, and read again.
+        """
         branch = await self._loaded()
+        with self._changing(branch.view):
+            return await self._read(branch, offset, end_offset, max_bytes)
+
+    async def _read(self, branch: OwnBranch, offset: int, end_offset: int, max_bytes: int) -> ChangelogPiece:
         metadata = branch.segment_for(offset)
         end = offset if metadata is None else min(branch.readable_end(metadata, offset), end_offset)
         if metadata is None or end <= offset:
@@ -126,16 +163,39 @@ class RemoteChangelog:
         return (await self.search_aborted(start_offset, end_offset)).found
 
     async def search_aborted(self, start_offset: int, end_offset: int) -> AbortedSearchResult:
-        """Return the aborted transactions of ``aborted``, and whether a marker behind the tier may end one more."""
-        await self._loaded()
-        return await self._transactions.aborted(start_offset, end_offset)
+        """Return the aborted transactions of ``aborted``, and whether a marker behind the tier may end one more.
+
+        Raises:
+            ObjectGoneError: an index is gone; refresh, and read again.
+        """
+        branch = await self._loaded()
+        with self._changing(branch.view):
+            return await self._transactions.aborted(start_offset, end_offset)
 
     async def close(self) -> None:
-        """End what was fetched ahead."""
+        """End what was fetched ahead; a cancellation is raised when it has ended."""
+        self._drop()
+        await wait_all(self._dropped)
+
+    def _drop(self) -> None:
         for blocks in (self._current, self._following):
             if blocks is not None:
                 blocks.drop()
         self._current = self._following = None
+
+    @contextmanager
+    def _changing(self, view: PartitionView) -> Iterator[None]:
+        """Turn an object that is gone into ``ObjectGoneError``: its segment was probably replaced or deleted."""
+        try:
+            yield
+        except RemoteIndexAbsentError:
+            raise
+        except RemoteResourceNotFoundError as error:
+            raise ObjectGoneError(
+                f"{error}; its segment was replaced or deleted, or the object is lost",
+                remedy=f"read again; if it stays so, run tierd verify {self._partition.topic_partition}",
+                segments=frozenset(view.segments),
+            ) from error
 
     async def _loaded(self) -> OwnBranch:
         if self._branch is None:
@@ -151,21 +211,21 @@ class RemoteChangelog:
             return await self._wanted(blocks, offset, end_offset, max_bytes)
         position = await self._position_of(metadata, offset)
         try:
-            found = await self._wanted(await self._begin(metadata, position), offset, end_offset, max_bytes)
+            found = await self._wanted(self._begin(metadata, position), offset, end_offset, max_bytes)
             if not position or (found and found[0].base_offset <= offset):
                 return found
         except (CorruptRecordError, RemoteIntegrityError):
             if not position:
                 raise
         # The index is a hint. A walk from the first byte tells whether the log is damaged, or the index is wrong.
-        return await self._wanted(await self._begin(metadata, 0), offset, end_offset, max_bytes)
+        return await self._wanted(self._begin(metadata, 0), offset, end_offset, max_bytes)
 
     async def _wanted(self, blocks: RemoteBlocks, offset: int, end_offset: int, max_bytes: int) -> list[RecordBatch]:
         while found := await blocks.next_batches(max_bytes):
             self._fetch_following(blocks)
             batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < end_offset]
             if found[-1].base_offset >= end_offset:
-                await self.close()  # a later read may want the batches that are left out here
+                self._drop()  # a later read may want the batches that are left out here
                 return batches
             if batches:
                 self._stands_at = batches[-1].last_offset + 1
@@ -185,8 +245,8 @@ class RemoteChangelog:
             return None
         return current
 
-    async def _begin(self, metadata: RemoteLogSegmentMetadata, position: int) -> RemoteBlocks:
-        await self.close()
+    def _begin(self, metadata: RemoteLogSegmentMetadata, position: int) -> RemoteBlocks:
+        self._drop()
         self._current = self._blocks(metadata, position)
         return self._current
 
@@ -203,7 +263,14 @@ class RemoteChangelog:
 
     def _blocks(self, metadata: RemoteLogSegmentMetadata, position: int) -> RemoteBlocks:
         tier = self._tier
-        return RemoteBlocks(tier.storage, metadata, position=position, limits=tier.limits, budget=tier.budget)
+        return RemoteBlocks(
+            tier.storage,
+            metadata,
+            position=position,
+            limits=tier.limits,
+            budget=tier.budget,
+            dropped=self._dropped,
+        )
 
     async def _position_of(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
         """Return the position to begin at, by the offset index; 0 if the index is absent or damaged."""

@@ -80,8 +80,11 @@ class RemoteTransactions:
         return self._stable[last.segment.id]
 
     async def _load(self, ranges: Sequence[ReadableRange]) -> list[TransactionIndex]:
-        async with asyncio.TaskGroup() as tasks:
-            loading = [tasks.create_task(self._index(each.metadata), name="transaction index") for each in ranges]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                loading = [tasks.create_task(self._index(each.metadata), name="transaction index") for each in ranges]
+        except ExceptionGroup as failures:  # the first one, which the callers know, ended the others
+            raise failures.exceptions[0] from None
         return [task.result() for task in loading]
 
     async def _index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
