@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tierd.app import Located, TierReader
 from tierd.errors import OffsetOutOfRangeError, TierError
+from tierd.kernels import compile_kernels_for
 from tierd.metadata import copied_last_ms
 from tierd.model import IsolationLevel, TimestampOffset, TopicIdPartition, uuid_from_text, uuid_to_text
 from tierd.scanning.positions import EARLIEST, LATEST, AtTime, Place, place_in
@@ -96,6 +97,7 @@ class TierScanner:
         Raises:
             TierError: as ``rows_of_range``.
         """
+        await compile_kernels_for(plan.offset_count)  # many small partitions are bulk work, too
         for span in plan.ranges:
             if span.offset_count:
                 async with contextlib.aclosing(self.range_rows(span, plan.isolation, layout)) as found:
