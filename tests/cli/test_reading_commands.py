@@ -91,6 +91,23 @@ def test_segment_that_tierd_holds_is_reported_as_queued(copied: Installation, lo
     assert [r["offset"] for r in copied.cat("orders-0")] == list(range(17))
 
 
+def test_records_that_a_log_lost_when_it_was_cut_back_are_read_from_the_tier_or_missed(
+    copied: Installation, log_dir: LogDirWriter
+) -> None:
+    log_dir.partitions[TopicPartition("orders", 0)].cut_back(4)  # the checkpoint still says 16
+    read = copied.tierd("cat", "orders-0", "--json")
+    assert read.exit_code == 1
+    assert [each["offset"] for each in map(json.loads, read.stdout.splitlines())] == list(range(12))
+    assert "offset 12 is not in the tier, and the files of the local log end at 4" in read.output
+    assert [r["offset"] for r in copied.cat("orders-0", "--to", "11")] == list(range(12))
+    explained = copied.tierd("explain", "orders-0", "13", "--json").json()
+    assert explained["place"] == "lost"
+    assert "files end at 4, below the high watermark 16" in explained["why"]
+    in_tier = copied.tierd("explain", "orders-0", "9", "--json").json()
+    assert in_tier["place"] == "remote"
+    assert "files end at 4, below the high watermark 16" in in_tier["why"]
+
+
 def test_offsets_in_neither_tier_are_reported_as_lost(copied: Installation, log_dir: LogDirWriter) -> None:
     roll_and_lose_all_that_rolled(log_dir)
     read = copied.tierd("cat", "orders-0", "--from", "12")

@@ -133,3 +133,33 @@ async def test_export_whose_journal_is_of_an_earlier_version_goes_on(small: Smal
     small.log_dir.write_checkpoints()
     assert (await exported(small, into)).next_offset == 32
     assert all_offsets(into) == list(range(32))
+
+
+async def test_export_waits_for_the_compiled_kernel_before_its_ranges(
+    small: SmallTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited_for: list[int] = []
+
+    async def wait(count: int) -> None:
+        waited_for.append(count)
+
+    monkeypatch.setattr("tierd.exporting.topic_export.compile_kernels_for", wait)
+    outcome = await exported(small, tmp_path / "out")
+    assert (outcome.records, waited_for) == (27, [27])
+
+
+async def test_export_of_a_log_that_was_cut_back_goes_on_when_the_records_are_back(
+    small: SmallTier, tmp_path: Path
+) -> None:
+    into = tmp_path / "out"
+    small.partition().cut_back(25)  # the checkpoint still says 27
+
+    first = await exported(small, into)
+    assert (first.next_offset, first.records) == (25, 25)
+    with pytest.raises(OffsetOutOfRangeError, match="ends at offset 25, not at 27"):
+        raise first.problem or AssertionError("no problem")
+
+    small.append(2)
+    second = await exported(small, into)
+    assert (second.next_offset, second.records, second.problem) == (27, 2, None)
+    assert all_offsets(into) == list(range(27))

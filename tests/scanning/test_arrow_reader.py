@@ -102,6 +102,22 @@ def test_scan_waits_for_the_compiled_kernel_before_each_range(
     assert waited_for == [each.offset_count for each in scan.ranges]
 
 
+def test_scan_of_many_partitions_waits_for_the_compiled_kernel_as_for_one(
+    tier: ArrowReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition alone may have too few records for a wait."""
+    waited_for: list[int] = []
+
+    async def wait(count: int) -> None:
+        waited_for.append(count)
+
+    monkeypatch.setattr("tierd.scanning.tier_scanner.compile_kernels_for", wait)
+    scan = tier.scan("orders")
+    assert sum(batch.num_rows for batch in scan) > 0
+    assert len(scan.ranges) > 1
+    assert waited_for == [sum(each.offset_count for each in scan.ranges)]
+
+
 def test_scan_used_again_gives_the_same_rows_while_the_log_grows(small: SmallTier, tier: ArrowReader) -> None:
     scan = tier.scan("orders")
     first = scan.to_table()

@@ -85,6 +85,24 @@ def test_log_that_is_shorter_than_the_plan_is_an_error_behind_its_records(
     assert rows == [(0, n) for n in range(end_offset)]
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_log_that_was_cut_back_before_the_plan_is_an_error_behind_its_records(
+    small: SmallTier, tier: ArrowReader, isolation: str
+) -> None:
+    cut_log(small)
+    scan = tier.scan("orders", partitions=[0], isolation=isolation)
+    rows = read_up_to_the_failure(scan, OffsetOutOfRangeError, "ends at offset 45, not at 47")
+    assert rows == [(0, n) for n in range(45)]
+    whole = tier.scan("orders", partitions=[0], isolation=isolation, end=45)
+    assert offsets_of(whole.to_table()) == [(0, n) for n in range(45)]
+
+
+def test_records_of_a_log_that_was_cut_back_are_read_from_the_tier(small: SmallTier, tier: ArrowReader) -> None:
+    small.partition().cut_back(15)
+    (small.log_dir.path / "replication-offset-checkpoint").write_text("0\n2\norders 0 40\norders 1 20\n")
+    assert offsets_of(tier.scan("orders", partitions=[0]).to_table()) == [(0, n) for n in range(40)]
+
+
 def test_end_that_compaction_emptied_on_the_host_is_no_error(small: SmallTier, tier: ArrowReader) -> None:
     small.roll()
     small.log_dir.write_checkpoints()

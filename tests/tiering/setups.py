@@ -13,6 +13,7 @@ from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     Record,
+    find_cut_end,
     identify_directory,
     read_offset_checkpoint,
     scan_partition,
@@ -251,12 +252,15 @@ class Session:
         directory = identify_directory(path)
         assert directory is not None
         name = directory.topic_partition
+        high_watermark = read_offset_checkpoint(path.parent / REPLICATION_OFFSET_CHECKPOINT).get(name)
+        scan = scan_partition(directory)
         return TieredLog(
             directory.partition,
             self.metadata.view(directory.partition),
-            scan_partition(directory),
-            read_offset_checkpoint(path.parent / REPLICATION_OFFSET_CHECKPOINT).get(name),
+            scan,
+            high_watermark,
             read_offset_checkpoint(path.parent / LOG_START_OFFSET_CHECKPOINT).get(name),
+            cut_at=find_cut_end(scan, high_watermark=high_watermark or 0),
         )
 
     async def findings(self, path: Path) -> list[Finding]:

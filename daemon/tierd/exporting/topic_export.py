@@ -24,6 +24,7 @@ from tierd.errors import (
 from tierd.exporting.export_directory import ExportDirectory, exported_steps, last_epochs, next_offsets
 from tierd.exporting.export_request import ExportFormat, ExportRequest
 from tierd.exporting.range_sink import ExportLayout, RangeSink
+from tierd.kernels import compile_kernels_for
 from tierd.model import TopicIdPartition, is_topic_name, uuid_to_text
 from tierd.one_ahead import one_ahead
 from tierd.restore import in_thread
@@ -142,6 +143,7 @@ class ExportJob:
             return await self._run(directory, on_progress)
 
     async def _run(self, directory: ExportDirectory, on_progress: OnExportProgress) -> list[ExportedRange]:
+        await compile_kernels_for(sum(span.offset_count for span in self.spans))
         outcomes: list[ExportedRange] = []
         done = 0
         for span in self.spans:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tierd.log.broker.local_log import (
         EndMarkerAt,
         LocalLog,
+        find_cut_end,
         find_log_end_offset,
         find_segment_end_offset,
         read_batch_header,
@@ -297,6 +298,7 @@ __all__ = [
     "encode_producer_snapshot",
     "encode_topic_id",
     "file_name",
+    "find_cut_end",
     "find_log_end_offset",
     "find_segment_end_offset",
     "find_slice",

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tierd.app import Located, TierReader
 from tierd.errors import OffsetOutOfRangeError, TierError
+from tierd.kernels import compile_kernels_for
 from tierd.metadata import copied_last_ms
 from tierd.model import IsolationLevel, TimestampOffset, TopicIdPartition, uuid_from_text, uuid_to_text
 from tierd.scanning.positions import EARLIEST, LATEST, AtTime, Place, place_in
@@ -16,7 +17,7 @@ from tierd.scanning.range_rows import ScannedBatch, rows_of_range
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, stored_bytes
 from tierd.scanning.topic_choice import TieredTopic, chosen_partitions, incarnation, tiered_topics
-from tierd.tiering import FetchTask, OffsetSpec
+from tierd.tiering import FetchTask, OffsetSpec, TieredLog
 
 _PLANNED_AT_ONCE: Final = 8  # partitions; each asks the metadata store, and for a time also the object store
 
@@ -96,6 +97,7 @@ class TierScanner:
         Raises:
             TierError: as ``rows_of_range``.
         """
+        await compile_kernels_for(plan.offset_count)  # many small partitions are bulk work, too
         for span in plan.ranges:
             if span.offset_count:
                 async with contextlib.aclosing(self.range_rows(span, plan.isolation, layout)) as found:
@@ -119,9 +121,10 @@ class TierScanner:
         start_place = place_in(request.start, partition.partition, argument="start")
         end_place = place_in(request.end, partition.partition, argument="end")
         task = self._task(partition)
+        log = await self._reader.tiered_log_of(partition)
         ends = _Ends(
             await self._required(task, OffsetSpec.EARLIEST, request.isolation),
-            await self._required(task, OffsetSpec.LATEST, request.isolation),
+            _planned_end(log, await self._required(task, OffsetSpec.LATEST, request.isolation)),
         )
         start = await self._offset(task, start_place, ends, request.isolation)
         if start < ends.start_offset:
@@ -132,7 +135,6 @@ class TierScanner:
         end = await self._offset(task, end_place, ends, request.isolation)
         start = min(start, ends.end_offset)
         end = max(min(end, ends.end_offset), start)
-        log = await self._reader.tiered_log_of(partition)
         return ScanRange(
             partition=partition,
             start_offset=start,
@@ -164,3 +166,13 @@ class TierScanner:
 
     def _task(self, partition: TopicIdPartition) -> FetchTask:
         return self._reader.fetch_task(Located(partition, None))
+
+
+def _planned_end(log: TieredLog, latest: int) -> int:
+    """Return the end of a plan that reads everything; ``latest`` is the exclusive end of the reader.
+
+    Of a log that was cut back, the plan has the lost offsets too, so that the read ends with an error behind the
+    records that are there. A committed read would else end before the lost offsets, as if it were complete.
+    """
+    is_complete = log.awaited(log.log_start_offset) is None
+    return latest if is_complete else max(latest, log.high_watermark or 0)

@@ -1,12 +1,13 @@
 """EndpointHost: the logs of one host as the endpoint serves them, over a log dir and a tier in memory."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.fakes.manual_clock import ManualClock
-from tests.tiering.setups import CLUSTER_ID, Session
+from tests.tiering.setups import CLUSTER_ID, Session, delete_segment
 from tierd.app.endpoint.endpoint_log import EndpointLog
 from tierd.app.endpoint.local_replica import LocalReplica
 from tierd.app.endpoint.log_watermarks import LogWatermarks
@@ -14,7 +15,7 @@ from tierd.app.endpoint.partition_source import PartitionSource, SourceParts
 from tierd.app.endpoint.tier_views import TierViews, leads_none
 from tierd.config import FetchSettings
 from tierd.control import BrokerWatermarks, Role
-from tierd.log import REPLICATION_OFFSET_CHECKPOINT, read_offset_checkpoint, write_offset_checkpoint
+from tierd.log import REPLICATION_OFFSET_CHECKPOINT, iter_batches, read_offset_checkpoint, write_offset_checkpoint
 from tierd.log.files.disk import OsDisk
 from tierd.metadata import FollowedPartitions, MetadataKeyFactory
 from tierd.model import TopicIdPartition, TopicPartition
@@ -107,3 +108,17 @@ def write_high_watermark(path: Path, high_watermark: int) -> None:
     checkpoint = path.parent / REPLICATION_OFFSET_CHECKPOINT
     known = read_offset_checkpoint(checkpoint) if checkpoint.exists() else {}
     write_offset_checkpoint(OsDisk(), checkpoint, {**known, TopicPartition.parse(path.name): high_watermark})
+
+
+def cut_log(path: Path, end_offset: int) -> None:
+    """Cut the log in ``path`` as a power cut does: batches that were not flushed are gone, the checkpoints are not.
+
+    ``end_offset`` is the first offset of a batch.
+    """
+    first, *_ = logs = sorted(path.glob("*.log"))
+    for log in logs:
+        if log is not first and int(log.stem) >= end_offset:
+            delete_segment(path, int(log.stem))
+        else:
+            batches = iter_batches(log.read_bytes(), name=str(log))
+            os.truncate(log, sum(batch.size_bytes for batch in batches if batch.last_offset < end_offset))

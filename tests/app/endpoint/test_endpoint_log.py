@@ -10,9 +10,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
-from tests.app.endpoint.consuming import COMMITTED, UNCOMMITTED, offsets, read
-from tests.app.endpoint.hosts import EndpointHost, endpoint_host, write_high_watermark
+from tests.app.endpoint.consuming import COMMITTED, UNCOMMITTED, consumed, offsets, read
+from tests.app.endpoint.hosts import EndpointHost, cut_log, endpoint_host, write_high_watermark
 from tests.contracts.served_log import SAMPLE, ServedLogContract, ServedSample, content_of
 from tests.control.test_broker_watermarks import running
 from tests.fakes.eventually import eventually
@@ -184,6 +185,112 @@ class TestChangesUnderAReader:
         bounds = await log.bounds()
         assert (bounds.high_watermark, bounds.is_end_known, bounds.local_start_offset) == (17, False, None)
         assert await offsets(log) == [each for each in range(2, 17) if each not in (10, 16)]
+
+
+class TestCutBackLog:
+    """The files end below the high watermark, 22; the tier ends at 17."""
+
+    @pytest.mark.parametrize("end_offset", [0, 5, 8, 11, 14, 17, 20])
+    @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+    @pytest.mark.parametrize("is_known", [True, False])
+    async def test_consumer_gets_what_the_tier_has_and_waits_for_what_neither_log_has(
+        self, both: SampleHost, end_offset: int, max_bytes: int, *, is_known: bool
+    ) -> None:
+        log = both.host.log(PARTITION)
+        if not is_known:
+            await log.bounds()
+        cut_log(both.path, end_offset)
+        if is_known:
+            await both.session.manager._log_dirs.scan(both.path)
+        found = [each.offset async for each in consumed(log, UNCOMMITTED, max_bytes=max_bytes)]
+        assert found == [each for each in range(2, max(end_offset, 17)) if each not in (10, 16)]
+        found = [each.offset async for each in consumed(log, COMMITTED, max_bytes=max_bytes)]
+        assert found == [2, 3, 4, 8, 9, 11, 12, 13, 14, 15]
+
+    @pytest.mark.parametrize("end_offset", [8, 20])
+    async def test_position_of_a_consumer_stays_and_the_end_is_not_known(
+        self, both: SampleHost, end_offset: int
+    ) -> None:
+        """The broker gets the records back, or writes others at their offsets: neither end is the latest one."""
+        cut_log(both.path, end_offset)
+        await both.session.manager._log_dirs.scan(both.path)
+        log = both.host.log(PARTITION)
+        bounds = await log.bounds()
+        assert (bounds.high_watermark, bounds.is_end_known, bounds.local_start_offset) == (22, False, None)
+        assert bounds.last_stable_offset == 17
+        for offset in (max(end_offset, 17), 21, 22):
+            found = await read(log, offset)
+            assert (found.records, found.has_more) == ((), False)
+
+    async def test_records_that_the_broker_gets_back_are_read_and_the_end_is_known_again(
+        self, both: SampleHost
+    ) -> None:
+        active = both.path / file_name(ROLLS[-1], ".log")
+        content = active.read_bytes()
+        log = both.host.log(PARTITION)
+        cut_log(both.path, 20)
+        assert await offsets(log, start=17) == [17, 18, 19]
+        assert not (await log.bounds()).is_end_known
+        with active.open("ab") as file:
+            file.write(content[active.stat().st_size :])
+        bounds = await log.bounds()
+        assert (bounds.high_watermark, bounds.is_end_known, bounds.last_stable_offset) == (22, True, 17)
+        assert await offsets(log, start=20) == [20, 21]
+
+    async def test_stable_offset_follows_a_marker_that_came_back(self, both: SampleHost) -> None:
+        """An idle partition has no later high watermark that would make the daemon look again."""
+        write_high_watermark(both.path, 23)
+        log = both.host.log(PARTITION)
+        assert (await log.bounds()).last_stable_offset == 17
+        with (both.path / file_name(ROLLS[-1], ".log")).open("ab") as active:
+            active.write(marker(22, 9, commit=True))
+        bounds = await log.bounds()
+        assert (bounds.is_end_known, bounds.last_stable_offset) == (True, 23)
+        assert await offsets(log, COMMITTED, start=17) == [17, 18, 19, 20, 21]
+
+    async def test_record_behind_the_cut_is_found_by_its_time_and_a_lost_one_is_an_error(
+        self, both: SampleHost
+    ) -> None:
+        cut_log(both.path, 8)
+        log = both.host.log(PARTITION)
+        found = await log.list_offset(1040, isolation=UNCOMMITTED)
+        assert found is not None
+        assert found.offset == 14
+        with pytest.raises(OffsetOutOfRangeError, match="offset 17 is not in the tier"):
+            await log.list_offset(1050, isolation=UNCOMMITTED)
+
+    async def test_cut_is_logged_once(self, both: SampleHost) -> None:
+        log = both.host.log(PARTITION)
+        with capture_logs() as lines:
+            cut_log(both.path, 8)
+            for offset in (8, 17, 17):
+                await read(log, offset)
+        assert [
+            (each["log_level"], each["log_end_offset"], each["high_watermark"])
+            for each in lines
+            if each["event"] == "local_log_cut_back"
+        ] == [("warning", 8, 22)]
+
+    async def test_log_of_a_cluster_that_is_gone_ends_with_its_files(self, both: SampleHost) -> None:
+        both.host.parts = replace(both.host.parts, is_tier_final=True)
+        log = both.host.log(PARTITION)
+        cut_log(both.path, 20)
+        assert await offsets(log) == [each for each in range(2, 20) if each not in (10, 16)]
+        bounds = await log.bounds()
+        assert (bounds.high_watermark, bounds.is_end_known) == (20, True)
+
+    async def test_records_behind_a_cut_that_a_broker_does_not_tell_of_are_read_from_the_tier(
+        self, written: Path, tmp_path: Path
+    ) -> None:
+        broker = WatermarkBroker()
+        broker.move(key_of(PARTITION), 22, last_stable_offset=22)
+        async with running(broker) as setup, opened(written, tmp_path, broker=setup.watermarks) as sample:
+            log = sample.host.log(PARTITION)
+            assert (await log.bounds()).last_stable_offset == 22
+            cut_log(sample.path, 8)
+            assert await offsets(log) == [each for each in range(2, 17) if each not in (10, 16)]
+            assert await offsets(log, COMMITTED) == [2, 3, 4, 8, 9, 11, 12, 13, 14, 15]
+            assert not (await log.bounds()).is_end_known
 
 
 class TestWithoutAReplica:

@@ -12,6 +12,7 @@ from tierd.log import (
     LocalLog,
     build_indexes,
     file_name,
+    find_cut_end,
     find_log_end_offset,
     find_segment_end_offset,
     iter_batches,
@@ -208,6 +209,31 @@ def test_log_end_offset_follows_the_last_whole_batch(tmp_path: Path) -> None:
     assert find_log_end_offset(scan_of(tmp_path / "b", {0: plain(0, 3) + plain(3)[:-1]})) == 3
     assert find_log_end_offset(scan_of(tmp_path / "c", {0: batch(0, [], last_offset_delta=9)})) == 10
     assert find_log_end_offset(scan_of(tmp_path / "d", {})) == 0
+
+
+def test_cut_end_is_that_of_files_that_end_below_the_high_watermark(tmp_path: Path) -> None:
+    whole = scan_of(tmp_path / "a", {0: plain(0, 3), 3: plain(3, 2)})
+    assert [find_cut_end(whole, high_watermark=each) for each in (4, 5, 6)] == [None, None, 5]
+    assert find_cut_end(scan_of(tmp_path / "b", {0: plain(0, 3) + plain(3)[:-1]}), high_watermark=4) == 3
+    assert find_cut_end(scan_of(tmp_path / "c", {0: plain(0, 3) + plain(3) + bytes(999)}), high_watermark=9) == 4
+    assert find_cut_end(scan_of(tmp_path / "d", {0: plain(0, 3), 3: b""}), high_watermark=9) == 3
+    assert find_cut_end(scan_of(tmp_path / "e", {}), high_watermark=9) is None
+
+
+def test_cut_end_is_not_known_where_a_segment_began_since_the_scan(tmp_path: Path) -> None:
+    scan = scan_of(tmp_path, {0: plain(0, 3)})
+    segment = scan.segments[0].log.with_name(file_name(3, ".log"))
+    segment.write_bytes(plain(3, 2))
+    assert find_cut_end(scan, high_watermark=5) is None
+
+
+def test_cut_end_is_not_known_where_the_files_cannot_be_read(tmp_path: Path) -> None:
+    scan = scan_of(tmp_path, {0: plain(0, 3)})
+    log = scan.segments[0].log
+    log.write_bytes(b"\xff" * 200)
+    assert find_cut_end(scan, high_watermark=5) is None
+    log.unlink()
+    assert find_cut_end(scan, high_watermark=5) is None
 
 
 def test_end_offset_of_a_segment_follows_its_last_batch_and_ignores_the_next_base_offset(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def append(scan: PartitionScan, data: bytes) -> None:
 
 
 def stable(tracker: StableOffsetTracker, scan: PartitionScan, high_watermark: int) -> int:
-    return tracker.last_stable_offset(scan, high_watermark=high_watermark, log_start_offset=None)
+    return tracker.follow(scan, high_watermark=high_watermark, log_start_offset=None).last_stable_offset
 
 
 def test_tracker_follows_transactions_as_the_log_grows(tmp_path: Path) -> None:
@@ -51,6 +51,31 @@ def test_segments_that_began_since_the_scan_are_not_decided(tmp_path: Path) -> N
 def test_offsets_that_compaction_left_empty_before_the_active_segment_are_decided(tmp_path: Path) -> None:
     scan, tracker = scan_of(tmp_path, {0: plain(0, 2), 9: b""}), StableOffsetTracker()
     assert stable(tracker, scan, 9) == 9
+
+
+def test_log_that_was_cut_back_and_written_anew_within_an_epoch_is_followed_anew(tmp_path: Path) -> None:
+    """A broker of 3.9 that is killed keeps its leader epoch."""
+    scan, tracker = scan_of(tmp_path, {0: plain(0, 2) + plain(2, 2)}), StableOffsetTracker()
+    assert stable(tracker, scan, 4) == 4
+    log_file(scan).write_bytes(plain(0, 2) + transactional(2, 7) + plain(3, 9))
+    assert stable(tracker, scan, 12) == 2
+
+
+def test_segment_whose_file_has_the_inode_of_a_deleted_one_is_followed_from_its_begin(tmp_path: Path) -> None:
+    scan, tracker = scan_of(tmp_path, {0: plain(0, 2), 2: plain(2, 2)}), StableOffsetTracker()
+    assert stable(tracker, scan, 4) == 4
+    deleted = scan.segments[1].log
+    deleted.write_bytes(transactional(4, 7) + plain(5, 9))
+    deleted.rename(deleted.with_name(file_name(4, ".log")))
+    assert stable(tracker, rescanned(scan.directory.path), 14) == 4
+
+
+def test_tracker_tells_where_the_batches_end_below_the_high_watermark(tmp_path: Path) -> None:
+    scan, tracker = scan_of(tmp_path, {0: transactional(0, 7) + plain(1)}), StableOffsetTracker()
+    ends = [tracker.follow(scan, high_watermark=each, log_start_offset=None).end_offset for each in (1, 2, 5)]
+    assert ends == [1, 2, 2]
+    append(scan, plain(2, 3))
+    assert tracker.follow(scan, high_watermark=5, log_start_offset=None).end_offset == 5
 
 
 def test_tracker_reads_no_batch_twice(tmp_path: Path) -> None:

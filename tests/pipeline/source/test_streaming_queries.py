@@ -195,3 +195,32 @@ def test_local_tail_and_tier_are_read_as_one_log(tier: SmallTier) -> None:
     shutil.rmtree(tier.log_dir.path / "orders-0")
     query.run()
     assert query.delivered == named("orders-0", range(35))
+
+
+def test_records_that_a_log_lost_when_it_was_cut_back_are_delivered_when_they_are_back(tier: SmallTier) -> None:
+    """The micro-batch ended at the high watermark, and the records behind the cut were never read."""
+    tier.add_segment()
+    tier.append(10)
+    tier.log_dir.write_checkpoints()
+    tier.partition().cut_back(25)  # the checkpoint still says 30
+    query = Query(tier.queries(**EVERYTHING, includeLocal="true"))
+    query.run()
+    assert query.delivered == named("orders-0", range(25))
+    tier.append(5)
+    query.run()
+    assert query.delivered == named("orders-0", range(30))
+    tier.partition().cut_back(20)
+    assert query.run() == 0, "a query that has read the lost records waits"
+
+
+def test_lost_end_of_a_log_that_was_cut_back_is_data_loss_for_a_query_of_all(tier: SmallTier) -> None:
+    tier.add_segment()
+    tier.append(10)
+    tier.log_dir.write_checkpoints()
+    tier.partition().cut_back(25)
+    with pytest.raises(DataLossError, match=r"orders-0: \[25, 30\) is not there"):
+        tier.queries(includeLocal="true").reader().partitions()
+    calm = tier.queries(includeLocal="true", failOnDataLoss="false").reader()
+    assert sum(batch.num_rows for batch in read_all(calm, calm.partitions())) == 25
+    exact = tier.queries(includeLocal="true", endingOffsets='{"orders": {"0": 25}}').reader()
+    assert sum(batch.num_rows for batch in read_all(exact, exact.partitions())) == 25

@@ -254,6 +254,58 @@ class TestGaps:
         assert list(offset_findings(log)) == []
 
 
+class TestCutBack:
+    """The local log ends at 130, its high watermark is 330."""
+
+    @staticmethod
+    def _cut(view: PartitionView, *, lineage: list[tuple[int, int]]) -> TieredLog:
+        return replace(_log(view, _scan(100, lineage=lineage), high_watermark=330), cut_at=130)
+
+    def test_local_log_is_read_up_to_its_end_and_the_tier_behind_it(self) -> None:
+        log = self._cut(_view((0, 99, [(0, 0)]), (100, 199, [(0, 100)])), lineage=[(0, 0)])
+        assert [log.tier_of(offset) for offset in (99, 100, 129, 130)] == [
+            Tier.REMOTE,
+            Tier.LOCAL,
+            Tier.LOCAL,
+            Tier.REMOTE,
+        ]
+        assert (log.local_end_offset, log.end_offset) == (130, 330)
+
+    def test_first_offset_that_neither_log_has_is_awaited(self) -> None:
+        log = self._cut(_view((0, 99, [(0, 0)]), (120, 199, [(0, 120)]), (250, 299, [(0, 250)])), lineage=[(0, 0)])
+        assert [log.awaited(offset) for offset in (0, 150, 199, 250, 300, 330)] == [200, 200, 200, 300, 300, None]
+        asked = (99, 129, 199, 200, 249, 250, 300, 330)
+        assert [offset for offset in asked if log.is_awaited(offset)] == [200, 249, 300]
+
+    def test_nothing_is_awaited_where_the_tier_has_all_that_was_lost(self) -> None:
+        log = self._cut(_view((0, 199, [(0, 0)]), (200, 399, [(0, 200)])), lineage=[(0, 0)])
+        assert log.awaited(0) is None
+
+    def test_offsets_of_a_later_epoch_are_awaited_although_the_tier_has_those_of_an_earlier_one(self) -> None:
+        log = self._cut(_view((0, 99, [(0, 0)]), (100, 399, [(0, 100)])), lineage=[(0, 0), (1, 120)])
+        assert [log.awaited(offset) for offset in (0, 119, 140)] == [130, 130, 140]
+
+    def test_error_of_a_lost_offset_names_the_end_of_the_files(self) -> None:
+        log = self._cut(_view((0, 199, [(0, 0)])), lineage=[(0, 0)])
+        assert "offset 200 is not in the tier, and the files of the local log end at 130" in str(log.missing(200))
+        assert "is in neither tier" in str(replace(log, cut_at=None).missing(200))
+
+    def test_explain_says_that_the_files_end(self) -> None:
+        log = self._cut(_view((0, 199, [(0, 0)])), lineage=[(0, 0)])
+        places = {
+            offset: explain(log, offset, last_stable_offset=130, log_end_offset=130, remote_key="key")
+            for offset in (120, 150, 200, 330)
+        }
+        assert {offset: each.place for offset, each in places.items()} == {
+            120: OffsetPlace.BOTH,
+            150: OffsetPlace.REMOTE,
+            200: OffsetPlace.LOST,
+            330: OffsetPlace.NOT_WRITTEN,
+        }
+        assert "the broker's files end at 130, below the high watermark 330" in places[150].why
+        assert "the broker's files end at 130, below the high watermark 330" in places[200].why
+
+
 class TestExplain:
     @staticmethod
     def _place(log: TieredLog, offset: int, *, lso: int = 1000, leo: int = 350) -> OffsetPlace:

@@ -165,14 +165,12 @@ class EndpointLog:
             return found
         if not is_doubted:
             raise SegmentChangedError(f"{now.log.partition}: no batch from {wanted.offset} on", remedy="read again")
-        return LogRead(
-            (), now.bounds
-        )  # compaction left none up to the end, or the log was cut back below its watermark
+        return LogRead((), now.bounds)  # compaction left none up to the end
 
     async def _read_local(self, now: _Bounded, wanted: "_Wanted", is_doubted: bool) -> LogRead | None:
         log, end_offset = now.log, now.bounds.end_offset(wanted.isolation)
         assert log.scan is not None, "a local offset is in a scan"
-        local_end = min(end_offset, log.high_watermark or 0)  # of a replica that is behind the tier
+        local_end = min(end_offset, log.local_end_offset)  # of a replica that is behind the tier, or was cut back
         query = SliceQuery(log.scan, wanted.offset, local_end, wanted.max_bytes, wanted.at_least_one)
         found = await self._slices.find(query, is_doubted=is_doubted)
         if found is None:
@@ -224,7 +222,7 @@ class _Wanted:
 def _bounds(state: SourceState, stable_end: int) -> LogBounds:
     log = state.log
     latest, local_start = log.lineage.latest, log.local_start_offset
-    is_local_to_the_end = local_start is not None and (log.high_watermark or 0) >= log.end_offset
+    is_local_to_the_end = local_start is not None and log.local_end_offset >= log.end_offset
     return LogBounds(
         log_start_offset=log.log_start_offset,
         high_watermark=log.end_offset,

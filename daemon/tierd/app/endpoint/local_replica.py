@@ -1,11 +1,17 @@
-"""LocalReplica: a partition in a log dir of this host, as the endpoint sees it; LiveScan keeps its scan current."""
+"""LocalReplica: a partition in a log dir of this host, as the endpoint sees it; LiveScan keeps its scan current.
+
+CutEnd finds the end of a log that was cut back.
+"""
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tierd.log import PartitionScan, scan_partition
+from tierd.log import PartitionScan, find_cut_end, scan_partition
+
+_FRESH_NS: Final = 100_000_000  # a later change might not move so young a modification time
 
 
 class LocalReplica(NamedTuple):
@@ -54,3 +60,46 @@ class LiveScan:
             scan = await asyncio.to_thread(scan_partition, latest.directory)
             is_same = replace(scan, mtime_ns=latest.mtime_ns) == latest
             self._own, self._based_on = (None if is_same else scan), latest
+
+
+class _KnownCut(NamedTuple):
+    """Files that were walked, and the answer.
+
+    Attributes:
+        stamp: modification time of the directory; inode, size and modification time of the last log file.
+    """
+
+    scan: PartitionScan
+    high_watermark: int
+    stamp: tuple[int, ...]
+    cut_at: int | None
+
+
+class CutEnd:
+    """End of one log that was cut back below its high watermark. Its files are walked again only after a change.
+
+    After a crash the offset index may point behind the end of its log. The walk then begins at the first batch.
+    """
+
+    def __init__(self) -> None:
+        self._known: _KnownCut | None = None
+
+    def find(self, scan: PartitionScan, *, high_watermark: int) -> int | None:
+        """Return what ``find_cut_end`` returns. Blocking, for any thread."""
+        stamp, known = _stamp(scan), self._known
+        if known is not None and known.scan is scan and (known.high_watermark, known.stamp) == (high_watermark, stamp):
+            return known.cut_at
+        cut_at = find_cut_end(scan, high_watermark=high_watermark)
+        self._known = None if stamp is None else _KnownCut(scan, high_watermark, stamp, cut_at)
+        return cut_at
+
+
+def _stamp(scan: PartitionScan) -> tuple[int, ...] | None:
+    """Return what moves with every later change; None where that is not certain."""
+    try:
+        directory, log = scan.directory.path.stat(), scan.segments[-1].log.stat()
+    except (IndexError, OSError):
+        return None
+    if time.time_ns() - max(directory.st_mtime_ns, log.st_mtime_ns) < _FRESH_NS:
+        return None
+    return directory.st_mtime_ns, log.st_ino, log.st_size, log.st_mtime_ns

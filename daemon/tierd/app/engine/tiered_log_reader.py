@@ -12,6 +12,7 @@ from tierd.config import TieredLogSettings
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    find_cut_end,
     read_offset_checkpoint,
     scan_partition,
 )
@@ -65,8 +66,10 @@ class TieredLogReader:
         starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
         watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
         scan = await asyncio.to_thread(scan_partition, directory)
+        high_watermark = watermarks.get(name)
+        cut_at = await asyncio.to_thread(find_cut_end, scan, high_watermark=high_watermark or 0)
         view = await self._rows.view(located.partition)
-        return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name), held)
+        return TieredLog(located.partition, view, scan, high_watermark, starts.get(name), held, cut_at=cut_at)
 
     def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
         """Return the key of the segment's log object; None without a segment."""

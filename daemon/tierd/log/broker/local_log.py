@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
+from tierd.errors import CorruptRecordError, LogError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log.broker.live_segment import open_readable, readable_bytes
 from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan, SegmentFiles, has_newer_segment
 from tierd.log.files.source import Source, open_source
@@ -207,6 +207,23 @@ def find_log_end_offset(scan: PartitionScan) -> int:
         LogDirOfflineError: a file cannot be read.
     """
     return find_segment_end_offset(scan.segments[-1]) if scan.segments else 0
+
+
+def find_cut_end(scan: PartitionScan, *, high_watermark: int) -> int | None:
+    """Return the end of a log whose files end below ``high_watermark``; None for every other log. Blocking.
+
+    A crash takes batches that were not flushed, committed ones as well, and the checkpoint of the high watermark
+    outlives them. The answer is also None where the end is not known: the broker has begun a segment that the scan does
+    not have, or a file cannot be read, which its reader reports.
+    """
+    if not scan.segments:
+        return None
+    try:
+        end = find_log_end_offset(scan)
+        is_cut = end < high_watermark and not has_newer_segment(scan)
+    except LogError:
+        return None
+    return end if is_cut else None
 
 
 def read_batch_header(segment: SegmentFiles, offset: int) -> tuple[int, int, bytes]:

@@ -2,12 +2,15 @@
 
 import threading
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from tierd.errors import CorruptRecordError
 from tierd.log.broker.live_segment import live_headers
 from tierd.log.broker.stable_offset import newest_state, stable_end
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
-from tierd.log.files.source import open_source
+from tierd.log.files.source import Source, open_source
 from tierd.log.producers.transactions import OpenTransactions
+from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
 from tierd.log.records.record_batch import control_type_of
 from tierd.log.segments.segment_ranges import segments_from
 from tierd.log.segments.segment_reading import indexed_position
@@ -18,10 +21,13 @@ class _FollowedTransactions:
     """Transactions open at an offset.
 
     Attributes:
-        offset: exclusive end of the batches that ``state`` knows.
+        offset: exclusive end of the batches that ``state`` knows, from a producer snapshot or from the log.
         epoch: entry of the lineage that the last of these batches belongs to; another one says that the log was cut
             back below ``offset``.
         inode: of the file in which the batch at ``offset`` begins at ``position``.
+        last: the batch before ``position`` in that file; None without one. Another batch in its place says that the
+            log was cut back and written anew, or that the file is another one with the same inode.
+        end_offset: exclusive end of the batches that were there. After a crash a producer snapshot may lie behind it.
     """
 
     state: OpenTransactions
@@ -29,6 +35,24 @@ class _FollowedTransactions:
     epoch: int | None
     inode: int = -1
     position: int = 0
+    last: BatchHeader | None = None
+    end_offset: int = 0
+
+
+class _LogRewrittenError(Exception):
+    """The batches that were followed are not those of the log any more."""
+
+
+class FollowedEnd(NamedTuple):
+    """Ends of a log that was followed up to its high watermark.
+
+    Attributes:
+        last_stable_offset: exclusive end of the decided records.
+        end_offset: exclusive end of the batches that are there, at most the high watermark.
+    """
+
+    last_stable_offset: int
+    end_offset: int
 
 
 @dataclass(slots=True)
@@ -38,8 +62,8 @@ class StableOffsetTracker:
     _followed: _FollowedTransactions | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def last_stable_offset(self, scan: PartitionScan, *, high_watermark: int, log_start_offset: int | None) -> int:
-        """Return the exclusive end of the decided records, as ``last_stable_offset`` of the log does. Blocking.
+    def follow(self, scan: PartitionScan, *, high_watermark: int, log_start_offset: int | None) -> FollowedEnd:
+        """Return the end of the decided records, as ``last_stable_offset`` of the log does, and of all. Blocking.
 
         A high watermark may be newer than the scan: the segments behind those of the scan are not known to be decided.
 
@@ -52,16 +76,26 @@ class StableOffsetTracker:
             LogDirOfflineError: a file cannot be read.
         """
         if not scan.segments:
-            return high_watermark
+            return FollowedEnd(high_watermark, high_watermark)
         with self._lock:
             followed, self._followed = self._followed, None  # an error on the way leaves half a state
             if followed is None or not _goes_on(followed, scan, high_watermark):
-                state, offset = newest_state(scan, high_watermark)
-                followed = _FollowedTransactions(state, offset, _epoch_at(scan, offset))
-            _advance(followed, scan, high_watermark)
+                followed = _begun(scan, high_watermark)
+            try:
+                _advance(followed, scan, high_watermark)
+            except _LogRewrittenError:
+                followed = _begun(scan, high_watermark)
+                _advance(followed, scan, high_watermark)
             self._followed = followed
-            known_end = min(high_watermark, max(followed.offset, scan.segments[-1].base_offset))
-            return stable_end(followed.state, scan, known_end, log_start_offset)
+            active = scan.segments[-1].base_offset
+            known_end = min(high_watermark, max(followed.offset, active))
+            stable = stable_end(followed.state, scan, known_end, log_start_offset)
+            return FollowedEnd(stable, min(high_watermark, max(followed.end_offset, active)))
+
+
+def _begun(scan: PartitionScan, high_watermark: int) -> _FollowedTransactions:
+    state, offset = newest_state(scan, high_watermark)
+    return _FollowedTransactions(state, offset, _epoch_at(scan, offset))
 
 
 def _goes_on(followed: _FollowedTransactions, scan: PartitionScan, high_watermark: int) -> bool:
@@ -86,15 +120,27 @@ def _advance(followed: _FollowedTransactions, scan: PartitionScan, high_watermar
 
 def _apply(followed: _FollowedTransactions, segment: SegmentFiles, high_watermark: int) -> None:
     with open_source(segment.log) as source:
-        position = followed.position
-        if source.inode != followed.inode:
+        last, position = followed.last, followed.position
+        if source.inode != followed.inode or last is None:
             position = indexed_position(open_source, source, segment, followed.offset)
+            followed.last = None
+        elif not _is_there(source, last):
+            raise _LogRewrittenError
         followed.inode, followed.position = source.inode, position
         for header in live_headers(source, segment, position=position):
             if header.last_offset >= high_watermark:
                 return
+            followed.last, followed.end_offset = header, header.last_offset + 1
             if header.last_offset >= followed.offset:
                 if header.is_transactional:
                     followed.state.apply(header, control_type_of(source, header))
                 followed.offset = header.last_offset + 1
             followed.position = header.end_position
+
+
+def _is_there(source: Source, batch: BatchHeader) -> bool:
+    data = source.read(batch.position, OVERHEAD_BYTES)
+    try:
+        return parse_header(data, 0, name=batch.name, position=batch.position) == batch
+    except CorruptRecordError:
+        return False

@@ -67,7 +67,7 @@ class TierBatchReader(DataSourceReader):
         planner = QueryPlanner(self.access, tier, self._options)
         snapshots = planner.take_snapshots(self.bounds.wants)
         starts = planner.offsets_at(self._options.starting, snapshots)
-        ends = planner.offsets_at(self._options.ending, snapshots)
+        ends = planner.offsets_at(self._options.ending, snapshots, is_end=True)
         return planner.splits(snapshots, starts, ends, self.bounds)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

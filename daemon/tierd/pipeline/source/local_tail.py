@@ -18,6 +18,7 @@ from tierd.log import (
     PartitionDirectory,
     PartitionScan,
     data_bytes,
+    find_cut_end,
     first_since,
     iter_batches,
     last_stable_offset,
@@ -36,15 +37,19 @@ class LocalTail:
     """Local log of a partition at one moment, which is picklable, and readable on this host only.
 
     Attributes:
-        high_watermark: exclusive end of the readable offsets.
+        high_watermark: exclusive end of the readable offsets: the broker's high watermark, or the end of the files if
+            the log was cut back below it.
         last_stable_offset: exclusive end of the decided offsets.
         checkpointed_start: log start in the checkpoint of the broker; None without an entry.
+        lost_to: exclusive end of the committed offsets that a log which was cut back has lost, and which the broker may
+            get back from another replica; None for every other log.
     """
 
     scan: PartitionScan
     high_watermark: int
     last_stable_offset: int
     checkpointed_start: int | None
+    lost_to: int | None = None
 
     @property
     def start_offset(self) -> int:
@@ -87,16 +92,23 @@ class LocalTail:
         """Yield the complete batches of ``[start_offset, end_offset)``, perhaps with neighbouring batches. Blocking.
 
         Raises:
-            DataLossError: files are gone meanwhile, or this is another host.
+            DataLossError: files are gone meanwhile, or were cut back, or this is another host.
         """
         log, at = self._log(), start_offset
         with _as_data_loss():
             while at < end_offset:
                 data = log.read(at, max_bytes=_READ_BYTES)
                 if not data:
+                    self._require_files_to(end_offset)
                     return
                 yield data
                 at = _behind(data)
+
+    def _require_files_to(self, end_offset: int) -> None:
+        """Make sure that compaction has emptied what a read lacks below ``end_offset``."""
+        cut_at = find_cut_end(self.scan, high_watermark=end_offset)
+        if cut_at is not None:
+            raise SegmentChangedError(f"{self.scan.directory.path}: the log was cut back to offset {cut_at}")
 
     def _log(self) -> LocalLog:
         return LocalLog(self.scan, high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset)
@@ -144,9 +156,12 @@ class LocalTails:
             return None
         with _as_data_loss():
             scan = scan_partition(directory)
+            cut_at = find_cut_end(scan, high_watermark=high_watermark)
+            end_offset = high_watermark if cut_at is None else cut_at
             # The log begins in the tier: a transaction may be open that began below the first segment that is here.
-            stable = last_stable_offset(scan, high_watermark=high_watermark, log_start_offset=0)
-        return LocalTail(scan, high_watermark, stable, starts.get(name))
+            stable = last_stable_offset(scan, high_watermark=end_offset, log_start_offset=0)
+        lost_to = None if cut_at is None else high_watermark
+        return LocalTail(scan, end_offset, stable, starts.get(name), lost_to)
 
 
 def _behind(data: bytes) -> int:

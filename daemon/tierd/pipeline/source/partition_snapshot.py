@@ -46,8 +46,22 @@ class PartitionSnapshot:
 
     @property
     def known_end_offset(self) -> int:
-        """Return the exclusive end of the log as the tier proves it; at least ``start_offset``."""
-        return max(self.branch.end_offset, self.start_offset)
+        """Return the exclusive end of the log as the tier proves it; at least ``start_offset``.
+
+        Offsets that a local log has lost when it was cut back count, because the broker may get their records back.
+        """
+        return max(self.branch.end_offset, self.start_offset, self._lost_to)
+
+    @property
+    def wanted_end_offset(self) -> int:
+        """Return the exclusive end of a query that reads everything: offsets that are lost are missed by the query."""
+        return max(self.end_offset, self._lost_to)
+
+    @property
+    def _lost_to(self) -> int:
+        """Return the exclusive end of the offsets that the local log has lost and the tier lacks; 0 without any."""
+        lost_to = 0 if self.tail is None else self.tail.lost_to or 0
+        return lost_to if lost_to > self.branch.end_offset else 0
 
     @property
     def remote_end_offset(self) -> int:

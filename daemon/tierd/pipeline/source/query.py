@@ -87,23 +87,29 @@ class QueryPlanner:
         return tails, {partition: self._tier.view(partition) for partition in {*remote, *tails}}
 
     def offsets_at(
-        self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot]
+        self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot], *, is_end: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the offset that ``position`` means in each partition, which may not be readable.
+
+        With ``is_end`` the query ends there: the latest offset is then behind those that a local log has lost.
 
         Raises:
             ReadOptionError: the position has no value for a partition, or no record is young enough.
             TierError: a store or a log dir cannot be read.
         """
-        return {name: self._offset_at(position, snapshot) for name, snapshot in snapshots.items()}
+        found: dict[TopicPartition, int] = {}
+        for name, snapshot in snapshots.items():
+            latest = snapshot.wanted_end_offset if is_end else snapshot.end_offset
+            found[name] = self._offset_at(position, snapshot, latest=latest)
+        return found
 
-    def _offset_at(self, position: Position, snapshot: PartitionSnapshot) -> int:
+    def _offset_at(self, position: Position, snapshot: PartitionSnapshot, *, latest: int) -> int:
         match position:
             case LogPlace():
-                return snapshot.start_offset if position is LogPlace.EARLIEST else snapshot.end_offset
+                return snapshot.start_offset if position is LogPlace.EARLIEST else latest
             case AtOffsets():
                 given = given_for(snapshot.name, position.offsets, what="offset")
-                return {EARLIEST: snapshot.start_offset, LATEST: snapshot.end_offset}.get(given, given)
+                return {EARLIEST: snapshot.start_offset, LATEST: latest}.get(given, given)
             case SinceTime():
                 timestamp_ms = position.of(snapshot.name)
                 found = offset_for_time(self._tier, snapshot, timestamp_ms)
@@ -112,7 +118,7 @@ class QueryPlanner:
                         f"{snapshot.name} has no record with timestamp {timestamp_ms} or later",
                         remedy="begin earlier, or set startingOffsetsByTimestampStrategy to latest",
                     )
-                return snapshot.end_offset if found is None else min(found, snapshot.end_offset)
+                return latest if found is None else min(found, latest)
 
     def splits(
         self,

@@ -116,9 +116,18 @@ def _place(
     if remote is not None and local is not None:
         return OffsetPlace.BOTH, f"copied in {_span(remote)}, and the broker still has it; readers use the local file"
     if remote is not None:
-        return OffsetPlace.REMOTE, f"copied in {_span(remote)}; the broker has deleted its file"
+        gone = "the broker has deleted its file"
+        if log.cut_at is not None and offset >= log.cut_at:
+            gone = f"the broker's files end at {log.cut_at}, below the high watermark {log.high_watermark}"
+        return OffsetPlace.REMOTE, f"copied in {_span(remote)}; {gone}"
     if local is None and log.is_held(offset):
         return OffsetPlace.QUEUED, "the broker has deleted its file; tierd holds its segment and copies it"
+    if log.is_awaited(offset):
+        return OffsetPlace.LOST, (
+            f"it was committed, but the broker's files end at {log.cut_at}, below the high watermark "
+            f"{log.high_watermark}, and it is not in the tier; the broker gets it back from another replica when it "
+            "starts, or cuts its log back for good"
+        )
     if local is None:
         return OffsetPlace.LOST, (
             "neither tier has it: no copy of it and no file of the broker's is there, and tierd holds no link to its "

@@ -84,7 +84,10 @@ class FetchTask:
     async def read(
         self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True
     ) -> FetchResult:
-        """Return batches from the one that holds ``offset`` or follows it; no batch at the end of the log.
+        """Return batches from the one that holds ``offset`` or follows it.
+
+        There is no batch at the end of the log, and at a committed offset that the local log lost when it was cut back
+        and that the tier does not have (``TieredLog.is_awaited``).
 
         Args:
             offset: first offset wanted.
@@ -194,7 +197,8 @@ class FetchTask:
             isolation: committed reads yield no records of aborted or open transactions.
 
         Raises:
-            OffsetOutOfRangeError: as ``read``; also in the middle of the read, where offsets are missing.
+            OffsetOutOfRangeError: as ``read``; also in the middle of the read, where offsets are missing, and behind
+                all records that are there, where a local log that was cut back has lost wanted ones.
             BatchTooLargeError: a batch unpacks to more bytes than tierd opens; the records before it were yielded.
             CorruptRecordError: a local batch is damaged, or records cannot be decoded.
             RemoteIntegrityError: remote bytes are damaged.
@@ -244,6 +248,7 @@ class FetchTask:
                     offset = upper
             if must_reach_end and to_offset is not None:
                 session.require_read(offset, to_offset)
+            session.require_none_awaited(offset, to_offset)
         finally:
             await session.close()
 

@@ -50,6 +50,10 @@ async def offset_for_timestamp(
 
     Kafka ends the search after the first remote segment that might hold the record. Here the search goes on, because
     the records of that segment behind the log start may all be too old.
+
+    Raises:
+        OffsetOutOfRangeError: a local log that was cut back has lost records, and the first one with such a time may be
+            among them.
     """
     start, end = log.log_start_offset, (await reading_bounds(log, isolation, sources.indexes)).end_offset
     for metadata in timestamp_candidates(log, timestamp_ms):
@@ -60,7 +64,26 @@ async def offset_for_timestamp(
             return found if found.offset < end else None
     if log.scan is None:
         return None
-    return await asyncio.to_thread(first_since, log.scan, timestamp_ms, start=max(start, local_start(log)), end=end)
+    found = await asyncio.to_thread(first_since, log.scan, timestamp_ms, start=max(start, local_start(log)), end=end)
+    if found is not None or log.cut_at is None:
+        return found
+    return await _first_behind_cut(sources, log, timestamp_ms, start=max(start, log.cut_at), end=end)
+
+
+async def _first_behind_cut(
+    sources: ReadSources, log: TieredLog, timestamp_ms: int, *, start: int, end: int
+) -> TimestampOffset | None:
+    """Find the first record in the tier from ``start`` on, behind the cut of a local log; pass over no record."""
+    awaited = log.awaited(start)
+    for readable in log.branch.readable_ranges(start, end if awaited is None else min(awaited, end)):
+        if readable.metadata.max_timestamp_ms >= timestamp_ms:
+            at = readable.start_offset
+            found = await _first_in_segment(sources, log, readable.metadata, timestamp_ms, start=at)
+            if found is not None:
+                return found if found.offset < end else None
+    if awaited is not None:
+        raise log.missing(awaited)
+    return None
 
 
 def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:

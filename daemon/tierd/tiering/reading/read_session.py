@@ -12,7 +12,7 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     SegmentChangedError,
 )
-from tierd.log import AbortedTransaction, CheckedBatches, LocalLog, walk_checked
+from tierd.log import AbortedTransaction, CheckedBatches, LocalLog, find_cut_end, walk_checked
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tasks import wait_all
@@ -125,7 +125,10 @@ class ReadSession:
         return self._require_log().tier_of(offset)
 
     async def next_piece(self, offset: int, *, max_bytes: int) -> Piece | None:
-        """Return the batches from ``offset`` on; None at the end. A snapshot whose files are gone is taken again."""
+        """Return the batches from ``offset`` on; None at the end, and at an offset that is awaited (``TieredLog``).
+
+        A snapshot whose files are gone, or were cut back, is taken again.
+        """
         if self._pieces:
             self._ahead.went_on()
         self._pieces += 1
@@ -137,6 +140,17 @@ class ReadSession:
         raise SegmentChangedError(
             f"{self._require_log().partition}: the log changed {_REPLANS} times under one read", remedy="read again"
         )
+
+    def require_none_awaited(self, offset: int, to_offset: int | None) -> None:
+        """Make sure that a read that has ended at ``offset`` lacks no record that the local log lost in a cut.
+
+        Raises:
+            OffsetOutOfRangeError: a committed record below ``to_offset`` is neither in the local log nor in the tier.
+        """
+        log = self._require_log()
+        awaited = log.awaited(offset)
+        if awaited is not None and (to_offset is None or awaited < to_offset):
+            raise log.missing(awaited)
 
     def require_read(self, offset: int, to_offset: int) -> None:
         """Make sure that a read that has ended at ``offset`` has left out nothing below ``to_offset``.
@@ -206,6 +220,8 @@ class ReadSession:
         while self.empty_to < self._wanted_end:
             if log.tier_of(self.empty_to) is Tier.LOCAL:
                 return await self._local_piece(log, self.empty_to, max_bytes)
+            if log.is_awaited(self.empty_to):
+                return None
             piece = await self._remote_piece(log, self.empty_to)
             if piece.batches:
                 return piece
@@ -218,6 +234,9 @@ class ReadSession:
             data = await asyncio.to_thread(self._local.read, offset, max_bytes=max_bytes)
         except OffsetOutOfRangeError as error:
             raise SegmentChangedError(str(error)) from error  # the offset was in the scan
+        if not data:
+            await _require_uncut(log)
+            return None
         name = f"{log.partition} from {offset}"
         found = await asyncio.to_thread(walk_checked, data, name=name)
         batches = found.between(offset, self.end_offset)
@@ -324,3 +343,15 @@ class ReadSession:
     @property
     def _topic(self) -> str:
         return self._require_log().partition.topic
+
+
+async def _require_uncut(log: TieredLog) -> None:
+    """Make sure that the files of the local log reach as far as ``log`` says, although they have no batch to read.
+
+    Raises:
+        SegmentChangedError: they were cut back since.
+    """
+    assert log.scan is not None, "local reads have a scan"
+    cut_at = await asyncio.to_thread(find_cut_end, log.scan, high_watermark=log.local_end_offset)
+    if cut_at is not None:
+        raise SegmentChangedError(f"{log.partition}: the files of the local log end at {cut_at}", remedy="read again")

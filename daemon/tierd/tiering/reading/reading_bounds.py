@@ -66,7 +66,7 @@ def local_log_of(log: TieredLog, bounds: ReadingBounds) -> LocalLog | None:
     """Return the local part of ``log``; None without committed local records."""
     if log.scan is None or not log.scan.segments or log.high_watermark is None:
         return None
-    return LocalLog(log.scan, high_watermark=log.high_watermark, last_stable_offset=bounds.local_stable_offset)
+    return LocalLog(log.scan, high_watermark=log.local_end_offset, last_stable_offset=bounds.local_stable_offset)
 
 
 async def on_current(
@@ -88,11 +88,16 @@ async def on_current(
 
 
 async def _local_stable_offset(log: TieredLog) -> int:
-    """Return the last stable offset of the local log below the high watermark; 0 without committed records."""
+    """Return the last stable offset of the local log below its end; 0 without committed records.
+
+    A producer snapshot behind the end of a log that was cut back does not count: the markers that it knows of are gone,
+    and the transaction indexes of the tier tell the aborts.
+    """
     if log.scan is None or not log.scan.segments or log.high_watermark is None:
         return 0
-    if log.local_stable_offset is not None:
-        return log.local_stable_offset
-    return await asyncio.to_thread(
-        last_stable_offset, log.scan, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset
-    )
+    stable = log.local_stable_offset
+    if stable is None:
+        stable = await asyncio.to_thread(
+            last_stable_offset, log.scan, high_watermark=log.local_end_offset, log_start_offset=log.log_start_offset
+        )
+    return min(stable, log.local_end_offset)

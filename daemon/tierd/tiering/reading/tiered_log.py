@@ -32,6 +32,7 @@ class TieredLog:
             them there.
         local_stable_offset: exclusive end of the decided records of the local log, at most the high watermark; None
             where the log itself has to be asked.
+        cut_at: exclusive end of the local files where they end below the high watermark (``find_cut_end``); else None.
     """
 
     partition: TopicIdPartition
@@ -41,10 +42,11 @@ class TieredLog:
     log_start_checkpoint: int | None = None
     held: tuple[OffsetRange, ...] = ()
     local_stable_offset: int | None = None
+    cut_at: int | None = None
 
-    def moved(self, *, high_watermark: int | None, local_stable_offset: int | None) -> Self:
-        """Return the same segments with other ends of their committed and decided records."""
-        moved = replace(self, high_watermark=high_watermark, local_stable_offset=local_stable_offset)
+    def moved(self, *, high_watermark: int | None, local_stable_offset: int | None, cut_at: int | None) -> Self:
+        """Return the same segments with other ends of their committed and decided records, and of the local files."""
+        moved = replace(self, high_watermark=high_watermark, local_stable_offset=local_stable_offset, cut_at=cut_at)
         # Neither depends on these ends, and of a large tier they take longer than a read.
         vars(moved).update(lineage=self.lineage, branch=self.branch)
         return moved
@@ -70,6 +72,12 @@ class TieredLog:
         if self.scan is None or not self.scan.segments:
             return None
         return self.scan.segments[0].base_offset
+
+    @property
+    def local_end_offset(self) -> int:
+        """Return the exclusive end of the committed offsets on local disk; 0 without a high watermark."""
+        end = self.high_watermark or 0
+        return end if self.cut_at is None else min(end, self.cut_at)
 
     @cached_property
     def log_start_offset(self) -> int:
@@ -119,10 +127,37 @@ class TieredLog:
         return max(self.high_watermark or 0, self.remote_end_offset, self.log_start_offset)
 
     def tier_of(self, offset: int) -> Tier:
-        """Return the place to read ``offset`` from. The local log is preferred where both have the offset."""
+        """Return the place to read ``offset`` from. The local log is preferred where both have the offset.
+
+        Behind the end of a local log that was cut back, the tier is read. It has committed records only, since tierd
+        copies no others. Where a new leader cut the log back, the offsets behind the cut are of the new leader's epoch:
+        ``remote_segment`` finds no segment of an earlier epoch there, and the reader waits (``is_awaited``). Where no
+        new epoch has begun, the tier has the last records that were committed at these offsets, which a consumer of any
+        other host reads as well.
+        """
         local_start = self.local_start_offset
-        local = local_start is not None and local_start <= offset < (self.high_watermark or 0)
+        local = local_start is not None and local_start <= offset < self.local_end_offset
         return Tier.LOCAL if local else Tier.REMOTE
+
+    def is_awaited(self, offset: int) -> bool:
+        """Return True if the local log was cut back before ``offset``, which was committed, and the tier lacks it too.
+
+        The broker gets such a record back from another replica, or cuts the log back for good and lowers the high
+        watermark. Until then a consumer waits: an error or a later offset would make it skip the record.
+        """
+        is_cut_off = self.cut_at is not None and self.cut_at <= offset < (self.high_watermark or 0)
+        return is_cut_off and self.remote_segment(offset) is None
+
+    def awaited(self, offset: int) -> int | None:
+        """Return the first offset from ``offset`` on that ``is_awaited``; None without one."""
+        if self.cut_at is None:
+            return None
+        at, end = max(offset, self.cut_at), self.high_watermark or 0
+        for readable in self.branch.readable_ranges(at, end):
+            if readable.start_offset > at:
+                break
+            at = readable.end_offset
+        return at if at < end else None
 
     def remote_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """Return the readable segment that holds ``offset`` in the epoch that wrote the offset."""
@@ -165,6 +200,13 @@ class TieredLog:
 
     def missing(self, offset: int) -> OffsetOutOfRangeError:
         """Return the error for an offset inside the log that no reader finds in the local log or in the tier."""
+        if self.is_awaited(offset):
+            return OffsetOutOfRangeError(
+                f"{self.partition}: offset {offset} is not in the tier, and the files of the local log end at "
+                f"{self.cut_at}, below the high watermark {self.high_watermark}",
+                remedy="start the broker: it gets the records back from another replica, or cuts its log back for "
+                f"good; a read that ends below offset {offset} gets the records before it",
+            )
         following = self.next_available(offset)
         remedy = "nothing follows it" if following is None else f"the next readable offset is {following}"
         if self.is_held(offset):
