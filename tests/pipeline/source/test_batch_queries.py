@@ -202,6 +202,39 @@ def test_recreated_topic_is_the_one_in_the_log_dir_before_its_first_copy(tmp_pat
     assert offsets(tier, includeLocal="true") == []
 
 
+def test_all_partitions_of_a_topic_are_of_one_incarnation(tmp_path: Path) -> None:
+    """A partition of which the new topic has copied nothing yet was read from the former topic."""
+    tier = SmallTier(tmp_path)
+    tier.add_segment(20)
+    tier.add_segment(20, number=1)
+    tier.add_segment(20, number=2)
+    for number in (1, 2):
+        shutil.rmtree(tier.partition(number=number).path)
+    tier.recreate()
+    tier.add_segment(5)
+    expected = [("orders", 0, n) for n in range(5)]
+    assert [(row["topic"], row["partition"], row["offset"]) for row in tier.queries().rows()] == expected
+    local = tier.queries(includeLocal="true").rows()
+    assert [(row["topic"], row["partition"], row["offset"]) for row in local] == expected
+    queries = tier.queries()
+    del queries.options["subscribePattern"]
+    with pytest.raises(UnknownPartitionError, match=r"does not know .*orders-1"):
+        queries.rows(assign='{"orders": [1]}')
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_segment_that_goes_while_the_query_is_planned_fails_the_plan_with_the_advice_to_run_it_again(
+    tmp_path: Path, isolation: str
+) -> None:
+    tier = SmallTier(tmp_path)
+    tier.add_segment()
+    for stored in tier.installation.store_dir.rglob("*.indexes"):
+        stored.unlink()
+    with pytest.raises(DataLossError, match="a segment is gone meanwhile") as gone:
+        tier.queries(isolation=isolation, startingTimestamp="5000").rows()
+    assert any("run the query again" in note for note in gone.value.__notes__)
+
+
 def test_include_local_is_refused_on_a_host_without_the_log_dirs(tier: SmallTier) -> None:
     reader = tier.queries(includeLocal="true").reader()
     object.__setattr__(reader.access, "log_dirs", (Path("/nowhere/kafka"),))

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -5,7 +6,14 @@ import pytest
 
 from tierd.model import TopicPartition
 from tierd.pipeline.pipeline_errors import ReadOptionError
-from tierd.pipeline.source.positions import AtOffsets, LogPlace, SinceTime, decode_offsets, encode_offsets
+from tierd.pipeline.source.positions import (
+    AtOffsets,
+    LogPlace,
+    SinceTime,
+    StreamPosition,
+    decode_position,
+    encode_position,
+)
 from tierd.pipeline.source.read_options import DEFAULT_PARTITION_BYTES, NAMES, parse_options
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -104,7 +112,18 @@ def test_global_timestamp_overrides_partition_timestamps_and_those_override_offs
     assert parse_options(given, is_streaming=False).starting == SinceTime(9, or_latest=True)
 
 
-def test_progress_has_the_format_of_the_kafka_source_of_spark() -> None:
-    progress = encode_offsets({ORDERS_1: 8, ORDERS_0: 5})
-    assert progress == {"orders": {"0": 5, "1": 8}}
-    assert decode_offsets(progress) == {ORDERS_0: 5, ORDERS_1: 8}
+def test_progress_has_the_format_of_the_kafka_source_of_spark_with_the_topic_id_beside_the_partitions() -> None:
+    position = StreamPosition({ORDERS_1: 8, ORDERS_0: 5}, {"orders": "EjRWeJq83vD-3LqYdlQyEA", "other": "unused"})
+    progress = encode_position(position)
+    assert progress == {"orders": {"0": 5, "1": 8, "topicId": "EjRWeJq83vD-3LqYdlQyEA"}}
+    assert decode_position(progress) == StreamPosition(position.offsets, {"orders": "EjRWeJq83vD-3LqYdlQyEA"})
+
+
+def test_progress_of_the_kafka_source_of_spark_has_no_topic_id() -> None:
+    assert decode_position({"orders": {"0": 5, "1": 8}}) == StreamPosition({ORDERS_0: 5, ORDERS_1: 8}, {})
+
+
+def test_progress_of_a_streaming_query_gives_the_offsets_of_another_query() -> None:
+    progress = json.dumps(encode_position(StreamPosition({ORDERS_0: 5}, {"orders": "EjRWeJq83vD-3LqYdlQyEA"})))
+    given = {"subscribe": "orders", "startingOffsets": progress}
+    assert parse_options(given, is_streaming=False).starting == AtOffsets({ORDERS_0: 5})

@@ -9,7 +9,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from tests.pipeline.source.queries import Queries, read_all
 from tests.pipeline.source.small_tier import SmallTier
 from tierd.pipeline.pipeline_errors import DataLossError
-from tierd.pipeline.source.stream_reader import Progress, TierStreamReader
+from tierd.pipeline.source.positions import TOPIC_ID, Progress
+from tierd.pipeline.source.stream_reader import TierStreamReader
 
 EVERYTHING = {"startingOffsets": "earliest"}
 
@@ -23,6 +24,11 @@ def values(reader: TierStreamReader, start: Progress, end: Progress) -> list[str
     """Return the records of a micro-batch, as topic-partition@offset."""
     rows = [row for batch in read_all(reader, reader.partitions(start, end)) for row in batch.to_pylist()]
     return [f"{row['topic']}-{row['partition']}@{row['offset']}" for row in rows]
+
+
+def offsets(progress: Progress) -> Progress:
+    """Return the offsets of a position, without the topic ids."""
+    return {topic: {n: each for n, each in found.items() if n != TOPIC_ID} for topic, found in progress.items()}
 
 
 class Query:
@@ -93,8 +99,8 @@ def test_each_partition_gets_its_share_of_a_micro_batch(tier: SmallTier) -> None
     tier.add_segment(20, number=1)
     reader = tier.queries(**EVERYTHING).stream()
     start = reader.initialOffset()
-    assert reader.latestOffset(start, ReadMaxRows(8)) == {"orders": {"0": 6, "1": 2}}
-    assert reader.latestOffset(start, ReadAllAvailable()) == {"orders": {"0": 60, "1": 20}}
+    assert offsets(reader.latestOffset(start, ReadMaxRows(8))) == {"orders": {"0": 6, "1": 2}}
+    assert offsets(reader.latestOffset(start, ReadAllAvailable())) == {"orders": {"0": 60, "1": 20}}
 
 
 def test_micro_batch_is_limited_by_bytes(tier: SmallTier) -> None:
@@ -124,8 +130,8 @@ def test_available_now_ends_at_the_end_of_the_log_at_its_start(tier: SmallTier) 
     tier.add_segment()
     tier.add_segment(topic="late")
     end = reader.latestOffset(start, ReadMaxRows(15))
-    assert end == {"orders": {"0": 15}, "late": {"0": 0}}
-    assert reader.latestOffset(end, ReadMaxRows(15))["orders"] == {"0": 20}
+    assert offsets(end) == {"orders": {"0": 15}, "late": {"0": 0}}
+    assert offsets(reader.latestOffset(end, ReadMaxRows(15)))["orders"] == {"0": 20}
     assert Query(tier.queries(**EVERYTHING)).run(available_now=True) == 1
 
 
@@ -139,6 +145,21 @@ def test_partition_that_is_added_later_is_read_from_its_beginning(tier: SmallTie
     assert sorted(query.delivered) == sorted(
         named("orders-0", range(20)) + named("orders-1", range(20)) + named("payments-0", range(20))
     )
+
+
+def test_begin_of_a_later_partition_is_in_the_checkpoint_before_the_first_record_is_read(tier: SmallTier) -> None:
+    """Retention removed records between plan and restart of the first micro-batch, which nobody missed."""
+    tier.add_segment()
+    query = Query(tier.queries(**EVERYTHING))
+    query.run()
+    tier.add_segment(number=1)
+    query.run(at_most=1)
+    assert query.progress is not None
+    assert offsets(query.progress) == {"orders": {"0": 20, "1": 0}}
+    tier.expire()
+    tier.add_segment(number=1)
+    with pytest.raises(DataLossError, match=r"orders-1: \[0, 20\) was removed by retention"):
+        query.run()
 
 
 @pytest.mark.parametrize(("fails", "expected"), [("true", None), ("false", range(40))])
@@ -180,7 +201,100 @@ def test_recreated_tier_is_data_loss(tier: SmallTier) -> None:
     with pytest.raises(DataLossError, match="gone-3: the query has read of it"):
         reader.latestOffset({"gone": {"3": 5}}, ReadAllAvailable())
     calm = tier.queries(failOnDataLoss="false").stream()
-    assert calm.latestOffset({"gone": {"3": 5}, "orders": {"0": 33}}, ReadAllAvailable())["orders"] == {"0": 33}
+    ends = calm.latestOffset({"gone": {"3": 5}, "orders": {"0": 33}}, ReadAllAvailable())
+    assert offsets(ends) == {"gone": {"3": 5}, "orders": {"0": 33}}
+
+
+def test_topic_that_was_made_anew_is_data_loss_however_long_it_is(tier: SmallTier) -> None:
+    """The query went on in the new topic at the offset that it had reached in the former one."""
+    tier.add_segment(20)
+    query = Query(tier.queries(**EVERYTHING))
+    query.run()
+    tier.recreate()
+    tier.add_segment(60)
+    with pytest.raises(DataLossError, match="orders: the query has read of an earlier topic of that name"):
+        query.run()
+    assert query.delivered == named("orders-0", range(20))
+
+
+def test_topic_that_was_made_anew_is_read_from_its_beginning_where_data_loss_is_no_failure(tier: SmallTier) -> None:
+    tier.add_segment(20)
+    tier.add_segment(20, number=1)
+    query = Query(tier.queries(**EVERYTHING, failOnDataLoss="false", maxOffsetsPerTrigger="25"))
+    query.run()
+    before = len(query.delivered)
+    shutil.rmtree(tier.partition(number=1).path)
+    tier.recreate()
+    tier.add_segment(60)
+    query.run()
+    assert query.delivered[before:] == named("orders-0", range(60))
+    assert query.progress is not None
+    assert offsets(query.progress) == {"orders": {"0": 60}}
+
+
+def test_query_that_ends_when_it_has_everything_reads_no_topic_that_was_made_later(tier: SmallTier) -> None:
+    tier.add_segment(20)
+    reader = tier.queries(**EVERYTHING, failOnDataLoss="false").stream()
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    tier.recreate()
+    tier.add_segment(60)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert offsets(end) == {"orders": {"0": 0}}
+    assert values(reader, start, end) == []
+    assert Query(tier.queries(**EVERYTHING)).run() == 1
+
+
+def test_checkpoint_without_topic_ids_is_continued_and_gets_them(tier: SmallTier) -> None:
+    tier.add_segment()
+    query = Query(tier.queries(**EVERYTHING))
+    query.run()
+    assert query.progress is not None
+    query.progress = offsets(query.progress)
+    tier.add_segment()
+    query.run()
+    assert query.delivered == named("orders-0", range(40))
+    assert query.progress["orders"][TOPIC_ID]
+    tier.recreate()
+    tier.add_segment(60)
+    with pytest.raises(DataLossError, match="an earlier topic of that name"):
+        query.run()
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_planned_micro_batch_of_a_topic_that_was_made_anew_reads_nothing_of_the_new_one(
+    tier: SmallTier, fails: str
+) -> None:
+    """The topic came after the begin of the micro-batch, which therefore does not name it."""
+    tier.add_segment(topic="other")
+    reader = tier.queries(**EVERYTHING, failOnDataLoss=fails).stream()
+    start = reader.initialOffset()
+    tier.add_segment(20)
+    end = reader.latestOffset(reader.latestOffset(start, ReadAllAvailable()), ReadAllAvailable())
+    tier.recreate()
+    tier.add_segment(60)
+    if fails == "true":
+        with pytest.raises(DataLossError, match="orders-0: the micro-batch has offsets of it"):
+            reader.partitions(start, end)
+        return
+    assert values(reader, start, end) == named("other-0", range(20))
+    begin = reader.latestOffset(end, ReadAllAvailable())
+    assert values(reader, end, begin) == []
+    assert values(reader, begin, reader.latestOffset(begin, ReadAllAvailable())) == named("orders-0", range(60))
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_planned_micro_batch_of_a_partition_that_is_gone_fails_or_leaves_it_out(tier: SmallTier, fails: str) -> None:
+    """The micro-batch ended without the records, and the next one began behind them."""
+    tier.add_segment()
+    reader = tier.queries(**EVERYTHING, failOnDataLoss=fails).stream()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable()) | {"gone": {"3": 5}}
+    if fails == "true":
+        with pytest.raises(DataLossError, match="gone-3: the micro-batch has offsets of it"):
+            reader.partitions(start, end)
+        return
+    assert values(reader, start, end) == named("orders-0", range(20))
 
 
 def test_local_tail_and_tier_are_read_as_one_log(tier: SmallTier) -> None:

@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +104,7 @@ def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log.roll()
     end = log.log.log_end_offset
     log.log.close()
-    (log.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_to_text(uuid4())}")
+    (log.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_to_text(plain.topic_id)}")
     checkpoint = f"0\n2\norders 0 {end}\norders 1 {plain.end_offset}\n"
     (folder.path / "replication-offset-checkpoint").write_text(checkpoint)
     return _copied(root, folder.path)

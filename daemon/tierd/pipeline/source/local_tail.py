@@ -19,10 +19,13 @@ from tierd.log import (
     PartitionScan,
     data_bytes,
     find_cut_end,
+    find_log_end_offset,
     first_since,
+    identify_directory,
     iter_batches,
     last_stable_offset,
     list_log_dir,
+    read_lineage,
     read_offset_checkpoint,
     scan_partition,
 )
@@ -35,6 +38,10 @@ _READ_BYTES: Final = 4 << 20
 @dataclass(frozen=True, slots=True)
 class LocalTail:
     """Local log of a partition at one moment, which is picklable, and readable on this host only.
+
+    A read is an error unless the log still has the committed records of that moment: the directory is of the same
+    topic, no later leader epoch has written committed offsets anew, and the log reaches its high watermark. Compaction
+    may have removed records meanwhile.
 
     Attributes:
         high_watermark: exclusive end of the readable offsets: the broker's high watermark, or the end of the files if
@@ -65,50 +72,58 @@ class LocalTail:
         """Return the aborted transactions that touch ``[start_offset, end_offset)`` and ended on this host. Blocking.
 
         Raises:
-            DataLossError: files are gone meanwhile.
+            DataLossError: the log has changed meanwhile.
         """
-        with _as_data_loss():
-            return self._log().aborted_transactions(max(start_offset, self.start_offset), end_offset)
+        with self._whole_log() as log:
+            return log.aborted_transactions(max(start_offset, self.start_offset), end_offset)
 
     def end_markers(self, producer_ids: Sequence[int], from_offset: int) -> dict[int, EndMarkerAt]:
         """Return the first decided marker of each producer from ``from_offset`` on. Blocking.
 
         Raises:
-            DataLossError: files are gone meanwhile.
+            DataLossError: the log has changed meanwhile.
         """
-        with _as_data_loss():
-            return self._log().end_markers(producer_ids, from_offset)
+        with self._whole_log() as log:
+            return log.end_markers(producer_ids, from_offset)
 
     def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
         """Find the first record of ``[start_offset, end_offset)`` that is no older than ``timestamp_ms``. Blocking.
 
         Raises:
-            DataLossError: files are gone meanwhile.
+            DataLossError: the log has changed meanwhile.
         """
-        with _as_data_loss():
-            return first_since(self.scan, timestamp_ms, start=start_offset, end=end_offset)
+        with self._whole_log() as log:
+            return first_since(log.scan, timestamp_ms, start=start_offset, end=end_offset)
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[bytes]:
         """Yield the complete batches of ``[start_offset, end_offset)``, perhaps with neighbouring batches. Blocking.
 
         Raises:
-            DataLossError: files are gone meanwhile, or were cut back, or this is another host.
+            DataLossError: the log has changed meanwhile, or this is another host.
         """
         log, at = self._log(), start_offset
         with _as_data_loss():
             while at < end_offset:
                 data = log.read(at, max_bytes=_READ_BYTES)
                 if not data:
-                    self._require_files_to(end_offset)
+                    _require_end(self.scan, self.high_watermark)
+                _require_same_log(self.scan, self.high_watermark)
+                if not data:  # compaction left no record
                     return
                 yield data
                 at = _behind(data)
 
-    def _require_files_to(self, end_offset: int) -> None:
-        """Make sure that compaction has emptied what a read lacks below ``end_offset``."""
-        cut_at = find_cut_end(self.scan, high_watermark=end_offset)
-        if cut_at is not None:
-            raise SegmentChangedError(f"{self.scan.directory.path}: the log was cut back to offset {cut_at}")
+    @contextmanager
+    def _whole_log(self) -> Iterator[LocalLog]:
+        """Yield the log, and check at the end that it was whole up to the high watermark.
+
+        Raises:
+            DataLossError: the log has changed meanwhile.
+        """
+        with _as_data_loss():
+            yield self._log()
+            _require_end(self.scan, self.high_watermark)
+            _require_same_log(self.scan, self.high_watermark)
 
     def _log(self) -> LocalLog:
         return LocalLog(self.scan, high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset)
@@ -160,8 +175,45 @@ class LocalTails:
             end_offset = high_watermark if cut_at is None else cut_at
             # The log begins in the tier: a transaction may be open that began below the first segment that is here.
             stable = last_stable_offset(scan, high_watermark=end_offset, log_start_offset=0)
+            _require_same_log(scan, end_offset)
         lost_to = None if cut_at is None else high_watermark
         return LocalTail(scan, end_offset, stable, starts.get(name), lost_to)
+
+
+def _require_end(scan: PartitionScan, high_watermark: int) -> None:
+    """Raise if the log ends below ``high_watermark``: it was cut back since the scan. Blocking.
+
+    The segment that was active at the scan usually shows the end. The broker may have rolled and compacted it since.
+
+    Raises:
+        SegmentChangedError: the log ends below ``high_watermark``, or is changing.
+    """
+    end = find_log_end_offset(scan)
+    if end < high_watermark:
+        end = find_log_end_offset(scan_partition(scan.directory))
+    if end < high_watermark:
+        raise SegmentChangedError(f"{scan.directory.path}: the log was cut back to offset {end}, from {high_watermark}")
+
+
+def _require_same_log(scan: PartitionScan, high_watermark: int) -> None:
+    """Raise if what was read before this call may be of another log than ``scan``. Blocking.
+
+    A broker stores a leader epoch before the first batch of the epoch, and moves no directory back to a former place.
+
+    Raises:
+        SegmentChangedError: the directory is gone or of another topic, or a later leader epoch has written offsets
+            below ``high_watermark`` anew.
+    """
+    directory, planned = scan.directory, scan.lineage
+    if identify_directory(directory.path) != directory:
+        raise SegmentChangedError(f"{directory.path}: another directory has taken its name")
+    if not planned:
+        return
+    for epoch, start_offset in read_lineage(directory.path).entries:
+        if start_offset < high_watermark and planned.epoch_for(start_offset) not in (None, epoch):
+            raise SegmentChangedError(
+                f"{directory.path}: leader epoch {epoch} has written the offsets from {start_offset} on anew"
+            )
 
 
 def _behind(data: bytes) -> int:

@@ -1,13 +1,14 @@
 """View of one partition that a query has, pinned when the query is planned."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 from uuid import UUID
 
 from tierd.log import parse_producer_snapshot, stable_end_offset
-from tierd.metadata import OwnBranch, PartitionView, ReadableRange, copied_last_ms, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, ReadableRange, effective_lineage
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.local_tail import LocalTail
@@ -125,17 +126,30 @@ class Snapshots:
         return stable_end_offset(producers, end_offset=metadata.end_offset + 1)
 
 
-def incarnations(
-    views: Mapping[TopicIdPartition, PartitionView], local: Iterable[TopicIdPartition]
-) -> dict[TopicPartition, TopicIdPartition]:
-    """Return the incarnation that each name means: the one in a log dir, else the one that was copied last.
+def topic_ids(
+    known: Iterable[TopicIdPartition],
+    local: Collection[TopicIdPartition],
+    copied_last: Callable[[TopicIdPartition], tuple[bool, int]],
+) -> dict[str, UUID]:
+    """Return the incarnation that the name of each topic means: the one in a log dir, else the one copied last.
 
-    A name whose incarnation in the log dir has no view is left out: an earlier topic of the name is not meant.
+    One for all partitions of a topic: the next incarnation may have copied none of a partition yet, and the former one
+    is not meant then.
 
     Args:
-        views: of every incarnation that may be read.
-        local: the incarnations in the log dirs of this host, where those are read.
+        known: every partition of the topics, in the tier or in a log dir.
+        local: the partitions in the log dirs of this host, where those are read.
+        copied_last: the ``copied_last_ms`` of a partition; not called for a topic with one incarnation.
     """
-    copied = {each.topic_partition: each for each in sorted(views, key=lambda each: copied_last_ms(views[each]))}
-    meant = copied | {each.topic_partition: each for each in local}
-    return {name: each for name, each in meant.items() if each in views}
+    topics: defaultdict[str, defaultdict[UUID, set[TopicIdPartition]]] = defaultdict(lambda: defaultdict(set))
+    for each in known:
+        topics[each.topic][each.topic_id].add(each)
+    here = {(each.topic, each.topic_id) for each in local}
+
+    def rank(topic: str, topic_id: UUID) -> tuple[bool, tuple[bool, int], UUID]:
+        return (topic, topic_id) in here, max(map(copied_last, topics[topic][topic_id])), topic_id
+
+    return {
+        topic: next(iter(found)) if len(found) == 1 else max(found, key=partial(rank, topic))
+        for topic, found in topics.items()
+    }

@@ -11,6 +11,10 @@ from tierd.pipeline.pipeline_errors import ReadOptionError
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+TOPIC_ID: Final = "topicId"
+
+Progress = dict[str, dict[str, int | str]]
+"""Position of a streaming query in Spark's checkpoint."""
 
 
 class LogPlace(Enum):
@@ -92,6 +96,7 @@ def parse_offsets(text: str, *, option: str, smallest: int) -> Mapping[TopicPart
             TopicPartition(topic, int(number)): value
             for topic, partitions in topics.items()
             for number, value in partitions.items()
+            if number != TOPIC_ID  # of the progress of a streaming query
         }
     except (ValueError, AttributeError) as error:
         raise _no_offsets(option, text) from error
@@ -101,17 +106,45 @@ def parse_offsets(text: str, *, option: str, smallest: int) -> Mapping[TopicPart
     return found
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Encode the progress of a streaming query for its checkpoint: the next offset of each partition."""
-    encoded: dict[str, dict[str, int]] = {}
-    for name in sorted(offsets):
-        encoded.setdefault(name.topic, {})[str(name.partition)] = offsets[name]
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """Position of a streaming query.
+
+    Attributes:
+        offsets: the next offset of each partition.
+        topic_ids: of the topics, as Kafka prints them; a checkpoint of an earlier build has none.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+
+def encode_position(position: StreamPosition) -> Progress:
+    """Encode a position for the checkpoint: as Spark's own Kafka source, with the topic id beside the partitions.
+
+    ::
+
+        {"orders": {"0": 23, "1": 17, "topicId": "EjRWeJq83vD-3LqYdlQyEA"}}
+    """
+    encoded: Progress = {}
+    for name in sorted(position.offsets):
+        encoded.setdefault(name.topic, {})[str(name.partition)] = position.offsets[name]
+    for topic, each in encoded.items():
+        if topic in position.topic_ids:
+            each[TOPIC_ID] = position.topic_ids[topic]
     return encoded
 
 
-def decode_offsets(progress: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Decode ``encode_offsets``."""
-    return {TopicPartition(topic, int(n)): offset for topic, each in progress.items() for n, offset in each.items()}
+def decode_position(progress: Progress) -> StreamPosition:
+    """Decode ``encode_position``."""
+    offsets = {
+        TopicPartition(topic, int(key)): int(value)
+        for topic, each in progress.items()
+        for key, value in each.items()
+        if key != TOPIC_ID
+    }
+    topic_ids = {topic: str(each[TOPIC_ID]) for topic, each in progress.items() if TOPIC_ID in each}
+    return StreamPosition(offsets, topic_ids)
 
 
 def _no_offsets(option: str, text: str) -> ReadOptionError:

@@ -2,8 +2,10 @@
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import structlog
@@ -12,7 +14,7 @@ from tierd.arrow import Range
 from tierd.config import load_config
 from tierd.errors import RemoteResourceNotFoundError, UnknownPartitionError
 from tierd.log import PartitionDirectory
-from tierd.metadata import PartitionView, ReadableRange
+from tierd.metadata import ReadableRange, copied_last_ms
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
@@ -20,7 +22,7 @@ from tierd.pipeline.source.aborted import AbortedSearch
 from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.fetch_plan import chunks_to_read
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails
-from tierd.pipeline.source.partition_snapshot import PartitionSnapshot, Snapshots, incarnations
+from tierd.pipeline.source.partition_snapshot import PartitionSnapshot, Snapshots, topic_ids
 from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, LogPlace, Position, SinceTime, given_for
 from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.segment_pieces import times_of_chunks
@@ -58,33 +60,33 @@ class QueryPlanner:
         """Return a snapshot of each partition that the query chose and that ``wants`` accepts, in order of names.
 
         Raises:
+            DataLossError: a segment is gone meanwhile.
             UnknownPartitionError: a topic or partition that the query names is not there.
             TierError: a store or a log dir cannot be read.
         """
-        local = self._local_directories()
-        tails, views = self._views(local)
-        named = incarnations(views, local)
-        _require_named(self._options, named)
-        return {
-            name: self._snapshots.take(partition, views[partition], tails.get(partition))
-            for name, partition in sorted(named.items())
-            if wants(name)
-        }
+        local = self._local.partitions() if self._local is not None else {}
+        tails = self._tails(local)  # before the views: what the broker deletes later is in the tier
+        remote, view = self._tier.partitions(), cache(self._tier.view)
+        topics = {p.topic for p in (*remote, *local) if p.topic_partition in self._options.choice}
+        known = {p for p in (*remote, *local) if p.topic in topics}
+        ids = topic_ids(known, local, lambda partition: copied_last_ms(view(partition)))
+        meant = {p.topic_partition: p for p in self._chosen({*remote, *tails}) if ids[p.topic] == p.topic_id}
+        _require_named(self._options, meant)
+        with _gone_meanwhile():
+            return {
+                name: self._snapshots.take(partition, view(partition), tails.get(partition))
+                for name, partition in sorted(meant.items())
+                if wants(name)
+            }
 
-    def _local_directories(self) -> dict[TopicIdPartition, PartitionDirectory]:
-        """Return the chosen replicas of this host; none if the query reads no local segments."""
-        found = self._local.partitions() if self._local is not None else {}
-        return {p: directory for p, directory in found.items() if p.topic_partition in self._options.choice}
+    def _tails(self, local: Mapping[TopicIdPartition, PartitionDirectory]) -> dict[TopicIdPartition, LocalTail]:
+        if self._local is None:
+            return {}
+        found = {partition: self._local.tail(local[partition]) for partition in self._chosen(local)}
+        return {partition: tail for partition, tail in found.items() if tail is not None}
 
-    def _views(
-        self, local: Mapping[TopicIdPartition, PartitionDirectory]
-    ) -> tuple[dict[TopicIdPartition, LocalTail], dict[TopicIdPartition, PartitionView]]:
-        """Return local tails and remote views; tails are read first: what the broker deletes later is in the tier."""
-        chosen = self._options.choice
-        found = {p: self._local.tail(directory) for p, directory in local.items()} if self._local is not None else {}
-        tails = {partition: tail for partition, tail in found.items() if tail is not None}
-        remote = [p for p in self._tier.partitions() if p.topic_partition in chosen]
-        return tails, {partition: self._tier.view(partition) for partition in {*remote, *tails}}
+    def _chosen(self, partitions: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
+        return [p for p in partitions if p.topic_partition in self._options.choice]
 
     def offsets_at(
         self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot], *, is_end: bool = False
@@ -94,13 +96,15 @@ class QueryPlanner:
         With ``is_end`` the query ends there: the latest offset is then behind those that a local log has lost.
 
         Raises:
+            DataLossError: a segment is gone meanwhile.
             ReadOptionError: the position has no value for a partition, or no record is young enough.
             TierError: a store or a log dir cannot be read.
         """
         found: dict[TopicPartition, int] = {}
-        for name, snapshot in snapshots.items():
-            latest = snapshot.wanted_end_offset if is_end else snapshot.end_offset
-            found[name] = self._offset_at(position, snapshot, latest=latest)
+        with _gone_meanwhile():
+            for name, snapshot in snapshots.items():
+                latest = snapshot.wanted_end_offset if is_end else snapshot.end_offset
+                found[name] = self._offset_at(position, snapshot, latest=latest)
         return found
 
     def _offset_at(self, position: Position, snapshot: PartitionSnapshot, *, latest: int) -> int:
@@ -130,9 +134,19 @@ class QueryPlanner:
         """Return the tasks that read ``[start, end)`` of each partition, as far as ``bounds`` may want it.
 
         Raises:
-            DataLossError: offsets are not there, and the query is to fail then.
+            DataLossError: offsets are not there, and the query is to fail then; or a segment is gone meanwhile.
             TierError: a store or a log dir cannot be read.
         """
+        with _gone_meanwhile():
+            return self._splits(snapshots, starts, ends, bounds)
+
+    def _splits(
+        self,
+        snapshots: Mapping[TopicPartition, PartitionSnapshot],
+        starts: Offsets,
+        ends: Offsets,
+        bounds: RecordBounds,
+    ) -> list[Split]:
         spans = [self.span(snapshots[name], starts[name], end) for name, end in ends.items()]
         wanted = [narrowed(self._tier, span, bounds) for span in spans]
         options = self._options
@@ -181,6 +195,14 @@ class QueryPlanner:
         log.warning("offsets_skipped", partition=str(name), problem=problem)
 
 
+@contextmanager
+def _gone_meanwhile() -> Iterator[None]:
+    try:
+        yield
+    except RemoteResourceNotFoundError as error:
+        raise DataLossError(f"a segment is gone meanwhile: {error}", remedy="run the query again") from error
+
+
 def _parts(snapshot: PartitionSnapshot, start: int, end: int) -> Iterable[Part]:
     for readable in snapshot.readable_ranges(start, end):
         metadata = readable.metadata
@@ -208,7 +230,7 @@ def narrowed(tier: OpenTier, span: QuerySpan, bounds: RecordBounds) -> QuerySpan
     """Return ``span`` without parts that cannot hold wanted records, and with the other parts cut to the offsets.
 
     Raises:
-        DataLossError: a segment is gone meanwhile.
+        RemoteResourceNotFoundError: a segment is gone meanwhile.
         RemoteStorageError: the store failed.
     """
     low, high = max(span.start_offset, bounds.offsets.low), min(span.end_offset, bounds.offsets.high + 1)
@@ -225,10 +247,7 @@ def _narrowed_by_time(tier: OpenTier, parts: Sequence[Part], times: Range) -> li
         for part in parts
         if isinstance(part.source, ReadableRange) and part.source.metadata.max_timestamp_ms >= times.low
     ]
-    try:
-        manifests = tier.manifests([metadata for _, metadata in remote])
-    except RemoteResourceNotFoundError as error:
-        raise DataLossError(f"a segment is gone meanwhile: {error}", remedy="run the query again") from error
+    manifests = tier.manifests([metadata for _, metadata in remote])
     kept = []
     for (part, _), manifest in zip(remote, manifests, strict=True):
         wanted = chunks_to_read(times_of_chunks(manifest), times, manifest.size_bytes)
