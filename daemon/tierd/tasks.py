@@ -18,7 +18,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 def drop_task(task: asyncio.Future[Any]) -> None:
     """Cancel a task whose result nobody wants: what it returns or raises is dropped. Its owner waits for its end."""
-    task.add_done_callback(_take_note)
+    task.add_done_callback(retrieve)
     task.cancel()
 
 
@@ -39,9 +39,10 @@ async def wait_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
         raise cancellation
 
 
-def _take_note(task: asyncio.Future[Any]) -> None:
+def retrieve(task: asyncio.Future[Any]) -> None:
+    """Take the error of a task that has ended: perhaps no caller waits for it, and asyncio logs one left behind."""
     if not task.cancelled():
-        task.exception()  # or asyncio logs that nobody retrieved it
+        task.exception()
 
 
 def raise_if_cancelled() -> None:

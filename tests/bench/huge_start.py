@@ -5,15 +5,13 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.child_process import resident_bytes
+from tests.bench.many_partitions import SETTINGS, SETTLE_S, seconds_to_ready
 from tests.bench.registered_segments import register_segments
 from tests.bench.report import Figure
 from tests.fakes.log_dirs import SegmentShape, write_log_dir
 from tests.scenarios.installation import Daemon, Installation
 
-READY_DEADLINE_S = 300.0
-SETTLE_S = 10.0
 REQUESTS = "tierd_object_store_requests_total"
-SETTINGS = {"copy": {"interval": "30s", "reconcile_interval": "5m"}}
 
 
 def bench_huge_start(root: Path, *, partitions: int, rolled_segments: int, starts: int) -> list[Figure]:
@@ -28,14 +26,14 @@ def bench_huge_start(root: Path, *, partitions: int, rolled_segments: int, start
     first_ready_s = list[float]()
     for number in range(starts):
         first = Installation(root / f"first-{number}", [log_dir_path], settings=SETTINGS).daemon()
-        first_ready_s.append(_seconds_to_ready(first))
+        first_ready_s.append(seconds_to_ready(first))
         first.kill()
 
     tierd = Installation(root / "again", [log_dir_path], settings=SETTINGS)
     register_segments(tierd, list(log_dir.partitions.values()), shape)
     daemon, restart_s, memory = tierd.daemon(), list[float](), list[tuple[int, int]]()
     for _ in range(starts):
-        restart_s.append(_seconds_to_ready(daemon))
+        restart_s.append(seconds_to_ready(daemon))
         time.sleep(SETTLE_S)
         memory.append(resident_bytes(daemon.pid))
         _require_all_known(daemon, partitions=partitions, segments=partitions * rolled_segments)
@@ -50,13 +48,6 @@ def bench_huge_start(root: Path, *, partitions: int, rolled_segments: int, start
         ),
         Figure("huge: peak memory of a restart", median(peak for _, peak in memory) / 1e6, "MB"),
     ]
-
-
-def _seconds_to_ready(daemon: Daemon) -> float:
-    begun_s = time.monotonic()
-    daemon.start()
-    daemon.wait_ready(deadline_s=READY_DEADLINE_S)
-    return time.monotonic() - begun_s
 
 
 def _require_all_known(daemon: Daemon, *, partitions: int, segments: int) -> None:

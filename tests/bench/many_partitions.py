@@ -39,12 +39,12 @@ def bench_many_partitions(
     first_ready_s = list[float]()
     for number in range(1, starts):
         first = Installation(root / f"first-{number}", [log_dir_path], settings=SETTINGS).daemon()
-        first_ready_s.append(_seconds_to_ready(first))
+        first_ready_s.append(seconds_to_ready(first))
         first.kill()
     daemon = Installation(root / "many", [log_dir_path], settings=SETTINGS).daemon()
     bare_rates = [_bare_rate(root / f"bare-{number}") for number in range(BARE_ROUNDS)]
 
-    first_ready_s.append(_seconds_to_ready(daemon))
+    first_ready_s.append(seconds_to_ready(daemon))
     begun_s = time.monotonic()
     total = partitions * rolled_segments
     daemon.wait_until(lambda: _finished(daemon, partitions, log_dir), what="all copies", deadline_s=COPY_DEADLINE_S)
@@ -140,12 +140,12 @@ def _store_requests(daemon: Daemon) -> float:
 
 def _restart(daemon: Daemon) -> tuple[float, int]:
     """Start a daemon that was stopped; return the seconds to ready, and the resident memory once it has settled."""
-    ready_s = _seconds_to_ready(daemon)
+    ready_s = seconds_to_ready(daemon)
     time.sleep(SETTLE_S)
     return ready_s, resident_bytes(daemon.pid)[0]
 
 
-def _seconds_to_ready(daemon: Daemon) -> float:
+def seconds_to_ready(daemon: Daemon) -> float:
     begun_s = time.monotonic()
     daemon.start()
     daemon.wait_ready(deadline_s=300)

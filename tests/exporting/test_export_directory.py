@@ -10,7 +10,7 @@ from tests.exporting.exported import DAY_MS, JOB, PARTITION, all_offsets, files,
 from tierd.errors import AlreadyRunningError, RefusedError
 from tierd.exporting import ExportFolder, ExportFormat
 from tierd.exporting import export_directory as module
-from tierd.exporting.export_directory import ExportDirectory, exported_steps, next_offsets
+from tierd.exporting.export_directory import ExportDirectory, exported_ends
 from tierd.exporting.range_sink import RangeSink
 from tierd.files import sync_directory
 from tierd.restore import Journal
@@ -103,7 +103,7 @@ def test_export_that_is_killed_again_while_it_mends_loses_nothing(tmp_path: Path
 
 def test_directory_with_other_content_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    for refused in (lambda: ExportDirectory.open(tmp_path, JOB), lambda: exported_steps(tmp_path, JOB)):
+    for refused in (lambda: ExportDirectory.open(tmp_path, JOB), lambda: exported_ends(tmp_path, JOB)):
         with pytest.raises(RefusedError, match=r"is not empty: it has notes\.txt"):
             refused()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
@@ -113,11 +113,11 @@ def test_directory_of_another_export_is_refused_and_stays_as_it_was(tmp_path: Pa
     export_rest(tmp_path)
     before = files(tmp_path)
     other = {**JOB, "format": "arrow"}
-    for refused in (lambda: ExportDirectory.open(tmp_path, other), lambda: exported_steps(tmp_path, other)):
+    for refused in (lambda: ExportDirectory.open(tmp_path, other), lambda: exported_ends(tmp_path, other)):
         with pytest.raises(RefusedError, match="has an export with other arguments"):
             refused()
     assert files(tmp_path) == before
-    assert next_offsets(exported_steps(tmp_path, JOB)) == {PARTITION: RECORDS}
+    assert {at: end.next_offset for at, end in exported_ends(tmp_path, JOB).items()} == {PARTITION: RECORDS}
 
 
 def test_directory_that_another_process_exports_into_is_refused(tmp_path: Path) -> None:
@@ -137,5 +137,5 @@ def test_files_that_were_moved_away_are_not_missed(tmp_path: Path) -> None:
 
 
 def test_plan_of_an_export_writes_nothing(tmp_path: Path) -> None:
-    assert exported_steps(tmp_path / "new", JOB) == []
+    assert exported_ends(tmp_path / "new", JOB) == {}
     assert not (tmp_path / "new").exists()

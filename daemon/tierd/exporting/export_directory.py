@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from tierd.errors import RefusedError, StateDirError
 from tierd.files import sync_directory
@@ -80,7 +80,7 @@ class ExportDirectory:
 
     def next_offsets(self) -> dict[TopicIdPartition, int]:
         """Return for each partition of the journal the offset behind its last finished step."""
-        return next_offsets(self._journal.steps)
+        return {partition: end.next_offset for partition, end in _exported_ends(self._journal.steps).items()}
 
     def part(self, name: str) -> Path:
         """Return the path at which a new file is written. A file that is there is from a run that was killed."""
@@ -172,30 +172,36 @@ class ExportDirectory:
                     sync_directory(folder)
 
 
-def next_offsets(steps: Sequence[Mapping[str, Any]]) -> dict[TopicIdPartition, int]:
-    """Return for each partition of some steps the offset behind its last one."""
-    return {_partition_of(step): step["next_offset"] for step in steps}
+class ExportedEnd(NamedTuple):
+    """End of what was exported of a partition.
+
+    Attributes:
+        next_offset: exclusive.
+        epoch: leader epoch that wrote the last offset; None where it is not known, as in what earlier versions wrote.
+    """
+
+    next_offset: int
+    epoch: int | None
 
 
-def last_epochs(steps: Sequence[Mapping[str, Any]]) -> dict[TopicIdPartition, int]:
-    """Return for each partition of some steps the leader epoch that wrote the last offset, where that is known."""
-    last = {_partition_of(step): step.get("epoch") for step in steps}  # earlier versions wrote none
-    return {partition: epoch for partition, epoch in last.items() if epoch is not None}
+def _exported_ends(steps: Sequence[Mapping[str, Any]]) -> dict[TopicIdPartition, ExportedEnd]:
+    return {
+        TopicIdPartition(uuid_from_text(step["topic_id"]), step["topic"], step["partition"]): ExportedEnd(
+            step["next_offset"], step.get("epoch")
+        )
+        for step in steps
+    }
 
 
-def _partition_of(step: Mapping[str, Any]) -> TopicIdPartition:
-    return TopicIdPartition(uuid_from_text(step["topic_id"]), step["topic"], step["partition"])
-
-
-def exported_steps(into: Path, job: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the steps of a directory that is not opened, as a run with ``job`` would find them. Blocking.
+def exported_ends(into: Path, job: Mapping[str, Any]) -> dict[TopicIdPartition, ExportedEnd]:
+    """Return the ends in a directory that is not opened, as a run with ``job`` would find them. Blocking.
 
     Raises:
         RefusedError: as ``ExportDirectory.open``.
         StateDirError: the directory or its journal cannot be read.
     """
     _require_usable(into, job)
-    return read_steps(into / _STAGING / _JOURNAL)
+    return _exported_ends(read_steps(into / _STAGING / _JOURNAL))
 
 
 def _require_usable(into: Path, job: Mapping[str, Any]) -> None:

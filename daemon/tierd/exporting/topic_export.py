@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from tierd.errors import (
     TierError,
     UnknownPartitionError,
 )
-from tierd.exporting.export_directory import ExportDirectory, exported_steps, last_epochs, next_offsets
+from tierd.exporting.export_directory import ExportDirectory, ExportedEnd, exported_ends
 from tierd.exporting.export_request import ExportFormat, ExportRequest
 from tierd.exporting.range_sink import ExportLayout, RangeSink
 from tierd.kernels import compile_kernels_for
@@ -32,7 +32,6 @@ from tierd.scanning import EARLIEST, LATEST, OnePosition, RowLayout, ScanPlan, S
 
 _BATCH_BYTES: Final = {ExportFormat.PARQUET: 32 << 20, ExportFormat.ARROW: 16 << 20, ExportFormat.JSONL: 4 << 20}
 _INTERNAL: Final = "__"
-_LOG_END: Final = 2**63 - 1
 _OF_ONE_PARTITION: Final = (
     OffsetOutOfRangeError,
     CorruptRecordError,
@@ -224,12 +223,12 @@ async def export_job(
             raise RefusedError(f"{request.into} is in the log dir {log_dir}", remedy="export into another directory")
     async with source_reader(deployment, request.source, tell=tell) as reader:
         scanner = TierScanner(reader)
-        steps = await asyncio.to_thread(exported_steps, request.into, request.job(scanner.cluster_id))
+        done = await asyncio.to_thread(exported_ends, request.into, request.job(scanner.cluster_id))
         plans = []
         for topic in await _matching(scanner, request):
             tell(f"topic {topic}")
-            plans.append(await _planned(scanner, request, topic, steps))
-        yield ExportJob(scanner, request, plans, next_offsets(steps))
+            plans.append(await _planned(scanner, request, topic, done))
+        yield ExportJob(scanner, request, plans, {partition: end.next_offset for partition, end in done.items()})
 
 
 async def _matching(scanner: TierScanner, request: ExportRequest) -> list[str]:
@@ -254,17 +253,17 @@ async def _matching(scanner: TierScanner, request: ExportRequest) -> list[str]:
 
 
 async def _planned(
-    scanner: TierScanner, request: ExportRequest, topic: str, steps: Sequence[Mapping[str, Any]]
+    scanner: TierScanner, request: ExportRequest, topic: str, exported: Mapping[TopicIdPartition, ExportedEnd]
 ) -> ScanPlan:
     """Plan a topic: each partition from where an earlier run has ended, or from the first offset that is wanted."""
     chosen = await scanner.choose(topic)
-    before = {partition: offset for partition, offset in next_offsets(steps).items() if partition.topic == topic}
+    before = {partition: end for partition, end in exported.items() if partition.topic == topic}
     if any(uuid_to_text(partition.topic_id) != chosen.topic_id for partition in before):
         raise RefusedError(
             f"topic {topic} was made anew since an earlier run exported it: its id is {chosen.topic_id}",
             remedy="export the present topic into another directory",
         )
-    begun: dict[int, OnePosition] = {partition.partition: offset for partition, offset in before.items()}
+    begun: dict[int, OnePosition] = {partition.partition: end.next_offset for partition, end in before.items()}
     first: OnePosition = EARLIEST if request.start is None else request.start
     plan = await scanner.plan(
         ScanRequest(
@@ -274,20 +273,22 @@ async def _planned(
             isolation=request.isolation,
         )
     )
-    epochs = last_epochs(steps)
     for span in plan.ranges:
-        if span.partition in epochs:
-            _require_same_log(span, before[span.partition], epochs[span.partition])
+        if span.partition in before:
+            _require_same_log(span, before[span.partition])
     return plan
 
 
-def _require_same_log(span: ScanRange, next_offset: int, epoch: int) -> None:
-    """Require that the log has what earlier runs exported, the last offset of which ``epoch`` wrote.
+def _require_same_log(span: ScanRange, exported: ExportedEnd) -> None:
+    """Require that the log has what earlier runs exported, as far as its leader epochs tell.
 
     A log that lost its end, as after an unclean election or the restore of a disk, writes offsets anew: an export that
     goes on behind them would lack their new records.
     """
-    _, end = span.lineage.end_offset_for(epoch, log_end_offset=_LOG_END)  # -1 where it is not known
+    next_offset, epoch = exported
+    if epoch is None:
+        return
+    _, end = span.lineage.end_offset_for(epoch, log_end_offset=next_offset)  # -1 where it is not known
     if 0 <= end < next_offset:
         raise RefusedError(
             f"{span.partition}: the log was cut back to offset {end} since an earlier run exported it up to "

@@ -35,6 +35,7 @@ from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.model import TopicPartition
+from tierd.tasks import retrieve
 
 _LOG = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -378,7 +379,7 @@ class LogService:
         Otherwise a log could be without a writer and still be there.
         """
         calling = asyncio.get_running_loop().run_in_executor(self._lifecycle, call)
-        calling.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
+        calling.add_done_callback(retrieve)  # its caller may be gone
         try:
             async with asyncio.timeout(self._settings.limits.deadline_s):
                 return await asyncio.shield(calling)

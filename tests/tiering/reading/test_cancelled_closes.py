@@ -1,7 +1,7 @@
 """Closes of readers that are cancelled at every await: nothing goes on, and nobody misses an error."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
@@ -9,8 +9,9 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.left_tasks import nothing_left
 from tests.fakes.remote_segments import PARTITION, segment
+from tests.fakes.storage_manager import UnusedStorage
 from tierd.errors import RetriableRemoteStorageError
-from tierd.model import ByteRange, IndexType, IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote.segments.early_reads import EarlyReads
 from tierd.tasks import drop_task, wait_all
 from tierd.testing import cancel_at
@@ -23,7 +24,7 @@ SIZE = 4 * SMALLEST_WINDOW_BYTES
 PLACES = [ReaderPlace(PARTITION, offset, IsolationLevel.READ_UNCOMMITTED) for offset in range(3)]
 
 
-class DyingStore:
+class DyingStore(UnusedStorage):
     """``RemoteStorageManager`` that does not answer; its calls take a while to end, and fail then."""
 
     def __init__(self) -> None:
@@ -44,23 +45,6 @@ class DyingStore:
         finally:
             self.under_way -= 1
         raise AssertionError("nobody sets the event")
-
-    def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        return b""
-
-    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
-        raise NotImplementedError
-
-    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        raise NotImplementedError
-
-    def stream_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        raise NotImplementedError
-
-    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        raise NotImplementedError
 
 
 class ReadingSession:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -13,6 +13,7 @@ from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import segment
+from tests.fakes.storage_manager import UnusedStorage
 from tierd.errors import (
     RemoteIndexAbsentError,
     RemoteIntegrityError,
@@ -24,9 +25,7 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, OffsetIndex, TransactionIndex
 from tierd.log.indexes import offset_index, time_index, transaction_index
 from tierd.model import (
-    ByteRange,
     IndexType,
-    LogSegmentData,
     RemoteLogSegmentMetadata,
     uuid_to_text,
 )
@@ -45,7 +44,7 @@ CONTENTS = {
 ENTRY_BYTES = sum(file_size_of(len(content)) for content in CONTENTS.values())
 
 
-class Remote:
+class Remote(UnusedStorage):
     """Storage of segments with equal indexes, which a test can block or make return wrong bytes."""
 
     def __init__(self) -> None:
@@ -61,23 +60,6 @@ class Remote:
         if isinstance(content, Exception):
             raise content
         return content
-
-    def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        raise NotImplementedError
-
-    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        raise NotImplementedError
-
-    async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
-        raise NotImplementedError
-
-    def stream_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        raise NotImplementedError
-
-    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        raise NotImplementedError
 
 
 OpenCache = Callable[..., Awaitable[RemoteIndexCache]]

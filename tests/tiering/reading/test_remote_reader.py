@@ -1,6 +1,5 @@
 """Batches of a remote segment, read in ranges of any size."""
 
-from collections.abc import AsyncGenerator
 from itertools import pairwise
 
 import pytest
@@ -9,15 +8,16 @@ from hypothesis import strategies as st
 
 from tests.fakes.log_dirs import SegmentShape
 from tests.fakes.remote_segments import segment
+from tests.fakes.storage_manager import UnusedStorage
 from tierd.errors import CorruptRecordError, RemoteIntegrityError
 from tierd.log import NewRecord, RecordBatch, encode_batch, iter_batches
-from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.model import ByteRange, RemoteLogSegmentMetadata
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader, _parse
 
 SIZES = st.lists(st.integers(0, 300), min_size=1, max_size=12)
 
 
-class Ranges:
+class Ranges(UnusedStorage):
     """``RemoteStorageManager`` that has only the bytes of one log."""
 
     def __init__(self, content: bytes) -> None:
@@ -27,23 +27,6 @@ class Ranges:
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         self.asked.append(byte_range)
         return self.content[byte_range.start : byte_range.end + 1]
-
-    def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        return b""
-
-    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
-        raise NotImplementedError
-
-    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        raise NotImplementedError
-
-    def stream_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        raise NotImplementedError
-
-    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        raise NotImplementedError
 
 
 def log_of(sizes: list[int]) -> bytes:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from tierd.tasks import retrieve
+
 _T = TypeVar("_T")
 
 AT_ONCE: Final = 2
@@ -39,5 +41,4 @@ class BoundedJobs:
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not report it where nobody waits any more
+        retrieve(task)

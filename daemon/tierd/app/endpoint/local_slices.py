@@ -17,6 +17,7 @@ from typing import Final
 from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.log import KnownPositions, LocalSlice, PartitionScan, find_slice
+from tierd.tasks import retrieve
 
 _CAPACITY: Final = 32
 _FRESH_S: Final = 1.0
@@ -86,7 +87,7 @@ class LocalSlices:
 
     def _begin_ahead(self, query: SliceQuery) -> None:
         found = self._begun(query)
-        found.add_done_callback(_retrieve)
+        found.add_done_callback(retrieve)  # perhaps no read comes for it
         self._ahead[query.offset, query.max_bytes] = _Ahead(query, self._clock.monotonic_s(), found)
         if len(self._ahead) > _CAPACITY:
             self._ahead.popitem(last=False)
@@ -102,8 +103,3 @@ class LocalSlices:
             known=self._known,
         )
         return asyncio.get_running_loop().run_in_executor(None, search)
-
-
-def _retrieve(found: "asyncio.Future[LocalSlice | None]") -> None:
-    if not found.cancelled():
-        found.exception()  # perhaps no read comes for it

@@ -24,6 +24,7 @@ from tierd.metadata.rows import Claim, MetadataKeyFactory, TierEpochs, fenced
 from tierd.metadata.stored import FollowedPartitions
 from tierd.metadata.views import PartitionView, ViewChange
 from tierd.model import TopicIdPartition
+from tierd.tasks import wait_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,13 +299,9 @@ async def _abandonable(operation: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _finished(task: asyncio.Task[None]) -> None:
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
+    try:
+        await wait_all([task])
+    except asyncio.CancelledError:
         task.exception()  # retrieved, so that asyncio does not report it; the cancellation is raised
-        raise asyncio.CancelledError
+        raise
     task.result()

@@ -105,11 +105,10 @@ class LocalTail:
         with _as_data_loss():
             while at < end_offset:
                 data = log.read(at, max_bytes=_READ_BYTES)
-                if not data:
-                    _require_end(self.scan, self.high_watermark)
-                _require_same_log(self.scan, self.high_watermark)
                 if not data:  # compaction left no record
+                    _require_whole(self.scan, self.high_watermark)
                     return
+                _require_same_log(self.scan, self.high_watermark)
                 yield data
                 at = _behind(data)
 
@@ -122,8 +121,7 @@ class LocalTail:
         """
         with _as_data_loss():
             yield self._log()
-            _require_end(self.scan, self.high_watermark)
-            _require_same_log(self.scan, self.high_watermark)
+            _require_whole(self.scan, self.high_watermark)
 
     def _log(self) -> LocalLog:
         return LocalLog(self.scan, high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset)
@@ -180,19 +178,20 @@ class LocalTails:
         return LocalTail(scan, end_offset, stable, starts.get(name), lost_to)
 
 
-def _require_end(scan: PartitionScan, high_watermark: int) -> None:
-    """Raise if the log ends below ``high_watermark``: it was cut back since the scan. Blocking.
+def _require_whole(scan: PartitionScan, high_watermark: int) -> None:
+    """Raise if the log ends below ``high_watermark``, cut back since the scan, or is another one. Blocking.
 
     The segment that was active at the scan usually shows the end. The broker may have rolled and compacted it since.
 
     Raises:
-        SegmentChangedError: the log ends below ``high_watermark``, or is changing.
+        SegmentChangedError: the log ends below ``high_watermark`` or is changing; or as ``_require_same_log``.
     """
     end = find_log_end_offset(scan)
     if end < high_watermark:
         end = find_log_end_offset(scan_partition(scan.directory))
     if end < high_watermark:
         raise SegmentChangedError(f"{scan.directory.path}: the log was cut back to offset {end}, from {high_watermark}")
+    _require_same_log(scan, high_watermark)
 
 
 def _require_same_log(scan: PartitionScan, high_watermark: int) -> None:

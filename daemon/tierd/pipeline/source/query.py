@@ -45,6 +45,14 @@ def configured_access(options: ReadOptions) -> TierAccess:
     return TierAccess.from_config(load_config(options.config, os.environ), options.config)
 
 
+@contextmanager
+def _gone_meanwhile() -> Iterator[None]:
+    try:
+        yield
+    except RemoteResourceNotFoundError as error:
+        raise DataLossError(f"a segment is gone meanwhile: {error}", remedy="run the query again") from error
+
+
 class QueryPlanner:
     """Planner of what each task reads from the tier. For one thread."""
 
@@ -88,6 +96,7 @@ class QueryPlanner:
     def _chosen(self, partitions: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
         return [p for p in partitions if p.topic_partition in self._options.choice]
 
+    @_gone_meanwhile()
     def offsets_at(
         self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot], *, is_end: bool = False
     ) -> dict[TopicPartition, int]:
@@ -101,10 +110,9 @@ class QueryPlanner:
             TierError: a store or a log dir cannot be read.
         """
         found: dict[TopicPartition, int] = {}
-        with _gone_meanwhile():
-            for name, snapshot in snapshots.items():
-                latest = snapshot.wanted_end_offset if is_end else snapshot.end_offset
-                found[name] = self._offset_at(position, snapshot, latest=latest)
+        for name, snapshot in snapshots.items():
+            latest = snapshot.wanted_end_offset if is_end else snapshot.end_offset
+            found[name] = self._offset_at(position, snapshot, latest=latest)
         return found
 
     def _offset_at(self, position: Position, snapshot: PartitionSnapshot, *, latest: int) -> int:
@@ -124,6 +132,7 @@ class QueryPlanner:
                     )
                 return latest if found is None else min(found, latest)
 
+    @_gone_meanwhile()
     def splits(
         self,
         snapshots: Mapping[TopicPartition, PartitionSnapshot],
@@ -137,16 +146,6 @@ class QueryPlanner:
             DataLossError: offsets are not there, and the query is to fail then; or a segment is gone meanwhile.
             TierError: a store or a log dir cannot be read.
         """
-        with _gone_meanwhile():
-            return self._splits(snapshots, starts, ends, bounds)
-
-    def _splits(
-        self,
-        snapshots: Mapping[TopicPartition, PartitionSnapshot],
-        starts: Offsets,
-        ends: Offsets,
-        bounds: RecordBounds,
-    ) -> list[Split]:
         spans = [self.span(snapshots[name], starts[name], end) for name, end in ends.items()]
         wanted = [narrowed(self._tier, span, bounds) for span in spans]
         options = self._options
@@ -193,14 +192,6 @@ class QueryPlanner:
                 remedy=f"look with tierd explain {name} {start_offset}; failOnDataLoss=false reads on without it",
             )
         log.warning("offsets_skipped", partition=str(name), problem=problem)
-
-
-@contextmanager
-def _gone_meanwhile() -> Iterator[None]:
-    try:
-        yield
-    except RemoteResourceNotFoundError as error:
-        raise DataLossError(f"a segment is gone meanwhile: {error}", remedy="run the query again") from error
 
 
 def _parts(snapshot: PartitionSnapshot, start: int, end: int) -> Iterable[Part]:

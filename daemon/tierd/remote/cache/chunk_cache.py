@@ -28,7 +28,7 @@ from tierd.remote.cache.chunk_files import (
     object_part_of,
 )
 from tierd.remote.cache.sized_lru import SizedLru
-from tierd.tasks import wait_all
+from tierd.tasks import retrieve, wait_all
 
 log = structlog.get_logger()
 
@@ -214,8 +214,7 @@ class ChunkCache:
 
     def _ended(self, download: _Download) -> None:
         self._forget(download)
-        if not download.task.cancelled():
-            download.task.exception()  # perhaps no caller waits for it any more
+        retrieve(download.task)
 
     def _forget(self, download: _Download) -> None:
         if self._downloads.get(download.name) is download:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tierd.tasks import wait_all
+
 T = TypeVar("T")
 
 
@@ -13,12 +15,8 @@ async def run_to_end(work: Coroutine[Any, Any, T], *, name: str) -> T:
     A cancellation of the caller waits for the end of the work and is raised then.
     """
     task = asyncio.create_task(work, name=name)
-    cancellation: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancellation = error
-    if cancellation is not None:
+    try:
+        await wait_all([task])
+    except asyncio.CancelledError as cancellation:
         raise cancellation from task.exception()
     return task.result()

@@ -20,6 +20,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from tierd.model import TopicPartition
 from tierd.restore.live_cluster.batch_transform import OutgoingBatch
@@ -54,6 +55,7 @@ class DeliveryWindow:
 
     Attributes:
         name: the partition in the target.
+        topic_id: of the topic that takes the batches, and no other one of its name; None is not compared.
         not_before_s: on the loop's clock; nothing is sent before.
         progress_s: on the loop's clock: the last acknowledgement, or the end of a time without batches.
         failures: in a row, without an acknowledgement in between.
@@ -67,6 +69,7 @@ class DeliveryWindow:
         *,
         max_bytes: int,
         wake: Callable[[], None],
+        topic_id: UUID | None = None,
         is_remembered: Callable[[OutgoingBatch], bool] = lambda _: True,
     ) -> None:
         """Begin empty.
@@ -75,9 +78,11 @@ class DeliveryWindow:
             name: the partition in the target.
             max_bytes: of queued batches; one batch may be larger.
             wake: is called when there is something to send.
+            topic_id: see the attribute.
             is_remembered: True if the leader recognizes a batch that comes again.
         """
         self.name = name
+        self.topic_id = topic_id
         self.not_before_s = 0.0
         self.progress_s = asyncio.get_running_loop().time()
         self.failures = 0

@@ -66,7 +66,6 @@ class LeaderDelivery:
         """Keep the cluster; ``run`` does the work."""
         self._target = target
         self._windows: dict[TopicPartition, DeliveryWindow] = {}
-        self._topic_ids: dict[TopicPartition, UUID | None] = {}
         self._leaders: dict[int, _Leader] = {}
         self._leader_of: dict[TopicPartition, _Leader] = {}
         self._stale = asyncio.Event()  # the leaders have to be asked for
@@ -87,16 +86,20 @@ class LeaderDelivery:
             topic_id: of the topic that takes the batches, and no other one of its name; None is not compared.
             is_remembered: True if the leader recognizes a batch that comes again.
         """
-        window = DeliveryWindow(name, max_bytes=max_bytes, wake=lambda: self._wake(name), is_remembered=is_remembered)
+        window = DeliveryWindow(
+            name,
+            max_bytes=max_bytes,
+            wake=lambda: self._wake(name),
+            topic_id=topic_id,
+            is_remembered=is_remembered,
+        )
         self._windows[name] = window
-        self._topic_ids[name] = topic_id
         self._stale.set()
         return window
 
     def close_window(self, window: DeliveryWindow) -> None:
         """Stop serving a window."""
         self._windows.pop(window.name, None)
-        self._topic_ids.pop(window.name, None)
         leader = self._leader_of.pop(window.name, None)
         if leader is not None:
             leader.windows.pop(window.name, None)
@@ -127,7 +130,7 @@ class LeaderDelivery:
             if known is not None and known.knowledge is TopicKnowledge.DENIED:
                 window.fail(refused_batch(name, "topic_authorization_failed", known.error))
                 continue
-            if known is not None and is_another_topic(known, self._topic_ids[name]):
+            if known is not None and is_another_topic(known, window.topic_id):
                 window.fail(replaced_topic(name.topic))  # it would take the rest of the records as if it had the others
                 continue
             found = (

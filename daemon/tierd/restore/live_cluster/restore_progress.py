@@ -31,6 +31,7 @@ from tierd.files import open_regular
 from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
 from tierd.restore.journal import Journal
 from tierd.restore.live_cluster.offset_map import MappedRange, header_line, range_lines
+from tierd.tasks import retrieve, wait_all
 
 _JOURNAL_FILE: Final = "journal.jsonl"
 OFFSET_MAP_FILE: Final = "offset-map.jsonl"
@@ -283,16 +284,11 @@ class RestoreProgress:
 async def _finished(writing: Coroutine[None, None, None]) -> None:
     """Wait for a write, which no cancellation interrupts, nor a second one: the next write must come behind it."""
     task = asyncio.ensure_future(writing)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # the cancellation comes first
-        raise cancelled
+    try:
+        await wait_all([task])
+    except asyncio.CancelledError:
+        retrieve(task)  # the cancellation comes first
+        raise
     await task
 
 

@@ -88,9 +88,9 @@ def is_another_topic(known: TopicLeaders, topic_id: UUID | None) -> bool:
     return topic_id is not None and known.topic_id.int != 0 and known.topic_id != topic_id
 
 
-def replaced_topic(topic: str) -> RefusedError:
+def replaced_topic(topic: str, *, since: str = "the restore began") -> RefusedError:
     """Return the error for a topic that is not there any more, or that another one of its name has replaced."""
     return RefusedError(
-        f"topic {topic} of the target was deleted since the restore began, and its records with it",
+        f"topic {topic} of the target was deleted since {since}, and its records with it",
         remedy="begin anew with another --journal; if the topic is there again, add --append",
     )

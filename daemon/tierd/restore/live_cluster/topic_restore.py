@@ -29,6 +29,7 @@ from tierd.restore.live_cluster.leader_delivery import LeaderDelivery
 from tierd.restore.live_cluster.partition_restore import PartitionRestore, PartitionTransfer, RestoreParts
 from tierd.restore.live_cluster.restore_progress import RestoreProgress
 from tierd.restore.live_cluster.target_cluster import TargetCluster
+from tierd.restore.live_cluster.target_errors import replaced_topic
 from tierd.restore.live_cluster.topic_settings import TopicSettings, objection
 from tierd.restore.plan import DELETE_RETENTION_MS, PartitionPlan
 
@@ -238,10 +239,7 @@ class TopicRestore:
             for state in begun
         )
         if is_other and (known is None or known.knowledge is TopicKnowledge.KNOWN):
-            raise RefusedError(
-                f"topic {topic.new.name} of the target was deleted since an earlier run, and its records with it",
-                remedy="begin anew with another --journal; if the topic is there again, add --append",
-            )
+            raise replaced_topic(topic.new.name, since="an earlier run")
 
     async def _created(self, name: str) -> TopicLeaders | None:
         """Return a topic that was just created, once a broker knows it."""

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
+from tierd.tasks import retrieve, wait_all
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -24,8 +26,6 @@ async def in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs)
 
 async def settled(running: asyncio.Future[_T]) -> None:
     """Wait until ``running`` has ended, also through cancellations; its result and its error are dropped."""
-    while not running.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({running})
-    if not running.cancelled():
-        running.exception()  # retrieved, so that the loop does not complain about it
+    with suppress(asyncio.CancelledError):
+        await wait_all([running])
+    retrieve(running)

@@ -11,7 +11,7 @@ from tierd.config import FetchSettings
 from tierd.errors import RemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
-from tierd.tasks import end_tasks
+from tierd.tasks import end_tasks, retrieve
 from tierd.tiering.capacity.rate_quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
@@ -200,8 +200,7 @@ class FetchService:
 
     def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:
         self._running.discard(reading)
-        if not reading.cancelled():
-            reading.exception()  # the caller may have stopped waiting, and an error that is not retrieved is logged
+        retrieve(reading)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from tierd.errors import (
 )
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import CacheStatistics, RemoteStorageManager, SizedLru
-from tierd.tasks import wait_all
+from tierd.tasks import retrieve, wait_all
 from tierd.tiering.reading.index_files import SUFFIXES, IndexFiles, require_sound, stem_of
 
 log = structlog.get_logger()
@@ -205,8 +205,7 @@ class RemoteIndexCache:
 
     def _load_ended(self, segment_id: UUID, load: "asyncio.Task[_Contents]") -> None:
         del self._loads[segment_id]
-        if not load.cancelled():
-            load.exception()  # perhaps no caller waits for it any more
+        retrieve(load)
 
     async def _load(self, metadata: RemoteLogSegmentMetadata) -> _Contents:
         stem = stem_of(metadata)

@@ -1,12 +1,13 @@
 """Changelogs for tests: log dirs as a leader writes them, and a tier that holds copies of their segments."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.fakes.remote_segments import PARTITION, segment
+from tests.fakes.storage_manager import UnusedStorage
 from tests.log.logs import NOW_MS, TransactionalProducers
 from tierd.errors import RemoteIndexAbsentError, RemoteResourceNotFoundError
 from tierd.log import (
@@ -25,7 +26,6 @@ from tierd.model import (
     ByteRange,
     IndexType,
     IsolationLevel,
-    LogSegmentData,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
@@ -101,7 +101,7 @@ def transactional_log(root: Path, layout: str, *, is_rolled: bool = True) -> Pat
     return path
 
 
-class RemoteLogs:
+class RemoteLogs(UnusedStorage):
     """``RemoteStorageManager`` of segments in memory, with the metadata of one partition."""
 
     def __init__(self, partition: TopicIdPartition = PARTITION) -> None:
@@ -220,24 +220,6 @@ class RemoteLogs:
         if found is None:
             raise RemoteIndexAbsentError(f"{metadata.segment}: no {index_type.value}")
         return found
-
-    def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        """Return nothing."""
-        return b""
-
-    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """Refuse to copy."""
-        raise NotImplementedError
-
-    def stream_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        """Refuse to stream."""
-        raise NotImplementedError
-
-    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Refuse to delete."""
-        raise NotImplementedError
 
 
 class MovingLogs(RemoteLogs):
