@@ -79,7 +79,7 @@ def _git_dir(entry: Path) -> Path:
 
 
 def _head(git_dir: Path) -> str:
-    """Return the commit of HEAD as git stores it; no program is run, since a checkout may be anybody's."""
+    """Return the commit of HEAD as git stores it; no program is run, since another user may own the checkout."""
     head = (git_dir / "HEAD").read_text().strip()
     if not head.startswith("ref:"):
         return head

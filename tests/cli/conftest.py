@@ -52,7 +52,7 @@ def log_dir(tmp_path: Path) -> LogDirWriter:
 
 @pytest.fixture
 def tierd(tmp_path: Path, log_dir: LogDirWriter, warm: WarmTierd) -> Installation:
-    """Nothing was copied yet."""
+    """Return an installation whose tier has no copies yet."""
     return WarmInstallation(tmp_path / "tierd", [log_dir.path], warm=warm)
 
 

@@ -1,4 +1,4 @@
-"""Which test covers which numbered line of a specification: read from the source, so that no test has to run."""
+"""Tests by the numbered line of a specification that they cover: read from the source, so that no test has to run."""
 
 import ast
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What a coroutine leaves behind: tasks, and errors that nobody retrieved."""
+"""Remains of a coroutine: tasks that still run, and errors that were not retrieved."""
 
 import asyncio
 import gc

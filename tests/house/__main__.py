@@ -1,18 +1,23 @@
-"""``python -m tests.house``: print every place in the package that breaks a house rule; exit code 1 if there is one."""
+"""``python -m tests.house``: print every place that breaks a house rule; exit code 1 if there is one.
+
+All rules concern the package; that of docstring openings concerns the tests too.
+"""
 
 import sys
 from pathlib import Path
 
 from tests.house.exceptions import EXCEPTIONS
-from tests.house.rules import broken_rules
+from tests.house.rules import broken_rules, refused_opening
 from tests.house.tree import read_modules
 
 PACKAGE = Path("daemon/tierd")
+TESTS = Path("tests")
 
 
 def main() -> int:
-    """Check the package, print what breaks a rule, and return the exit code."""
+    """Check package and tests, print what breaks a rule, and return the exit code."""
     findings, unneeded = broken_rules(read_modules(PACKAGE), EXCEPTIONS)
+    findings += refused_opening(read_modules(TESTS))
     for finding in findings:
         print(finding)
     for exception in unneeded:

@@ -1,4 +1,4 @@
-"""What all tests of logs share."""
+"""Fixtures of all tests of logs."""
 
 import gc
 from collections.abc import Iterator

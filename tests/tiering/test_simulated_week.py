@@ -171,7 +171,7 @@ class Broker:
         return self.session.tiering.replicas.get(partition) is not None
 
     def tasks(self) -> int:
-        """Of partitions."""
+        """Return the number of running tasks of partitions."""
         return sum(name.startswith(("copy ", "expire ", "follow ")) for name in self.supervisor.statistics())
 
     def failing(self) -> list[str]:

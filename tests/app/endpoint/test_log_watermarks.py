@@ -1,4 +1,4 @@
-"""What the status says of the watermarks that a broker tells."""
+"""Part of the status about the watermarks that a broker reports."""
 
 import asyncio
 import contextlib

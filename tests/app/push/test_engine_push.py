@@ -1,4 +1,4 @@
-"""What the engine hands to push replication: settings of topics, and announcements of sessions."""
+"""Input of push replication from the engine: settings of topics, and announcements of sessions."""
 
 import json
 from typing import cast

@@ -1,4 +1,4 @@
-"""What the leader of the benchmark measures: from an append, or from bytes in memory, to the standby's answer."""
+"""Measurements of the benchmark's leader: from an append, or from bytes in memory, to the standby's answer."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""What a leader knows of one replica: caught-up times, sync, session ids, cooldown (push-replication 2.13)."""
+"""State of one replica at its leader: caught-up times, sync, session ids, cooldown (push-replication 2.13)."""
 
 import pytest
 

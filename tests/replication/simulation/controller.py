@@ -29,7 +29,7 @@ from tierd.replication.model.push_session import PeerNode
 
 @dataclass
 class PartitionRecord:
-    """What the controller knows of a partition.
+    """State of a partition at the controller.
 
     Attributes:
         leader_id: node that leads, or will when it runs again.

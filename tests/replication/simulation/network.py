@@ -39,7 +39,7 @@ class NetworkNode(Turned, Protocol):
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """What the network does to messages: probabilities for each message.
+    """Faults of the network: probabilities for each message.
 
     Attributes:
         longest_delay_s: of a message.

@@ -62,7 +62,7 @@ class NodeSettings:
 
 
 class NodeDisk:
-    """What outlives the processes of a node.
+    """Disk of a node, which outlives its processes.
 
     Attributes:
         logs: by partition.

@@ -44,7 +44,7 @@ _REMEMBERED = 5
 
 
 class Fault(Enum):
-    """What becomes of one request with a batch."""
+    """Outcome of one request with a batch."""
 
     REFUSED = auto()  # too few replicas are in sync: the batch is not in the log
     TAKEN_AND_REFUSED = auto()  # the replicas do not follow in time: the batch is in the log

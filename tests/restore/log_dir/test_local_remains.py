@@ -1,4 +1,4 @@
-"""What is left on the old disk beyond the tier's end joins the restored log, if it is sound and of its lineage."""
+"""Records that the old disk has beyond the tier's end join the restored log, if it is sound and of its lineage."""
 
 import shutil
 from dataclasses import dataclass

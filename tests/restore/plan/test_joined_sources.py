@@ -148,7 +148,7 @@ def test_compacted_log_whose_first_records_were_cleaned_away_is_taken_whole() ->
 
 
 def test_log_begins_with_a_standby_whose_log_start_is_beyond_what_the_tier_reaches() -> None:
-    """What lies between was deleted at the leader, and was not copied: the standby's records must not be lost to it."""
+    """The records between tier and standby were deleted at the leader before a copy: the standby's records are kept."""
     standby = source("standby", 110, 150, log_start=111)
     found = join_sources(plan(), [standby, source("other", 112, 150)])
     assert (found.parts, found.log_start_offset, found.end_offset) == ((), 111, 110)

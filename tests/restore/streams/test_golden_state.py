@@ -11,7 +11,7 @@ from tierd.restore.streams.streams_store import StreamsStore
 
 @pytest.fixture
 def streams(tmp_path: Path) -> Path:
-    """What an application of Kafka Streams 3.9.2 left: state, changelogs and oracle."""
+    """Return the remains of a Kafka Streams 3.9.2 application: state, changelogs and oracle."""
     with tarfile.open(ARCHIVES / "kafka-3.9.2-streams.tar.xz") as archive:
         archive.extractall(tmp_path / "golden", filter="data")
     return tmp_path / "golden" / "kafka-3.9.2" / "streams"

@@ -1,4 +1,4 @@
-"""What has to be true after a restore from tier and standbys, and what the loss of the host cost."""
+"""Checks after a restore from tier and standbys, and the records that the loss of the host cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def report(losses: Sequence[Loss]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore had to work with, and what came of it.
+    """Sources and result of a restore.
 
     Attributes:
         acknowledged: exclusive end of what a standby had at the loss, by partition.

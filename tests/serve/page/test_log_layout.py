@@ -1,4 +1,4 @@
-"""What is where in a partition's log, as ranges."""
+"""Places of a partition's records, as ranges of offsets."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -23,7 +23,7 @@ from tierd.sizes import human_size
 
 
 class Seen(HTMLParser):
-    """What a parser of HTML makes of a text: its tags with their attributes, and its words."""
+    """Content of a text for a parser of HTML: tags with attributes, and words."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

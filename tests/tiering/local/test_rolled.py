@@ -1,4 +1,4 @@
-"""What the sources of a partition cover, by itself."""
+"""Offsets that the sources of a partition cover, without the rest of the daemon."""
 
 from hypothesis import given
 from hypothesis import strategies as st

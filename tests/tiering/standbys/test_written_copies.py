@@ -30,7 +30,7 @@ async def tier_of(log_dir: Path, partition: str, folder: Path) -> Session:
 
 @pytest.mark.parametrize("case", of_topics, ids=lambda case: case.id)
 async def test_replica_of_a_broker_has_no_fault(golden: Path, tmp_path: Path, case: GoldenCase) -> None:
-    """Of the stage ``epochs`` the leader's replica is in the tier, and the follower's is compared, and vice versa."""
+    """The leader's replica of the stage ``epochs`` is in the tier and the follower's is compared, and vice versa."""
     log_dirs = [golden / each for each in case.logdirs]
     for number, (copied, replica) in enumerate(zip(log_dirs, reversed(log_dirs), strict=True)):
         session = await tier_of(copied, case.partition, tmp_path / str(number))

@@ -164,7 +164,7 @@ class LeaderSide:
     def lacking_on_standbys(self) -> dict[TopicIdPartition, UnprotectedRecords]:
         """Return what the best standby of each partition lacks that is sent to any.
 
-        Without those whose log is not read to its end: nobody knows what their standbys lack.
+        Partitions whose log is not read to its end are left out: what their standbys lack is not known.
         """
         statuses: dict[TopicIdPartition, list[ReplicatorStatus]] = defaultdict(list)
         for status in self.statuses():

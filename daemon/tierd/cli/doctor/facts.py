@@ -148,7 +148,7 @@ class DaemonLogFacts:
         source: where the lines are from, such as ``the journal of tierd``.
         lines: as they are, secrets masked; the last ones.
         events: warnings and errors among them.
-        exits: lines of systemd about ends of the process that nobody asked for.
+        exits: lines of systemd about ends of the process that no operator requested.
     """
 
     source: str

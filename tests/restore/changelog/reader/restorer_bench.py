@@ -22,7 +22,7 @@ def values(first: int, last: int) -> Values:
 
 
 class RestorerBench:
-    """What a test of the reader needs. One task for each changelog, named as the changelog."""
+    """Reader under test with its collaborators. Each changelog has one task, named as the changelog."""
 
     def __init__(self, directory: Path, settings: RestorerSettings | None = None) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""What the tests of a fetch share: requests of any version, their context, and an endpoint over fake logs."""
+"""Set-up of the tests of a fetch: requests of any version, their context, and an endpoint over fake logs."""
 
 import asyncio
 import importlib

@@ -67,7 +67,7 @@ def fetch_answer(
 
 
 def refused_fetch(demand: FetchDemand, error: ErrorCode) -> FetchAnswer:
-    """Return the answer to a request of which no partition is read, whoever asks for it."""
+    """Return the answer to a request of which no partition is read, for every client."""
     refused = PartitionAnswer(error)
     return fetch_answer(demand.version, FetchHead(), ((key, refused) for key in demand.partitions))
 

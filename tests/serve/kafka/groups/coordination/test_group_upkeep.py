@@ -1,4 +1,4 @@
-"""What no client uses any more leaves memory, then the store; and status shows all that is there."""
+"""Groups without clients leave memory, then the store; the status shows all groups in memory."""
 
 from collections.abc import AsyncIterator
 from uuid import UUID
