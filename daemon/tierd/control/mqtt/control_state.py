@@ -332,7 +332,7 @@ class ControlState:
     def _request(
         self, verb: str, message: PeerRequest, response_topic: str, correlation: bytes
     ) -> ReceivedRequest | None:
-        """Return the request if its reply goes to the sender; a reply elsewhere would publish in the name of another client."""
+        """Return the request if its reply goes to the sender: no client can have a reply published to another one."""
         reply_to = self.topics.parse(response_topic)
         if not isinstance(reply_to, ReplyTopic) or reply_to.node_id != message.node:
             raise DamagedControlMessageError("the reply is wanted at a topic that is not the sender's")

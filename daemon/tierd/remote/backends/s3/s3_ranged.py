@@ -75,7 +75,7 @@ class S3RangedReads:
 
         Raises:
             RetriableRemoteStorageError: the store is busy, or does not answer.
-            botocore.exceptions.BotoCoreError, ClientError: the credentials' provider failed; no other provider is asked.
+            botocore.exceptions.BotoCoreError, ClientError: the credentials' provider failed; no other one is asked.
         """
         if not _PLAIN_KEY.fullmatch(key):
             return None
