@@ -16,10 +16,10 @@ from tierd.restore.log_dir import (
     LogDirTarget,
     RestoredPartition,
     held_log_dir,
-    in_thread,
     restore_partition,
 )
 from tierd.restore.plan import PartitionPlan
+from tierd.tasks import in_thread
 
 RESTORED: Final = "restored"
 LOADED: Final = "loaded"

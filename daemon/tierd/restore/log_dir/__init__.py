@@ -1,6 +1,5 @@
 """Log dirs of a broker from what is in the tier: fetched, checked, staged, and renamed in (changelog-restore 4)."""
 
-from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.log_dir.held_log_dir import HeldLogDir, LogDirTarget, held_log_dir
 from tierd.restore.log_dir.local_remains import JoinSourceReader
 from tierd.restore.log_dir.metadata_restore import METADATA_DIRECTORY, restore_cluster_metadata, write_identity
@@ -17,7 +16,6 @@ __all__ = [
     "RestoredPartition",
     "has_restored",
     "held_log_dir",
-    "in_thread",
     "restore_cluster_metadata",
     "restore_partition",
     "write_identity",

@@ -25,8 +25,8 @@ from tierd.log import (
     read_offset_checkpoint,
     require_unlocked,
 )
-from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.tasks import in_thread
 
 CHECKPOINTS: Final = (
     RECOVERY_POINT_CHECKPOINT,

@@ -27,13 +27,13 @@ from tierd.log import OsDisk, unlink_if_there
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.restore.changelog.changelog_errors import LostPositionError, OutdatedPositionError, StoreFailedError
 from tierd.restore.changelog.changelog_source import ChangelogIdentity, ChangelogRecords
-from tierd.restore.changelog.run_to_end import run_to_end
 from tierd.restore.journal import Journal, Step
 from tierd.restore.plan import longest_pause_ms, longest_read_ms
 from tierd.restore.streams.segment_puts import AppliedRecords
 from tierd.restore.streams.state_directory import StreamsStateDirectory
 from tierd.restore.streams.store_writer import StoreWriter, open_store
 from tierd.restore.streams.streams_store import StreamsStore
+from tierd.tasks import run_to_end
 
 ReadChangelog = Callable[[int | None], AsyncGenerator[ChangelogRecords]]
 """Returns the records of the changelog from an offset on, in order; None: from its start. It ends at the target."""

@@ -36,8 +36,8 @@ from tierd.restore.changelog.reader.start_decision import (
 )
 from tierd.restore.changelog.record_conversion import converted
 from tierd.restore.changelog.restore_listener import SuspendReason
-from tierd.restore.changelog.run_to_end import run_to_end
 from tierd.restore.plan import longest_read_ms
+from tierd.tasks import run_to_end
 
 _NO_LIMIT: Final = 2**63 - 1
 
