@@ -23,16 +23,10 @@ from tierd.restore.changelog.sources.remote_changelog import RemoteTier
 from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
-from tierd.restore.plan import (
-    PartitionPlan,
-    PlanRequest,
-    RestoreFacts,
-    RestoreMode,
-    TopicRetention,
-    newest_segment,
-    plan_partition,
-    restored_lineage,
-)
+from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_planner import PlanRequest, RestoreFacts, plan_partition
+from tierd.restore.plan.topic_retention import TopicRetention
 
 Row = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp, key and value of a record."""

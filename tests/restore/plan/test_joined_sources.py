@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.model import Lineage, TopicIdPartition
-from tierd.restore.plan import JoinSource, PartitionPlan, RestoreMode, join_sources
-from tierd.restore.plan.partition_plan import MissingRange
+from tierd.restore.plan.joined_sources import JoinSource, join_sources
+from tierd.restore.plan.partition_plan import MissingRange, PartitionPlan, RestoreMode
 
 TIER_END = 100
 EPOCHS = Lineage.of([(0, 0), (1, 50)])

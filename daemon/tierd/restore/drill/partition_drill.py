@@ -10,15 +10,10 @@ from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.remote import RemoteStorageManager
 from tierd.restore.drill.drill_command import CommandFailure, DrillCommand
 from tierd.restore.drill.record_samples import compare_samples
-from tierd.restore.log_dir import (
-    HeldLogDir,
-    LogDirRequest,
-    LogDirTarget,
-    RestoredPartition,
-    held_log_dir,
-    restore_partition,
-)
-from tierd.restore.plan import PartitionPlan
+from tierd.restore.log_dir.held_log_dir import HeldLogDir, LogDirTarget, held_log_dir
+from tierd.restore.log_dir.partition_restore import restore_partition
+from tierd.restore.log_dir.restored_partition import LogDirRequest, RestoredPartition
+from tierd.restore.plan.partition_plan import PartitionPlan
 from tierd.tasks import in_thread
 
 RESTORED: Final = "restored"

@@ -26,7 +26,7 @@ from tierd.restore.live_cluster.sent_batches import RESTORE_ANEW, SentBatches
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import LogOfTargetDiffersError, refused_batch
 from tierd.restore.live_cluster.target_log import listed_offset, lost_records, require_same_topic, sent_batches
-from tierd.restore.plan import longest_pause_ms
+from tierd.restore.plan.tombstone_age import longest_pause_ms
 from tierd.tasks import raise_if_cancelled
 
 log = structlog.get_logger()

@@ -25,7 +25,7 @@ from tierd.log import (
     read_offset_checkpoint,
     require_unlocked,
 )
-from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
 from tierd.tasks import in_thread
 
 CHECKPOINTS: Final = (

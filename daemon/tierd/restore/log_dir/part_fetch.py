@@ -13,7 +13,7 @@ from tierd.model import IndexType, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.remote import RemoteStorageManager
 from tierd.restore.log_dir.kept_batches import CheckedLog
 from tierd.restore.log_dir.staged_files import write_durably
-from tierd.restore.plan import SegmentPart
+from tierd.restore.plan.partition_plan import SegmentPart
 from tierd.tasks import in_thread, retrieve, wait_all
 
 _SUFFIXES: Final = {

@@ -46,7 +46,7 @@ from tierd.restore.log_dir.restore_journal import JOURNAL, RestoreJournal, ident
 from tierd.restore.log_dir.restore_manifest import MANIFEST, has_all_logs, write_manifest
 from tierd.restore.log_dir.restored_partition import LogDirRequest, OnProgress, RestoredPartition, RestoreStage
 from tierd.restore.log_dir.segment_staging import StagedSegment
-from tierd.restore.plan import PartitionPlan, PlanSeverity, RestoreMode, SegmentPart
+from tierd.restore.plan.partition_plan import PartitionPlan, PlanSeverity, RestoreMode, SegmentPart
 from tierd.tasks import in_thread
 
 _PARALLEL_FETCHES: Final = 4

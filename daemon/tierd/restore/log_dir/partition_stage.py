@@ -27,7 +27,7 @@ from tierd.restore.log_dir.segment_staging import (
 from tierd.restore.log_dir.self_check import check_loadable
 from tierd.restore.log_dir.staged_files import make_empty, write_durably
 from tierd.restore.log_dir.transaction_facts import TransactionFacts
-from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
 from tierd.tasks import in_thread
 
 _ALL = (1 << 63) - 1

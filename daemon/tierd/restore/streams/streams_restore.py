@@ -28,7 +28,7 @@ from tierd.model import TopicPartition, uuid_to_text
 from tierd.restore.changelog.changelog_errors import LostPositionError, OutdatedPositionError, StoreFailedError
 from tierd.restore.changelog.changelog_source import ChangelogIdentity, ChangelogRecords
 from tierd.restore.journal import Journal, Step
-from tierd.restore.plan import longest_pause_ms, longest_read_ms
+from tierd.restore.plan.tombstone_age import longest_pause_ms, longest_read_ms
 from tierd.restore.streams.segment_puts import AppliedRecords
 from tierd.restore.streams.state_directory import StreamsStateDirectory
 from tierd.restore.streams.store_writer import StoreWriter, open_store

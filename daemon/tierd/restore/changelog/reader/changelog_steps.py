@@ -36,7 +36,7 @@ from tierd.restore.changelog.reader.start_decision import (
 )
 from tierd.restore.changelog.record_conversion import converted
 from tierd.restore.changelog.restore_listener import SuspendReason
-from tierd.restore.plan import longest_read_ms
+from tierd.restore.plan.tombstone_age import longest_read_ms
 from tierd.tasks import run_to_end
 
 _NO_LIMIT: Final = 2**63 - 1
