@@ -19,8 +19,7 @@ from tierd.log import Record, UnifiedLog, iter_batches, parse_lineage
 from tierd.metadata import PartitionView
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.restore import PartitionDrill
-from tierd.restore.changelog.sources.remote_changelog import RemoteTier
-from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource
+from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource, RemoteTier
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
 from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from tierd.restore.changelog.reader.restore_task import RestoreTask
     from tierd.restore.changelog.sources.composite_source import CompositeSource
     from tierd.restore.changelog.sources.kafka_source import KafkaSource
-    from tierd.restore.changelog.sources.local_changelog import LocalEnd
-    from tierd.restore.changelog.sources.local_log_source import LocalChangelogs
+    from tierd.restore.changelog.sources.local_log_source import LocalChangelogs, LocalEnd
     from tierd.restore.changelog.sources.partitioned_source import PartitionedSource
-    from tierd.restore.changelog.sources.remote_changelog import RemoteTier
-    from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs, RemoteSegmentSource
+    from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs, RemoteSegmentSource, RemoteTier
     from tierd.restore.drill.drill_choice import has_something, rotation
     from tierd.restore.drill.drill_command import DrillCommand
     from tierd.restore.drill.drill_history import DrillHistory
