@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tests.fakes.left_tasks import nothing_left
-from tierd.one_ahead import one_ahead
-from tierd.tasks import drop_task, end_tasks, in_thread, raise_if_cancelled, run_to_end, wait_all
+from tierd.tasks import drop_task, end_tasks, in_thread, one_ahead, raise_if_cancelled, run_to_end, wait_all
 from tierd.testing import cancel_at
 
 

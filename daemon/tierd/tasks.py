@@ -1,7 +1,7 @@
 """Tasks that end before their owner goes on. A cancellation of the owner leaves none of them behind."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -81,3 +81,31 @@ def raise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def one_ahead(items: AsyncGenerator[T, None], *, name: str) -> AsyncGenerator[T, None]:
+    """Yield the items of ``items``, which is closed at the end; a failure comes behind the items before it.
+
+    Args:
+        items: makes the items.
+        name: of the task that makes them.
+    """
+    ahead = asyncio.create_task(_next(items), name=name)
+    try:
+        while found := await ahead:
+            ahead = asyncio.create_task(_next(items), name=name)
+            yield found[0]
+    finally:
+        drop_task(ahead)  # the caller has stopped for another reason than its failure, or was told
+        try:
+            await wait_all([ahead])
+        finally:
+            await items.aclose()
+
+
+async def _next(items: AsyncGenerator[T, None]) -> "tuple[T] | tuple[()]":
+    """Return the next item; nothing at the end."""
+    try:
+        return (await anext(items),)
+    except StopAsyncIteration:
+        return ()

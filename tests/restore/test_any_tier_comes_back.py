@@ -22,7 +22,7 @@ from tierd.restore import PartitionDrill
 from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource, RemoteTier
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
-from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage
+from tierd.restore.plan.log_branches import newest_segment, restored_lineage
 from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
 from tierd.restore.plan.partition_planner import PlanRequest, RestoreFacts, plan_partition
 from tierd.restore.plan.topic_retention import TopicRetention

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from tierd.restore.changelog.sources.local_log_source import LocalChangelogs, LocalEnd
     from tierd.restore.changelog.sources.partitioned_source import PartitionedSource
     from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs, RemoteSegmentSource, RemoteTier
-    from tierd.restore.drill.drill_choice import has_something, rotation
     from tierd.restore.drill.drill_command import DrillCommand
     from tierd.restore.drill.drill_history import DrillHistory
     from tierd.restore.drill.drill_scratch import DrillScratch, held_scratch
-    from tierd.restore.drill.drilled_partition import DrilledPartition, DrillOutcome, DrillProofs
-    from tierd.restore.drill.partition_drill import PartitionDrill, Proof
+    from tierd.restore.drill.drilled_partition import DrilledPartition, DrillOutcome, DrillProofs, rotation
+    from tierd.restore.drill.partition_drill import PartitionDrill, Proof, has_something
     from tierd.restore.journal import Journal, JournalOfAnotherJobError, read_job, read_steps
     from tierd.restore.live_cluster.group_restore import (
         GroupOutcome,
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from tierd.restore.log_dir.restored_partition import LogDirRequest, RestoredPartition
     from tierd.restore.plan.joined_sources import JoinSource, join_sources
     from tierd.restore.plan.known_ends import KnownEnd, committed_ends, known_ends
-    from tierd.restore.plan.lineage_authority import newest_segment, restored_lineage
+    from tierd.restore.plan.log_branches import newest_segment, restored_lineage
     from tierd.restore.plan.node_plan import (
         CataloguedSnapshot,
         NodeFacts,
@@ -66,9 +65,11 @@ if TYPE_CHECKING:
     )
     from tierd.restore.plan.partition_plan import PartitionPlan, PlanFinding, PlanSeverity, RestoreMode
     from tierd.restore.plan.partition_planner import ExpiredSegments, PlanRequest, RestoreFacts, plan_partition
-    from tierd.restore.plan.retention_hold import (
+    from tierd.restore.plan.tombstone_age import delete_retention_ms_of
+    from tierd.restore.plan.topic_retention import (
         HELD_SETTINGS,
         HeldRetention,
+        TopicRetention,
         change_command,
         hold_command,
         is_held,
@@ -76,8 +77,6 @@ if TYPE_CHECKING:
         lifting_changes,
         settings_before,
     )
-    from tierd.restore.plan.tombstone_age import delete_retention_ms_of
-    from tierd.restore.plan.topic_retention import TopicRetention
     from tierd.restore.stores.rocks_store import RocksStore
     from tierd.restore.stores.sqlite_store import SqliteStore
     from tierd.restore.streams.streams_restore import RestoredStreamsStore

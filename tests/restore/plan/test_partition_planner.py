@@ -9,7 +9,7 @@ from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, SES
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, SoftDelete
 from tierd.restore.plan.known_ends import KnownEnd
-from tierd.restore.plan.lineage_authority import restored_lineage
+from tierd.restore.plan.log_branches import restored_lineage
 from tierd.restore.plan.partition_plan import MissingRange, PartitionPlan, PlanSeverity, RestoreMode
 from tierd.restore.plan.partition_planner import ExpiredSegments, PlanRequest, RestoreFacts, plan_partition
 from tierd.restore.plan.topic_retention import TopicRetention

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from tierd.errors import LogDirLockedError, LogDirOfflineError, RemoteResourceNotFoundError, TierError
-from tierd.model import TopicIdPartition, uuid_to_text
+from tierd.metadata import PartitionView
+from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import RemoteStorageManager
 from tierd.restore.drill.drill_command import CommandFailure, DrillCommand
 from tierd.restore.drill.record_samples import compare_samples
@@ -163,6 +164,11 @@ class PartitionDrill:
         )
         samples = await compare_samples(restored, plan, self._storage, random=self._random)
         return Proof(plan, restored, samples, (RESTORED, LOADED, COMPARED), None)
+
+
+def has_something(view: PartitionView) -> bool:
+    """Return True if the tier has a segment of the partition that stays: otherwise there is nothing to be proven."""
+    return any(metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED for metadata in view.list())
 
 
 def _remove_restored(target: LogDirTarget, plan: PartitionPlan) -> None:

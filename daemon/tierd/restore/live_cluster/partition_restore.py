@@ -15,7 +15,6 @@ from tierd.clock import Clock
 from tierd.control import LogBound, ProducerIdentity, init_producer_id
 from tierd.errors import KafkaError, RefusedError, TierError
 from tierd.model import TopicPartition
-from tierd.one_ahead import one_ahead
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
 from tierd.restore.live_cluster.delivery_window import Acknowledged, DeliveryWindow
@@ -27,7 +26,7 @@ from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import LogOfTargetDiffersError, refused_batch
 from tierd.restore.live_cluster.target_log import listed_offset, lost_records, require_same_topic, sent_batches
 from tierd.restore.plan.tombstone_age import longest_pause_ms
-from tierd.tasks import raise_if_cancelled
+from tierd.tasks import one_ahead, raise_if_cancelled
 
 log = structlog.get_logger()
 

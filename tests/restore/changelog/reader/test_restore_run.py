@@ -25,8 +25,8 @@ from tierd.restore.changelog.changelog_errors import (
 from tierd.restore.changelog.changelog_source import ChangelogRecords, ReadResult
 from tierd.restore.changelog.checkpoints.task_checkpoint import CheckpointedOffset
 from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_task import RestoreTask, TaskType
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 
 DAY_MS = 86_400_000
 HOUR_S = 3600

@@ -5,8 +5,7 @@ from typing import Final
 import structlog
 
 from tierd.model import TopicPartition
-from tierd.restore.changelog.changelog_source import ChangelogRecords
-from tierd.restore.changelog.record_conversion import converted
+from tierd.restore.changelog.changelog_source import ChangelogRecords, converted
 from tierd.restore.changelog.restore_listener import RestoreListener
 from tierd.restore.changelog.restore_store import RestoreStore
 

@@ -30,10 +30,10 @@ from tierd.restore.changelog.changelog_errors import (
 from tierd.restore.changelog.changelog_source import ChangelogSource
 from tierd.restore.changelog.reader.changelog_steps import ChangelogSteps
 from tierd.restore.changelog.reader.parallel_restore import ParallelRestore
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_progress import ChangelogProgress, ProgressReporter
 from tierd.restore.changelog.reader.restore_task import RestoreTask
 from tierd.restore.changelog.reader.restored_changelog import ChangelogState, RestoredChangelog
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 from tierd.restore.changelog.reader.stepwise_restore import StepOutcome, StepwiseRestore
 from tierd.restore.changelog.restore_listener import RestoreListener, SuspendReason
 

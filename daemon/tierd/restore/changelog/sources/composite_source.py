@@ -88,16 +88,6 @@ class CompositeChangelog:
         await self._remote.close()
 
 
-def _bounds(remote: ChangelogBounds, *, start_offset: int, end_offset: int, stable_offset: int) -> ChangelogBounds:
-    return ChangelogBounds(
-        earliest_offset=start_offset,
-        end_offset=end_offset,
-        stable_offset=min(stable_offset, end_offset),
-        topic_id=remote.topic_id,
-        lineage=remote.lineage,  # of both places
-    )
-
-
 class CompositeChangelogs:
     """Changelogs of both places. Of a name the local incarnation counts, if there is one."""
 
@@ -144,3 +134,13 @@ class CompositeSource(PartitionedSource):
         """
         changelogs = CompositeChangelogs(local, remote, is_compacted=lambda topic: delete_retention(topic) is not None)
         super().__init__(changelogs, delete_retention=delete_retention, groups=groups, is_continued=is_continued)
+
+
+def _bounds(remote: ChangelogBounds, *, start_offset: int, end_offset: int, stable_offset: int) -> ChangelogBounds:
+    return ChangelogBounds(
+        earliest_offset=start_offset,
+        end_offset=end_offset,
+        stable_offset=min(stable_offset, end_offset),
+        topic_id=remote.topic_id,
+        lineage=remote.lineage,  # of both places
+    )

@@ -157,6 +157,49 @@ class LocalChangelog:
             raise _located(scan, data, error) from error
 
 
+class LocalChangelogs:
+    """Changelogs in the log dirs of this host."""
+
+    def __init__(self, log_dirs: Sequence[Path], *, is_compacted: IsCompacted, end: LocalEnd) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._is_compacted = is_compacted
+        self._end = end
+
+    async def list_partitions(self) -> frozenset[TopicPartition]:
+        """Return the partitions with a replica on this host."""
+        return frozenset(await asyncio.to_thread(_directories, self._log_dirs))
+
+    async def open(self, partition: TopicPartition) -> LocalChangelog | None:
+        """Open the replica of ``partition``; None without one."""
+        directory = (await asyncio.to_thread(_directories, self._log_dirs)).get(partition)
+        if directory is None:
+            return None
+        return LocalChangelog(directory, is_compacted=self._is_compacted(partition.topic), end=self._end)
+
+
+class LocalLogSource(PartitionedSource):
+    """Source over the partition directories of this host, beside a running broker or without one."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        *,
+        delete_retention: DeleteRetention,
+        groups: GroupPositions | None = None,
+        end: LocalEnd = LocalEnd.HIGH_WATERMARK,
+    ) -> None:
+        """Read log dirs.
+
+        Args:
+            log_dirs: with the partition directories.
+            delete_retention: which topics are compacted.
+            groups: committed offsets; None where they are not known.
+            end: up to where records count.
+        """
+        changelogs = LocalChangelogs(log_dirs, is_compacted=lambda topic: delete_retention(topic) is not None, end=end)
+        super().__init__(changelogs, delete_retention=delete_retention, groups=groups)
+
+
 def _look(directory: PartitionDirectory, wanted_end: LocalEnd) -> _View:
     """Return the log as it is now. The checkpoints are read first, since their offsets only grow."""
     partition, log_dir = directory.topic_partition, directory.path.parent
@@ -209,49 +252,6 @@ def _changing(directory: PartitionDirectory) -> SegmentChangedError:
     return SegmentChangedError(
         f"{directory.path}: the log changed {_ATTEMPTS} times in a row", remedy="read again, or stop the broker"
     )
-
-
-class LocalChangelogs:
-    """Changelogs in the log dirs of this host."""
-
-    def __init__(self, log_dirs: Sequence[Path], *, is_compacted: IsCompacted, end: LocalEnd) -> None:
-        self._log_dirs = tuple(log_dirs)
-        self._is_compacted = is_compacted
-        self._end = end
-
-    async def list_partitions(self) -> frozenset[TopicPartition]:
-        """Return the partitions with a replica on this host."""
-        return frozenset(await asyncio.to_thread(_directories, self._log_dirs))
-
-    async def open(self, partition: TopicPartition) -> LocalChangelog | None:
-        """Open the replica of ``partition``; None without one."""
-        directory = (await asyncio.to_thread(_directories, self._log_dirs)).get(partition)
-        if directory is None:
-            return None
-        return LocalChangelog(directory, is_compacted=self._is_compacted(partition.topic), end=self._end)
-
-
-class LocalLogSource(PartitionedSource):
-    """Source over the partition directories of this host, beside a running broker or without one."""
-
-    def __init__(
-        self,
-        log_dirs: Sequence[Path],
-        *,
-        delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
-        end: LocalEnd = LocalEnd.HIGH_WATERMARK,
-    ) -> None:
-        """Read log dirs.
-
-        Args:
-            log_dirs: with the partition directories.
-            delete_retention: which topics are compacted.
-            groups: committed offsets; None where they are not known.
-            end: up to where records count.
-        """
-        changelogs = LocalChangelogs(log_dirs, is_compacted=lambda topic: delete_retention(topic) is not None, end=end)
-        super().__init__(changelogs, delete_retention=delete_retention, groups=groups)
 
 
 def _directories(log_dirs: Sequence[Path]) -> dict[TopicPartition, PartitionDirectory]:
