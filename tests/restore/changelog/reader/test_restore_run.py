@@ -621,7 +621,8 @@ async def test_changelogs_of_one_store_follow_each_other(tmp_path: Path) -> None
     for partition, letter in ((T0, b"a"), (T1, b"b")):
         bench.source.add(partition, [(offset, letter + b"%d" % offset, b"v") for offset in range(30)])
     task = RestoreTask("0_0", tmp_path, {T0: store, T1: store})
-    bench.restorer.register_all([T0, T1], task)
+    for partition in (T0, T1):
+        bench.restorer.register(partition, task)
     await bench.restorer.run_until_completed()
     assert store.order == sorted(store.order)
     assert len(store.content) == 60
