@@ -31,6 +31,9 @@ from tierd.log import (
 )
 from tierd.model import OffsetRange
 
+_GATHERED_BYTES: Final = 64 << 10  # legacy records that become one batch
+_GATHERED_RECORDS: Final = 4096
+
 
 class AbortedRanges:
     """Lookup of aborted transactions; a producer has one transaction at a time, so its ranges do not overlap."""
@@ -50,10 +53,6 @@ class AbortedRanges:
             return False
         at = bisect_right(ranges, offset, key=lambda each: each[0])
         return at > 0 and offset <= ranges[at - 1][1]
-
-
-_GATHERED_BYTES: Final = 64 << 10  # legacy records that become one batch
-_GATHERED_RECORDS: Final = 4096
 
 
 class OffsetRun(NamedTuple):

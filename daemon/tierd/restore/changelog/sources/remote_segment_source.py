@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -95,14 +95,10 @@ class RemoteChangelog:
         Raises:
             SegmentChangedError: the last segment was gone at every look.
         """
-        attempts_left = _ATTEMPTS
-        while True:
-            attempts_left -= 1
-            try:
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(SegmentChangedError):
                 return await self._look(local)
-            except SegmentChangedError:
-                if not attempts_left:
-                    raise
+        return await self._look(local)  # the last attempt reports its own failure
 
     async def _look(self, local: Lineage) -> ChangelogBounds:
         view = await self._tier.load_view(self._partition)
