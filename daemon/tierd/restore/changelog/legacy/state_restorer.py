@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import structlog
-
 from tierd.model import TopicPartition
 from tierd.restore.changelog.changelog_source import ChangelogRecords, converted
 from tierd.restore.changelog.restore_listener import RestoreListener
@@ -13,8 +11,6 @@ NO_CHECKPOINT: Final = -1
 """Checkpoint of a store that has none."""
 NO_OFFSET_LIMIT: Final = 2**63 - 1
 """Limit of a changelog that is no source topic."""
-
-log = structlog.get_logger()
 
 
 class StateRestorer:
