@@ -19,8 +19,7 @@ from tierd.restore.changelog.changelog_source import ChangelogSource
 from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer, StoreRestoreOutcome
 from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_task import RestoreTask
-from tierd.restore.changelog.sources.block_budget import BlockBudget
-from tierd.restore.changelog.sources.remote_blocks import BlockLimits
+from tierd.restore.changelog.sources.remote_blocks import BlockBudget, BlockLimits
 from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource, RemoteTier
 
 DAY_MS = 86_400_000

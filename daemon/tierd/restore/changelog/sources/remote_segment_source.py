@@ -20,7 +20,6 @@ from tierd.metadata import OwnBranch, PartitionView, effective_lineage
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.remote import RemoteStorageManager
 from tierd.restore.changelog.changelog_errors import CorruptSourceError
-from tierd.restore.changelog.sources.block_budget import BlockBudget
 from tierd.restore.changelog.sources.partition_changelog import (
     ChangelogBounds,
     ChangelogPiece,
@@ -30,7 +29,7 @@ from tierd.restore.changelog.sources.partition_changelog import (
     require_no_hole,
 )
 from tierd.restore.changelog.sources.partitioned_source import DeleteRetention, GroupPositions, PartitionedSource
-from tierd.restore.changelog.sources.remote_blocks import BlockLimits, RemoteBlocks
+from tierd.restore.changelog.sources.remote_blocks import BlockBudget, BlockLimits, RemoteBlocks
 from tierd.restore.changelog.sources.remote_transactions import AbortedSearchResult, RemoteTransactions
 from tierd.tasks import wait_all
 
