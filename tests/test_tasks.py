@@ -8,7 +8,16 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tests.fakes.left_tasks import nothing_left
-from tierd.tasks import drop_task, end_tasks, in_thread, one_ahead, raise_if_cancelled, run_to_end, wait_all
+from tierd.tasks import (
+    drop_task,
+    end_tasks,
+    first_error,
+    in_thread,
+    one_ahead,
+    raise_if_cancelled,
+    run_to_end,
+    wait_all,
+)
 from tierd.testing import cancel_at
 
 
@@ -198,3 +207,8 @@ async def test_work_in_a_thread_has_ended_when_the_cancellation_of_its_caller_is
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert ended == ["work"]
+
+
+def test_first_error_of_a_group_is_found_at_any_depth() -> None:
+    first = OSError("first")
+    assert first_error(ExceptionGroup("outer", [ExceptionGroup("inner", [first]), OSError("second")])) is first

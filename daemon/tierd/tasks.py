@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,6 +69,14 @@ def retrieve(task: asyncio.Future[Any]) -> None:
     """Take the error of a task that has ended: perhaps no caller waits for it, and asyncio logs one left behind."""
     if not task.cancelled():
         task.exception()
+
+
+def first_error(errors: BaseExceptionGroup[E]) -> E:
+    """Return the first error of a group, as a ``TaskGroup`` raises it, of whatever depth."""
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return cast("E", found)
 
 
 def raise_if_cancelled() -> None:

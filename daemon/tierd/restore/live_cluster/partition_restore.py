@@ -26,7 +26,7 @@ from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import LogOfTargetDiffersError, refused_batch
 from tierd.restore.live_cluster.target_log import listed_offset, lost_records, require_same_topic, sent_batches
 from tierd.restore.plan.tombstone_age import longest_pause_ms
-from tierd.tasks import one_ahead, raise_if_cancelled
+from tierd.tasks import first_error, one_ahead, raise_if_cancelled
 
 log = structlog.get_logger()
 
@@ -254,7 +254,7 @@ class PartitionRestore:
                 looking.cancel()
         except* TierError as errors:
             raise_if_cancelled()
-            raise _first(errors) from None
+            raise first_error(errors) from None
         finally:
             self._parts.delivery.close_window(window)
 
@@ -354,12 +354,3 @@ def _after(state: PartitionProgress, last: Acknowledged, target_offset: int) -> 
         target_offset=target_offset,
         has_sent=True,
     )
-
-
-def _first(errors: BaseExceptionGroup[TierError]) -> TierError:
-    """Return the first error of a group."""
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, TierError), "the clause's kind"
-    return found
