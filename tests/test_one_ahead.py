@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tierd.one_ahead import one_ahead
+from tierd.tasks import one_ahead
 
 
 class Items:

@@ -2,13 +2,22 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from tests.fakes.left_tasks import nothing_left
-from tierd.one_ahead import one_ahead
-from tierd.tasks import drop_task, end_tasks, raise_if_cancelled, wait_all
+from tierd.tasks import (
+    drop_task,
+    end_tasks,
+    first_error,
+    in_thread,
+    one_ahead,
+    raise_if_cancelled,
+    run_to_end,
+    wait_all,
+)
 from tierd.testing import cancel_at
 
 
@@ -143,3 +152,63 @@ async def test_items_one_ahead_that_are_closed_and_cancelled_at_any_await_are_cl
             assert is_closed
             del ahead
     assert suspension > 1
+
+
+async def test_result_and_error_of_the_work_are_passed_on() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    assert await run_to_end(asyncio.sleep(0, "done"), name="work") == "done"
+    with pytest.raises(ValueError, match="no"):
+        await run_to_end(fail(), name="work")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_cancellation_waits_for_the_end_of_the_work(*, fails: bool) -> None:
+    go_on = asyncio.Event()
+    ended = []
+
+    async def work() -> None:
+        await go_on.wait()
+        ended.append("work")
+        if fails:
+            raise ValueError("no")
+
+    caller = asyncio.create_task(run_to_end(work(), name="work"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        caller.cancel()
+    await asyncio.sleep(0)
+    assert not caller.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended == ["work"]
+
+
+async def test_work_in_a_thread_has_ended_when_the_cancellation_of_its_caller_is_raised() -> None:
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    ended = []
+
+    def work(result: str, *, then: str) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(60)
+        ended.append(result)
+        raise OSError(then)
+
+    caller = asyncio.create_task(in_thread(work, "work", then="no room"))
+    await begun.wait()
+    for _ in range(2):
+        caller.cancel()
+        await asyncio.sleep(0)
+        assert not caller.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended == ["work"]
+
+
+def test_first_error_of_a_group_is_found_at_any_depth() -> None:
+    first = OSError("first")
+    assert first_error(ExceptionGroup("outer", [ExceptionGroup("inner", [first]), OSError("second")])) is first

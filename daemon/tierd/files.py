@@ -1,9 +1,10 @@
-"""Files for this user alone, and files in directories that others may write: the one way to make and to open them."""
+"""Files and unix sockets for this user alone, and files in directories that others may write: made and opened here."""
 
 import errno
 import os
 import socket
 import stat
+import struct
 from io import FileIO
 from pathlib import Path
 
@@ -12,6 +13,7 @@ PRIVATE_DIRECTORY = 0o700
 _OF_OTHERS = 0o077
 _WRITTEN_BY_OTHERS = 0o022
 _OWN_DESCRIPTORS = "/proc/self/fd"
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 def open_regular(
@@ -163,6 +165,13 @@ def bind_privately(channel: socket.socket, address: str) -> None:
     """
     os.fchmod(channel.fileno(), PRIVATE_FILE)
     channel.bind(address)
+
+
+def is_own_peer(channel: socket.socket) -> bool:
+    """Return whether the peer of a connected unix socket is this process's own user, or root."""
+    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(credentials)
+    return uid in {0, os.geteuid()}
 
 
 def _not_regular(path: Path | str, number: int = errno.EINVAL) -> OSError:

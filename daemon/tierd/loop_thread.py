@@ -5,7 +5,6 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import structlog
@@ -52,9 +51,7 @@ class LoopThread:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

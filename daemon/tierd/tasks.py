@@ -1,8 +1,34 @@
-"""The end of tasks that their owner no longer wants. A cancellation of the owner leaves none of them behind."""
+"""Tasks that end before their owner goes on. A cancellation of the owner leaves none of them behind."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from typing import Any, ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run blocking ``work`` in a thread, as ``run_to_end``: a cancellation leaves nothing behind that still writes."""
+    return await run_to_end(asyncio.to_thread(work, *args, **kwargs))
+
+
+async def run_to_end(work: Coroutine[Any, Any, T], *, name: str | None = None) -> T:
+    """Run ``work`` to its end, then return its result or raise its error.
+
+    A cancellation of the caller waits for the end of the work and is raised then, also where the work has failed.
+
+    Args:
+        work: runs as a task of its own.
+        name: of the task.
+    """
+    task = asyncio.create_task(work, name=name)
+    try:
+        await wait_all([task])
+    except asyncio.CancelledError as cancellation:
+        raise cancellation from task.exception()
+    return task.result()
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -45,6 +71,14 @@ def retrieve(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
+def first_error(errors: BaseExceptionGroup[E]) -> E:
+    """Return the first error of a group, as a ``TaskGroup`` raises it, of whatever depth."""
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return cast("E", found)
+
+
 def raise_if_cancelled() -> None:
     """Raise the cancellation of this task that a ``TaskGroup`` has replaced with the errors of its tasks.
 
@@ -56,3 +90,31 @@ def raise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def one_ahead(items: AsyncGenerator[T, None], *, name: str) -> AsyncGenerator[T, None]:
+    """Yield the items of ``items``, which is closed at the end; a failure comes behind the items before it.
+
+    Args:
+        items: makes the items.
+        name: of the task that makes them.
+    """
+    ahead = asyncio.create_task(_next(items), name=name)
+    try:
+        while found := await ahead:
+            ahead = asyncio.create_task(_next(items), name=name)
+            yield found[0]
+    finally:
+        drop_task(ahead)  # the caller has stopped for another reason than its failure, or was told
+        try:
+            await wait_all([ahead])
+        finally:
+            await items.aclose()
+
+
+async def _next(items: AsyncGenerator[T, None]) -> "tuple[T] | tuple[()]":
+    """Return the next item; nothing at the end."""
+    try:
+        return (await anext(items),)
+    except StopAsyncIteration:
+        return ()

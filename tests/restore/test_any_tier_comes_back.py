@@ -19,20 +19,13 @@ from tierd.log import Record, UnifiedLog, iter_batches, parse_lineage
 from tierd.metadata import PartitionView
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.restore import PartitionDrill
-from tierd.restore.changelog.sources.remote_changelog import RemoteTier
-from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource
+from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource, RemoteTier
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
-from tierd.restore.plan import (
-    PartitionPlan,
-    PlanRequest,
-    RestoreFacts,
-    RestoreMode,
-    TopicRetention,
-    newest_segment,
-    plan_partition,
-    restored_lineage,
-)
+from tierd.restore.plan.log_branches import newest_segment, restored_lineage
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_planner import PlanRequest, RestoreFacts, plan_partition
+from tierd.restore.plan.topic_retention import TopicRetention
 
 Row = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp, key and value of a record."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tierd.control.kafka_connection import KafkaConnection
     from tierd.control.kafka_framing import Request
     from tierd.control.kafka_messages import describe_topic_configs, metadata, named_topics
-    from tierd.control.leadership import Leadership, LeadershipSource, Role
+    from tierd.control.leadership import Leadership, LeadershipSource, Role, StaticLeadership
     from tierd.control.message_guard import require_sound
     from tierd.control.mqtt.announced_leadership import AnnouncedLeadership
     from tierd.control.mqtt.control_messages import NodeState, PeerEndpoint, PeerRequest
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         list_offsets,
         produce,
     )
-    from tierd.control.static import StaticLeadership
     from tierd.control.topic_configs import BrokerTopicConfigs
 else:
     __getattr__ = exports_on_demand(__name__)

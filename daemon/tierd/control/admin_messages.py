@@ -21,7 +21,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
 from tierd.control.cluster_metadata import BrokerAddress
-from tierd.control.kafka_framing import Request, typed_request
+from tierd.control.kafka_framing import Request, error_name, typed_request
 from tierd.model import TopicPartition
 
 _TOPIC: Final = 2
@@ -103,8 +103,8 @@ class NewPosition(NamedTuple):
     metadata: str
 
 
-def create_topic(topic: NewTopic, *, timeout_s: float, validate_only: bool = False) -> Request[CreatedTopic]:
-    """Create a topic, or only check that it could be created."""
+def create_topic(topic: NewTopic, *, timeout_s: float) -> Request[CreatedTopic]:
+    """Create a topic."""
     request = CreateTopicsRequest(
         topics=(
             CreatableTopic(
@@ -116,7 +116,7 @@ def create_topic(topic: NewTopic, *, timeout_s: float, validate_only: bool = Fal
             ),
         ),
         timeout=i32Timedelta.parse(timedelta(seconds=timeout_s)),
-        validate_only=validate_only,
+        validate_only=False,
     )
     return typed_request(request, CreateTopicsResponse, _created)
 
@@ -189,7 +189,7 @@ def committed_position(group: str, name: TopicPartition) -> Request[CommittedOff
 
 
 def _outcome(code: ErrorCode, message: str | None) -> AdminOutcome:
-    return AdminOutcome("" if code is ErrorCode.none else code.name, message or "")
+    return AdminOutcome(error_name(code), message or "")
 
 
 def _created(response: CreateTopicsResponse) -> CreatedTopic:
@@ -219,8 +219,7 @@ def _coordinator(response: FindCoordinatorResponse) -> GroupCoordinator:
 
 def _group_state(response: DescribeGroupsResponse) -> CoordinatedGroupState:
     for each in response.groups:
-        error = "" if each.error_code is ErrorCode.none else each.error_code.name
-        return CoordinatedGroupState(each.group_state, len(each.members), error)
+        return CoordinatedGroupState(each.group_state, len(each.members), error_name(each.error_code))
     return CoordinatedGroupState("", 0, "the answer names no group")
 
 
@@ -236,9 +235,7 @@ def _position(response: OffsetFetchResponse) -> CommittedOffset:
 
 def _committed(response: OffsetCommitResponse) -> Mapping[TopicPartition, str]:
     return {
-        TopicPartition(topic.name, each.partition_index): (
-            "" if each.error_code is ErrorCode.none else each.error_code.name
-        )
+        TopicPartition(topic.name, each.partition_index): error_name(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }

@@ -3,6 +3,7 @@
 import asyncio
 import random as _random
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from typing import Final, TypeVar
 
 import structlog
@@ -125,16 +126,11 @@ class BrokerConnections:
 
     async def _ask(self, address: BrokerAddress, request: Request[A]) -> list[A]:
         try:
-            connection = await KafkaConnection.open(address, self._settings)
+            with closing(await KafkaConnection.open(address, self._settings)) as connection:
+                self._require_ours(address, await connection.call(metadata()))
+                return [await connection.call(request)]
         except KafkaError:
             return []
-        try:
-            self._require_ours(address, await connection.call(metadata()))
-            return [await connection.call(request)]
-        except KafkaError:
-            return []
-        finally:
-            connection.close()
 
     def _require_ours(self, address: BrokerAddress, cluster: ClusterMetadata) -> None:
         if cluster.cluster_id == self._cluster_id:

@@ -244,11 +244,8 @@ class BrokerWatermarks:
         while True:
             begun_s = self._clock.monotonic_s()
             try:
-                connection = await self._connect()
-                try:
+                with contextlib.closing(await self._connect()) as connection:
                     await work(connection)
-                finally:
-                    connection.close()
             except KafkaError as error:
                 has_answered = self._answered_s is not None and self._answered_s >= begun_s
                 failures = 1 if has_answered else failures + 1

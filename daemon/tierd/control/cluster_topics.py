@@ -1,7 +1,6 @@
 """ClusterTopics: topics as the brokers have them: leaders, replicas, and settings that differ from the defaults."""
 
-import random as _random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -22,21 +21,14 @@ class ClusterTopics:
     One call at a time; ``close`` ends the connection.
     """
 
-    def __init__(
-        self,
-        settings: KafkaConnectionSettings,
-        *,
-        cluster_id: str,
-        random: Callable[[], float] = _random.random,
-    ) -> None:
+    def __init__(self, settings: KafkaConnectionSettings, *, cluster_id: str) -> None:
         """Keep the settings; no connection is made yet.
 
         Args:
             settings: how to connect.
             cluster_id: the log dirs'; brokers of another cluster are refused.
-            random: in [0, 1), chooses the broker that is asked first.
         """
-        self._connections = BrokerConnections(settings, cluster_id=cluster_id, random=random)
+        self._connections = BrokerConnections(settings, cluster_id=cluster_id)
 
     async def leaders(self, topic_ids: Collection[UUID]) -> list[TopicLeaders]:
         """Return what a broker says of the partitions of each topic.

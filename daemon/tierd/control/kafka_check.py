@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,13 +51,10 @@ async def probe_broker(address: BrokerAddress, settings: KafkaConnectionSettings
     Raises:
         KafkaError: the connection, its TLS or its login failed, or an answer cannot be understood.
     """
-    connection = await KafkaConnection.open(address, settings)
-    try:
+    with closing(await KafkaConnection.open(address, settings)) as connection:
         software = await connection.call(broker_software(version=__version__))
         cluster = await connection.call(metadata())
         return BrokerProbe(address, _security(connection, settings), software, cluster)
-    finally:
-        connection.close()
 
 
 async def probe_controller(probe: BrokerProbe, settings: KafkaConnectionSettings) -> str:
@@ -67,11 +65,8 @@ async def probe_controller(probe: BrokerProbe, settings: KafkaConnectionSettings
     """
     if not speaks_quorum(probe.software.requests):
         return _controller_with_zookeeper(probe)
-    connection = await KafkaConnection.open(probe.address, settings)
-    try:
+    with closing(await KafkaConnection.open(probe.address, settings)) as connection:
         leader = await connection.call(quorum_leader())
-    finally:
-        connection.close()
     if leader.error == "cluster_authorization_failed":
         return "not told without Describe on the cluster, a right that tierd needs for nothing else"
     if leader.node_id is None:

@@ -60,7 +60,6 @@ class KafkaConnection:
         self._answered = False
         self._logged_in = not settings.security_protocol.startswith("sasl")
         self._login_ends_s = float("inf")
-        self.bytes_received = 0
 
     @classmethod
     async def open(cls, address: BrokerAddress, settings: KafkaConnectionSettings) -> Self:
@@ -190,9 +189,7 @@ class KafkaConnection:
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= MAX_FRAME_BYTES:
             raise self._strange_answer(head)
-        content = await self._reader.readexactly(size)
-        self.bytes_received += 4 + size
-        return content
+        return await self._reader.readexactly(size)
 
     def _strange_answer(self, head: bytes) -> KafkaError:
         if head[0] in _TLS_RECORD and head[1] == 3 and not self._answered:

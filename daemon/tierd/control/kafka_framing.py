@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 from kio.static.primitive import i32
@@ -75,6 +76,11 @@ def typed_request(
         frame=lambda correlation_id: _frame(request, correlation_id),
         answer=read if answer is None else lambda content: answer(content, read),
     )
+
+
+def error_name(code: ErrorCode) -> str:
+    """Return Kafka's name of an error; empty for success."""
+    return "" if code is ErrorCode.none else code.name
 
 
 def _frame(request: RequestPayload, correlation_id: int) -> bytes:

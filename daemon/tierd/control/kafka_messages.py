@@ -31,7 +31,7 @@ from tierd.control.cluster_metadata import (
     TopicKnowledge,
     TopicLeaders,
 )
-from tierd.control.kafka_framing import REQUEST_NAMES, Request, typed_request
+from tierd.control.kafka_framing import REQUEST_NAMES, Request, error_name, typed_request
 
 _TOPIC_RESOURCE: Final = 2
 _OF_TOPIC: Final = 1  # the source DYNAMIC_TOPIC_CONFIG of a setting
@@ -108,22 +108,21 @@ def named_topics(names: Collection[str]) -> Request[Mapping[str, TopicLeaders]]:
 
 def describe_topic_configs(topics: Collection[str], keys: Collection[str]) -> Request[tuple[TopicConfig, ...]]:
     """Ask for the effective values of some settings of these topics."""
-    resources = tuple(
-        DescribeConfigsResource(
-            resource_type=i8(_TOPIC_RESOURCE), resource_name=topic, configuration_keys=tuple(sorted(keys))
-        )
-        for topic in topics
-    )
-    return typed_request(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, _topic_configs)
+    return typed_request(_configs_request(topics, tuple(sorted(keys))), DescribeConfigsResponse, _topic_configs)
 
 
 def describe_changed_topic_configs(topics: Collection[str]) -> Request[tuple[TopicConfig, ...]]:
     """Ask for the settings of these topics that differ from the defaults of the brokers, by any name."""
+    return typed_request(_configs_request(topics, None), DescribeConfigsResponse, _changed_topic_configs)
+
+
+def _configs_request(topics: Collection[str], keys: tuple[str, ...] | None) -> DescribeConfigsRequest:
+    """Return the request for some settings of topics, or for all of them."""
     resources = tuple(
-        DescribeConfigsResource(resource_type=i8(_TOPIC_RESOURCE), resource_name=topic, configuration_keys=None)
+        DescribeConfigsResource(resource_type=i8(_TOPIC_RESOURCE), resource_name=topic, configuration_keys=keys)
         for topic in topics
     )
-    return typed_request(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, _changed_topic_configs)
+    return DescribeConfigsRequest(resources=resources)
 
 
 def missing_versions(offered: Mapping[int, tuple[int, int]]) -> str:
@@ -162,7 +161,7 @@ def _quorum_leader(response: DescribeQuorumResponse) -> QuorumLeader:
     for partition in (each for topic in response.topics for each in topic.partitions):
         if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
             return QuorumLeader(partition.leader_id, partition.leader_epoch)
-        return QuorumLeader(None, error="" if partition.error_code is ErrorCode.none else partition.error_code.name)
+        return QuorumLeader(None, error=error_name(partition.error_code))
     return QuorumLeader(None, error="the answer names no partition")
 
 
@@ -173,9 +172,8 @@ def _mechanisms(response: SaslHandshakeResponse) -> SaslMechanisms:
 
 
 def _sasl_step(response: SaslAuthenticateResponse) -> SaslStep:
-    failed = response.error_code is not ErrorCode.none
     return SaslStep(
-        error=response.error_code.name if failed else "",
+        error=error_name(response.error_code),
         message=response.error_message or "",
         content=response.auth_bytes,
         lifetime_s=response.session_lifetime / timedelta(seconds=1),

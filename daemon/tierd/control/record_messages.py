@@ -18,7 +18,7 @@ from kio.schema.produce.v9 import ProduceResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from tierd.control.kafka_framing import REQUEST_NAMES, Request, decoded, typed_request
+from tierd.control.kafka_framing import REQUEST_NAMES, Request, decoded, error_name, typed_request
 from tierd.model import IsolationLevel, TopicPartition
 
 _ALL_REPLICAS: Final = -1
@@ -222,14 +222,10 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, Sequence[int
     return topics
 
 
-def _error(code: ErrorCode) -> str:
-    return "" if code is ErrorCode.none else code.name
-
-
 def _produced(response: ProduceResponse) -> ProduceAnswer:
     outcomes = {
         TopicPartition(topic.name, each.index): ProduceOutcome(
-            _error(each.error_code), each.base_offset, each.error_message or ""
+            error_name(each.error_code), each.base_offset, each.error_message or ""
         )
         for topic in response.responses
         for each in topic.partition_responses
@@ -239,7 +235,7 @@ def _produced(response: ProduceResponse) -> ProduceAnswer:
 
 def _listed(response: ListOffsetsResponse) -> Mapping[TopicPartition, ListedPosition]:
     return {
-        TopicPartition(topic.name, each.partition_index): ListedPosition(_error(each.error_code), each.offset)
+        TopicPartition(topic.name, each.partition_index): ListedPosition(error_name(each.error_code), each.offset)
         for topic in response.topics
         for each in topic.partitions
     }
@@ -250,7 +246,7 @@ def _fetched(response: FetchResponse) -> FetchedRecords:
         return FetchedRecords(response.error_code.name, b"", -1, -1)
     for each in (each for topic in response.responses for each in topic.partitions):
         return FetchedRecords(
-            _error(each.error_code),
+            error_name(each.error_code),
             each.records or b"",
             each.high_watermark,
             each.log_start_offset,

@@ -20,7 +20,7 @@ from kio.schema.fetch.v13 import request as fetch_parts
 from kio.schema.fetch.v13.response import PartitionData
 from kio.static.primitive import i32, i32Timedelta, i64
 
-from tierd.control.kafka_framing import Request, typed_request
+from tierd.control.kafka_framing import Request, error_name, typed_request
 from tierd.model import TopicIdPartition
 
 PARTITIONS_PER_REQUEST: Final = 1_000  # an answer is decoded in about ten milliseconds, on the event loop
@@ -162,7 +162,6 @@ def _fetch(
 
 
 def _answer(response: FetchResponse) -> WatermarkAnswer:
-    failed = response.error_code is not ErrorCode.none
     found = [
         ((topic.topic_id, each.partition_index), each)
         for topic in response.responses
@@ -170,7 +169,7 @@ def _answer(response: FetchResponse) -> WatermarkAnswer:
         for each in topic.partitions
     ]
     return WatermarkAnswer(
-        error=response.error_code.name if failed else "",
+        error=error_name(response.error_code),
         session_id=response.session_id,
         watermarks={key: _watermark(each) for key, each in found if each.error_code is ErrorCode.none},
         errors={key: each.error_code.name for key, each in found if each.error_code is not ErrorCode.none},

@@ -26,9 +26,8 @@ from tierd.exporting.export_request import ExportFormat, ExportRequest
 from tierd.exporting.range_sink import ExportLayout, RangeSink
 from tierd.kernels import compile_kernels_for
 from tierd.model import TopicIdPartition, is_topic_name, uuid_to_text
-from tierd.one_ahead import one_ahead
-from tierd.restore import in_thread
 from tierd.scanning import EARLIEST, LATEST, OnePosition, RowLayout, ScanPlan, ScanRange, ScanRequest, TierScanner
+from tierd.tasks import in_thread, one_ahead
 
 _BATCH_BYTES: Final = {ExportFormat.PARQUET: 32 << 20, ExportFormat.ARROW: 16 << 20, ExportFormat.JSONL: 4 << 20}
 _INTERNAL: Final = "__"

@@ -12,12 +12,11 @@ from typing import Any, Final, TypeVar
 from tierd.app import TierReader
 from tierd.errors import ScanRequestError, with_remedy
 from tierd.loop_thread import LoopClosedError, LoopOfParentError, LoopThread
-from tierd.one_ahead import one_ahead
 from tierd.scanning.range_rows import ScannedBatch
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanPlan
 from tierd.scanning.tier_scanner import TierScanner
-from tierd.tasks import end_tasks
+from tierd.tasks import end_tasks, one_ahead
 
 T = TypeVar("T")
 

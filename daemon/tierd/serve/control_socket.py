@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from tierd.clock import Clock
 from tierd.errors import ListenError, NotConfirmedError, RefusedError, TierError
-from tierd.files import bind_privately
+from tierd.files import bind_privately, is_own_peer
 from tierd.masking import Masking
-from tierd.peers import is_own_peer
 from tierd.ports import BACKLOG, Connection, ConnectionGate, accept_connections
 from tierd.serve.control_client import SOCKET_NAME, control_address
 from tierd.serve.control_protocol import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tierd.model import TopicIdPartition, uuid_to_text
-from tierd.restore.drill import DrilledPartition, DrillOutcome
+from tierd.restore.drill.drilled_partition import DrilledPartition, DrillOutcome
 
 TOPIC_ID = UUID(int=7)
 _SOME = DrilledPartition(

@@ -10,8 +10,7 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.services.waiting import is_alive
 from tierd.masking import Masking
-from tierd.restore.drill import DrillCommand
-from tierd.restore.drill.drill_command import CommandFailure
+from tierd.restore.drill.drill_command import CommandFailure, DrillCommand
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from tests.restore.drill.drills import drilled, named
 from tierd.errors import StateDirError
-from tierd.restore.drill import DrillHistory, DrillOutcome
-from tierd.restore.drill.drill_history import HISTORY_NAME
+from tierd.restore.drill.drill_history import HISTORY_NAME, DrillHistory
+from tierd.restore.drill.drilled_partition import DrillOutcome
 
 
 def test_history_without_a_file_is_empty(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tierd.errors import AlreadyRunningError, RefusedError, StateDirError
-from tierd.restore.drill import held_scratch
+from tierd.restore.drill.drill_scratch import held_scratch
 
 
 def names(directory: Path) -> list[str]:

@@ -10,10 +10,10 @@ from tests.restore.log_dir.lab import CLUSTER_ID, PARTITION, Lab, closed, new_lo
 from tierd.errors import CorruptRecordError, RefusedError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import PacedReads, SegmentStorage
-from tierd.restore.drill import PartitionDrill, Proof
+from tierd.restore.drill.partition_drill import PartitionDrill, Proof
 from tierd.restore.drill.record_samples import choose_samples
-from tierd.restore.log_dir import restore_partition
-from tierd.restore.plan import PartitionPlan, PlanFinding, PlanSeverity
+from tierd.restore.log_dir.partition_restore import restore_partition
+from tierd.restore.plan.partition_plan import PartitionPlan, PlanFinding, PlanSeverity
 
 
 @pytest.fixture

@@ -33,8 +33,7 @@ from tierd.control.cluster_metadata import PartitionLeader
 from tierd.errors import KafkaUnreachableError
 from tierd.log import BatchHeader, RecordBatch, iter_batches, parse_header
 from tierd.model import OffsetRange, TopicPartition
-from tierd.restore.live_cluster.aborted_ranges import AbortedRanges
-from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
+from tierd.restore.live_cluster.batch_transform import AbortedRanges, BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 

@@ -13,7 +13,8 @@ from tierd.restore.live_cluster.restore_progress import OFFSET_MAP_FILE, Restore
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.topic_restore import PartitionOutcome, RestoredTopic, TopicRestore
 from tierd.restore.live_cluster.topic_settings import topic_settings
-from tierd.restore.plan import DELETE_RETENTION_MS, PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.tombstone_age import DELETE_RETENTION_MS
 
 SOURCE = TopicPartition("orders", 0)
 BEGUN = 3  # lines of a journal: the job, the creation of the topic, the begin of the partition

@@ -29,8 +29,7 @@ from tierd.log import (
 )
 from tierd.log.indexes.transaction_index import read_transaction_index
 from tierd.model import OffsetRange
-from tierd.restore.live_cluster.aborted_ranges import AbortedRanges
-from tierd.restore.live_cluster.batch_transform import BatchTransform, OffsetRun, OutgoingBatch
+from tierd.restore.live_cluster.batch_transform import AbortedRanges, BatchTransform, OffsetRun, OutgoingBatch
 
 PRODUCER = ProducerIdentity(4711, 3)
 ALL = OffsetRange(0, 1 << 40)

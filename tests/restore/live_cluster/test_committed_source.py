@@ -7,7 +7,7 @@ from tests.restore.log_dir.lab import Lab, closed, new_log
 from tierd.log import Producer, UnifiedLog
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.restore.live_cluster.committed_source import CommittedSource
-from tierd.restore.plan import RestoreMode
+from tierd.restore.plan.partition_plan import RestoreMode
 
 
 def in_transaction(log: UnifiedLog, producer_id: int, count: int) -> None:

@@ -24,11 +24,10 @@ from tierd.errors import (
 from tierd.log import Producer
 from tierd.model import IndexType, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_to_text
 from tierd.remote import SegmentStorage
-from tierd.restore.catalogue import CommittedPosition
+from tierd.restore.catalogue.catalogue_objects import CommittedPosition
 from tierd.restore.live_cluster.group_restore import PositionChange, log_bounds, plan_positions, set_positions
 from tierd.restore.live_cluster.target_cluster import TargetCluster
-from tierd.restore.plan import HELD_SETTINGS
-from tierd.restore.plan.retention_hold import hold_command, lift_command
+from tierd.restore.plan.topic_retention import HELD_SETTINGS, hold_command, lift_command
 
 pytestmark = pytest.mark.service("kafka")
 

@@ -9,7 +9,7 @@ from typing import Final
 from tests.fakes.forking_parent import serve_lines
 from tests.restore.log_dir.lab import Lab, lost_partition
 from tierd.restore.journal import Journal, Step
-from tierd.restore.plan import RestoreMode
+from tierd.restore.plan.partition_plan import RestoreMode
 
 NEVER: Final = -1
 

@@ -36,8 +36,10 @@ from tierd.model import (
 )
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.remote.backends.memory_object_store import MemoryObjectStore
-from tierd.restore.log_dir import LogDirRequest, LogDirTarget, RestoredPartition, held_log_dir, restore_partition
-from tierd.restore.plan import PartitionPlan, RestoreMode, SegmentPart
+from tierd.restore.log_dir.held_log_dir import LogDirTarget, held_log_dir
+from tierd.restore.log_dir.partition_restore import restore_partition
+from tierd.restore.log_dir.restored_partition import LogDirRequest, RestoredPartition
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode, SegmentPart
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)

@@ -31,8 +31,8 @@ from tierd.log.producers.snapshot_rebuild import rebuild_producers
 from tierd.log.records.batch_builder import Producer
 from tierd.log.records.compression import compress
 from tierd.model import EpochEntry, IsolationLevel, Lineage
-from tierd.restore.live_cluster.aborted_ranges import AbortedRanges
-from tierd.restore.plan import RestoreMode
+from tierd.restore.live_cluster.batch_transform import AbortedRanges
+from tierd.restore.plan.partition_plan import RestoreMode
 
 _IDS = (7, (1 << 31) + 5, (1 << 62) + 1)  # a producer id has 63 bits
 _KEYS = st.sampled_from([None, b"", b"a", b"b"])

@@ -7,7 +7,7 @@ import pytest
 from tests.restore.log_dir.lab import PARTITION, Lab, closed, new_log, write_segments
 from tierd.log import read_offset_checkpoint
 from tierd.model import TopicPartition
-from tierd.restore.plan import RestoreMode
+from tierd.restore.plan.partition_plan import RestoreMode
 
 OURS = PARTITION.topic_partition
 NAMES = ("recovery-point", "log-start", "replication", "cleaner")

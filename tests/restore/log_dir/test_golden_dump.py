@@ -14,8 +14,8 @@ from tests.log.test_golden import BATCH, LEGACY, Line, dumped, expected_records
 from tests.restore.log_dir.lab import Lab
 from tests.restore.log_dir.test_golden_restore import REPLICAS, below, copied, lab_of
 from tests.services.kafka_dump import DumpedDirectory, DumpedRecord, dump_directories, plain_text
-from tierd.restore.log_dir import RestoredPartition
-from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.restore.log_dir.restored_partition import RestoredPartition
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
 
 pytestmark = pytest.mark.service("kafka")
 

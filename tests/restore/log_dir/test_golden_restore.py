@@ -13,7 +13,7 @@ from tests.restore.log_dir.lab import Lab
 from tierd.log import LOG_START_OFFSET_CHECKPOINT, identify_directory, read_offset_checkpoint
 from tierd.model import TopicIdPartition
 from tierd.remote.backends.files.filesystem_object_store import FilesystemObjectStore
-from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
 
 REPLICAS = [
     (case, log_dir)

@@ -12,7 +12,7 @@ from tests.fakes.held_lock import held_lock
 from tests.restore.log_dir.lab import CLUSTER_ID, Lab, closed, content_of, new_log, write_segments
 from tierd.errors import LogDirLockedError, LogError, RefusedError
 from tierd.log import MetaProperties, OsDisk, write_meta_properties
-from tierd.restore.log_dir import held_log_dir
+from tierd.restore.log_dir.held_log_dir import held_log_dir
 
 BROKER = 1234  # user id of a broker
 

@@ -11,8 +11,10 @@ from tests.restore.log_dir.lab import Lab, closed, content_of, new_log, values
 from tierd.errors import PlanOutdatedError
 from tierd.log import identify_directory
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.restore.log_dir import JoinSourceReader, RestoredPartition
-from tierd.restore.plan import PartitionPlan, RestoreMode, join_sources
+from tierd.restore.log_dir.local_remains import JoinSourceReader
+from tierd.restore.log_dir.restored_partition import RestoredPartition
+from tierd.restore.plan.joined_sources import join_sources
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
 
 
 @dataclass

@@ -8,9 +8,9 @@ import pytest
 from tests.restore.catalogue.metadata_snapshots import NAME, cluster_snapshot
 from tests.restore.log_dir.lab import Lab
 from tierd.log import newest_metadata_snapshot
-from tierd.restore.catalogue import parse_cluster_snapshot
-from tierd.restore.log_dir import METADATA_DIRECTORY, held_log_dir, restore_cluster_metadata, write_identity
-from tierd.restore.log_dir.held_log_dir import HeldLogDir
+from tierd.restore.catalogue.cluster_snapshot import parse_cluster_snapshot
+from tierd.restore.log_dir.held_log_dir import HeldLogDir, held_log_dir
+from tierd.restore.log_dir.metadata_restore import METADATA_DIRECTORY, restore_cluster_metadata, write_identity
 
 CONTENT = cluster_snapshot({})
 SNAPSHOT = parse_cluster_snapshot(NAME, CONTENT)

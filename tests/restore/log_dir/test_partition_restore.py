@@ -31,7 +31,7 @@ from tierd.log import (
     read_producer_snapshot,
 )
 from tierd.model import EpochEntry, IndexType, IsolationLevel, Lineage, RemoteLogSegmentMetadata
-from tierd.restore.plan import RestoreMode
+from tierd.restore.plan.partition_plan import RestoreMode
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 

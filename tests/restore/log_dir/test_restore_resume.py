@@ -27,7 +27,7 @@ from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
 from tierd.restore.journal import Journal, Step
 from tierd.restore.log_dir.restored_partition import RestoreStage
-from tierd.restore.plan import RestoreMode
+from tierd.restore.plan.partition_plan import RestoreMode
 
 STEPS = ["planned", "fetched", "fetched", "fetched", "verified", "staged", "swapped", "checkpointed", "done"]
 

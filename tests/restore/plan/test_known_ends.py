@@ -7,8 +7,7 @@ from tierd.restore.catalogue.catalogue_objects import (
     PartitionPositions,
     Positions,
 )
-from tierd.restore.plan import KnownEnd, committed_ends
-from tierd.restore.plan.known_ends import known_ends
+from tierd.restore.plan.known_ends import KnownEnd, committed_ends, known_ends
 
 ORDERS = TopicIdPartition(UUID(int=7), "orders", 0)
 

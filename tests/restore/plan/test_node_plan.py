@@ -7,8 +7,10 @@ import pytest
 
 from tests.restore.catalogue.metadata_snapshots import NAME, cluster_snapshot
 from tierd.model import EpochEntry, Lineage, TopicIdPartition
-from tierd.restore.catalogue import CataloguedNode, parse_cluster_snapshot
-from tierd.restore.plan import CataloguedSnapshot, NodeFacts, NodePlan, PlanSeverity, plan_node
+from tierd.restore.catalogue.catalogue_objects import CataloguedNode
+from tierd.restore.catalogue.cluster_snapshot import parse_cluster_snapshot
+from tierd.restore.plan.node_plan import CataloguedSnapshot, NodeFacts, NodePlan, plan_node
+from tierd.restore.plan.partition_plan import PlanSeverity
 
 ORDERS = TopicIdPartition(UUID(int=7), "orders", 0)
 IDENTITY = "#\n#Mon Nov 23\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAg\nnode.id=1\nversion=1\n"

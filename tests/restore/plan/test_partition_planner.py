@@ -8,19 +8,11 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, SESSION, segment, step
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, SoftDelete
-from tierd.restore.plan import (
-    ExpiredSegments,
-    KnownEnd,
-    PartitionPlan,
-    PlanRequest,
-    PlanSeverity,
-    RestoreFacts,
-    RestoreMode,
-    TopicRetention,
-    plan_partition,
-    restored_lineage,
-)
-from tierd.restore.plan.partition_plan import MissingRange
+from tierd.restore.plan.known_ends import KnownEnd
+from tierd.restore.plan.log_branches import restored_lineage
+from tierd.restore.plan.partition_plan import MissingRange, PartitionPlan, PlanSeverity, RestoreMode
+from tierd.restore.plan.partition_planner import ExpiredSegments, PlanRequest, RestoreFacts, plan_partition
+from tierd.restore.plan.topic_retention import TopicRetention
 
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from tierd.restore.plan.retention_hold import (
+from tierd.restore.plan.topic_retention import (
     HeldRetention,
     hold_command,
     is_held,

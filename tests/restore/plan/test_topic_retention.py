@@ -4,8 +4,7 @@ import pytest
 
 from tests.fakes.remote_segments import segment
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.restore.plan import TopicRetention
-from tierd.restore.plan.topic_retention import expired_first
+from tierd.restore.plan.topic_retention import TopicRetention, expired_first
 
 HOUR_MS = 3_600_000
 

@@ -17,12 +17,10 @@ from tierd.log import empty_batch, iter_batches
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.restore.changelog.changelog_source import ChangelogSource
 from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer, StoreRestoreOutcome
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_task import RestoreTask
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
-from tierd.restore.changelog.sources.block_budget import BlockBudget
-from tierd.restore.changelog.sources.remote_blocks import BlockLimits
-from tierd.restore.changelog.sources.remote_changelog import RemoteTier
-from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource
+from tierd.restore.changelog.sources.remote_blocks import BlockBudget, BlockLimits
+from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource, RemoteTier
 
 DAY_MS = 86_400_000
 TOPIC_ID = UUID(int=7)

@@ -13,9 +13,8 @@ from tierd.restore.changelog.changelog_errors import StoreFailedError
 from tierd.restore.changelog.encoded_records import EncodedRecords, record_pieces
 from tierd.restore.streams import rocks_writers
 from tierd.restore.streams.rocks_directory import RocksDirectory
-from tierd.restore.streams.rocks_writers import open_writer
+from tierd.restore.streams.rocks_writers import StoreWriter, open_writer
 from tierd.restore.streams.segment_puts import AppliedRecords
-from tierd.restore.streams.store_writer import StoreWriter
 from tierd.restore.streams.streams_store import StreamsStore, StreamsStoreType
 
 PLAIN = StreamsStore(name="plain", changelog="c", subtopology=0, type=StreamsStoreType.KEY_VALUE)

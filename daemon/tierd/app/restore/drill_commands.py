@@ -9,7 +9,8 @@ from tierd.app.engine.instance_lock import make_state_dir
 from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillRun
 from tierd.app.restore.restore_source import SourceRequest, restore_source
 from tierd.clock import SystemClock
-from tierd.restore import DrillHistory, in_thread
+from tierd.restore import DrillHistory
+from tierd.tasks import in_thread
 
 
 async def drill(

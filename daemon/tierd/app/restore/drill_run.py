@@ -40,9 +40,9 @@ from tierd.restore import (
     RestoreMode,
     has_something,
     held_scratch,
-    in_thread,
     rotation,
 )
+from tierd.tasks import in_thread
 
 _OF_THE_SCRATCH: Final = (LogDirLockedError, LogDirOfflineError, StateDirError)
 _OF_THE_PARTITION: Final = (

@@ -38,12 +38,12 @@ from tierd.restore import (
     RestoredPartition,
     RestoreMode,
     held_log_dir,
-    in_thread,
     producer_id_problem,
     restore_cluster_metadata,
     restore_partition,
     write_identity,
 )
+from tierd.tasks import in_thread
 
 _PARTITIONS_AT_ONCE = 4
 _PLANS_AGAIN = 2  # of one partition, after the first

@@ -37,6 +37,7 @@ from tierd.restore import (
     open_target,
     topic_settings,
 )
+from tierd.tasks import first_error
 from tierd.tiering import SilentRecorder, TieredLog
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
@@ -287,10 +288,7 @@ async def begun_plans(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(begun(each), name=f"first of {each.partition}") for each in plans]
     except* TierError as errors:
-        first: BaseException = errors
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
+        raise first_error(errors) from None
     return [task.result() for task in tasks]
 
 

@@ -195,11 +195,11 @@ class ControlState:
         """Return the partitions that this daemon announces."""
         return list(self._led)
 
-    def announce_topic(self, topic_id: UUID, *, name: str, configs_digest: str = "", deleted: bool = False) -> bool:
+    def announce_topic(self, topic_id: UUID, *, name: str, deleted: bool = False) -> bool:
         """Announce the name of a topic, unless it is known already. Returns False if it was refused."""
         if self.view.topic_name(topic_id) == name and self.view.is_deleted(topic_id) == deleted:
             return True
-        message = TopicAnnouncement(**self._envelope(), name=name, configs_digest=configs_digest, deleted=deleted)
+        message = TopicAnnouncement(**self._envelope(), name=name, deleted=deleted)
         topic = self.topics.name(TopicMetaTopic(topic_id))
         return self.queue.retain(topic, encode(message)) and self.view.topic(topic_id, message) is not Reception.REFUSED
 

@@ -25,6 +25,7 @@ from tierd.config import MqttSettings, MqttTlsSettings
 from tierd.control.mqtt.publish_queue import OutgoingMessage
 from tierd.errors import ControlPlaneError, ControlPlaneUnreachableError, IdentityTakenError
 from tierd.masking import Masking
+from tierd.tasks import run_to_end
 
 MAX_QUEUED: Final = 4_000
 MAX_IN_FLIGHT: Final = 8
@@ -40,11 +41,10 @@ _Value = TypeVar("_Value", str, bytes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingMessage:
-    """A message from the MQTT broker. ``is_retained`` is True for state that the broker had kept."""
+    """A message from the MQTT broker."""
 
     topic: str
     payload: bytes
-    is_retained: bool = False
     response_topic: str = ""
     correlation: bytes = b""
 
@@ -112,7 +112,6 @@ class MqttConnection:
                 yield IncomingMessage(
                     topic=str(message.topic),
                     payload=bytes(payload) if isinstance(payload, bytes | bytearray) else b"",
-                    is_retained=message.retain,
                     response_topic=_property(message.properties, "ResponseTopic", ""),
                     correlation=_property(message.properties, "CorrelationData", b""),
                 )
@@ -149,17 +148,11 @@ async def open_connection(
 
 
 async def _connect(client: "_Client", address: str) -> None:
-    opening = asyncio.ensure_future(client.__aenter__())
     try:
-        await asyncio.shield(opening)
+        # The thread that connects cannot be cancelled; it has a deadline of its own.
+        await run_to_end(client.__aenter__())
     except aiomqtt.MqttError as error:
         raise _failure(error, address) from None
-    except asyncio.CancelledError:
-        # The thread that connects cannot be cancelled; it has a deadline of its own.
-        await asyncio.wait({opening})
-        if not opening.cancelled():
-            opening.exception()
-        raise
 
 
 class _TlsContext(ssl.SSLContext):

@@ -8,6 +8,7 @@ While the MQTT broker is lost, every role stays as it is.
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from tierd.control.leadership import Leadership, Role
@@ -15,6 +16,8 @@ from tierd.control.mqtt.control_messages import LeaderAnnouncement
 from tierd.control.mqtt.mqtt_control import MqttControl
 from tierd.errors import ControlPlaneError, ControlPlaneUnreachableError
 from tierd.model import TopicIdPartition
+
+_NOT_HEARD: Final = "announcements of leaders were not heard yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +93,7 @@ class MqttLeadership:
         if self._control.has_heard:
             return ""
         problem = self._control.statistics().problem
-        return (
-            f"announcements of leaders were not heard yet: {problem}"
-            if problem
-            else ("announcements of leaders were not heard yet")
-        )
+        return f"{_NOT_HEARD}: {problem}" if problem else _NOT_HEARD
 
     @property
     def never_heard(self) -> ControlPlaneError | None:
@@ -102,9 +101,7 @@ class MqttLeadership:
         if self._control.has_heard:
             return None
         statistics = self._control.statistics()
-        return ControlPlaneUnreachableError(
-            statistics.problem or "announcements of leaders were not heard yet", remedy=statistics.remedy
-        )
+        return ControlPlaneUnreachableError(statistics.problem or _NOT_HEARD, remedy=statistics.remedy)
 
     def close(self) -> None:
         """Forget the partitions; the connection is the control plane's."""

@@ -101,10 +101,6 @@ class PublishQueue:
         self._retained.pop(topic, None)
         self._pending.pop(topic, None)
 
-    def is_retained(self, topic: str) -> bool:
-        """Return True if the queue keeps state of ``topic``."""
-        return topic in self._retained
-
     def repeat(self, topic: str) -> None:
         """Send the state of ``topic`` again: the broker has another one."""
         if topic in self._retained:

@@ -9,6 +9,7 @@ from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snaps
 from tierd.metadata import ReadableRange
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.planning import Chain, TierEvidence
+from tierd.tasks import first_error
 
 
 class IndexSource(Protocol):
@@ -50,7 +51,7 @@ class EvidenceReader:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._aborted_of(readable)) for readable in ranges]
         except* TierError as failed:
-            raise _first(failed) from failed
+            raise first_error(failed) from failed
         found = {entry for task in tasks for entry in task.result()}  # two segments may overlap
         return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
@@ -72,11 +73,3 @@ class EvidenceReader:
         except TimeoutError as error:
             problem = f"{metadata.segment}: no {index_type.value} index within {self._timeout_s:g} s"
             raise RetriableRemoteStorageError(problem) from error
-
-
-def _first(failed: BaseExceptionGroup[TierError]) -> TierError:
-    found: BaseException = failed
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, TierError), "the group has nothing else"
-    return found

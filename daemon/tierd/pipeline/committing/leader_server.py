@@ -12,8 +12,7 @@ from typing import Final
 import structlog
 
 from tierd.errors import ListenError, RemoteStorageError, TierError
-from tierd.files import bind_privately
-from tierd.peers import is_own_peer
+from tierd.files import bind_privately, is_own_peer
 from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.messages import (
     MAX_REQUEST_BYTES,

@@ -6,7 +6,6 @@ removes the commits of its key, those of open transactions included.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,23 +79,16 @@ class GroupCommits:
     def positions(self, *, now_ms: int) -> dict[str, dict[TopicPartition, CommittedPosition]]:
         """Return the committed offsets by group; those that have expired by themselves are left out."""
         groups: dict[str, dict[TopicPartition, CommittedPosition]] = {}
-        for key, position in self._counting(now_ms):
-            groups.setdefault(key.group, {})[key.partition] = position
-        return groups
-
-    def _counting(self, now_ms: int) -> Iterator[tuple[OffsetCommitKey, CommittedPosition]]:
         for key, (_, value) in self._commits.items():
             if value.expire_ms is None or value.expire_ms > now_ms:
-                yield (
-                    key,
-                    CommittedPosition(
-                        offset=value.offset,
-                        leader_epoch=value.leader_epoch,
-                        metadata=value.metadata,
-                        committed_ms=value.committed_ms,
-                        topic_id=value.topic_id,
-                    ),
+                groups.setdefault(key.group, {})[key.partition] = CommittedPosition(
+                    offset=value.offset,
+                    leader_epoch=value.leader_epoch,
+                    metadata=value.metadata,
+                    committed_ms=value.committed_ms,
+                    topic_id=value.topic_id,
                 )
+        return groups
 
     def _take(
         self, target: dict[OffsetCommitKey, _Commit], offset: int, key: bytes | None, value: bytes | None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.restore.catalogue.catalogue_objects import (
@@ -11,6 +11,9 @@ from tierd.restore.catalogue.catalogue_objects import (
     PartitionPositions,
     Positions,
 )
+
+K = TypeVar("K")
+E = TypeVar("E", PartitionPositions, CoordinatedGroups)
 
 
 class LoweredCommit(NamedTuple):
@@ -58,8 +61,9 @@ class PositionsAt:
 def positions_at(found: Iterable[Positions]) -> PositionsAt:
     """Combine the last positions of each node, one object a node."""
     objects = sorted(found, key=lambda each: (each.taken_ms, each.node_id))
-    partitions = _partitions(objects)
-    groups = _groups(objects)
+    partitions = _of_highest_epoch(item for each in objects for item in each.partitions.items())
+    coordinated = _of_highest_epoch(item for each in objects for item in each.coordinated.items())
+    groups = {group: dict(commits) for each in coordinated.values() for group, commits in each.groups.items()}
     cut = PositionsAt(
         partitions=partitions,
         groups=groups,
@@ -78,26 +82,14 @@ def positions_at(found: Iterable[Positions]) -> PositionsAt:
     return replace(cut, lowered=lowered)
 
 
-def _partitions(objects: Iterable[Positions]) -> dict[TopicIdPartition, PartitionPositions]:
-    """Return the offsets of each partition from the highest leader epoch, of two with one epoch from the later."""
-    partitions: dict[TopicIdPartition, PartitionPositions] = {}
-    for positions in objects:
-        for partition, offsets in positions.partitions.items():
-            known = partitions.get(partition)
-            if known is None or offsets.leader_epoch >= known.leader_epoch:
-                partitions[partition] = offsets
-    return partitions
-
-
-def _groups(objects: Iterable[Positions]) -> dict[str, dict[TopicPartition, CommittedPosition]]:
-    """Return the groups of each partition of ``__consumer_offsets`` from the node with its highest leader epoch."""
-    coordinated: dict[int, CoordinatedGroups] = {}
-    for positions in objects:
-        for number, groups in positions.coordinated.items():
-            known = coordinated.get(number)
-            if known is None or groups.leader_epoch >= known.leader_epoch:
-                coordinated[number] = groups
-    return {group: dict(commits) for each in coordinated.values() for group, commits in each.groups.items()}
+def _of_highest_epoch(found: Iterable[tuple[K, E]]) -> dict[K, E]:
+    """Return what the highest leader epoch of each partition says; of two with one epoch, the later one."""
+    newest: dict[K, E] = {}
+    for partition, each in found:
+        known = newest.get(partition)
+        if known is None or each.leader_epoch >= known.leader_epoch:
+            newest[partition] = each
+    return newest
 
 
 def _above_cut(cut: PositionsAt) -> Iterable[LoweredCommit]:

@@ -56,10 +56,6 @@ class RecordFields:
         """Read a compact array of ``int32``; null is empty."""
         return tuple(self.number(">i") for _ in range(self.unsigned_varint() - 1))
 
-    def compact_uuids(self) -> tuple[UUID, ...]:
-        """Read a compact array of UUIDs; null is empty."""
-        return tuple(self.uuid() for _ in range(self.unsigned_varint() - 1))
-
     def tagged(self) -> Iterator[tuple[int, bytes]]:
         """Read the tagged fields at the end of a structure: tag and content of each."""
         for _ in range(self.unsigned_varint()):

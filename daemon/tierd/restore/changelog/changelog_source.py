@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import compress
+from operator import add
+from struct import Struct
 from typing import Any, Protocol, Self
 from uuid import UUID
 
@@ -10,6 +12,8 @@ from tierd.log import Record
 from tierd.model import IsolationLevel, Lineage, TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+_TIMESTAMP = Struct(">q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,3 +224,29 @@ class ChangelogSource(Protocol):
         Raises:
             ChangelogRangeError: ``offset`` lies below the log start or above the log end (whatever the isolation).
         """
+
+
+def converted(records: ChangelogRecords, *, timestamped: bool) -> ChangelogRecords:
+    """Return the records as a store takes them.
+
+    For a timestamped store the value is ``timestamp i64 big-endian | value``. A tombstone stays a tombstone.
+    """
+    if not timestamped:
+        return records
+    pack = _TIMESTAMP.pack
+    if None in records.values:
+        values = [
+            None if value is None else pack(timestamp_ms) + value
+            for timestamp_ms, value in zip(records.timestamps_ms, records.values, strict=True)
+        ]
+    else:  # a loop without bytecode
+        values = list(map(add, map(pack, records.timestamps_ms), records.values))
+    return ChangelogRecords(
+        offsets=records.offsets,
+        timestamps_ms=records.timestamps_ms,
+        keys=records.keys,
+        values=values,
+        headers=records.headers,
+        leader_epochs=records.leader_epochs,
+        timestamp_types=records.timestamp_types,
+    )

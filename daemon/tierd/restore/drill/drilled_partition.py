@@ -115,3 +115,17 @@ class DrillProofs:
     def last_proof_ms(self) -> int | None:
         """Return the end of the newest proof of any partition; None without one."""
         return max((each.ended_ms for each in self.proofs.values()), default=None)
+
+
+def rotation(candidates: Iterable[TopicIdPartition], proofs: DrillProofs) -> list[TopicIdPartition]:
+    """Return the candidates in the order in which drills take them: never drilled first, then the oldest drill.
+
+    A partition whose last drill was no proof waits for its turn like the others. Otherwise a few partitions that
+    always fail would keep all others from being drilled.
+    """
+
+    def rank(partition: TopicIdPartition) -> tuple[int, TopicIdPartition]:
+        last = proofs.last.get(partition)
+        return (-1 if last is None else last.began_ms, partition)
+
+    return sorted(candidates, key=rank)

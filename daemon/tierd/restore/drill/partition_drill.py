@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from tierd.errors import LogDirLockedError, LogDirOfflineError, RemoteResourceNotFoundError, TierError
-from tierd.model import TopicIdPartition, uuid_to_text
+from tierd.metadata import PartitionView
+from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import RemoteStorageManager
 from tierd.restore.drill.drill_command import CommandFailure, DrillCommand
 from tierd.restore.drill.record_samples import compare_samples
-from tierd.restore.log_dir import (
-    HeldLogDir,
-    LogDirRequest,
-    LogDirTarget,
-    RestoredPartition,
-    held_log_dir,
-    in_thread,
-    restore_partition,
-)
-from tierd.restore.plan import PartitionPlan
+from tierd.restore.log_dir.held_log_dir import HeldLogDir, LogDirTarget, held_log_dir
+from tierd.restore.log_dir.partition_restore import restore_partition
+from tierd.restore.log_dir.restored_partition import LogDirRequest, RestoredPartition
+from tierd.restore.plan.partition_plan import PartitionPlan
+from tierd.tasks import in_thread
 
 RESTORED: Final = "restored"
 LOADED: Final = "loaded"
@@ -168,6 +164,11 @@ class PartitionDrill:
         )
         samples = await compare_samples(restored, plan, self._storage, random=self._random)
         return Proof(plan, restored, samples, (RESTORED, LOADED, COMPARED), None)
+
+
+def has_something(view: PartitionView) -> bool:
+    """Return True if the tier has a segment of the partition that stays: otherwise there is nothing to be proven."""
+    return any(metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED for metadata in view.list())
 
 
 def _remove_restored(target: LogDirTarget, plan: PartitionPlan) -> None:

@@ -8,8 +8,9 @@ from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RemoteIntegr
 from tierd.log import OffsetIndex, iter_batches, iter_headers, open_source
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
-from tierd.restore.log_dir import RestoredPartition, in_thread
-from tierd.restore.plan import PartitionPlan, SegmentPart
+from tierd.restore.log_dir.restored_partition import RestoredPartition
+from tierd.restore.plan.partition_plan import PartitionPlan, SegmentPart
+from tierd.tasks import in_thread
 
 SAMPLES: Final = 16
 _WINDOW_BYTES: Final = 64 << 10

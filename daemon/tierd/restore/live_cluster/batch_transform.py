@@ -8,6 +8,7 @@ The transform gives the same batches for the same input, which a resumed run rel
 whose ``ends_source_batch`` is true is the next sequence number alone.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from tierd.errors import InvalidRecordError
 from tierd.log import (
     IS_LOG_APPEND_TIME,
     OVERHEAD_BYTES,
+    AbortedTransaction,
     BatchHeader,
     Compression,
     NewRecord,
@@ -28,10 +30,29 @@ from tierd.log import (
     reissued_header,
 )
 from tierd.model import OffsetRange
-from tierd.restore.live_cluster.aborted_ranges import AbortedRanges
 
 _GATHERED_BYTES: Final = 64 << 10  # legacy records that become one batch
 _GATHERED_RECORDS: Final = 4096
+
+
+class AbortedRanges:
+    """Lookup of aborted transactions; a producer has one transaction at a time, so its ranges do not overlap."""
+
+    def __init__(self, transactions: Iterable[AbortedTransaction] = ()) -> None:
+        """Sort the transactions; one that is given twice counts once."""
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for each in transactions:
+            self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+        for ranges in self._ranges.values():
+            ranges.sort()
+
+    def contains(self, producer_id: int, offset: int) -> bool:
+        """Return True if a transaction of the producer was aborted that has the record at ``offset``."""
+        ranges = self._ranges.get(producer_id)
+        if ranges is None:
+            return False
+        at = bisect_right(ranges, offset, key=lambda each: each[0])
+        return at > 0 and offset <= ranges[at - 1][1]
 
 
 class OffsetRun(NamedTuple):

@@ -23,9 +23,8 @@ from tierd.log import (
 )
 from tierd.model import IndexType, OffsetRange, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
-from tierd.restore.live_cluster.aborted_ranges import AbortedRanges
-from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
-from tierd.restore.plan import SegmentPart
+from tierd.restore.live_cluster.batch_transform import AbortedRanges, BatchTransform, OutgoingBatch
+from tierd.restore.plan.partition_plan import SegmentPart
 
 log = structlog.get_logger()
 

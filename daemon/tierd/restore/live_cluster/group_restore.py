@@ -8,7 +8,7 @@ from typing import Final
 from tierd.control import CoordinatedGroupState, LogBound, NewPosition, commit_positions, describe_group
 from tierd.errors import KafkaError, RefusedError, TierError
 from tierd.model import TopicPartition
-from tierd.restore.catalogue import CommittedPosition
+from tierd.restore.catalogue.catalogue_objects import CommittedPosition
 from tierd.restore.live_cluster.offset_map import OffsetMap
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_log import listed_offset

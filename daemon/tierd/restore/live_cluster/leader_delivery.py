@@ -28,7 +28,7 @@ from tierd.restore.live_cluster.target_errors import (
     refused_batch,
     replaced_topic,
 )
-from tierd.tasks import raise_if_cancelled
+from tierd.tasks import first_error, raise_if_cancelled
 
 log = structlog.get_logger()
 
@@ -180,8 +180,7 @@ class LeaderDelivery:
                 await self._exchange(leader, connection, sent)
             except* KafkaError as errors:
                 raise_if_cancelled()
-                first = errors.exceptions[0]
-                assert isinstance(first, KafkaError), "a group of one task has no groups"
+                first = first_error(errors)
                 for each in sent:
                     for name, batch in each.batches.items():
                         self._refused(name, batch, "network_exception", str(first))

@@ -39,6 +39,11 @@ class MappedRange(NamedTuple):
         """Return the exclusive end in the source."""
         return self.start + self.length
 
+    @property
+    def new_end(self) -> int:
+        """Return the exclusive end in the target."""
+        return self.new_start + self.length
+
 
 class MappedPosition(NamedTuple):
     """A position in the target; ``is_lowered`` if the records that it stood behind were not all restored."""
@@ -51,8 +56,7 @@ class RangeJoiner:
     """Maker of ranges from acknowledged batches; neighbours become one range."""
 
     def __init__(self) -> None:
-        self._open: MappedRange | None = None
-        self._closed: list[MappedRange] = []
+        self._ranges: list[MappedRange] = []
 
     def add(self, acknowledged: Acknowledged) -> None:
         """Take the next batch of the partition."""
@@ -60,19 +64,12 @@ class RangeJoiner:
         if new_start < 0:
             return
         for run in acknowledged.batch.runs:
-            last = self._open
-            if last is not None and (last.end, last.new_start + last.length) == (run.start, new_start):
-                self._open = last._replace(length=last.length + run.length)
-            else:
-                if last is not None:
-                    self._closed.append(last)
-                self._open = MappedRange(run.start, run.length, new_start)
+            _add(self._ranges, MappedRange(run.start, run.length, new_start))
             new_start += run.length
 
     def take(self) -> list[MappedRange]:
         """Return the ranges since the last call, ascending, and forget them."""
-        taken = [*self._closed, *([self._open] if self._open is not None else [])]
-        self._closed, self._open = [], None
+        taken, self._ranges = self._ranges, []
         return taken
 
 
@@ -155,12 +152,10 @@ def read_offset_map(path: Path, *, target_cluster: str) -> OffsetMap:
 
 def _add(ranges: list[MappedRange], found: MappedRange) -> None:
     """Add a range; one that continues the last, as at every checkpoint of the restore, is joined with it."""
-    if ranges:
-        last = ranges[-1]
-        if (last.end, last.new_start + last.length) == (found.start, found.new_start):
-            ranges[-1] = last._replace(length=last.length + found.length)
-            return
-    ranges.append(found)
+    if ranges and (ranges[-1].end, ranges[-1].new_end) == (found.start, found.new_start):
+        ranges[-1] = ranges[-1]._replace(length=ranges[-1].length + found.length)
+    else:
+        ranges.append(found)
 
 
 def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,6 @@ from tierd.clock import Clock
 from tierd.control import LogBound, ProducerIdentity, init_producer_id
 from tierd.errors import KafkaError, RefusedError, TierError
 from tierd.model import TopicPartition
-from tierd.one_ahead import one_ahead
 from tierd.restore.live_cluster.batch_transform import BatchTransform, OutgoingBatch
 from tierd.restore.live_cluster.committed_source import CommittedSource
 from tierd.restore.live_cluster.delivery_window import Acknowledged, DeliveryWindow
@@ -26,8 +25,8 @@ from tierd.restore.live_cluster.sent_batches import RESTORE_ANEW, SentBatches
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import LogOfTargetDiffersError, refused_batch
 from tierd.restore.live_cluster.target_log import listed_offset, lost_records, require_same_topic, sent_batches
-from tierd.restore.plan import longest_pause_ms
-from tierd.tasks import raise_if_cancelled
+from tierd.restore.plan.tombstone_age import longest_pause_ms
+from tierd.tasks import first_error, one_ahead, raise_if_cancelled
 
 log = structlog.get_logger()
 
@@ -255,7 +254,7 @@ class PartitionRestore:
                 looking.cancel()
         except* TierError as errors:
             raise_if_cancelled()
-            raise _first(errors) from None
+            raise first_error(errors) from None
         finally:
             self._parts.delivery.close_window(window)
 
@@ -355,12 +354,3 @@ def _after(state: PartitionProgress, last: Acknowledged, target_offset: int) -> 
         target_offset=target_offset,
         has_sent=True,
     )
-
-
-def _first(errors: BaseExceptionGroup[TierError]) -> TierError:
-    """Return the first error of a group."""
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, TierError), "the clause's kind"
-    return found

@@ -18,10 +18,9 @@ them.
 import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -31,7 +30,7 @@ from tierd.files import open_regular
 from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
 from tierd.restore.journal import Journal
 from tierd.restore.live_cluster.offset_map import MappedRange, header_line, range_lines
-from tierd.tasks import retrieve, wait_all
+from tierd.tasks import in_thread
 
 _JOURNAL_FILE: Final = "journal.jsonl"
 OFFSET_MAP_FILE: Final = "offset-map.jsonl"
@@ -164,7 +163,7 @@ class RestoreProgress:
         """Note that all below ``progress.next_offset`` is in the target, at ``ranges`` since the last call."""
         async with self._lock:
             lines = range_lines(progress.name, target, ranges)
-            await _finished(asyncio.to_thread(self._note_sent, progress, lines))
+            await in_thread(self._note_sent, progress, lines)  # the next write must come behind it
 
     async def done(self, name: TopicPartition) -> None:
         """Note that a partition is complete."""
@@ -179,14 +178,12 @@ class RestoreProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def _append(self, step: Mapping[str, Any]) -> None:
         async with self._lock:
-            await _finished(asyncio.to_thread(self._journal.append, step))
+            await in_thread(self._journal.append, step)
 
     def _note_sent(self, progress: PartitionProgress, lines: bytes) -> None:
         """Write the map, then the journal that counts its lines; neither, if one fails. Blocking."""
@@ -279,17 +276,6 @@ class RestoreProgress:
                 self._append_map(header)
         except OSError as error:
             raise _unusable(self.map_path, error) from error
-
-
-async def _finished(writing: Coroutine[None, None, None]) -> None:
-    """Wait for a write, which no cancellation interrupts, nor a second one: the next write must come behind it."""
-    task = asyncio.ensure_future(writing)
-    try:
-        await wait_all([task])
-    except asyncio.CancelledError:
-        retrieve(task)  # the cancellation comes first
-        raise
-    await task
 
 
 def _unusable(path: Path, error: OSError) -> StateDirError:

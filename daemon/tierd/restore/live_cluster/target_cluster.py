@@ -238,11 +238,8 @@ async def open_target(
     failures: list[KafkaError] = []
     for address in bootstrap_addresses(settings):
         try:
-            connection = await KafkaConnection.open(address, settings)
-            try:
+            with contextlib.closing(await KafkaConnection.open(address, settings)) as connection:
                 first = await connection.call(metadata())
-            finally:
-                connection.close()
         except KafkaError as error:
             failures.append(error)
             continue

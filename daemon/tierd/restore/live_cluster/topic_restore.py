@@ -31,7 +31,8 @@ from tierd.restore.live_cluster.restore_progress import RestoreProgress
 from tierd.restore.live_cluster.target_cluster import TargetCluster
 from tierd.restore.live_cluster.target_errors import replaced_topic
 from tierd.restore.live_cluster.topic_settings import TopicSettings, objection
-from tierd.restore.plan import DELETE_RETENTION_MS, PartitionPlan
+from tierd.restore.plan.partition_plan import PartitionPlan
+from tierd.restore.plan.tombstone_age import DELETE_RETENTION_MS
 
 log = structlog.get_logger()
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tierd.restore.plan import HELD_SETTINGS
+from tierd.restore.plan.topic_retention import HELD_SETTINGS
 
 _LARGEST: Final = str(2**63 - 1)
 

@@ -6,7 +6,7 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,8 @@ from tierd.log import (
     read_offset_checkpoint,
     require_unlocked,
 )
-from tierd.restore.log_dir.finished_threads import in_thread
-from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
+from tierd.tasks import in_thread
 
 CHECKPOINTS: Final = (
     RECOVERY_POINT_CHECKPOINT,
@@ -99,11 +99,10 @@ async def held_log_dir(target: LogDirTarget, plans: Sequence[PartitionPlan]) -> 
         OSError: the stage cannot be made.
     """
     await in_thread(_require_no_link, target.stage)
-    absolute = LogDirTarget(
+    absolute = replace(
+        target,
         log_dir=target.log_dir.resolve(),
         stage=target.stage.resolve(),
-        cluster_id=target.cluster_id,
-        node_id=target.node_id,
         other_log_dirs=tuple(path.resolve() for path in target.other_log_dirs),
     )
     locks: list[LogDirLock] = []

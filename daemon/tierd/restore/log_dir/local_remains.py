@@ -29,7 +29,9 @@ from tierd.log import (
 from tierd.model import Lineage, TopicPartition
 from tierd.restore.log_dir.kept_batches import CheckedLog
 from tierd.restore.log_dir.staged_files import copy_range
-from tierd.restore.plan import JoinSource, LogBranch, PartitionPlan, ends_on_newest, has_same_epochs
+from tierd.restore.plan.joined_sources import JoinSource, has_same_epochs
+from tierd.restore.plan.log_branches import LogBranch, ends_on_newest
+from tierd.restore.plan.partition_plan import PartitionPlan
 
 _ALL = (1 << 63) - 1
 _CLEANED = "the log cleaner has rewritten it, and keys that were deleted would come back"

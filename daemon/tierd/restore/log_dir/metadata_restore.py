@@ -16,7 +16,7 @@ from typing import Final
 
 from tierd.files import make_private_directory
 from tierd.log import CLUSTER_METADATA, META_PROPERTIES, OsDisk, replace_file
-from tierd.restore.catalogue import ClusterSnapshot
+from tierd.restore.catalogue.cluster_snapshot import ClusterSnapshot
 from tierd.restore.log_dir.held_log_dir import HeldLogDir
 from tierd.restore.log_dir.staged_files import make_empty
 

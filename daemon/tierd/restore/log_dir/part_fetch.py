@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,10 +11,10 @@ from tierd.kernels import crc32c_of_file
 from tierd.log import OsDisk, SegmentCheckResult, check_index, check_indexes_of_log, check_segment
 from tierd.model import IndexType, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.remote import RemoteStorageManager
-from tierd.restore.log_dir.finished_threads import in_thread, settled
 from tierd.restore.log_dir.kept_batches import CheckedLog
 from tierd.restore.log_dir.staged_files import write_durably
-from tierd.restore.plan import SegmentPart
+from tierd.restore.plan.partition_plan import SegmentPart
+from tierd.tasks import in_thread, retrieve, wait_all
 
 _SUFFIXES: Final = {
     IndexType.OFFSET: ".index",
@@ -87,7 +87,9 @@ class PartFetch:
             await in_thread(file.sync)
         finally:
             if writing is not None:
-                await settled(writing)
+                with suppress(asyncio.CancelledError):
+                    await wait_all([writing])
+                retrieve(writing)  # its error came out above, or is not the first one
             file.close()
 
     async def _fetch_indexes(self, metadata: RemoteLogSegmentMetadata, log: Path) -> None:

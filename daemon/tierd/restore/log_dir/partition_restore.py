@@ -37,7 +37,6 @@ from tierd.model import is_topic_name, uuid_to_text
 from tierd.remote import RemoteStorageManager
 from tierd.restore.journal import JournalOfAnotherJobError
 from tierd.restore.log_dir.checkpoint_lines import CheckpointLines
-from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.log_dir.held_log_dir import PARTS
 from tierd.restore.log_dir.kept_batches import CheckedLog, DroppedRange
 from tierd.restore.log_dir.local_remains import JoinedRange, LocalRemains, RemainsDirectory, read_local_remains
@@ -47,7 +46,8 @@ from tierd.restore.log_dir.restore_journal import JOURNAL, RestoreJournal, ident
 from tierd.restore.log_dir.restore_manifest import MANIFEST, has_all_logs, write_manifest
 from tierd.restore.log_dir.restored_partition import LogDirRequest, OnProgress, RestoredPartition, RestoreStage
 from tierd.restore.log_dir.segment_staging import StagedSegment
-from tierd.restore.plan import PartitionPlan, PlanSeverity, RestoreMode, SegmentPart
+from tierd.restore.plan.partition_plan import PartitionPlan, PlanSeverity, RestoreMode, SegmentPart
+from tierd.tasks import in_thread
 
 _PARALLEL_FETCHES: Final = 4
 _IN_LOG_DIR: Final = (RestoreStage.SWAPPED, RestoreStage.CHECKPOINTED, RestoreStage.DONE)

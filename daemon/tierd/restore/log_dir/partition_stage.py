@@ -14,7 +14,6 @@ from tierd.log import (
     file_name,
 )
 from tierd.model import EpochEntry, Lineage, TopicIdPartition
-from tierd.restore.log_dir.finished_threads import in_thread
 from tierd.restore.log_dir.kept_batches import CheckedLog, DroppedRange, KeptBatches, keep_batches, require_epochs
 from tierd.restore.log_dir.local_remains import LocalRemains
 from tierd.restore.log_dir.producer_snapshots import write_empty_snapshots, write_snapshots, write_transaction_indexes
@@ -28,7 +27,8 @@ from tierd.restore.log_dir.segment_staging import (
 from tierd.restore.log_dir.self_check import check_loadable
 from tierd.restore.log_dir.staged_files import make_empty, write_durably
 from tierd.restore.log_dir.transaction_facts import TransactionFacts
-from tierd.restore.plan import PartitionPlan, RestoreMode
+from tierd.restore.plan.partition_plan import PartitionPlan, RestoreMode
+from tierd.tasks import in_thread
 
 _ALL = (1 << 63) - 1
 

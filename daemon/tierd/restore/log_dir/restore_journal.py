@@ -10,7 +10,7 @@ from tierd.restore.journal import Journal, Step, read_steps
 from tierd.restore.log_dir.part_fetch import FetchedFile
 from tierd.restore.log_dir.restore_manifest import MANIFEST, has_only_logs
 from tierd.restore.log_dir.restored_partition import RestoreStage
-from tierd.restore.plan import PartitionPlan
+from tierd.restore.plan.partition_plan import PartitionPlan
 
 JOURNAL: Final = "journal"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.restore.catalogue import Positions
+from tierd.restore.catalogue.catalogue_objects import Positions
 
 MOST_AHEAD: Final = 1 << 31
 """Offsets that a partition may have got between the last known log end and a commit."""

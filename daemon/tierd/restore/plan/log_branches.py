@@ -1,4 +1,4 @@
-"""Branches of a log: which of several copies follows the newest leader, and how far another one has the same records.
+"""Branches of a log: which copy follows the newest leader, how far another has the same records, whose epochs count.
 
 ::
 
@@ -7,13 +7,14 @@
                                         ^ parting
 
 A log is newer than another if its last record is of a higher leader epoch, however far the other one reaches. Up to the
-end of the last epoch that both have, their records are the same (KIP-101). Decisions only.
+end of the last epoch that both have, their records are the same (KIP-101; changelog-restore 3.4). Decisions only.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tierd.model import Lineage
+from tierd.metadata import PartitionView, effective_lineage
+from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 
 class LogBranch(NamedTuple):
@@ -35,6 +36,44 @@ def ends_on_newest(branches: Sequence[LogBranch]) -> list[int]:
         min([branch.end_offset, *(_parting(branch, each) for each in branches if each.last_epoch > branch.last_epoch)])
         for branch in branches
     ]
+
+
+def newest_segment(view: PartitionView) -> RemoteLogSegmentMetadata | None:
+    """Return the readable segment of the highest leader epoch that ends last; its leader epochs are the tier's.
+
+    None where the tier has nothing, and where all of it is of one epoch: then there is nothing to decide.
+    """
+    finished = [m for m in view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    if len({entry.epoch for m in finished for entry in m.segment_leader_epochs}) < 2:
+        return None
+    return max(finished, key=lambda m: (m.segment_leader_epochs[-1].epoch, m.end_offset))
+
+
+def restored_lineage(view: PartitionView, *, newest: Lineage, local: Lineage) -> Lineage:
+    """Return which epoch wrote which offset of the log that is restored.
+
+    The leader epochs of the local remains are the truth if they reach as far as those of the tier. Otherwise the
+    remains are of a replica that was behind, and the newest segment of the tier tells the truth. It knows of epochs
+    whose segments the tier never got, so that offsets of an abandoned branch do not fill their place.
+
+    The first local epoch may have begun below the offset that the directory knows, where deletions up to the log start
+    cut it (Kafka: LeaderEpochFileCache.truncateFromStart). An earlier offset of that epoch in the tier counts.
+
+    Args:
+        view: the segments of the tier.
+        newest: leader epochs that were stored with ``newest_segment``; empty where it is None.
+        local: leader epochs of the directory that is restored over; empty without one.
+    """
+    first, latest = local.earliest, local.latest
+    in_tier = view.first_offsets()
+    if first is None or latest is None or latest.epoch < max(in_tier, default=-1):
+        return effective_lineage(view, newest)
+    known = (newest.start_offset_of(first.epoch), in_tier.get(first.epoch))
+    begins = min([first.start_offset, *(offset for offset in known if offset is not None)])
+    lineage = Lineage(tuple(entry for entry in newest.entries if entry.epoch < first.epoch))
+    for entry in (first._replace(start_offset=begins), *local.entries[1:]):
+        lineage = lineage.assign(epoch=entry.epoch, start_offset=entry.start_offset)
+    return effective_lineage(view, lineage)
 
 
 def _parting(branch: LogBranch, newer: LogBranch) -> int:

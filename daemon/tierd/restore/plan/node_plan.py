@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from tierd.model import Lineage, TopicIdPartition
-from tierd.restore.catalogue import CataloguedNode, ClusterSnapshot
+from tierd.restore.catalogue.catalogue_objects import CataloguedNode
+from tierd.restore.catalogue.cluster_snapshot import ClusterSnapshot
 from tierd.restore.plan.partition_plan import PlanFinding, PlanSeverity
 
 _SHOWN: Final = 5

@@ -108,11 +108,6 @@ class PartitionPlan:
     needs_hold: bool = False
 
     @property
-    def joined_end_offset(self) -> int:
-        """Return the exclusive end of the offsets of the tier and of the directories."""
-        return self.joins[-1].end_offset if self.joins else self.end_offset
-
-    @property
     def is_refused(self) -> bool:
         """Return True if a finding forbids the restore."""
         return any(finding.severity is not PlanSeverity.WARNING for finding in self.findings)

@@ -21,15 +21,14 @@ class DiskStore:
     Attributes:
         name: as the topology has it.
         timestamped: values begin with the record's timestamp.
-        transactional: the engine keeps records and offset as one unit.
     """
 
     persistent = True
+    transactional = True  # the engine keeps records and offset as one unit
 
-    def __init__(self, name: str, engine: StoreEngine, *, timestamped: bool, transactional: bool) -> None:
+    def __init__(self, name: str, engine: StoreEngine, *, timestamped: bool) -> None:
         self.name = name
         self.timestamped = timestamped
-        self.transactional = transactional
         self._engine = engine
         self._thread: ThreadPoolExecutor | None = None
         self._directory: StoreDirectory | None = None
@@ -61,7 +60,7 @@ class DiskStore:
         await self._call(self._wipe)
 
     async def restore_batch(self, records: ChangelogRecords, last_offset: int) -> None:
-        """Set or delete every key, in order, as one unit with ``last_offset`` if the store is transactional."""
+        """Set or delete every key, in order, as one unit with ``last_offset``."""
         await self._call(lambda: self._opened.apply(records, last_offset))
 
     async def stored_offset(self) -> int | None:

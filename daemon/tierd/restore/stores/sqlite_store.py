@@ -17,9 +17,10 @@ from uuid import uuid4
 from tierd.restore.changelog.changelog_errors import StoreFailedError
 from tierd.restore.changelog.changelog_source import ChangelogRecords
 from tierd.restore.stores.disk_store import DiskStore
-from tierd.restore.stores.store_files import StoreFiles
+from tierd.restore.stores.store_files import StoreEngine
 
 FILE_NAME: Final = "store.sqlite"
+_FILE_NAMES: Final = re.compile(re.escape(FILE_NAME) + r"(-wal|-shm|-journal)?")
 _APPLICATION_ID: Final = 0x74445253  # "tDRS"
 _FORMAT: Final = 1
 _PRAGMAS: Final = (
@@ -42,17 +43,8 @@ class SqliteStore(DiskStore):
     """Store in one SQLite file. A batch and its offset are one transaction."""
 
     def __init__(self, name: str, *, timestamped: bool = False) -> None:
-        super().__init__(name, SqliteEngine(), timestamped=timestamped, transactional=True)
-
-
-class SqliteEngine:
-    """Engine of ``SqliteStore``."""
-
-    file_names = re.compile(re.escape(FILE_NAME) + r"(-wal|-shm|-journal)?")
-
-    def open(self, name: str, directory: Path) -> StoreFiles:
-        """Open the file, or make it."""
-        return SqliteFiles(name, directory / FILE_NAME)
+        engine = StoreEngine(_FILE_NAMES, lambda name, directory: SqliteFiles(name, directory / FILE_NAME))
+        super().__init__(name, engine, timestamped=timestamped)
 
 
 class SqliteFiles:

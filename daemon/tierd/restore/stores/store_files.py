@@ -3,10 +3,10 @@
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tierd.files import make_private_directory
 from tierd.restore.changelog.changelog_errors import StoreFailedError
@@ -42,22 +42,17 @@ class StoreFiles(Protocol):
         """Close the files."""
 
 
-class StoreEngine(Protocol):
+class StoreEngine(NamedTuple):
     """Kind of files.
 
     Attributes:
         file_names: pattern of the names of its files; a wipe removes these and no others.
+        open: opens the files of the store of a name, or makes them in an empty directory; raises what every call of
+            ``StoreFiles`` raises.
     """
 
     file_names: re.Pattern[str]
-
-    def open(self, name: str, directory: Path) -> StoreFiles:
-        """Open the files of the store ``name``, or make them in the empty ``directory``.
-
-        Raises:
-            OSError: as ``StoreFiles``.
-            StoreFailedError: as ``StoreFiles``.
-        """
+    open: Callable[[str, Path], StoreFiles]
 
 
 class StoreDirectory:

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from typing import Final
 
 from tierd.model import IsolationLevel, TopicPartition
-from tierd.one_ahead import one_ahead
 from tierd.restore.changelog.changelog_errors import ChangelogRangeError, CorruptSourceError
 from tierd.restore.changelog.changelog_source import ChangelogRecords, ChangelogSource, ReadResult
 from tierd.restore.streams.streams_restore import ReadChangelog
+from tierd.tasks import one_ahead
 
 READ_BYTES: Final = 8 << 20
 """Bytes of the log to read at a time; each read waits several times for the interpreter while tables are written."""

@@ -1,6 +1,11 @@
-"""Writers of stores: records of a changelog into the RocksDB directories of one store, with bounded memory.
+"""Writers of stores: records of a changelog, in order, into the RocksDB directories of one store, with bounded memory.
 
-The extra ``rocksdb`` is needed to import this module.
+Every call blocks, and all calls come from one thread. A record may be applied a second time after a crash, if every
+record after it is applied again too: the store is then the same. The extra ``rocksdb`` is needed to import this module.
+
+Raises, from every call:
+    StoreFailedError: RocksDB failed, the files are damaged, or the records are of another store type.
+    OSError: the disk is full or failing.
 """
 
 import shutil
@@ -36,7 +41,7 @@ def open_writer(
     resume: AppliedRecords | None,
     memory_bytes: int = PENDING_BYTES,
     pending_bytes: int = PENDING_BYTES,
-) -> "KeyValueStoreWriter | SegmentedStoreWriter | VersionedStoreWriter":
+) -> "StoreWriter":
     """Open the files of a store below ``root``, the directory of the store, or create them.
 
     Args:
@@ -61,19 +66,17 @@ class KeyValueStoreWriter:
 
     Records wait in a buffer. A full one is sorted and becomes a table of RocksDB, in a thread of its own, while the
     next one is filled. Each table replaces keys of the tables before it.
+
+    Attributes:
+        applied: state after the last record that was applied; None without one.
     """
 
     def __init__(self, store: StreamsStore, root: Path, *, resume: AppliedRecords | None, memory_bytes: int) -> None:
-        self._applied = resume
+        self.applied = resume
         self._rows = RowBuffer(memory_bytes // _BUFFERS, is_timestamped=store.type.is_timestamped)
         self._directory = RocksDirectory.open(root, store=store.name, column_family=store.type.column_family)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="streams-table")
         self._table: Future[None] | None = None  # under way; nothing else uses the directory meanwhile
-
-    @property
-    def applied(self) -> AppliedRecords | None:
-        """Return the state after the last record that was applied; None without one."""
-        return self._applied
 
     @property
     def skipped(self) -> int:
@@ -86,7 +89,7 @@ class KeyValueStoreWriter:
             if not self._rows.has_room(piece):
                 self._begin_table()
             self._rows.add(piece)
-        self._applied = AppliedRecords(records.last_offset, NO_STREAM_TIME)
+        self.applied = AppliedRecords(records.last_offset, NO_STREAM_TIME)
 
     def flush(self) -> None:
         """Make every record durable that was applied."""
@@ -117,7 +120,11 @@ class KeyValueStoreWriter:
 
 
 class SegmentedStoreWriter:
-    """Writer of a window or session store: one directory a segment."""
+    """Writer of a window or session store: one directory a segment.
+
+    Attributes:
+        applied: state after the last record that was applied; None without one.
+    """
 
     def __init__(
         self, store: StreamsStore, root: Path, *, resume: AppliedRecords | None, pending_bytes: int = PENDING_BYTES
@@ -125,15 +132,10 @@ class SegmentedStoreWriter:
         self._store = store
         self._root = root
         self._pending_bytes = pending_bytes
-        self._applied = resume
+        self.applied = resume
         self._puts = SegmentPuts(store, stream_time_ms=resume.stream_time_ms if resume else NO_STREAM_TIME)
         self._open: dict[int, RocksDirectory] = {}  # the last one used comes last
         self._segments = self._segments_on_disk()
-
-    @property
-    def applied(self) -> AppliedRecords | None:
-        """Return the state after the last record that was applied; None without one."""
-        return self._applied
 
     @property
     def skipped(self) -> int:
@@ -143,7 +145,7 @@ class SegmentedStoreWriter:
     def apply(self, records: ChangelogRecords) -> None:
         """Apply records; they may stay in memory until ``flush``."""
         self._puts.add(records)
-        self._applied = AppliedRecords(records.offsets[-1], self._puts.stream_time_ms)
+        self.applied = AppliedRecords(records.offsets[-1], self._puts.stream_time_ms)
         if self._puts.size_bytes >= self._pending_bytes:
             self._write()
 
@@ -210,6 +212,9 @@ class VersionedStoreWriter:
 
     To put a version changes versions that were put before, so that a record must not be applied twice out of order.
     The offset is therefore written with the changes, under a key that no segment of Streams has; ``finish`` deletes it.
+
+    Attributes:
+        applied: state after the last record that was applied; None without one.
     """
 
     def __init__(self, store: StreamsStore, root: Path, *, pending_bytes: int = PENDING_BYTES) -> None:
@@ -217,18 +222,13 @@ class VersionedStoreWriter:
         self._pending_bytes = pending_bytes
         self._directory = RocksDirectory.open(root, store=store.name, column_family=None, is_read=True)
         mark = self._directory.read(_MARK_KEY)
-        self._applied = AppliedRecords(*_MARK.unpack(mark)) if mark else None
+        self.applied = AppliedRecords(*_MARK.unpack(mark)) if mark else None
         self._puts = VersionPuts(
             store,
             self._directory.read,
-            stream_time_ms=self._applied.stream_time_ms if self._applied else NO_STREAM_TIME,
+            stream_time_ms=self.applied.stream_time_ms if self.applied else NO_STREAM_TIME,
             segments=self._segments_on_disk(),
         )
-
-    @property
-    def applied(self) -> AppliedRecords | None:
-        """Return the state after the last record that was applied; None without one."""
-        return self._applied
 
     @property
     def skipped(self) -> int:
@@ -243,7 +243,7 @@ class VersionedStoreWriter:
             raise StoreFailedError(
                 self._store.name, str(error), remedy="remove the stage directory, then restore again"
             ) from error
-        self._applied = AppliedRecords(records.offsets[-1], self._puts.stream_time_ms)
+        self.applied = AppliedRecords(records.offsets[-1], self._puts.stream_time_ms)
         if self._puts.size_bytes >= self._pending_bytes:
             self._write()
 
@@ -263,10 +263,10 @@ class VersionedStoreWriter:
         self._directory.close()
 
     def _write(self) -> None:
-        if self._applied is None:
+        if self.applied is None:
             return
         changes = self._puts.take()
-        puts: Puts = changes.puts | {_MARK_KEY: _MARK.pack(self._applied.offset, self._applied.stream_time_ms)}
+        puts: Puts = changes.puts | {_MARK_KEY: _MARK.pack(self.applied.offset, self.applied.stream_time_ms)}
         ranges = [(segment_prefix(segment_id), segment_prefix(segment_id + 1)) for segment_id in changes.expired]
         self._directory.write(puts, expired=ranges)
 
@@ -277,3 +277,6 @@ class VersionedStoreWriter:
             segments.add(int.from_bytes(key[:8], "big", signed=True))
             key = self._directory.first_key_from(segment_prefix(max(segments) + 1))
         return segments
+
+
+StoreWriter = KeyValueStoreWriter | SegmentedStoreWriter | VersionedStoreWriter

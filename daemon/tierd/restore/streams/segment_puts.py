@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tierd.restore.changelog.changelog_errors import StoreFailedError
-from tierd.restore.changelog.changelog_source import ChangelogRecords
-from tierd.restore.changelog.record_conversion import converted
+from tierd.restore.changelog.changelog_source import ChangelogRecords, converted
 from tierd.restore.streams.streams_store import StreamsStore, StreamsStoreType
 
 Puts = dict[bytes, bytes | None]

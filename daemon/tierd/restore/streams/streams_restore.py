@@ -18,22 +18,24 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tierd.clock import Clock
-from tierd.errors import RefusedError
+from tierd.errors import RefusedError, install_extra
 from tierd.files import make_private_directory
 from tierd.log import OsDisk, unlink_if_there
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.restore.changelog.changelog_errors import LostPositionError, OutdatedPositionError, StoreFailedError
 from tierd.restore.changelog.changelog_source import ChangelogIdentity, ChangelogRecords
-from tierd.restore.changelog.run_to_end import run_to_end
 from tierd.restore.journal import Journal, Step
-from tierd.restore.plan import longest_pause_ms, longest_read_ms
+from tierd.restore.plan.tombstone_age import longest_pause_ms, longest_read_ms
 from tierd.restore.streams.segment_puts import AppliedRecords
 from tierd.restore.streams.state_directory import StreamsStateDirectory
-from tierd.restore.streams.store_writer import StoreWriter, open_store
 from tierd.restore.streams.streams_store import StreamsStore
+from tierd.tasks import run_to_end
+
+if TYPE_CHECKING:
+    from tierd.restore.streams.rocks_writers import StoreWriter
 
 ReadChangelog = Callable[[int | None], AsyncGenerator[ChangelogRecords]]
 """Returns the records of the changelog from an offset on, in order; None: from its start. It ends at the target."""
@@ -262,8 +264,16 @@ class _StoreJob:
         if step and self.resumed_after is not None:
             self._since_ms = step["since_ms"]
 
-    def _opened_store(self, resume: AppliedRecords | None) -> StoreWriter:
-        return open_store(self._store, self._stage / _BUILT, resume=resume, memory_bytes=self._memory_bytes)
+    def _opened_store(self, resume: AppliedRecords | None) -> "StoreWriter":
+        try:
+            from tierd.restore.streams.rocks_writers import open_writer  # noqa: PLC0415  rocksdict is an extra
+        except ModuleNotFoundError as error:
+            raise StoreFailedError(
+                self._store.name,
+                f"needs the package {error.name}, which is not installed",
+                remedy=install_extra("rocksdb"),
+            ) from error
+        return open_writer(self._store, self._stage / _BUILT, resume=resume, memory_bytes=self._memory_bytes)
 
     def _job(self) -> Step:
         store, topic_id = self._store, self._identity.topic_id
@@ -340,7 +350,7 @@ class _StoreJob:
         return self._journal
 
     @property
-    def _opened_writer(self) -> StoreWriter:
+    def _opened_writer(self) -> "StoreWriter":
         assert self._writer is not None, "begin comes first"
         return self._writer
 

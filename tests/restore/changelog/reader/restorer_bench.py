@@ -8,9 +8,9 @@ from tests.fakes.memory_store import MemoryStore
 from tests.restore.changelog.recorded_callbacks import RecordedCallbacks
 from tierd.model import TopicPartition
 from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_progress import ProgressReporter
 from tierd.restore.changelog.reader.restore_task import RestoreTask, TaskType
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 
 T0, T1, T2 = (TopicPartition("t", partition) for partition in range(3))
 Values = list[tuple[int, bytes | None, bytes | None]]

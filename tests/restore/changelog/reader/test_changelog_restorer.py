@@ -14,8 +14,8 @@ from tierd.restore.changelog.changelog_errors import (
     TaskCorruptedError,
 )
 from tierd.restore.changelog.reader.changelog_restorer import ReaderState
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_task import RestoreTask, TaskType
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 from tierd.restore.changelog.restore_listener import RestoreListener, SuspendReason
 
 STANDBY = TaskType.STANDBY

@@ -25,8 +25,8 @@ from tierd.restore.changelog.changelog_errors import (
 from tierd.restore.changelog.changelog_source import ChangelogRecords, ReadResult
 from tierd.restore.changelog.checkpoints.task_checkpoint import CheckpointedOffset
 from tierd.restore.changelog.reader.changelog_restorer import ChangelogRestorer
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_task import RestoreTask, TaskType
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 
 DAY_MS = 86_400_000
 HOUR_S = 3600
@@ -401,11 +401,9 @@ async def test_standbys_are_followed_until_cancelled_while_active_ones_come_firs
     running = asyncio.create_task(bench.restorer.run_until_cancelled())
 
     async def settle() -> None:
-        for _ in range(200):
-            await asyncio.sleep(0)
-            if clock.sleeping:
-                return
-            await asyncio.to_thread(int)
+        async with asyncio.timeout(60):
+            while not clock.sleeping:  # it rests once there is nothing to do
+                await asyncio.to_thread(int)
 
     await settle()
     assert bench.restorer.completed() == {T0}
@@ -433,11 +431,11 @@ async def test_standby_out_of_range_begins_anew(tmp_path: Path) -> None:
     bench.source.fail("read", ChangelogRangeError(T0, offset=5, earliest_offset=7, end_offset=10))
     bench.register(T0, kind=TaskType.STANDBY)
     running = asyncio.create_task(bench.restorer.run_until_cancelled())
-    for _ in range(500):
-        await asyncio.to_thread(int)
-        clock.advance(0.1)
-        if bench.stores[T0].content:
-            break
+    async with asyncio.timeout(60):
+        while not bench.stores[T0].content:
+            await asyncio.to_thread(int)
+            if clock.sleeping:
+                clock.advance(0.1)
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -621,7 +619,8 @@ async def test_changelogs_of_one_store_follow_each_other(tmp_path: Path) -> None
     for partition, letter in ((T0, b"a"), (T1, b"b")):
         bench.source.add(partition, [(offset, letter + b"%d" % offset, b"v") for offset in range(30)])
     task = RestoreTask("0_0", tmp_path, {T0: store, T1: store})
-    bench.restorer.register_all([T0, T1], task)
+    for partition in (T0, T1):
+        bench.restorer.register(partition, task)
     await bench.restorer.run_until_completed()
     assert store.order == sorted(store.order)
     assert len(store.content) == 60

@@ -33,8 +33,7 @@ from tierd.model import (
     TopicPartition,
 )
 from tierd.restore.changelog.changelog_source import ChangelogSource
-from tierd.restore.changelog.sources.remote_changelog import RemoteTier
-from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource
+from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource, RemoteTier
 
 NAME = PARTITION.topic_partition
 UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED

@@ -25,8 +25,7 @@ from tests.restore.changelog.sources.changelog_fixtures import (
 from tierd.model import IndexType, TopicIdPartition
 from tierd.restore.changelog.changelog_errors import ChangelogRangeError, CorruptSourceError
 from tierd.restore.changelog.sources.composite_source import CompositeSource
-from tierd.restore.changelog.sources.local_changelog import LocalEnd
-from tierd.restore.changelog.sources.local_log_source import LocalChangelogs
+from tierd.restore.changelog.sources.local_log_source import LocalChangelogs, LocalEnd
 from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs
 
 DAY_MS = 86_400_000

@@ -12,8 +12,7 @@ from tests.scenarios.oracle import assert_same_records, read_oracle
 from tierd.log import Record, identify_directory
 from tierd.model import IsolationLevel, TopicPartition
 from tierd.restore.changelog.changelog_source import ChangelogSource
-from tierd.restore.changelog.sources.local_changelog import LocalEnd
-from tierd.restore.changelog.sources.local_log_source import LocalLogSource
+from tierd.restore.changelog.sources.local_log_source import LocalEnd, LocalLogSource
 from tierd.restore.changelog.sources.remote_segment_source import RemoteSegmentSource
 
 DAY_MS = 86_400_000

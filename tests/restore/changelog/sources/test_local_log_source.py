@@ -19,10 +19,9 @@ from tests.restore.changelog.sources.changelog_fixtures import (
 from tierd.errors import UnknownPartitionError
 from tierd.log import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, LogConfig, opened_partition
 from tierd.model import TopicPartition
-from tierd.restore.catalogue import CommittedPosition
+from tierd.restore.catalogue.catalogue_objects import CommittedPosition
 from tierd.restore.changelog.changelog_errors import ChangelogRangeError, CorruptSourceError, RestoreError
-from tierd.restore.changelog.sources.local_changelog import LocalEnd
-from tierd.restore.changelog.sources.local_log_source import LocalLogSource
+from tierd.restore.changelog.sources.local_log_source import LocalEnd, LocalLogSource
 
 DAY_MS = 86_400_000
 

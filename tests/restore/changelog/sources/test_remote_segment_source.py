@@ -29,8 +29,7 @@ from tierd.restore.changelog.changelog_errors import (
     RestoreError,
     SourceUnavailableError,
 )
-from tierd.restore.changelog.sources.block_budget import BlockBudget
-from tierd.restore.changelog.sources.remote_blocks import BlockLimits
+from tierd.restore.changelog.sources.remote_blocks import BlockBudget, BlockLimits
 from tierd.testing import cancel_at
 
 SMALL = BlockLimits(block_bytes=100, ahead_blocks=4)

@@ -10,8 +10,7 @@ from tests.restore.changelog.sources.changelog_fixtures import NAME, RemoteLogs,
 from tierd.model import TopicPartition
 from tierd.restore.changelog.changelog_source import ChangelogSource
 from tierd.restore.changelog.sources.composite_source import CompositeSource
-from tierd.restore.changelog.sources.local_changelog import LocalEnd
-from tierd.restore.changelog.sources.local_log_source import LocalChangelogs, LocalLogSource
+from tierd.restore.changelog.sources.local_log_source import LocalChangelogs, LocalEnd, LocalLogSource
 from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelogs, RemoteSegmentSource
 
 

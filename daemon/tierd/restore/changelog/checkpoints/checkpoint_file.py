@@ -80,7 +80,7 @@ class CheckpointFile:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise self._disk_fault(error) from error
+            raise disk_fault(self.path, error) from error
         return self._parse(data)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -102,7 +102,7 @@ class CheckpointFile:
         try:
             replace_file(self._disk, self.path, encode_offset_checkpoint(offsets))
         except OSError as error:
-            raise self._disk_fault(error) from error
+            raise disk_fault(self.path, error) from error
 
     def delete(self) -> None:
         """Delete the file, durably; a missing one is no error.
@@ -114,7 +114,7 @@ class CheckpointFile:
             if unlink_if_there(self._disk, self.path):
                 self._disk.sync_directory(self.path.parent)
         except OSError as error:
-            raise self._disk_fault(error) from error
+            raise disk_fault(self.path, error) from error
 
     def _parse(self, data: bytes) -> dict[TopicPartition, int]:
         try:
@@ -156,7 +156,9 @@ class CheckpointFile:
     def _fault(self, fault: CheckpointFault, problem: str) -> CheckpointFileError:
         return CheckpointFileError(self.path, fault, problem)
 
-    def _disk_fault(self, error: OSError) -> CheckpointFileError:
-        return CheckpointFileError(
-            self.path, CheckpointFault.DISK, error.strerror or str(error), remedy="make room or mend the disk"
-        )
+
+def disk_fault(path: Path, error: OSError) -> CheckpointFileError:
+    """Return the error for a file that cannot be read or written."""
+    return CheckpointFileError(
+        path, CheckpointFault.DISK, error.strerror or str(error), remedy="make room or mend the disk"
+    )

@@ -26,7 +26,7 @@ from tierd.json_parsing import parse_json
 from tierd.log import Disk, read_file, replace_file, unlink_if_there
 from tierd.model import Lineage, TopicPartition, uuid_from_text, uuid_to_text
 from tierd.restore.changelog.changelog_errors import CheckpointFault, CheckpointFileError
-from tierd.restore.changelog.checkpoints.checkpoint_file import OffsetSemantics
+from tierd.restore.changelog.checkpoints.checkpoint_file import OffsetSemantics, disk_fault
 
 _VERSION: Final = 1
 _REMEDY: Final = "remove it and the checkpoint file beside it; the stores are then restored from the beginning"
@@ -111,7 +111,7 @@ def read_checkpoint_metas(disk: Disk, path: Path) -> dict[TopicPartition, Checkp
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise _disk_fault(path, error) from error
+        raise disk_fault(path, error) from error
     except ValueError as error:
         raise CheckpointFileError(path, CheckpointFault.FORMAT, str(error), remedy=_REMEDY) from error
 
@@ -130,7 +130,7 @@ def write_checkpoint_metas(disk: Disk, path: Path, metas: Mapping[TopicPartition
         elif unlink_if_there(disk, path):
             disk.sync_directory(path.parent)
     except OSError as error:
-        raise _disk_fault(path, error) from error
+        raise disk_fault(path, error) from error
 
 
 def _parse(content: object) -> dict[TopicPartition, CheckpointMeta]:
@@ -150,9 +150,3 @@ def _lineage(epochs: list[object]) -> Lineage:
             case _:
                 raise ValueError("a leader epoch has no first offset")
     return Lineage.of(entries)
-
-
-def _disk_fault(path: Path, error: OSError) -> CheckpointFileError:
-    return CheckpointFileError(
-        path, CheckpointFault.DISK, error.strerror or str(error), remedy="make room or mend the disk"
-    )

@@ -173,11 +173,8 @@ class LegacyReader:
                 log.info("end_offset_unknown", partition=str(partition))
                 continue
             target = min(ends[partition], restorer.offset_limit)
-            if restorer.checkpoint >= target:
-                restorer.restored_offset = restorer.checkpoint
-                self._completed.add(partition)
-            elif target == 0:
-                restorer.restored_offset = 0
+            if restorer.checkpoint >= target or target == 0:
+                restorer.restored_offset = max(restorer.checkpoint, 0)
                 self._completed.add(partition)
             else:
                 restorer.ending_offset = target

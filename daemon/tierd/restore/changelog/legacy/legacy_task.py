@@ -14,7 +14,7 @@ from tierd.restore.changelog.checkpoints.checkpoint_file import CheckpointFile, 
 from tierd.restore.changelog.legacy.legacy_reader import LegacyReader
 from tierd.restore.changelog.legacy.state_restorer import NO_OFFSET_LIMIT, StateRestorer
 from tierd.restore.changelog.restore_store import RestoreStore
-from tierd.restore.changelog.run_to_end import run_to_end
+from tierd.tasks import in_thread, run_to_end
 
 
 class LegacyTask:
@@ -60,7 +60,7 @@ class LegacyTask:
         loaded = await asyncio.to_thread(file.read)
         task = cls(task_id, reader, file, loaded, eos=exactly_once)
         if exactly_once:
-            await run_to_end(asyncio.to_thread(file.delete), name="delete a checkpoint")
+            await in_thread(file.delete)
         for partition, store in stores.items():
             checkpoint = loaded.get(partition) if store.persistent else None
             is_known = checkpoint is not None and checkpoint >= 0
@@ -119,7 +119,7 @@ class LegacyTask:
         if clean:
             await self._write_next_offsets(processed)
         elif self.exactly_once:
-            await run_to_end(asyncio.to_thread(self._file.delete), name="delete a checkpoint")
+            await in_thread(self._file.delete)
 
     async def _write_next_offsets(self, processed: Mapping[TopicPartition, int]) -> None:
         restored = self._reader.restored_offsets()
@@ -138,4 +138,4 @@ class LegacyTask:
         await self._write(offsets)
 
     async def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        await run_to_end(asyncio.to_thread(self._file.write, dict(offsets)), name="write a checkpoint")
+        await in_thread(self._file.write, dict(offsets))

@@ -2,11 +2,8 @@
 
 from typing import Final
 
-import structlog
-
 from tierd.model import TopicPartition
-from tierd.restore.changelog.changelog_source import ChangelogRecords
-from tierd.restore.changelog.record_conversion import converted
+from tierd.restore.changelog.changelog_source import ChangelogRecords, converted
 from tierd.restore.changelog.restore_listener import RestoreListener
 from tierd.restore.changelog.restore_store import RestoreStore
 
@@ -14,8 +11,6 @@ NO_CHECKPOINT: Final = -1
 """Checkpoint of a store that has none."""
 NO_OFFSET_LIMIT: Final = 2**63 - 1
 """Limit of a changelog that is no source topic."""
-
-log = structlog.get_logger()
 
 
 class StateRestorer:

@@ -11,7 +11,7 @@
 Active changelogs are read in the first state, those of standbys in the second, never both.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -30,10 +30,10 @@ from tierd.restore.changelog.changelog_errors import (
 from tierd.restore.changelog.changelog_source import ChangelogSource
 from tierd.restore.changelog.reader.changelog_steps import ChangelogSteps
 from tierd.restore.changelog.reader.parallel_restore import ParallelRestore
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_progress import ChangelogProgress, ProgressReporter
 from tierd.restore.changelog.reader.restore_task import RestoreTask
 from tierd.restore.changelog.reader.restored_changelog import ChangelogState, RestoredChangelog
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 from tierd.restore.changelog.reader.stepwise_restore import StepOutcome, StepwiseRestore
 from tierd.restore.changelog.restore_listener import RestoreListener, SuspendReason
 
@@ -126,11 +126,6 @@ class ChangelogRestorer:
             partition, task, store, limit_group=limit_group, listener=listener or self._listener
         )
         log.debug("changelog_registered", partition=str(partition), task=task.task_id)
-
-    def register_all(self, partitions: Iterable[TopicPartition], task: RestoreTask) -> None:
-        """Register several changelogs of one task, as ``register`` does."""
-        for partition in partitions:
-            self.register(partition, task)
 
     async def unregister(
         self, partitions: Collection[TopicPartition], *, reason: SuspendReason = SuspendReason.MIGRATED

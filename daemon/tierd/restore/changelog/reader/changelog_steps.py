@@ -19,13 +19,13 @@ from tierd.restore.changelog.changelog_errors import (
     RestoreCallbackError,
     SourceUnavailableError,
 )
-from tierd.restore.changelog.changelog_source import ChangelogRecords, ChangelogSource, ReadResult
+from tierd.restore.changelog.changelog_source import ChangelogRecords, ChangelogSource, ReadResult, converted
 from tierd.restore.changelog.checkpoints.checkpoint_meta import CheckpointMeta
 from tierd.restore.changelog.checkpoints.task_checkpoint import CheckpointedOffset
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restore_progress import ProgressReporter
 from tierd.restore.changelog.reader.restore_task import RestoreTask
 from tierd.restore.changelog.reader.restored_changelog import ChangelogState, RestoredChangelog
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 from tierd.restore.changelog.reader.start_decision import (
     ChangelogFacts,
     StartDecision,
@@ -34,10 +34,9 @@ from tierd.restore.changelog.reader.start_decision import (
     decide_start,
     known_offset,
 )
-from tierd.restore.changelog.record_conversion import converted
 from tierd.restore.changelog.restore_listener import SuspendReason
-from tierd.restore.changelog.run_to_end import run_to_end
-from tierd.restore.plan import longest_read_ms
+from tierd.restore.plan.tombstone_age import longest_read_ms
+from tierd.tasks import run_to_end
 
 _NO_LIMIT: Final = 2**63 - 1
 

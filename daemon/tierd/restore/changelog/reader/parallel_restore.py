@@ -20,9 +20,8 @@ from tierd.restore.changelog.changelog_errors import (
 )
 from tierd.restore.changelog.changelog_source import ReadResult
 from tierd.restore.changelog.reader.changelog_steps import ChangelogSteps
-from tierd.restore.changelog.reader.restore_limits import ByteBudget, RestartLimit
+from tierd.restore.changelog.reader.restore_limits import ByteBudget, RestartLimit, RestorerSettings
 from tierd.restore.changelog.reader.restored_changelog import ChangelogState, RestoredChangelog
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 from tierd.restore.changelog.reader.start_decision import WipeReason
 from tierd.restore.changelog.restore_listener import SuspendReason
 

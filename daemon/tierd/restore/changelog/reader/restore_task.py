@@ -11,7 +11,7 @@ from tierd.restore.changelog.changelog_errors import IllegalRestoreError
 from tierd.restore.changelog.checkpoints.checkpoint_file import CHECKPOINT_FILE_NAME, OffsetSemantics
 from tierd.restore.changelog.checkpoints.task_checkpoint import NOT_CHECKPOINTED, CheckpointedOffset, TaskCheckpoint
 from tierd.restore.changelog.restore_store import RestoreStore
-from tierd.restore.changelog.run_to_end import run_to_end
+from tierd.tasks import in_thread
 
 
 class TaskType(Enum):
@@ -83,7 +83,7 @@ class RestoreTask:
                 offsets.pop(partition, None)
                 if entry is not None and not (self._is_processing and self.exactly_once):
                     offsets[partition] = entry
-            await run_to_end(asyncio.to_thread(self._checkpoint.write, offsets), name="write a checkpoint")
+            await in_thread(self._checkpoint.write, offsets)
             self._offsets = offsets
 
     async def begin_processing(self) -> None:
@@ -95,8 +95,7 @@ class RestoreTask:
         async with self._writing:
             if self.exactly_once:
                 transactional = {partition for partition, store in self.stores.items() if store.transactional}
-                deletion = asyncio.to_thread(self._checkpoint.begin_processing, transactional)
-                await run_to_end(deletion, name="delete a checkpoint")
+                await in_thread(self._checkpoint.begin_processing, transactional)
                 self._offsets = None
             self._is_processing = True
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from tierd.restore.changelog.changelog_source import ChangelogIdentity
 from tierd.restore.changelog.checkpoints.checkpoint_meta import CheckpointMeta
 from tierd.restore.changelog.checkpoints.task_checkpoint import CheckpointedOffset
-from tierd.restore.plan import longest_pause_ms
+from tierd.restore.plan.tombstone_age import longest_pause_ms
 
 
 class WipeReason(StrEnum):

@@ -8,8 +8,8 @@ from tierd.model import TopicPartition
 from tierd.restore.changelog.changelog_errors import RestoreError, RestoreTimeoutError, SourceUnavailableError
 from tierd.restore.changelog.reader.changelog_steps import ChangelogSteps, RecordAllowance
 from tierd.restore.changelog.reader.parallel_restore import NOTHING_TO_READ, AfterBatches, ParallelRestore, by_store
+from tierd.restore.changelog.reader.restore_limits import RestorerSettings
 from tierd.restore.changelog.reader.restored_changelog import ChangelogState, RestoredChangelog
-from tierd.restore.changelog.reader.restorer_settings import RestorerSettings
 
 
 class StepOutcome:

@@ -19,7 +19,7 @@ from tierd.errors import (
 )
 from tierd.log import AbortedTransaction, RecordBatch, committed_batches, data_batches
 from tierd.model import IsolationLevel, TopicPartition
-from tierd.restore.catalogue import CommittedPosition
+from tierd.restore.catalogue.catalogue_objects import CommittedPosition
 from tierd.restore.changelog.changelog_errors import (
     ChangelogRangeError,
     CorruptSourceError,

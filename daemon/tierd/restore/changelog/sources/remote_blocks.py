@@ -5,20 +5,74 @@
     ├─ given ─┼─ tail ─┼─ block ─┼─ block ─┼─ not asked for ─┤
               ╰ begin of a batch ╰─ under way, in order
                 that the next block ends
+
+All readers of a source share the bytes that they may hold (3.7).
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tierd.errors import RemoteIntegrityError
 from tierd.log import RecordBatch, iter_batches
 from tierd.model import ByteRange, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
-from tierd.restore.changelog.sources.block_budget import BlockBudget
 from tierd.tasks import drop_task
+
+DEFAULT_BUDGET_BYTES: Final = 64 << 20
+
+
+class BlockBudget:
+    """Budget of one event loop.
+
+    A reader waits only for the first block that it needs, while it holds none. Blocks ahead of that are fetched while
+    there is room. A waiting reader makes idle readers drop their blocks, and the others are being read: so every wait
+    ends.
+
+    Attributes:
+        used_bytes: held now.
+        peak_bytes: the most bytes that were held at one time.
+    """
+
+    def __init__(self, limit_bytes: int = DEFAULT_BUDGET_BYTES) -> None:
+        self.used_bytes = 0
+        self.peak_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._holders: set[RemoteBlocks] = set()
+        self._released = asyncio.Event()
+
+    def join(self, holder: "RemoteBlocks") -> None:
+        """Add a reader, which may be told to drop its blocks."""
+        self._holders.add(holder)
+
+    def leave(self, holder: "RemoteBlocks") -> None:
+        """Remove a reader, which holds nothing any more."""
+        self._holders.discard(holder)
+
+    def try_take(self, size_bytes: int) -> bool:
+        """Take bytes if there is room. A block that is larger than the whole budget has room when nothing is held."""
+        if self.used_bytes and self.used_bytes + size_bytes > self._limit_bytes:
+            return False
+        self.used_bytes += size_bytes
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        return True
+
+    async def take(self, size_bytes: int) -> None:
+        """Wait until there is room, and take bytes."""
+        while not self.try_take(size_bytes):
+            for holder in [each for each in self._holders if each.is_idle]:
+                holder.drop()
+            if self.try_take(size_bytes):
+                return
+            self._released.clear()
+            await self._released.wait()
+
+    def release(self, size_bytes: int) -> None:
+        """Give bytes back."""
+        self.used_bytes -= size_bytes
+        self._released.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +99,13 @@ class _ParsedBlock(NamedTuple):
 
 
 class RemoteBlocks:
-    """Forward reader of one segment, which owns the fetches that it begins until ``drop`` hands them over."""
+    """Forward reader of one segment, which owns the fetches that it begins until ``drop`` hands them over.
+
+    Attributes:
+        metadata: of the segment.
+        is_idle: no caller waits for the reader.
+        is_dropped: ``drop`` was called.
+    """
 
     def __init__(
         self,

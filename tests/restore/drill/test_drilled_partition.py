@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.restore.drill.drills import drilled, named
-from tierd.restore.drill import DrilledPartition, DrillOutcome, DrillProofs, rotation
+from tierd.restore.drill.drilled_partition import DrilledPartition, DrillOutcome, DrillProofs, rotation
 
 
 def test_partition_that_was_never_drilled_comes_first_then_the_oldest_drill() -> None:

@@ -3,7 +3,7 @@ import pytest
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment, step
 from tierd.metadata import PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata
-from tierd.restore.plan import newest_segment, restored_lineage
+from tierd.restore.plan.log_branches import newest_segment, restored_lineage
 
 
 def tier(*segments: RemoteLogSegmentMetadata) -> PartitionView:
