@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from tierd.clock import Clock, wait_for_event
 from tierd.tiering.capacity.rate_quota import RateQuota
@@ -15,19 +16,17 @@ class QuotaGate:
 
     A segment passes as a whole, so that a large one may overshoot; what is under way is shaped by the byte rate of the
     remote storage.
+
+    Attributes:
+        quota: the quota; a new limit holds from the next check on.
     """
 
     def __init__(self, quota: RateQuota, *, recorder: TieringRecorder, clock: Clock) -> None:
-        self._quota = quota
+        self.quota: Final = quota
         self._recorder = recorder
         self._clock = clock
         self._turn = asyncio.Lock()  # its waiters are served in order
         self._closed = asyncio.Event()
-
-    @property
-    def quota(self) -> RateQuota:
-        """Return the quota; a new limit holds from the next check on."""
-        return self._quota
 
     def close(self) -> None:
         """Close the gate: calls that wait end at once, so that tierd can stop."""
@@ -48,9 +47,9 @@ class QuotaGate:
         """
         async with self._turn:
             while not self._closed.is_set() and is_wanted():
-                throttle_ms = self._quota.throttle_ms(self._clock.monotonic_s())
+                throttle_ms = self.quota.throttle_ms(self._clock.monotonic_s())
                 if throttle_ms == 0:
-                    self._quota.record(size_bytes, self._clock.monotonic_s())
+                    self.quota.record(size_bytes, self._clock.monotonic_s())
                     return True
                 self._recorder.copy_throttled(throttle_ms)
                 await wait_for_event(self._closed, self._clock, min(throttle_ms / 1000, _LONGEST_WAIT_S))

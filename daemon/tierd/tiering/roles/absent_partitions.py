@@ -21,7 +21,13 @@ class AbsentPartitions:
 
     A ``PartitionTask``, to be started once the log dirs have been listed. Such a partition may also live on other
     brokers: then leadership announces nothing, and forgets the partition after a while.
+
+    Attributes:
+        name: the name; there is one such task.
+        wake: an event that is never set: an hour is soon enough.
     """
+
+    name: Final = "ask about absent partitions"
 
     def __init__(
         self,
@@ -38,17 +44,7 @@ class AbsentPartitions:
         self._leadership = leadership
         self._policies = policies
         self._is_here = is_here
-        self._wake = asyncio.Event()
-
-    @property
-    def name(self) -> str:
-        """Return the name; there is one such task."""
-        return "ask about absent partitions"
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return an event that is never set: an hour is soon enough."""
-        return self._wake
+        self.wake: Final = asyncio.Event()
 
     async def run_once(self) -> float:
         """Ask about all absent partitions; return the seconds until the next time.
