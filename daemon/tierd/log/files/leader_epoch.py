@@ -5,8 +5,8 @@ from pathlib import Path
 import structlog
 
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, ensure_checkpoint, load_lineage, write_lineage
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.disk import Disk
-from tierd.log.files.event_fields import partition_fields
 from tierd.model import EpochEndOffset, EpochEntry, Lineage
 
 log = structlog.get_logger()
