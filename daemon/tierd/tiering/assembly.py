@@ -19,7 +19,7 @@ from tierd.control import LeadershipSource
 from tierd.log import LogDirWatcher
 from tierd.metadata import KeyValueStore, read_partition
 from tierd.model import TopicIdPartition
-from tierd.tiering.capacity.capacity import Capacity
+from tierd.tiering.capacity import Capacity
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.partition_status import StatusBoard

@@ -13,7 +13,7 @@ from tierd.errors import RemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tasks import end_tasks, retrieve
-from tierd.tiering.capacity.rate_quota import UNLIMITED, RateQuota
+from tierd.tiering.capacity import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask
