@@ -205,7 +205,10 @@ def _is_io_error(error: LogError) -> bool:
 
 
 def partition_fields(directory: Path) -> dict[str, str]:
-    """Return ``partition`` and ``log_dir`` of a partition directory of any kind."""
+    """Return ``partition`` and ``log_dir`` of a partition directory of any kind.
+
+    Every log event of a partition has these fields, so that one search finds all events of the partition.
+    """
     try:
         partition = str(parse_directory_name(directory.name)[0])
     except PartitionNameError:
