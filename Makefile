@@ -28,7 +28,8 @@ QUICK := $(addprefix tests/,config control cost fuzz house kernels model serve t
     $(addprefix metadata/,rows views) \
     $(addprefix pipeline/,cleaning committing planning rewriting) \
     $(addprefix remote/,cache segments transform) \
-    $(addprefix tiering/,capacity copying local reading removing test_copy_plan.py test_partition_status.py test_topic_policy.py))
+    $(addprefix tiering/,copying local reading removing test_copy_plan.py test_partition_status.py test_quota_gate.py test_rate_quota.py \
+        test_slots.py test_topic_policy.py))
 
 quick: lint
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not service" $(QUICK)

@@ -1,4 +1,4 @@
-"""Sequential reading through the log, with the checksum of every batch, against ``read`` of the same bytes."""
+"""Sequential reading of a local log, with the checksum of every batch, against ``read`` of the same bytes."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,7 @@ from time import perf_counter
 from tests.bench.report import Figure
 from tests.log.batches import plain
 from tests.log.segmented_logs import NOW_MS, append, new_log
-from tierd.log.partition.log_cursor import LogCursor
-from tierd.log.records.log_config import LogConfig
+from tierd.log import LocalLog, LogConfig, identify_directory, scan_partition, walk_checked
 from tierd.log.segments.segmented_log import SegmentedLog
 
 _MIB = 1 << 20
@@ -59,11 +58,15 @@ def _read_plainly(log: SegmentedLog) -> float:
 
 
 def _read_through_the_log(log: SegmentedLog) -> float:
-    bound, total = log.log_end, 0
+    directory, end = identify_directory(log.directory), log.log_end.offset
+    assert directory is not None
+    scan = scan_partition(directory)
     start = perf_counter()
-    with LogCursor(log.reader, 0) as cursor:
-        while size_bytes := len(cursor.read(bound=bound, max_bytes=_READ_BYTES)):  # keeps no data, as ``read`` above
-            total += size_bytes
+    local, at, total = LocalLog(scan, high_watermark=end, last_stable_offset=end), 0, 0
+    while at < end:  # keeps no data, as ``read`` above
+        batches = walk_checked(local.read(at, max_bytes=_READ_BYTES), name=log.directory.name)
+        total += batches.size_bytes
+        at = batches.last_offsets[-1] + 1
     taken = perf_counter() - start
     assert total == log.segments.size_bytes
     return taken

@@ -37,7 +37,8 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import Record, RecordError, iter_raw_records, parse_control_type, parse_end_marker
 from tierd.log.records.record_batch import RecordBatch, iter_batches
 from tierd.log.records.record_columns import iter_columns
-from tierd.log.records.validation import ValidationCounters, validate_and_assign
+from tierd.log.records.record_rules import ValidationCounters
+from tierd.log.records.validation import validate_and_assign
 from tierd.model import Lineage, TopicPartition
 
 MAX_BYTES = 1 << 20

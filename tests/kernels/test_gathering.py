@@ -24,8 +24,8 @@ from tierd.kernels import (
     gather_headers,
     reference,
 )
+from tierd.log.records.new_record import encode_field
 from tierd.log.records.record import Header, iter_raw_records
-from tierd.log.records.record_encoding import encode_field
 
 TWINS = pytest.mark.parametrize("kernels", [reference, compiled])
 fields = st.one_of(st.none(), st.binary(max_size=40), st.just(b"x" * 200))

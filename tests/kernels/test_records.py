@@ -18,9 +18,9 @@ from tierd.kernels import Columns, RecordFault, compiled, decode_batches, decode
 from tierd.kernels.choice import WORTH_COMPILING_RECORDS, KernelChoice, compile_kernels_for
 from tierd.kernels.columns import BatchColumns
 from tierd.log.records.compression import Compression
+from tierd.log.records.new_record import encode_field, encode_varint
 from tierd.log.records.record import Header, RecordError, iter_raw_records
 from tierd.log.records.record_batch import iter_batches
-from tierd.log.records.record_encoding import encode_field, encode_varint
 
 payloads = st.one_of(st.none(), st.binary(max_size=300))
 header_rows = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)

@@ -15,8 +15,8 @@ from tests.kernels.batches_of_brokers import golden_payloads
 from tests.log.encoded_record import encode_record
 from tierd.kernels import RecordFault, compiled, reference, rewrite_batches, select_records
 from tierd.log.records.batch_header import HEADER_V2
+from tierd.log.records.new_record import encode_varint
 from tierd.log.records.record import Header, iter_raw_records
-from tierd.log.records.record_encoding import encode_varint
 
 TWINS = pytest.mark.parametrize("kernels", [reference, compiled])
 EDGES = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from tierd.log.records.new_record import NewRecord
+from tierd.log.records.new_record import NewRecord, append_record
 from tierd.log.records.record import Header
-from tierd.log.records.record_encoding import append_record
 
 
 def encode_record(

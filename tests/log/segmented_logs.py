@@ -80,7 +80,7 @@ def offsets_of(data: bytes | memoryview) -> list[int]:
 def all_offsets(log: SegmentedLog) -> list[int]:
     """Return the offsets of every record, read from the first segment on."""
     found, offset = list[int](), log.segments.values[0].base_offset
-    while data := log.read(offset, max_bytes=1, bound=log.log_end).records:
+    while data := log.reader.read(offset, max_bytes=1, bound=log.log_end).records:
         found += offsets_of(data)
         offset = found[-1] + 1
     return found

@@ -93,7 +93,7 @@ def test_assigned_epoch_and_written_topic_id_survive_a_power_cut(seed: int) -> N
         cache.truncate_from_end(7)
 
     disk = after_power_cut(work, seed)
-    assert list(LeaderEpochFileCache(disk, FOLDER).entries) == [(1, 0), (2, 7)]
+    assert list(LeaderEpochFileCache(disk, FOLDER).lineage.entries) == [(1, 0), (2, 7)]
     assert PartitionMetadataFile(disk, FOLDER).read() == TOPIC_ID
 
 

@@ -93,7 +93,7 @@ def test_epochs_replayed_from_batches_equal_those_of_the_broker(
         file.close()
     if theirs.earliest is not None:
         cache.truncate_from_start(theirs.earliest.start_offset)
-    assert set(cache.entries) <= set(theirs.entries)
+    assert set(cache.lineage.entries) <= set(theirs.entries)
     cache.write_pending()
     assert read_lineage(tmp_path) == cache.lineage
     cache.clear()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tierd.log
-from tierd.log.files.event_fields import partition_fields
+from tierd.log.files.directory import partition_fields
 
 ROOM = Path(tierd.log.__file__).parent
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception"})

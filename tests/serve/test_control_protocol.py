@@ -47,7 +47,7 @@ from tierd.serve import (
 )
 from tierd.serve.control_protocol import ControlRequest, ControlRequestLine
 from tierd.tiering import LogDirState, PartitionStatus
-from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import CopyLag
 
 ORDERS, AUDIT = TopicPartition("orders", 0), TopicPartition("audit", 3)
 ID, ID_TEXT = UUID(int=1), "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -21,7 +21,7 @@ from tierd.model import TopicPartition
 from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.serve import HttpServer, Outage, PageSources, StatusSnapshot
 from tierd.tiering import LogDirState, PartitionStatus
-from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import CopyLag
 from tierd.tiering.partition_status import PartitionState
 
 NOW_MS = 1_700_000_100_000

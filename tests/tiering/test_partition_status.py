@@ -8,8 +8,7 @@ from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tierd.control import Leadership, Role
 from tierd.log import identify_directory, scan_partition
 from tierd.tiering import SegmentHold, TaskHealth
-from tierd.tiering.local.lag import CopyLag
-from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.local.partition_log import CopyLag, PartitionLog
 from tierd.tiering.partition_status import PartitionStatus, partition_status
 from tierd.tiering.replicas.replica import RoleTasks
 

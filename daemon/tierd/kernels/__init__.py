@@ -4,11 +4,20 @@ from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
 from tierd.kernels.choice import compile_kernels, compile_kernels_for
 from tierd.kernels.columns import STEP_RECORDS, Columns, RecordFault
-from tierd.kernels.gathering import gather, gather_headers
-from tierd.kernels.keys import HASH_SECRET_BYTES, hash_keys, latest_per_key, new_hash_secret
-from tierd.kernels.records import decode_batches, decode_records
-from tierd.kernels.rewriting import rewrite_batches, select_records
-from tierd.kernels.rows import latest_in_order, pack_rows
+from tierd.kernels.kernel_calls import (
+    HASH_SECRET_BYTES,
+    decode_batches,
+    decode_records,
+    gather,
+    gather_headers,
+    hash_keys,
+    latest_in_order,
+    latest_per_key,
+    new_hash_secret,
+    pack_rows,
+    rewrite_batches,
+    select_records,
+)
 
 __all__ = [
     "HASH_SECRET_BYTES",

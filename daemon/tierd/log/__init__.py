@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
-    from tierd.log.broker.batch_lookup import batch_at
     from tierd.log.broker.check import SegmentCheckResult, check_segment
     from tierd.log.broker.live_segment import data_bytes
     from tierd.log.broker.local_comparison import batch_identity, compare_with_local, local_batches, record_identity
     from tierd.log.broker.local_log import (
         EndMarkerAt,
         LocalLog,
+        batch_at,
         find_cut_end,
         find_log_end_offset,
         find_segment_end_offset,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tierd.log.cleaning.cleaned_segment import CleanedSegment
     from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
     from tierd.log.dirs.broker_identity import BrokerIdentity, FoundIdentity, broker_identity, read_identities
+    from tierd.log.dirs.log_dir_start import RemainingLoad
     from tierd.log.dirs.log_manager import LogManager
     from tierd.log.dirs.log_manager_settings import LogManagerSettings
     from tierd.log.dirs.node_files import MetadataSnapshot, newest_metadata_snapshot, read_meta_properties_text
@@ -88,7 +89,6 @@ if TYPE_CHECKING:
     from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path
     from tierd.log.inspection.index_content import check_index, check_indexes_of_log
     from tierd.log.loading.artefact_checks import EpochCheck, TransactionIndexCheck
-    from tierd.log.loading.load_progress import RemainingLoad
     from tierd.log.loading.log_loader import LoadRequest, load_log
     from tierd.log.log_errors import InvalidTransactionStateError, LogBusyError, LogTimeoutError
     from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
@@ -142,10 +142,9 @@ if TYPE_CHECKING:
     from tierd.log.records.log_columns import iter_piece_columns
     from tierd.log.records.log_config import LogConfig, TimestampType
     from tierd.log.records.new_record import NewRecord, Producer
-    from tierd.log.records.record import ControlRecordType, Record
+    from tierd.log.records.record import ControlRecordType, Record, as_json_line
     from tierd.log.records.record_batch import RecordBatch, iter_batches, read_batch, with_data
     from tierd.log.records.record_columns import BatchRun, PieceBatches, RecordColumns, columns_of
-    from tierd.log.records.record_json import as_json_line
     from tierd.log.repair import (
         CutTail,
         LogRepairResult,

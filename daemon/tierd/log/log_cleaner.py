@@ -22,11 +22,10 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import LogDirOfflineError, TierError
-from tierd.log.cleaning.cleaning_control import CleaningControl
+from tierd.log.cleaning.cleanable_log import SegmentGroup
+from tierd.log.cleaning.cleaning_control import CleaningControl, Throttle
 from tierd.log.cleaning.cleaning_round import CleaningRound, MeasuredLog, measure_log
 from tierd.log.cleaning.round_rewriter import StartRewriting
-from tierd.log.cleaning.segment_groups import SegmentGroup
-from tierd.log.cleaning.throttle import Throttle
 from tierd.log.dirs.log_manager import LogManager
 from tierd.log.log_errors import (
     CleaningAbortedError,

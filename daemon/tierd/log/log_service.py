@@ -25,10 +25,10 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import LogError, UnknownPartitionError
+from tierd.log.cleaning.cleaning_control import Throttle
 from tierd.log.cleaning.round_rewriter import StartRewriting
-from tierd.log.cleaning.throttle import Throttle
 from tierd.log.dirs.log_manager import LogManager
-from tierd.log.files.event_fields import partition_fields
+from tierd.log.files.directory import partition_fields
 from tierd.log.log_cleaner import CleanerStatistics, LogCleaner
 from tierd.log.log_errors import LogTimeoutError
 from tierd.log.log_writer import LogWriter, WriterLimits

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from tierd.clock import Clock
 from tierd.errors import LogError, TierError
@@ -93,7 +93,11 @@ class _Waiting(Generic[_L]):
 
 
 class LogWriter(Generic[_L]):
-    """The writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use."""
+    """The writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use.
+
+    Attributes:
+        log: the log, for the calls that are safe in any thread. Changes go through this writer.
+    """
 
     def __init__(
         self,
@@ -105,7 +109,7 @@ class LogWriter(Generic[_L]):
         clock: Clock,
         limits: WriterLimits | None = None,
     ) -> None:
-        self._log = log
+        self.log: Final = log
         self._name = name
         self._writers = writers
         self._readers = readers
@@ -119,11 +123,6 @@ class LogWriter(Generic[_L]):
         self._idle.set()
         self._is_closed = False
         self._jobs = self._appends = self._syncs = 0
-
-    @property
-    def log(self) -> _L:
-        """The log, for the calls that are safe in any thread. Changes go through this writer."""
-        return self._log
 
     def statistics(self) -> WriterStatistics:
         """Return the counters of finished jobs and of waiting calls."""
@@ -193,7 +192,7 @@ class LogWriter(Generic[_L]):
             TierError: an error of ``call``.
             LogTimeoutError: no answer in time.
         """
-        reading = asyncio.get_running_loop().run_in_executor(self._readers, call, self._log)
+        reading = asyncio.get_running_loop().run_in_executor(self._readers, call, self.log)
         try:
             async with asyncio.timeout(self._limits.deadline_s):
                 return await reading
@@ -285,17 +284,17 @@ class LogWriter(Generic[_L]):
         """Carry out the calls in a thread of the writer. Errors for callers are values; an exception is a bug."""
         if (call := group[0].call) is not None:
             try:
-                return [call(self._log)]
+                return [call(self.log)]
             except TierError as error:
                 return [error]
         requests = [waiting.request for waiting in group if waiting.request is not None]
-        answers: list[object] = list(self._log.append_many(requests, now_ms=self._clock.now_ms()))
+        answers: list[object] = list(self.log.append_many(requests, now_ms=self._clock.now_ms()))
         if any(
             waiting.durable and isinstance(answer, AppendInfo) for waiting, answer in zip(group, answers, strict=True)
         ):
             self._syncs += 1
             try:
-                self._log.flush(including_active=True, now_ms=self._clock.now_ms())
+                self.log.flush(including_active=True, now_ms=self._clock.now_ms())
             except LogError as error:
                 return [
                     error if waiting.durable and isinstance(answer, AppendInfo) else answer

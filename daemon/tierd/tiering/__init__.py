@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from tierd.tiering.auditing.tier_audit import TierAudit
     from tierd.tiering.auditing.tier_findings import AuditLimits, Finding, Severity
     from tierd.tiering.auditing.tier_repair import RepairOutcome, RepairResult, RepairTools, TierRepair
-    from tierd.tiering.capacity.capacity import Capacity, ManagerStatistics
-    from tierd.tiering.capacity.rate_quota import RateQuota
-    from tierd.tiering.capacity.slots import Slots
+    from tierd.tiering.capacity import Capacity, ManagerStatistics, RateQuota, Slots
     from tierd.tiering.copying.copy_task import CopyTask
     from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
     from tierd.tiering.inventory import (

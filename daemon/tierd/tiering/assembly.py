@@ -19,7 +19,7 @@ from tierd.control import LeadershipSource
 from tierd.log import LogDirWatcher
 from tierd.metadata import KeyValueStore, read_partition
 from tierd.model import TopicIdPartition
-from tierd.tiering.capacity.capacity import Capacity
+from tierd.tiering.capacity import Capacity
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.partition_status import StatusBoard
@@ -39,10 +39,8 @@ from tierd.tiering.removing.undeletion import Undeletion
 from tierd.tiering.replicas.directory_events import DirectoryEventQueue
 from tierd.tiering.replicas.replica import ReplicaTable
 from tierd.tiering.replicas.replica_scanner import ReplicaScanner
-from tierd.tiering.roles.absent_partitions import AbsentPartitions
-from tierd.tiering.roles.broker_tasks import BrokerTasks
-from tierd.tiering.roles.leadership_follower import LeadershipFollower
-from tierd.tiering.roles.role_keeper import RoleKeeper
+from tierd.tiering.roles.broker_tasks import AbsentPartitions, BrokerTasks
+from tierd.tiering.roles.role_keeper import LeadershipFollower, RoleKeeper
 from tierd.tiering.roles.task_factory import TaskFactory, TieringContext
 from tierd.tiering.segment_writes import SegmentWrites
 from tierd.tiering.supervision import Supervisor

@@ -13,9 +13,8 @@ from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.tiering.copying.copy_state import CopyPhase
 from tierd.tiering.copying.intake import Intake
-from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.log_offsets import LogOffsets
-from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.local.partition_log import CopyLag, PartitionLog
 from tierd.tiering.removing.expiring.expiration_task import ExpirationState
 from tierd.tiering.replicas.replica import Replica, ReplicaTable, RoleTasks
 from tierd.tiering.replicas.replica_scanner import ReplicaScanner

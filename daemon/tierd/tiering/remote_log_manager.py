@@ -15,7 +15,7 @@ from tierd.tiering.partition_status import PartitionStatus, StatusBoard
 from tierd.tiering.replicas.replica import LogDirState, Replica, ReplicaTable
 from tierd.tiering.replicas.replica_scanner import ReplicaScanner
 from tierd.tiering.roles.broker_tasks import BrokerTasks
-from tierd.tiering.roles.leadership_follower import LeadershipFollower
+from tierd.tiering.roles.role_keeper import LeadershipFollower
 from tierd.tiering.supervision import PassiveSupervisor, Supervisor, TaskHealth
 from tierd.tiering.upkeep import Upkeep
 

@@ -49,8 +49,8 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 def chunks_of(fetches: FetchService) -> ChunkCache:
-    assert fetches._chunks is not None
-    return fetches._chunks
+    assert fetches.chunk_cache is not None
+    return fetches.chunk_cache
 
 
 async def read_all(fetches: FetchService, one: Rolled) -> None:

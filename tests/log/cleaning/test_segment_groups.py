@@ -1,7 +1,7 @@
 import pytest
 
 from tests.log.cleaning.test_cleanable_log import segment
-from tierd.log.cleaning.segment_groups import group_segments
+from tierd.log.cleaning.cleanable_log import group_segments
 from tierd.log.records.log_config import MAX_INT, LogConfig
 
 

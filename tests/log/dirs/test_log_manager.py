@@ -26,6 +26,7 @@ from tierd.errors import (
     UnknownPartitionError,
 )
 from tierd.log import read_offset_checkpoint
+from tierd.log.dirs.log_dir_start import RemainingLoad
 from tierd.log.dirs.log_manager import LogManager
 from tierd.log.dirs.log_manager_settings import LogManagerSettings, is_stray, lacks_topic_id
 from tierd.log.files.checkpoints import (
@@ -40,7 +41,6 @@ from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.offline import StorageFailure
-from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.log_errors import CheckpointError, LogClosedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig

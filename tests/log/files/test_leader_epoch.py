@@ -35,8 +35,8 @@ def test_empty_cache_has_no_epochs_and_truncations_change_nothing(tmp_path: Path
         None,
         True,
     )
-    assert cache.end_offset_for(0, log_end_offset=9) == UNDEFINED_END
-    assert cache.epoch_for(0) is None
+    assert cache.lineage.end_offset_for(0, log_end_offset=9) == UNDEFINED_END
+    assert cache.lineage.epoch_for(0) is None
     cache.truncate_from_end(0)
     cache.truncate_from_start(9)
     assert not cache.is_pending
@@ -50,8 +50,8 @@ def test_epoch_is_assigned_once_and_written_immediately(tmp_path: Path) -> None:
     assert cache.assign(epoch=2, start_offset=11)
     assert written(tmp_path) == [(2, 11)]
     assert not cache.assign(epoch=2, start_offset=12)
-    assert (cache.latest_epoch, cache.end_offset_for(2, log_end_offset=14)) == (2, EpochEndOffset(2, 14))
-    assert cache.epoch_for(13) == 2
+    assert (cache.latest_epoch, cache.lineage.end_offset_for(2, log_end_offset=14)) == (2, EpochEndOffset(2, 14))
+    assert cache.lineage.epoch_for(13) == 2
 
 
 @pytest.mark.spec("log-format EPO-04")
@@ -68,7 +68,7 @@ def test_epoch_is_assigned_once_and_written_immediately(tmp_path: Path) -> None:
 def test_new_epoch_replaces_the_entries_that_contradict_it(
     tmp_path: Path, assigned: list[tuple[int, int]], left: list[tuple[int, int]]
 ) -> None:
-    assert list(cache_of(tmp_path, *assigned).entries) == left == written(tmp_path)
+    assert list(cache_of(tmp_path, *assigned).lineage.entries) == left == written(tmp_path)
 
 
 @pytest.mark.parametrize(("epoch", "start_offset"), [(-1, 0), (0, -1)])
@@ -102,7 +102,7 @@ def test_truncation_changes_the_cache_immediately_and_the_file_later(
         cache.truncate_from_start(start)
     if end is not None:
         cache.truncate_from_end(end)
-    assert list(cache.entries) == left
+    assert list(cache.lineage.entries) == left
     assert cache.is_pending == (len(left) < 3)
     assert written(tmp_path) == [(2, 6), (3, 8), (4, 11)]
     cache.write_pending()
@@ -160,7 +160,7 @@ def test_a_cleared_cache_has_an_empty_file(tmp_path: Path) -> None:
 
 def test_later_of_two_contradicting_lines_wins(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n3\n1 5\n2 6\n1 7\n")
-    assert list(cache_of(tmp_path).entries) == [(1, 7)]
+    assert list(cache_of(tmp_path).lineage.entries) == [(1, 7)]
 
 
 @pytest.mark.parametrize("content", ["1\n0\n", "0\n2\n0 0\n", "0\n1\n0 zero\n", "0\n1\n-1 0\n", "0\n1\n0\n", "x"])

@@ -74,7 +74,7 @@ def test_collect_returns_the_aborted_transactions_of_a_read(
     found: tuple[AbortedTransaction, ...],
     is_complete: bool,
 ) -> None:
-    assert filled.collect(from_offset, upper_offset) == (found, is_complete)
+    assert filled.load().collect(from_offset, upper_offset) == (found, is_complete)
 
 
 @pytest.mark.spec("log-format IDX-23")

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.log.logs import NOW_MS, follow, lead, open_log, records
 from tierd.errors import LogError
 from tierd.log.partition.append_info import AppendRequest
@@ -72,6 +74,24 @@ def test_appends_of_a_follower_are_reported_with_the_gap_before_them(tmp_path: P
     log.observe(observer)
     follow(log, records(base_offset=5))
     assert [(each.append_offset, each.next_offset) for each in observer.appends] == [(0, 6)]
+
+
+@pytest.mark.spec("log-format TRN-17")
+def test_observer_is_told_of_each_later_high_watermark(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(2))
+    log.update_high_watermark(1)
+    observer = RecordingObserver()
+    log.observe(observer)
+    heard = observer.high_watermarks
+    assert not heard
+    log.maybe_increment_high_watermark(2)
+    assert heard == [2]
+    log.truncate_to(1, now_ms=NOW_MS)
+    assert heard == [2, 1]
+    log.truncate_fully_and_start_at(0, now_ms=NOW_MS)
+    assert heard[-1] == 0
+    log.close()
 
 
 def test_watermark_log_start_and_truncation_are_reported_in_their_order(tmp_path: Path) -> None:

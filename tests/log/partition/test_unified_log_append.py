@@ -305,13 +305,12 @@ def test_high_watermark_is_clipped_to_the_bounds_of_the_log(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("log-format APP-21")
-def test_update_of_the_high_watermark_returns_it_only_when_it_changed(tmp_path: Path) -> None:
+def test_update_of_the_high_watermark_returns_the_value_that_holds_from_then_on(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lead(log, records(100))
-    assert log.maybe_update_high_watermark(99) == 99
-    assert log.maybe_update_high_watermark(99) is None
-    assert log.maybe_update_high_watermark(100) == 100
-    assert log.maybe_update_high_watermark(101) is None
+    for asked, held in ((99, 99), (99, 99), (100, 100), (101, 100)):
+        assert log.update_high_watermark(asked) == held
+        assert log.high_watermark == held
 
 
 @pytest.mark.spec("log-format APP-22")

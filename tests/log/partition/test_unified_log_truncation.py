@@ -279,23 +279,6 @@ def test_statistics_of_a_log_created_again_exclude_the_deleted_one(tmp_path: Pat
     assert new.statistics().log_end_offset == 2
 
 
-@pytest.mark.spec("log-format TRN-17")
-def test_listener_is_called_with_each_later_high_watermark(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    lead(log, records(2))
-    log.update_high_watermark(1)
-    heard: list[int] = []
-    log.add_high_watermark_listener(heard.append)
-    assert not heard
-    log.maybe_increment_high_watermark(2)
-    assert heard == [2]
-    log.truncate_to(1, now_ms=NOW_MS)
-    assert heard == [2, 1]
-    log.truncate_fully_and_start_at(0, now_ms=NOW_MS)
-    assert heard[-1] == 0
-    log.close()
-
-
 @pytest.mark.spec("log-format TRN-19")
 def test_new_settings_apply_from_the_next_retention_and_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from tests.log.batches import HeaderRow
 from tests.log.encoded_record import encode_record as record
+from tierd.log.records.new_record import encode_field as field
+from tierd.log.records.new_record import encode_varint as varint
 from tierd.log.records.record import (
     ControlRecordType,
     RawRecord,
@@ -15,8 +17,6 @@ from tierd.log.records.record import (
     parse_control_type,
     parse_end_marker,
 )
-from tierd.log.records.record_encoding import encode_field as field
-from tierd.log.records.record_encoding import encode_varint as varint
 
 payloads = st.one_of(st.none(), st.binary(max_size=40))
 header_rows = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)

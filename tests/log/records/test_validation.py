@@ -16,8 +16,8 @@ from tierd.log.records.batch_builder import NO_PRODUCER, NewRecord, Producer, en
 from tierd.log.records.compression import Compression, compress
 from tierd.log.records.log_config import LogConfig, TimestampType
 from tierd.log.records.record import ControlRecordType
-from tierd.log.records.record_rules import MAX_RECORD_ERRORS
-from tierd.log.records.validation import ValidationCounters, ValidationResult, validate_and_assign
+from tierd.log.records.record_rules import MAX_RECORD_ERRORS, ValidationCounters
+from tierd.log.records.validation import ValidationResult, validate_and_assign
 
 NOW_MS = 1_700_000_000_000
 EPOCH = 16

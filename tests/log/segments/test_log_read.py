@@ -34,7 +34,7 @@ def log_of(folder: Path, *segments: list[bytes], start: int = 0, config: LogConf
 
 
 def read(log: SegmentedLog, offset: int, max_bytes: int = 100_000, **more: bool) -> bytes:
-    return log.read(offset, max_bytes=max_bytes, bound=log.log_end, **more).records
+    return log.reader.read(offset, max_bytes=max_bytes, bound=log.log_end, **more).records
 
 
 @pytest.mark.spec("log-format READ-01")
@@ -52,12 +52,12 @@ def test_read_at_any_offset_returns_the_batch_that_holds_it(tmp_path: Path, conf
     sets = [plain(3 * n, 3, size=n) for n in range(40)]
     log = log_of(tmp_path, sets[:15], sets[15:20], sets[20:], config=config)
     for offset in range(120):
-        found = log.read(offset, max_bytes=1, bound=log.log_end)
+        found = log.reader.read(offset, max_bytes=1, bound=log.log_end)
         assert found.records == sets[offset // 3]
         assert found.start.offset == offset
-        assert found.start == log.locate(offset)
+        assert found.start == log.reader.locate(offset)
     assert read(log, 120) == b""
-    assert log.read(120, max_bytes=9, bound=log.log_end).start == log.log_end
+    assert log.reader.read(120, max_bytes=9, bound=log.log_end).start == log.log_end
 
 
 @pytest.mark.spec("log-format READ-03")
@@ -68,7 +68,7 @@ def test_read_skips_a_gap_at_the_end_of_a_segment(tmp_path: Path) -> None:
     append(log, plain(25, 2))
     assert offsets_of(read(log, 1)) == [25, 26]
     assert offsets_of(read(log, 12)) == [25, 26]
-    assert log.locate(12) == LogOffset(12, 20, 0)
+    assert log.reader.locate(12) == LogOffset(12, 20, 0)
 
 
 @pytest.mark.spec("log-format READ-04")
@@ -82,7 +82,7 @@ def test_compressed_batch_is_returned_whole_for_each_of_its_offsets(tmp_path: Pa
 @pytest.mark.parametrize("max_bytes", [0, 1, 100, 100_000])
 def test_first_batch_is_returned_whole_above_the_limit(tmp_path: Path, max_bytes: int) -> None:
     log = log_of(tmp_path, [plain(0, 5, size=100), plain(5)])
-    found = log.read(2, max_bytes=max_bytes, bound=log.log_end)
+    found = log.reader.read(2, max_bytes=max_bytes, bound=log.log_end)
     assert offsets_of(found.records)[:5] == [0, 1, 2, 3, 4]
     assert not found.first_entry_incomplete
     assert len(found.records) == (len(plain(0, 5, size=100)) if max_bytes < 100_000 else log.active.size_bytes)
@@ -94,7 +94,7 @@ def test_read_without_min_one_message_is_cut_at_the_limit(tmp_path: Path) -> Non
     one = len(plain(0))
 
     def ask(max_bytes: int) -> tuple[int, bool]:
-        found = log.read(0, max_bytes=max_bytes, bound=log.log_end, min_one_message=False)
+        found = log.reader.read(0, max_bytes=max_bytes, bound=log.log_end, min_one_message=False)
         return len(found.records), found.first_entry_incomplete
 
     assert [ask(n) for n in (0, 1, one - 1, one, one + 1)] == [
@@ -117,11 +117,11 @@ def test_read_ends_with_its_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("min_one", [True, False])
 def test_read_ends_below_its_bound(tmp_path: Path, min_one: bool) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2), plain(3), plain(4)])
-    bound = log.locate(3)
+    bound = log.reader.locate(3)
     for offset, expected in ((0, [0, 1]), (1, [1]), (2, [2]), (3, []), (4, []), (5, [])):
-        found = log.read(offset, max_bytes=100_000, bound=bound, min_one_message=min_one)
+        found = log.reader.read(offset, max_bytes=100_000, bound=bound, min_one_message=min_one)
         assert offsets_of(found.records) == expected
-        assert found.start == (log.locate(offset) if offset < 5 else log.log_end)
+        assert found.start == (log.reader.locate(offset) if offset < 5 else log.log_end)
 
 
 @pytest.mark.spec("log-format READ-08")
@@ -129,20 +129,20 @@ def test_read_ends_below_its_bound(tmp_path: Path, min_one: bool) -> None:
 def test_read_with_a_bound_of_unknown_position_is_empty(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2), plain(3)])
     for bound, offset in (
-        (log.locate(2), 2),  # the bound itself
-        (log.locate(1), 3),  # above the bound, in a later segment
+        (log.reader.locate(2), 2),  # the bound itself
+        (log.reader.locate(1), 3),  # above the bound, in a later segment
         (LogOffset(3), 1),  # the position of the bound is unknown
         (LogOffset(3), 3),
         (LogOffset(4, 0, 100), 2),  # a wrong bound in an earlier segment
     ):
-        found = log.read(offset, max_bytes=1000, bound=bound)
+        found = log.reader.read(offset, max_bytes=1000, bound=bound)
         assert (found.records, found.start.offset, found.first_entry_incomplete) == (b"", offset, False)
-        assert found.start == (bound if bound.offset == offset else log.locate(offset))
+        assert found.start == (bound if bound.offset == offset else log.reader.locate(offset))
 
 
 def test_read_is_cut_at_a_bound_in_the_middle_of_a_batch(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)])
-    found = log.read(0, max_bytes=1000, bound=LogOffset(2, 0, len(plain(0)) + 7))
+    found = log.reader.read(0, max_bytes=1000, bound=LogOffset(2, 0, len(plain(0)) + 7))
     assert found.records == plain(0) + plain(1)[:7]
 
 
@@ -150,11 +150,11 @@ def test_read_is_cut_at_a_bound_in_the_middle_of_a_batch(tmp_path: Path) -> None
 def test_read_collects_aborted_transactions_over_segments(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0), plain(1)], [plain(2)], [plain(3), plain(4)])
     log.segments.values[2].transaction_index.append(AbortedTransaction(7, 0, 3, 4))
-    found = log.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)
+    found = log.reader.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)
     assert found.aborted == (AbortedTransaction(7, 0, 3, 4),)
-    assert log.read(0, max_bytes=1, bound=log.log_end).aborted is None
-    assert log.read(4, max_bytes=1, bound=log.log_end, with_aborted=True).aborted == ()
-    assert log.read(5, max_bytes=1, bound=log.log_end, with_aborted=True).aborted == ()
+    assert log.reader.read(0, max_bytes=1, bound=log.log_end).aborted is None
+    assert log.reader.read(4, max_bytes=1, bound=log.log_end, with_aborted=True).aborted == ()
+    assert log.reader.read(5, max_bytes=1, bound=log.log_end, with_aborted=True).aborted == ()
     assert log.reader.aborted_transactions(0, 1) == found.aborted
 
 
@@ -166,7 +166,7 @@ def test_read_collects_aborted_transactions_up_to_the_next_index_entry(tmp_path:
     one = len(plain(0))
 
     def ask(offset: int, batches: int) -> list[int]:
-        found = log.read(offset, max_bytes=batches * one, bound=log.log_end, with_aborted=True)
+        found = log.reader.read(offset, max_bytes=batches * one, bound=log.log_end, with_aborted=True)
         return [entry.producer_id for entry in found.aborted or ()]
 
     assert ask(0, 3) == [1]
@@ -181,7 +181,7 @@ def test_read_with_a_wrong_offset_index_returns_its_aborted_transaction(tmp_path
     log = log_of(tmp_path, [plain(n) for n in range(10)])
     log.active.transaction_index.append(AbortedTransaction(1, 6, 8, 9))
     log.active.offset_index.path.write_bytes(struct.pack(">ii", 1, 1 << 30) + struct.pack(">ii", 2, 1 << 30))
-    found = log.read(0, max_bytes=100_000, bound=log.log_end, with_aborted=True)
+    found = log.reader.read(0, max_bytes=100_000, bound=log.log_end, with_aborted=True)
     assert [entry.producer_id for entry in found.aborted or ()] == [1]
 
 
@@ -196,7 +196,7 @@ def test_offset_outside_of_the_log_is_located_without_a_position(tmp_path: Path)
     assert log.reader.locate_if_known(11, log_start_offset=11) == LogOffset(11, 10, len(plain(10)))
     assert log.reader.locate_if_known(13, log_start_offset=11) == log.log_end
     with pytest.raises(OffsetOutOfRangeError):
-        log.locate(14)
+        log.reader.locate(14)
 
 
 @pytest.mark.spec("log-format SEG-02")
@@ -238,7 +238,7 @@ def test_a_damaged_transaction_index_is_an_error(tmp_path: Path) -> None:
     log.active.transaction_index.append(AbortedTransaction(1, 0, 0, 1))
     log.active.path.with_suffix(".txnindex").write_bytes(b"\x00\x09" + bytes(32))
     with pytest.raises(CorruptIndexError):
-        log.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)
+        log.reader.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)
 
 
 def test_read_of_a_file_that_was_removed_or_cut_is_an_error(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_reads_succeed_while_the_writer_rolls_truncates_and_deletes(tmp_path: Pa
                 end, start = seen.log_end, seen.segments[0].base_offset
                 offset = choice.randint(start, end.offset)
                 try:
-                    data = log.read(offset, max_bytes=500, bound=end, with_aborted=True).records
+                    data = log.reader.read(offset, max_bytes=500, bound=end, with_aborted=True).records
                 except OffsetOutOfRangeError:
                     continue
                 for found in offsets_of(data)[:1]:

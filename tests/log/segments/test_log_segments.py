@@ -40,7 +40,6 @@ def test_floor_and_lower_segments_of_an_offset_are_found(tmp_path: Path) -> None
     assert [base(found.lower(n)) for n in (0, 1, 10, 11, 99)] == [None, 0, 0, 10, 20]
     assert [base(found.higher(n)) for n in (-1, 0, 10, 19, 20)] == [0, 10, 20, 20, None]
     assert (base(found.first), base(found.last), base(found.active)) == (0, 20, 20)
-    assert [found.next_base_offset(each) for each in found] == [10, 20, None]
     assert [10 in found, 11 in found] == [True, False]
 
 

@@ -224,10 +224,10 @@ def test_recovery_keeps_gaps_and_empty_batches(tmp_path: Path) -> None:
 def test_second_recovery_gives_the_same_files_and_epochs(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, b"".join(plain(n, epoch=n // 4) for n in range(10)) + b"torn")
     assert crashed.recover() == 4
-    before = crashed.data, crashed.indexes, crashed.epochs.entries
+    before = crashed.data, crashed.indexes, crashed.epochs.lineage.entries
     again = Crashed(tmp_path, crashed.data)
     assert again.recover() == 0
-    assert (again.data, again.indexes, again.epochs.entries) == before
+    assert (again.data, again.indexes, again.epochs.lineage.entries) == before
 
 
 # Legacy
@@ -239,7 +239,7 @@ def test_recovery_keeps_legacy_entries_without_epochs_and_producers(tmp_path: Pa
     crashed = Crashed(tmp_path, old + plain(5) + legacy(1, 6, b"k", b"v") + plain(7))
     assert crashed.recover() == 0
     assert crashed.segment.max_timestamp_so_far == TimestampOffset(7000, 1)
-    assert [(entry.epoch, entry.start_offset) for entry in crashed.epochs.entries] == [(0, 5)]
+    assert [(entry.epoch, entry.start_offset) for entry in crashed.epochs.lineage.entries] == [(0, 5)]
     assert crashed.producers.map_end_offset == 8
     assert crashed.indexes == build_indexes(crashed.segment.path, base_offset=0, index_interval_bytes=10)
     only_old = Crashed(tmp_path, old)
@@ -256,16 +256,16 @@ def test_recovery_assigns_the_leader_epochs_of_the_batches(tmp_path: Path) -> No
     data = b"".join(plain(offset, 2, epoch=epoch) for epoch, offset in places) + plain(112, epoch=-1)
     crashed = Crashed(tmp_path, data, base_offset=100)
     crashed.recover()
-    found = [(entry.epoch, entry.start_offset) for entry in crashed.epochs.entries]
+    found = [(entry.epoch, entry.start_offset) for entry in crashed.epochs.lineage.entries]
     assert found == [(0, 104), (1, 106), (2, 110)]
-    assert LeaderEpochFileCache(DISK, tmp_path).entries == crashed.epochs.entries
+    assert LeaderEpochFileCache(DISK, tmp_path).lineage == crashed.epochs.lineage
 
 
 def test_recovery_does_not_assign_a_known_epoch_again(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, plain(100, epoch=3) + plain(101, epoch=4), base_offset=100)
     crashed.epochs.assign(epoch=3, start_offset=50)
     crashed.recover()
-    assert [(entry.epoch, entry.start_offset) for entry in crashed.epochs.entries] == [(3, 50), (4, 101)]
+    assert [(entry.epoch, entry.start_offset) for entry in crashed.epochs.lineage.entries] == [(3, 50), (4, 101)]
 
 
 # Producers

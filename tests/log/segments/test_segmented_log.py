@@ -46,7 +46,7 @@ def test_readers_see_an_append_once_it_is_written(tmp_path: Path) -> None:
     assert size(log) == 0
     log.write_out()
     assert log.log_end == LogOffset(3, 0, len(plain(0, 2) + plain(2)))
-    assert offsets_of(log.read(0, max_bytes=999, bound=log.log_end).records) == [0, 1, 2]
+    assert offsets_of(log.reader.read(0, max_bytes=999, bound=log.log_end).records) == [0, 1, 2]
 
 
 def test_roll_begins_a_segment_at_the_log_end(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tierd.serve import (
     TierSources,
 )
 from tierd.tiering import ManifestFacts, PartitionStatus, partition_inventory
-from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import CopyLag
 from tierd.tiering.partition_status import PartitionState
 
 NOW_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from tierd.serve import Outage, RateSample, RateSeries
 from tierd.serve.page.overview import render_overview
 from tierd.serve.page.page_query import ListQuery
 from tierd.serve.page.sparkline import render_sparkline, summary_of
-from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import CopyLag
 
 
 def overview(**changes: object) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tierd.tiering.local.lag import CopyLag, PendingSegment, copy_lag
+from tierd.tiering.local.partition_log import CopyLag, PendingSegment, copy_lag
 
 
 def test_lag_without_pending_segments_is_zero() -> None:

@@ -8,7 +8,7 @@ from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
-from tierd.tiering.capacity.rate_quota import RateQuota
+from tierd.tiering.capacity import RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate
 
 

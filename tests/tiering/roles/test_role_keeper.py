@@ -19,7 +19,7 @@ from tierd.errors import BackendUnavailableError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import TopicIdPartition
 from tierd.tiering import PartitionStatus, TopicPolicy
-from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import CopyLag
 
 SHAPE = SegmentShape()  # 8 records a segment
 

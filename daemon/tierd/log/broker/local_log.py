@@ -262,3 +262,15 @@ def find_segment_end_offset(segment: SegmentFiles) -> int:
         for header in iter_headers(opened.source, position=position, end=opened.end):
             end = header.last_offset + 1
     return end
+
+
+def batch_at(segment: SegmentFiles, offset: int) -> BatchHeader | None:
+    """Return the first batch of ``segment`` that holds ``offset`` or follows it; None when there is none. Blocking.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        SegmentChangedError: a file vanished or became shorter.
+        LogDirOfflineError: a file cannot be read.
+    """
+    with open_source(segment.log) as source:
+        return find_batch(open_source, source, segment, offset, end=source.size_bytes)

@@ -6,7 +6,7 @@ import structlog
 
 from tierd.errors import CorruptIndexError, MissingArtefactError
 from tierd.log.broker.live_segment import open_readable
-from tierd.log.files.event_fields import partition_fields
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name
 from tierd.log.indexes.transaction_index import AbortedTransaction
 from tierd.log.producers.producer_state import read_producer_snapshot

@@ -1,9 +1,12 @@
-"""Dirty part of a log, and the end of the next cleaning round: pure (log-format 9.1; Kafka: LogCleanerManager)."""
+"""Plan of a cleaning round, pure: its end, the dirty part, and groups of segments (log-format 9.1 and 9.3).
+
+Kafka: LogCleanerManager, Cleaner.groupSegmentsBySize.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tierd.log.records.log_config import LogConfig
+from tierd.log.records.log_config import MAX_INT, LogConfig
 from tierd.log.segments.segment_ranges import segments_between, segments_from
 
 
@@ -24,6 +27,10 @@ class SegmentToClean:
     time_index_bytes: int
     largest_timestamp_ms: int
     first_timestamp_ms: int
+
+
+SegmentGroup = tuple[SegmentToClean, ...]
+"""Neighbouring segments that become one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +113,33 @@ def _first_dirty(log: LogToMeasure) -> tuple[int, bool]:
     if not log.log_start_offset <= checkpointed <= log.log_end_offset:
         return log.log_start_offset, True
     return checkpointed, False
+
+
+def group_segments(
+    segments: Sequence[SegmentToClean], config: LogConfig, *, first_uncleanable_offset: int
+) -> list[SegmentGroup]:
+    """Put neighbours together, as many as fit one segment and its indexes.
+
+    Args:
+        segments: all that the round cleans, ascending.
+        config: of the log; its ``segment.bytes`` and ``segment.index.bytes`` are the limits.
+        first_uncleanable_offset: where the round ends, which bounds the offsets of the last segment.
+    """
+    groups: list[list[SegmentToClean]] = []
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else first_uncleanable_offset
+        if groups and _fits(groups[-1], segment, config, last_offset=following - 1):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return [tuple(group) for group in groups]
+
+
+def _fits(group: list[SegmentToClean], segment: SegmentToClean, config: LogConfig, *, last_offset: int) -> bool:
+    together = [*group, segment]
+    return (
+        sum(one.size_bytes for one in together) <= config.segment_bytes
+        and sum(one.offset_index_bytes for one in together) <= config.segment_index_bytes
+        and sum(one.time_index_bytes for one in together) <= config.segment_index_bytes
+        and (not segment.size_bytes or last_offset - group[0].base_offset <= MAX_INT)
+    )

@@ -22,11 +22,17 @@ from errno import EDQUOT, ENOENT, ENOSPC
 from typing import Final
 
 from tierd.errors import LogError
-from tierd.log.cleaning.cleanable_log import CleanableLog, LogToMeasure, SegmentToClean, measure
+from tierd.log.cleaning.cleanable_log import (
+    CleanableLog,
+    LogToMeasure,
+    SegmentGroup,
+    SegmentToClean,
+    group_segments,
+    measure,
+)
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.cleaning_control import CleaningControl
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
-from tierd.log.cleaning.segment_groups import SegmentGroup, group_segments
 from tierd.log.indexes.transaction_index import AbortedTransaction
 from tierd.log.partition.log_state import LogState
 from tierd.log.records.log_config import MAX_LONG

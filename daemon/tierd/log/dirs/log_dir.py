@@ -11,8 +11,8 @@ import structlog
 from tierd.errors import LogDirOfflineError, LogError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.files.clean_shutdown import write_clean_shutdown
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.disk import Disk
-from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition

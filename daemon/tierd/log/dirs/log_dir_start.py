@@ -1,8 +1,9 @@
 """Start of a log dir under a manager: lock, clean marker, checkpoints, then every log (log-format 6.2)."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Lock, current_thread
 
 import structlog
 
@@ -12,9 +13,14 @@ from tierd.log.dirs.log_dir import LogDir
 from tierd.log.dirs.log_dirs import duplicate
 from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.clean_shutdown import delete_clean_shutdown
-from tierd.log.files.directory import CLUSTER_METADATA, INDEX_CACHE, DirectoryKind, directory_name, parse_directory_name
-from tierd.log.files.event_fields import partition_fields
-from tierd.log.loading.load_progress import LoadProgress
+from tierd.log.files.directory import (
+    CLUSTER_METADATA,
+    INDEX_CACHE,
+    DirectoryKind,
+    directory_name,
+    parse_directory_name,
+    partition_fields,
+)
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
 from tierd.log.log_errors import CheckpointError
@@ -22,6 +28,59 @@ from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingLoad:
+    """Logs and segments that are left to load; both mappings are empty when no load is going on.
+
+    Attributes:
+        logs: number of logs, by log dir.
+        segments: number of segments to recover in a thread's present log, by (log dir, thread name).
+    """
+
+    logs: dict[Path, int]
+    segments: dict[tuple[Path, str], int]
+
+
+class LoadProgress:
+    """Counter of the logs and segments that are left while a manager starts; any thread may count and read.
+
+    log-format 12: remainingLogsToRecover, remainingSegmentsToRecover.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._logs: dict[Path, int] = {}
+        self._segments: dict[tuple[Path, str], int] = {}
+
+    @property
+    def remaining(self) -> RemainingLoad:
+        """Return the logs and segments that are left now."""
+        with self._lock:
+            return RemainingLoad(dict(self._logs), dict(self._segments))
+
+    def begin(self, log_dir: Path, *, logs: int) -> None:
+        """Note that a log dir with ``logs`` logs is going to be loaded."""
+        with self._lock:
+            self._logs[log_dir] = logs
+
+    def log_done(self, log_dir: Path) -> int:
+        """Note that one log of the log dir was loaded or failed; return the number of logs that are left."""
+        with self._lock:
+            self._logs[log_dir] -= 1
+            return self._logs[log_dir]
+
+    def segments_left(self, log_dir: Path, count: int) -> None:
+        """Note the number of segments that are left to recover in the log that this thread loads."""
+        with self._lock:
+            self._segments[log_dir, current_thread().name] = count
+
+    def end(self) -> None:
+        """Forget all logs and segments: the load is over."""
+        with self._lock:
+            self._logs.clear()
+            self._segments.clear()
 
 
 class DirStart:

@@ -9,8 +9,7 @@ import structlog
 from tierd.errors import LogDirOfflineError, LogError, TierErrorCode, UnknownPartitionError
 from tierd.log.dirs.log_dir import LogDir, make_directories
 from tierd.log.dirs.log_manager_settings import LogManagerSettings
-from tierd.log.files.directory import DirectoryKind, directory_name
-from tierd.log.files.event_fields import partition_fields
+from tierd.log.files.directory import DirectoryKind, directory_name, partition_fields
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
 from tierd.log.partition.unified_log import UnifiedLog

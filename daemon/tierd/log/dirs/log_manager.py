@@ -20,15 +20,13 @@ import structlog
 from tierd.errors import LogDirOfflineError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import DirLock, LogDir, make_directories
-from tierd.log.dirs.log_dir_start import DirStart
+from tierd.log.dirs.log_dir_start import DirStart, LoadProgress, RemainingLoad
 from tierd.log.dirs.log_dirs import LogDirs, one_log_alone, remove_directories
 from tierd.log.dirs.log_manager_settings import LogManagerSettings
-from tierd.log.files.directory import DirectoryKind, directory_name
+from tierd.log.files.directory import DirectoryKind, directory_name, partition_fields
 from tierd.log.files.disk import Disk, OsDisk
-from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag, StorageFailure
-from tierd.log.loading.load_progress import LoadProgress, RemainingLoad
 from tierd.log.log_errors import LogClosedError
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition

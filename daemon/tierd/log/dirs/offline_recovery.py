@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 from tierd.errors import PartitionNameError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
+from tierd.log.dirs.log_dir_start import RemainingLoad
 from tierd.log.dirs.log_manager import LogManager
 from tierd.log.dirs.log_manager_settings import LogManagerSettings, lacks_topic_id
 from tierd.log.files.clean_shutdown import has_clean_shutdown
@@ -16,7 +17,6 @@ from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_scan import parse_file_name
-from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.strict_recovery import find_damage
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig

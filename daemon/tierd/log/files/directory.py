@@ -202,3 +202,15 @@ def _directory_status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 def _is_io_error(error: LogError) -> bool:
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
+
+
+def partition_fields(directory: Path) -> dict[str, str]:
+    """Return ``partition`` and ``log_dir`` of a partition directory of any kind.
+
+    Every log event of a partition has these fields, so that one search finds all events of the partition.
+    """
+    try:
+        partition = str(parse_directory_name(directory.name)[0])
+    except PartitionNameError:
+        partition = directory.name
+    return {"partition": partition, "log_dir": str(directory.parent)}

@@ -5,9 +5,9 @@ from pathlib import Path
 import structlog
 
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, ensure_checkpoint, load_lineage, write_lineage
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.disk import Disk
-from tierd.log.files.event_fields import partition_fields
-from tierd.model import EpochEndOffset, EpochEntry, Lineage
+from tierd.model import Lineage
 
 log = structlog.get_logger()
 
@@ -37,11 +37,6 @@ class LeaderEpochFileCache:
         self.lineage = load_lineage(disk, self._path)
 
     @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        """The epochs and where they begin, ascending."""
-        return self.lineage.entries
-
-    @property
     def is_empty(self) -> bool:
         """Return True if no epoch is known."""
         return not self.lineage.entries
@@ -56,14 +51,6 @@ class LeaderEpochFileCache:
         """The epoch that is being written; None without one."""
         latest = self.lineage.latest
         return latest.epoch if latest else None
-
-    def epoch_for(self, offset: int) -> int | None:
-        """Return the epoch that wrote ``offset``; None before the first entry."""
-        return self.lineage.epoch_for(offset)
-
-    def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
-        """Return the exclusive end offset of ``epoch``, together with the epoch that the answer is about."""
-        return self.lineage.end_offset_for(epoch, log_end_offset=log_end_offset)
 
     def assign(self, *, epoch: int, start_offset: int) -> bool:
         """Add ``epoch`` at ``start_offset``, durably; return False when the cache had the entry already.

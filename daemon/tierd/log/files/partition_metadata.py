@@ -1,6 +1,7 @@
 """PartitionMetadataFile: the topic id in a partition directory, written when it is first needed (log-format 1.5)."""
 
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from tierd.errors import LogError, TierErrorCode
@@ -16,22 +17,20 @@ class PartitionMetadataFile:
 
     ``record`` keeps an id in memory, and ``maybe_flush`` writes it: before the first append reaches the disk, when the
     log is closed, and before its directory is renamed. Blocking; errors of the disk are ``OSError``.
+
+    Attributes:
+        path: the path of the file, which may not exist yet.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
-        self._path = directory / PARTITION_METADATA
+        self.path: Final = directory / PARTITION_METADATA
         self._unwritten: UUID | None = None
-
-    @property
-    def path(self) -> Path:
-        """The path of the file, which may not exist yet."""
-        return self._path
 
     @property
     def exists(self) -> bool:
         """Return True if the file exists."""
-        return self._disk.status(self._path) is not None
+        return self._disk.status(self.path) is not None
 
     @property
     def is_pending(self) -> bool:
@@ -46,10 +45,10 @@ class PartitionMetadataFile:
             LogError: another id waits to be written.
         """
         if not topic_id.int:
-            raise ValueError(f"{self._path}: the all-zero id is no topic's")
+            raise ValueError(f"{self.path}: the all-zero id is no topic's")
         if self._unwritten is not None and self._unwritten != topic_id:
             raise LogError(
-                f"{self._path}: of topic id {self._unwritten}, not {topic_id}",
+                f"{self.path}: of topic id {self._unwritten}, not {topic_id}",
                 remedy="the topic was deleted and made again: remove the partition directory, or give the right id",
                 code=TierErrorCode.INCONSISTENT_TOPIC_ID,
             )
@@ -58,7 +57,7 @@ class PartitionMetadataFile:
     def maybe_flush(self) -> None:
         """Write the recorded id, durably, unless it is written already."""
         if self._unwritten is not None:
-            replace_file(self._disk, self._path, encode_topic_id(self._unwritten))
+            replace_file(self._disk, self.path, encode_topic_id(self._unwritten))
             self._unwritten = None
 
     def read(self) -> UUID:
@@ -68,7 +67,7 @@ class PartitionMetadataFile:
             CheckpointError: wrong content.
             OSError: the file does not exist or cannot be read.
         """
-        status = self._disk.status(self._path)
+        status = self._disk.status(self.path)
         if status is not None and status.size_bytes > _LIMIT_BYTES:
-            raise CheckpointError(f"{self._path}: {status.size_bytes} bytes are too many", remedy="restore the file")
-        return parse_topic_id(read_file(self._disk, self._path), name=str(self._path))
+            raise CheckpointError(f"{self.path}: {status.size_bytes} bytes are too many", remedy="restore the file")
+        return parse_topic_id(read_file(self._disk, self.path), name=str(self.path))

@@ -10,7 +10,7 @@ from tierd.log.indexes.transaction_index import ENTRY, AbortedTransaction, Trans
 class TransactionIndexFile(HeldFile):
     """The aborted transactions of one segment; the first entry makes the file (Kafka: TransactionIndex).
 
-    One writer. Any thread may call ``all`` and ``collect``, which open the file separately.
+    One writer. Any thread may call ``load`` and ``all``, which open the file separately.
 
     Attributes:
         may_exist: False once the file is known to be absent; then readers do not try to open it.
@@ -56,14 +56,6 @@ class TransactionIndexFile(HeldFile):
             CorruptIndexError: wrong content.
         """
         return self.load().entries
-
-    def collect(self, from_offset: int, upper_offset: int) -> tuple[tuple[AbortedTransaction, ...], bool]:
-        """Like ``TransactionIndex.collect``.
-
-        Raises:
-            CorruptIndexError: wrong content.
-        """
-        return self.load().collect(from_offset, upper_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Remove every transaction whose marker lies at or behind ``offset``.

@@ -9,9 +9,8 @@ from typing import TypeVar
 import structlog
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOverflowError
-from tierd.log.files.directory import DirectoryKind, parse_directory_name
+from tierd.log.files.directory import DirectoryKind, parse_directory_name, partition_fields
 from tierd.log.files.disk import Disk, unlink_if_there
-from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.partition_scan import MAX_OFFSET, file_name, offsets_named, parse_file_name
 from tierd.log.log_errors import InvalidTransactionStateError

@@ -9,7 +9,6 @@ Any thread may move the high watermark while the writer of the log appends. High
 published together, so that no reader takes an undecided transaction for decided.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import RLock
 
@@ -18,9 +17,6 @@ from tierd.log.partition.log_observer import LogObserver
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.segmented_log import SegmentedLog
-
-HighWatermarkListener = Callable[[int], None]
-"""Called with every high watermark that is set, under the log's lock: it must not block, nor call the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,6 @@ class ExposedOffsets:
         self._producers = producers
         self.local_log_start_offset = max(log_start_offset, segments.segments.values[0].base_offset)
         self.log_start_offset = log_start_offset if is_tiered else self.local_log_start_offset
-        self._listeners: list[HighWatermarkListener] = []
         self._visible = _Visible(LogOffset(self.log_start_offset))
         self._keep_recovery_point()
         self.refresh_first_unstable()
@@ -72,14 +67,6 @@ class ExposedOffsets:
     def last_stable(self) -> LogOffset:
         """Exclusive end of the records that belong to no undecided transaction."""
         return self._visible.last_stable
-
-    def add_listener(self, listener: HighWatermarkListener) -> None:
-        """Call ``listener`` with every high watermark from now on."""
-        self._listeners.append(listener)
-
-    def remove_listeners(self) -> None:
-        """Remove all listeners."""
-        self._listeners.clear()
 
     def update_high_watermark(self, candidate: LogOffset) -> int:
         """Set the high watermark, within [log start, log end]; return its new value. It may fall."""
@@ -187,8 +174,6 @@ class ExposedOffsets:
     def _set_high_watermark(self, value: LogOffset) -> None:
         self._producers.on_high_watermark_updated(value.offset)
         self._visible = _Visible(value, self._first_unstable())
-        for listener in self._listeners:
-            listener(value.offset)
         if self.observer is not None:
             self.observer.on_high_watermark(value.offset)
 

@@ -54,7 +54,6 @@ def close(state: LogState) -> None:
     Raises:
         OSError: the disk failed.
     """
-    state.offsets.remove_listeners()
     _write_pending(state)
     state.flush(state.segments.log_end.offset, including=True)
     state.producers.take_snapshot(sync=True)
@@ -68,7 +67,6 @@ def delete(state: LogState) -> None:
     Raises:
         OSError: the disk failed.
     """
-    state.offsets.remove_listeners()
     _detach_epochs(state)
     state.segments.delete_all_segments(now_ms=0)  # at once
     state.segments.delete_directory()

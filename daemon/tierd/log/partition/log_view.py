@@ -6,7 +6,6 @@ from uuid import UUID
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log.indexes.transaction_index import AbortedTransaction
-from tierd.log.partition.exposed_offsets import HighWatermarkListener
 from tierd.log.partition.log_state import LogState
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
@@ -145,13 +144,6 @@ class LogView:
         """Set the high watermark, clipped to [log start, log end], and return the new value. For any thread."""
         return self._state.offsets.update_high_watermark(LogOffset(offset))
 
-    def maybe_update_high_watermark(self, offset: int) -> int | None:
-        """Set the high watermark as ``update_high_watermark`` does; return None when the value did not change."""
-        with self._state.offsets.lock:
-            before = self.high_watermark
-            after = self.update_high_watermark(offset)
-        return None if after == before else after
-
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         """Raise the high watermark as a leader does, and return true if the value rose. For any thread.
 
@@ -159,10 +151,6 @@ class LogView:
             ValueError: the offset is above the log end.
         """
         return self._state.offsets.increment_high_watermark(LogOffset(offset))
-
-    def add_high_watermark_listener(self, listener: HighWatermarkListener) -> None:
-        """Call ``listener`` with every high watermark that is set from now on. The listener must not block."""
-        self._state.offsets.add_listener(listener)
 
     # Reading
 

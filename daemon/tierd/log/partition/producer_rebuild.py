@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import structlog
 
 from tierd.errors import CorruptRecordError
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.disk import Disk, Readable
-from tierd.log.files.event_fields import partition_fields
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers

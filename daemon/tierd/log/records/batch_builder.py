@@ -1,6 +1,6 @@
 """BatchBuilder: records in, the bytes of one batch of magic 2 out (log-format 2.2 to 2.4; Kafka: MemoryRecordsBuilder).
 
-``batch_header`` draws the bytes of a batch, and ``record_encoding`` those of a record.
+``batch_header`` draws the bytes of a batch, and ``new_record`` those of a record.
 """
 
 import struct
@@ -18,9 +18,8 @@ from tierd.log.records.batch_header import (
 )
 from tierd.log.records.compression import Compression, check_level, compress
 from tierd.log.records.log_config import MAX_INT, TimestampType
-from tierd.log.records.new_record import NO_PRODUCER, NewRecord, Producer
+from tierd.log.records.new_record import NO_PRODUCER, NewRecord, Producer, append_record, record_size_bytes
 from tierd.log.records.record import ControlRecordType
-from tierd.log.records.record_encoding import append_record, record_size_bytes
 
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _END_MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch

@@ -1,5 +1,7 @@
 """Record: one record of a batch of magic 2, parsed (log-format 2.3 and 2.4)."""
 
+import json
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -179,3 +181,24 @@ def _groups(data: bytes, at: int, most: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + index + 1
     raise RecordError(f"a number of more than {most} bytes")
+
+
+def as_json_line(record: Record) -> bytes:
+    """Return a record as a JSON object with a newline at its end: a contract of ``tierd cat --json`` and of exports.
+
+    docs/formats.md describes the fields.
+    """
+    line = {
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "timestampType": record.timestamp_type,
+        "key": _base64(record.key),
+        "value": _base64(record.value),
+        "headers": [[name, _base64(value)] for name, value in record.headers],
+        "leaderEpoch": record.leader_epoch,
+    }
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()

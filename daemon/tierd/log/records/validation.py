@@ -1,20 +1,21 @@
 """Validation of the records of an append by the leader (log-format 4.3; Kafka: LogValidator).
 
 The leader checks, numbers and stamps the records before the append, and writes them anew where the topic's codec or
-magic 2 demand it. Takes and returns bytes; reads and writes no log.
+magic 2 demand it. Takes and returns bytes; reads and writes no log. Leaders always write magic 2, so the records of a
+client that still writes magic 0 or 1 are read one by one, and are built into a new batch (log-format 2.7).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tierd.errors import InvalidRecordError
+from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.log.files.disk import Piece
 from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NO_PRODUCER, BatchBuilder, NewRecord, Producer
+from tierd.log.records.batch_header import IS_LOG_APPEND_TIME
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch, set_max_timestamp
 from tierd.log.records.compression import Compression
-from tierd.log.records.legacy_validation import iter_legacy_records
 from tierd.log.records.log_config import LogConfig, TimestampType
 from tierd.log.records.record_batch import RecordBatch, iter_batches
 from tierd.log.records.record_columns import iter_columns
@@ -193,7 +194,7 @@ def _convert(first: RecordBatch, others: Iterator[RecordBatch], append: _Append)
             append.counters.invalid_magic += 1
             raise RecordValidationError(f"{batch.name}: magic {batch.magic} in a set that began with {first.magic}")
         rules = append.rules()
-        for record in iter_legacy_records(batch, rules=rules, counters=append.counters):
+        for record in _iter_legacy_records(batch, rules=rules, counters=append.counters):
             if not rules.error_count:
                 _append_record(builder, record, batch)
         rules.conclude(batch)
@@ -237,4 +238,54 @@ def _built(builder: BatchBuilder) -> ValidationResult:
     )
 
 
-__all__ = ["ValidationCounters", "ValidationResult", "validate_and_assign"]
+def _iter_legacy_records(
+    batch: RecordBatch,
+    *,
+    rules: RecordRules,
+    counters: ValidationCounters,
+) -> Iterator[NewRecord]:
+    """Decode the records of one entry; ``rules`` note the records that they refuse, which are not yielded.
+
+    Raises:
+        CorruptRecordError: a record within a compressed entry does not have its checksum.
+        InvalidRecordError: the entry cannot be decoded.
+        RecordValidationError: a compressed entry without records, or one whose offsets cannot be.
+    """
+    if batch.compression is Compression.NONE:
+        key, value = batch.legacy_fields()
+        timestamp_ms = batch.max_timestamp_ms
+        rules.check(batch, 0, has_key=key is not None, timestamp_ms=timestamp_ms)
+        if not rules.error_count:
+            yield NewRecord(key, value, timestamp_ms)
+        return
+    last_offset = -1
+    for index, entry in enumerate(batch.inner_entries()):
+        record = _inner_record(batch, entry, index, rules, counters)
+        last_offset = entry.last_offset
+        if record is not None:
+            yield record
+    if last_offset < 0:
+        raise RecordValidationError(f"{batch.name}: a compressed entry without records")
+    if batch.magic == 1 and 0 < batch.last_offset < last_offset:
+        raise RecordValidationError(
+            f"{batch.name}: offset {batch.last_offset} is below its last relative offset {last_offset}"
+        )
+
+
+def _inner_record(
+    batch: RecordBatch, entry: RecordBatch, index: int, rules: RecordRules, counters: ValidationCounters
+) -> NewRecord | None:
+    before = rules.error_count
+    if entry.attributes & 7:
+        rules.refuse(index, "a compressed record within a compressed entry")
+        return None
+    if entry.magic != batch.magic:
+        rules.refuse_magic(index, f"magic {entry.magic} within an entry of magic {batch.magic}")
+        return None
+    if not entry.is_valid:
+        counters.invalid_checksum += 1
+        raise CorruptRecordError(batch.name, batch.position, f"wrong checksum of record {index} within the entry")
+    key, value = entry.legacy_fields()
+    timestamp_ms = batch.max_timestamp_ms if batch.attributes & IS_LOG_APPEND_TIME else entry.max_timestamp_ms
+    rules.check(batch, index, has_key=key is not None, timestamp_ms=timestamp_ms if batch.magic else -1)
+    return NewRecord(key, value, timestamp_ms if batch.magic else -1) if rules.error_count == before else None

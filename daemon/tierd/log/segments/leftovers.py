@@ -15,8 +15,8 @@ from pathlib import Path
 
 import structlog
 
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.disk import Disk, unlink_if_there
-from tierd.log.files.event_fields import partition_fields
 from tierd.log.records.batch_header import iter_headers
 
 DELETED = ".deleted"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log.files.disk import Disk, DiskFile, Readable
+from tierd.log.files.disk import Disk, Readable
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
+from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.log_snapshot import OpenLog
@@ -51,14 +51,6 @@ class FetchData:
     aborted: tuple[AbortedTransaction, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CursorPlace:
-    """The start of a batch. It is valid as long as the files have the names of ``names_version``."""
-
-    start: LogOffset
-    names_version: int
-
-
 class LogReader:
     """The reads of a published log, for any number of threads. A call blocks on the disk only."""
 
@@ -73,7 +65,7 @@ class LogReader:
         self.disk = disk
         self._open_file = opener(disk)
         self._current = current
-        self.name = name
+        self._name = name
 
     def read(
         self,
@@ -83,7 +75,6 @@ class LogReader:
         bound: LogOffset,
         min_one_message: bool = True,
         with_aborted: bool = False,
-        place: CursorPlace | None = None,
     ) -> FetchData:
         """Read from one segment, from the batch that holds ``offset`` or follows it.
 
@@ -94,7 +85,6 @@ class LogReader:
                 Without its position the answer has no records of its segment or of a later one.
             min_one_message: return the first batch complete even if it is larger than ``max_bytes``.
             with_aborted: also return the aborted transactions.
-            place: start of the batch with ``offset``, if the caller knows it.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is below the first segment, or above the log end.
@@ -107,49 +97,8 @@ class LogReader:
         if max_bytes < 0:
             raise ValueError(f"max_bytes {max_bytes} is negative")
 
-        wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted, place)
+        wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted)
         return self.retrying(lambda log: self._read(log, wanted))
-
-    def open_at(self, place: CursorPlace) -> DiskFile | None:
-        """Open the log file of ``place``, for ``read_on``; None when names have changed."""
-        log = self._current()
-        if log.names_version != place.names_version:
-            return None
-        try:
-            return self.disk.open(_files_at(log, place).log, write=False)
-        except FileNotFoundError:
-            return None
-
-    def read_on(
-        self, source: Readable, place: CursorPlace, *, max_bytes: int, bound: LogOffset, expected_bytes: int = 0
-    ) -> FetchData | None:
-        """Read from a known place through the open log file of its segment, with one system call.
-
-        None when only ``read`` can answer: names have changed, the file is at its end, or the file has grown since it
-        was opened. If the first batch is larger than ``max_bytes`` and than ``expected_bytes``, it is read twice.
-
-        Args:
-            source: the open log file.
-            place: the place to read from.
-            max_bytes: see ``read``.
-            bound: see ``read``.
-            expected_bytes: size that the first batch probably has.
-
-        Raises:
-            CorruptRecordError: the first header is damaged.
-            OSError: the file cannot be read.
-        """
-        log = self._current()
-        if log.names_version != place.names_version:
-            return None
-        wanted = _Request(place.start.offset, max_bytes, bound, min_one_message=True, with_aborted=False, place=place)
-        try:
-            found = self._read_on(log, place.start, source, wanted, expected_bytes=expected_bytes)
-        except (SegmentChangedError, CorruptRecordError):
-            if self._current().names_version != log.names_version or source.size_bytes < log.log_end.position:
-                return None
-            raise
-        return found if self._current().names_version == log.names_version else None
 
     def locate(self, offset: int) -> LogOffset:
         """Return the segment of ``offset``, and the position of the batch that holds or follows ``offset``.
@@ -200,12 +149,7 @@ class LogReader:
                     return found
             if log.names_version & 1:
                 time.sleep(_PAUSE_S)
-        raise SegmentChangedError(f"{self.name}: its files change again and again", remedy="read again")
-
-    @property
-    def names_version(self) -> int:
-        """A number that changes when names of files change; see ``PublishedLog``."""
-        return self._current().names_version
+        raise SegmentChangedError(f"{self._name}: its files change again and again", remedy="read again")
 
     @property
     def open_file(self) -> OpenFile:
@@ -217,7 +161,7 @@ class LogReader:
         if first < 0 or offset > log.log_end.offset:
             start = log.segments[0].base_offset if log.segments else log.log_end.offset
             raise OffsetOutOfRangeError(
-                f"{self.name}: offset {offset} is not in the local log [{start}, {log.log_end.offset})",
+                f"{self._name}: offset {offset} is not in the local log [{start}, {log.log_end.offset})",
                 remedy="read from an offset in that range",
             )
         return first
@@ -237,9 +181,6 @@ class LogReader:
     def _read_segment(self, log: PublishedLog, index: int, wanted: "_Request") -> FetchData | None:
         files = log.files(index)
         with self._open_file(files.log) as source:
-            known = wanted.known_place(files.base_offset, log.names_version)
-            if known is not None and (found := self._read_on(log, known, source, wanted)) is not None:
-                return found
             header = self._find(log, files, source, wanted.offset)
             if header is None:
                 return None
@@ -266,25 +207,6 @@ class LogReader:
                 return LogOffset(offset, files.base_offset, header.position)
         return log.log_end
 
-    def _read_on(
-        self, log: PublishedLog, start: LogOffset, source: Readable, wanted: "_Request", *, expected_bytes: int = 0
-    ) -> FetchData | None:
-        """Read from a known place, mostly with one system call; None when the place has to be looked up."""
-        if wanted.with_aborted or wanted.max_bytes < OVERHEAD_BYTES:
-            return None
-        base, position = start.segment_base_offset, start.position
-        end = min(readable_end(log, base, source), wanted.end_position(base, source.size_bytes))
-        data = source.read(position, min(end - position, max(wanted.max_bytes, expected_bytes)))
-        header = parse_header(data, 0, name=str(source.path), position=position)
-        if header is None or header.last_offset < wanted.offset or header.end_position > end:
-            return None
-        limit_bytes = wanted.limit_bytes(header)
-        if header.size_bytes > len(data):
-            data = source.read(position, header.size_bytes)
-        elif len(data) > limit_bytes:
-            data = data[:limit_bytes]
-        return FetchData(data, start)
-
     def _find(self, log: PublishedLog, files: SegmentFiles, source: Readable, offset: int) -> BatchHeader | None:
         return find_batch(self._open_file, source, files, offset, end=readable_end(log, files.base_offset, source))
 
@@ -303,10 +225,6 @@ class LogReader:
         if found is None and (log.names_version & 1 or self._current().names_version != log.names_version):
             raise SegmentChangedError(f"{files.log}: renamed while it was read", remedy="read again")
         return found or TransactionIndex()
-
-
-def _files_at(log: PublishedLog, place: CursorPlace) -> SegmentFiles:
-    return log.files(floor_index(log.segments, place.start.segment_base_offset))
 
 
 def readable_end(log: PublishedLog, base_offset: int, source: Readable) -> int:
@@ -359,14 +277,6 @@ class _Request:
     bound: LogOffset
     min_one_message: bool
     with_aborted: bool
-    place: CursorPlace | None
-
-    def known_place(self, base_offset: int, names_version: int) -> LogOffset | None:
-        """Return the place to begin at; None when the caller does not know it or names have changed."""
-        place = self.place
-        if place is None or place.names_version != names_version or place.start.offset != self.offset:
-            return None
-        return place.start if place.start.segment_base_offset == base_offset else None
 
     def nothing_at(self, place: LogOffset) -> FetchData:
         """Return an empty result."""

@@ -81,11 +81,6 @@ class LogSegments:
         """
         return segments_between(self.values, from_offset, to_offset)
 
-    def next_base_offset(self, segment: LogSegment) -> int | None:
-        """Return the base offset of the segment after ``segment``; None when ``segment`` is the last one."""
-        following = self.higher(segment.base_offset)
-        return None if following is None else following.base_offset
-
     def add(self, segment: LogSegment) -> LogSegment | None:
         """Put a segment in its place; return the one that had the same base offset before."""
         index = bisect_left(self.values, segment.base_offset, key=_base_offset)

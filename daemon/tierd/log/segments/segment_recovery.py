@@ -14,8 +14,8 @@ import structlog
 
 from tierd.errors import CorruptRecordError, OffsetOverflowError
 from tierd.kernels import crc32c
+from tierd.log.files.directory import partition_fields
 from tierd.log.files.disk import Readable
-from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import IndexBuilder
 from tierd.log.indexes.transaction_index import AbortedTransaction

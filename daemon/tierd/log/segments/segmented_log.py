@@ -16,7 +16,7 @@ from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.leftovers import CLEANED
-from tierd.log.segments.log_read import FetchData, LogReader
+from tierd.log.segments.log_read import LogReader
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import LogSegments, PublishedLog
 from tierd.log.segments.pending_deletions import PendingDeletions
@@ -367,24 +367,6 @@ class SegmentedLog:
             raise RuntimeError(f"{self.directory}: cannot be deleted while it has {len(self.segments)} segments")
         _remove_tree(self._disk, self.directory)
         self._disk.sync_directory(self.directory.parent)
-
-    def read(
-        self,
-        offset: int,
-        *,
-        max_bytes: int,
-        bound: LogOffset,
-        min_one_message: bool = True,
-        with_aborted: bool = False,
-    ) -> FetchData:
-        """Read from any thread; see ``LogReader.read``."""
-        return self.reader.read(
-            offset, max_bytes=max_bytes, bound=bound, min_one_message=min_one_message, with_aborted=with_aborted
-        )
-
-    def locate(self, offset: int) -> LogOffset:
-        """Find where an offset lies, from any thread; see ``LogReader.locate``."""
-        return self.reader.locate(offset)
 
     def _open(self, base_offset: int, *, now_ms: int, suffix: str = "") -> LogSegment:
         self._are_names_synced = False

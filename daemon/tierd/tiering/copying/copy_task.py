@@ -39,7 +39,16 @@ _SEARCHED_IN_LOOP: Final = 1024  # rows; more go to a thread
 
 
 class CopyTask:
-    """Copy task of one leadership of one partition in one directory. Another epoch or directory has another task."""
+    """Copy task of one leadership of one partition in one directory. Another epoch or directory has another task.
+
+    Attributes:
+        name: ``copy <partition> <topic id> @<epoch>``: another incarnation or leadership is another task.
+        wake: the event that is set when the directory changed, the high watermark moved, or a pass is asked for.
+        local: the log that the task copies from.
+        leader_epoch: the leader epoch that the task writes under.
+        loaded: the event that is set once the partition is claimed, its metadata loaded and the frontier found.
+        tried: the event that is set once loading has ended for the first time, well or not.
+    """
 
     def __init__(
         self,
@@ -66,10 +75,10 @@ class CopyTask:
             on_tiered: is called at the end of each pass that copied a segment or moved the log start.
         """
         leader_epoch = leadership.leader_epoch
-        self._local = local
+        self.local: Final = local
         self._partition = local.partition
-        self._leader_epoch = leader_epoch
-        self._name = f"copy {local.partition} {local.partition.topic_id} @{leader_epoch}"  # asked for often
+        self.leader_epoch: Final = leader_epoch
+        self.name: Final = f"copy {local.partition} {local.partition.topic_id} @{leader_epoch}"  # asked for often
         self._metadata = tools.metadata
         self._log_offsets = tools.log_offsets
         self._log_starts = tools.log_starts
@@ -100,48 +109,18 @@ class CopyTask:
         self._grown = False  # or the log start has moved
         self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
         self._reported: CopiedThrough | None = None  # the last report to the log
-        self._wake = LazyEvent()
+        self.wake: Final = LazyEvent()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
         self._state = CopyState()
         self._waiters = PassWaiters()
-        self._loaded = LazyEvent()
-        self._tried = LazyEvent()
-
-    @property
-    def name(self) -> str:
-        """Return ``copy <partition> <topic id> @<epoch>``: another incarnation or leadership is another task."""
-        return self._name
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return the event that is set when the directory changed, the high watermark moved, or a pass is asked for."""
-        return self._wake
-
-    @property
-    def local(self) -> PartitionLog:
-        """Return the log that the task copies from."""
-        return self._local
-
-    @property
-    def leader_epoch(self) -> int:
-        """Return the leader epoch that the task writes under."""
-        return self._leader_epoch
+        self.loaded: Final = LazyEvent()
+        self.tried: Final = LazyEvent()
 
     @property
     def state(self) -> CopyState:
         """Return the present state of the task."""
         return self._state
-
-    @property
-    def loaded(self) -> asyncio.Event:
-        """Return the event that is set once the partition is claimed, its metadata loaded and the frontier found."""
-        return self._loaded
-
-    @property
-    def tried(self) -> asyncio.Event:
-        """Return the event that is set once loading has ended for the first time, well or not."""
-        return self._tried
 
     async def run_once(self) -> float | None:
         """Copy what is due, then sweep; return seconds until there may be more, None when only an event tells.
@@ -196,7 +175,7 @@ class CopyTask:
         known = self._state.copied_through is not None and is_ready and not self._in_doubt
         try:
             if not self._claimed:
-                await self._metadata.become_leader(self._partition, self._leader_epoch)
+                await self._metadata.become_leader(self._partition, self.leader_epoch)
                 self._claimed = True
             await self._metadata.ensure_ready(self._partition)
         except FencedError:
@@ -204,26 +183,26 @@ class CopyTask:
         except MetadataError:
             if self._state.copied_through is None:
                 # While the contents of the tier are not known, every rolled segment is worth holding.
-                await self._local.protect(copied_through=-1)
+                await self.local.protect(copied_through=-1)
             raise
         finally:
-            self._tried.set()
+            self.tried.set()
         if not known:  # after a reload too: what was in doubt may be in the tier
             await self._find_frontier()
-        self._loaded.set()
+        self.loaded.set()
 
     async def _find_frontier(self) -> None:
         view = self._metadata.view(self._partition)
         self._deleted.loaded(view)
         log_start = view.log_start_offset
         if log_start is None:
-            log_start = first_log_start(view, self._local.scan, await self._offsets())
+            log_start = first_log_start(view, self.local.scan, await self._offsets())
             await self._metadata.advance_log_start_offset(self._partition, log_start)
         await self._take_frontier(log_start_offset=log_start)
 
     async def _take_frontier(self, *, log_start_offset: int | None) -> None:
         """Take the frontier from rows and local log; the holes below it are found again later."""
-        view, scan = self._metadata.view(self._partition), self._local.scan
+        view, scan = self._metadata.view(self._partition), self.local.scan
         copied = await find_frontier(view, scan, is_compacted=self._is_compacted())
         self._state = replace(self._state, copied_through=copied, log_start_offset=log_start_offset)
         self._holes = None
@@ -235,7 +214,7 @@ class CopyTask:
         find = partial(
             holes,
             self._metadata.view(self._partition),
-            self._local.scan,
+            self.local.scan,
             await self._offsets(),
             log_start_offset=self._log_start(),
             copied_through=self._copied_offset(),
@@ -258,7 +237,7 @@ class CopyTask:
             is_ended = await self._stale.end(view, await self._offsets())
         except RemoteStorageError:
             # While the store does not answer, every rolled segment is worth holding.
-            await self._local.protect(copied_through=-1)
+            await self.local.protect(copied_through=-1)
             raise
         if is_ended:
             await self._take_frontier(log_start_offset=self._state.log_start_offset)
@@ -268,10 +247,10 @@ class CopyTask:
         if self._state.copied_through is None:
             return
         copied = copied_without_hole(
-            self._state.copied_through, self._holes or (), self._local.scan, log_start_offset=self._log_start()
+            self._state.copied_through, self._holes or (), self.local.scan, log_start_offset=self._log_start()
         )
         if copied != self._reported:
-            await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
+            await self._log_offsets.copied_through(self.local.log_dir, self._partition, copied)
             self._reported = copied
 
     async def _copy_due(self) -> float | None:
@@ -288,7 +267,7 @@ class CopyTask:
         if (closed := self._closed_because()) is not None:
             self._enter(CopyPhase.WAITING, closed, high_watermark=offsets.high_watermark)
             return None
-        stable = await stable_offset(due, self._local.scan, offsets.high_watermark)
+        stable = await stable_offset(due, self.local.scan, offsets.high_watermark)
         candidates = copy_candidates(
             due,
             copied_through=self._copied_offset(),
@@ -319,7 +298,7 @@ class CopyTask:
         delay = self._delay()
         if delay.is_none or not count:
             return count, None
-        ages = await asyncio.to_thread(ages_of, due, self._local.scan)
+        ages = await asyncio.to_thread(ages_of, due, self.local.scan)
         return ripe_segments(ages[:count], delay, now_ms=self._clock.now_ms())
 
     def _await_age(self, held: HeldSegment, due_ms: int | None) -> float | None:
@@ -357,7 +336,7 @@ class CopyTask:
 
     async def _follow_restarted_log(self, offsets: BrokerOffsets) -> None:
         """Move the tier's log start back where the log itself ends below it."""
-        start = began_anew_at(self._local.scan, offsets, log_start_offset=self._log_start())
+        start = began_anew_at(self.local.scan, offsets, log_start_offset=self._log_start())
         if start is None:
             return
         log.warning("log_begins_anew", partition=str(self._partition), was=self._log_start(), log_start_offset=start)
@@ -375,7 +354,7 @@ class CopyTask:
             log.info("log_start_raised", partition=str(self._partition), log_start_offset=deleted)
 
     async def _offsets(self) -> BrokerOffsets:
-        return await self._log_offsets.offsets(self._local.log_dir, self._partition)
+        return await self._log_offsets.offsets(self.local.log_dir, self._partition)
 
     def _copied_offset(self) -> int:
         assert self._state.copied_through is not None, "asked for after loading"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tierd.clock import Clock
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.capacity.quota_gate import QuotaGate
+from tierd.tiering.capacity import QuotaGate
 from tierd.tiering.copying.segment_copy import SegmentCopy
 from tierd.tiering.copying.stale_segments import StaleSegmentTools
 from tierd.tiering.local.log_offsets import LogOffsets

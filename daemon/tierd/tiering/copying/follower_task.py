@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from tierd.lazy_event import LazyEvent
 from tierd.metadata import RemoteLogMetadataManager
@@ -21,6 +22,10 @@ class FollowerTask:
     What has rolled and is not in the tier is held here too: the leader's host may be lost before it was copied, and
     the broker's retention goes by no tier. A partition that was never led, or whose topic is not copied, is not held,
     because it would be held for ever.
+
+    Attributes:
+        name: ``follow <partition> <topic id>``.
+        wake: the event that is set when the directory changed, or on request.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class FollowerTask:
         """
         self._local = local
         self._partition = local.partition
-        self._name = f"follow {local.partition} {local.partition.topic_id}"  # asked for often
+        self.name: Final = f"follow {local.partition} {local.partition.topic_id}"  # asked for often
         self._metadata = metadata
         self._log_offsets = log_offsets
         self._slots = slots
@@ -57,18 +62,8 @@ class FollowerTask:
         self._idle_interval_s = idle_interval_s
         self._is_copied = is_copied
         self._is_compacted = is_compacted
-        self._wake = LazyEvent()
+        self.wake: Final = LazyEvent()
         self._state = CopyState()
-
-    @property
-    def name(self) -> str:
-        """Return ``follow <partition> <topic id>``."""
-        return self._name
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return the event that is set when the directory changed, or on request."""
-        return self._wake
 
     @property
     def state(self) -> CopyState:

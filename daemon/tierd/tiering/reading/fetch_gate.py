@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tierd.clock import Clock
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
-from tierd.tiering.capacity.rate_quota import RateQuota
+from tierd.tiering.capacity import RateQuota
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tierd.clock import Clock
 from tierd.config import FetchSettings
@@ -12,7 +13,7 @@ from tierd.errors import RemoteStorageError, TierError, TierErrorCode
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tasks import end_tasks, retrieve
-from tierd.tiering.capacity.rate_quota import UNLIMITED, RateQuota
+from tierd.tiering.capacity import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask
@@ -39,7 +40,12 @@ class FetchStatistics:
 
 
 class FetchService:
-    """The reader of the tier for all partitions, with deadlines. ``open_fetch_service`` opens it."""
+    """The reader of the tier for all partitions, with deadlines. ``open_fetch_service`` opens it.
+
+    Attributes:
+        index_cache: the index cache on disk, which has to learn of deleted segments; None without a cache.
+        chunk_cache: the chunk cache on disk, which has to learn of deleted segments; None without a cache.
+    """
 
     def __init__(
         self,
@@ -55,8 +61,8 @@ class FetchService:
         self._remote = remote
         self._settings = settings
         self._piece_bytes = piece_bytes
-        self._chunks = chunks
-        self._index_cache = indexes
+        self.chunk_cache: Final = chunks
+        self.index_cache: Final = indexes
         self._indexes = RemoteIndexes(indexes.read if indexes else remote.fetch_index)
         self._recorder = recorder
         self._gate = FetchGate(
@@ -74,22 +80,12 @@ class FetchService:
         self._next = LateReads(capacity=_LATE_READS, clock=clock, kept_s=_NEXT_KEPT_S)
         self._running: set[asyncio.Task[FetchResult]] = set()
 
-    @property
-    def index_cache(self) -> RemoteIndexCache | None:
-        """Return the index cache on disk, which has to learn of deleted segments; None without a cache."""
-        return self._index_cache
-
-    @property
-    def chunk_cache(self) -> ChunkCache | None:
-        """Return the chunk cache on disk, which has to learn of deleted segments; None without a cache."""
-        return self._chunks
-
     def statistics(self) -> FetchStatistics:
         """Return the counters of the service, for metrics."""
         return FetchStatistics(
             self._gate.statistics(),
-            self._chunks.statistics() if self._chunks else None,
-            self._index_cache.statistics() if self._index_cache else None,
+            self.chunk_cache.statistics() if self.chunk_cache else None,
+            self.index_cache.statistics() if self.index_cache else None,
         )
 
     def task(self, snapshot: Callable[[], Awaitable[TieredLog]]) -> FetchTask:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tierd.errors import RemoteIntegrityError
 from tierd.log import CheckedBatches, walk_checked
@@ -16,7 +16,11 @@ _BATCH_HEADER_BYTES = 12  # base offset and length: enough to know the size of t
 
 
 class RemoteSegmentReader:
-    """Forward reader, which owns the fetches that ``begin`` starts; ``close`` ends them. One caller at a time."""
+    """Forward reader, which owns the fetches that ``begin`` starts; ``close`` ends them. One caller at a time.
+
+    Attributes:
+        metadata: the segment of these batches.
+    """
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class RemoteSegmentReader:
             on_bytes: is called with the number of bytes whenever some are used.
         """
         self._remote = remote
-        self._metadata = metadata
+        self.metadata: Final = metadata
         self._first_bytes = max(first_bytes, SMALLEST_WINDOW_BYTES)
         self._piece_bytes = max(piece_bytes, SMALLEST_WINDOW_BYTES)
         self._first_position = position
@@ -53,11 +57,6 @@ class RemoteSegmentReader:
         self._fetched_bytes = 0
         self._on_wait = on_wait
         self._on_bytes = on_bytes
-
-    @property
-    def metadata(self) -> RemoteLogSegmentMetadata:
-        """Return the segment of these batches."""
-        return self._metadata
 
     @property
     def next_offset(self) -> int:
@@ -77,7 +76,7 @@ class RemoteSegmentReader:
     @property
     def is_at_end(self) -> bool:
         """Return True if every batch was given out."""
-        return self._position >= self._metadata.size_bytes
+        return self._position >= self.metadata.size_bytes
 
     def begin(self) -> bool:
         """Ask for the next range; False when everything was asked for already."""
@@ -97,7 +96,7 @@ class RemoteSegmentReader:
             RemoteResourceNotFoundError: the object is not there.
             RemoteIntegrityError: the store returned fewer or more bytes than were asked for, or a batch is damaged.
         """
-        while self._position + len(self._tail) < self._metadata.size_bytes:
+        while self._position + len(self._tail) < self.metadata.size_bytes:
             data = await self._fetch()
             # Parsing 4 MiB takes as long as other tasks should not wait.
             parsed = await asyncio.to_thread(self._parsed, data)
@@ -110,8 +109,8 @@ class RemoteSegmentReader:
                 self._begin(self._begun, self._begun + max(size - len(self._tail), SMALLEST_WINDOW_BYTES))
         if self._tail:
             raise RemoteIntegrityError(
-                f"{self._metadata.segment}: {len(self._tail)} bytes at its end are no whole batch",
-                remedy=f"run tierd verify --deep {self._metadata.segment.topic_id_partition}",
+                f"{self.metadata.segment}: {len(self._tail)} bytes at its end are no whole batch",
+                remedy=f"run tierd verify --deep {self.metadata.segment.topic_id_partition}",
             )
         return None
 
@@ -138,7 +137,7 @@ class RemoteSegmentReader:
 
     @property
     def _name(self) -> str:
-        return str(self._metadata.segment)
+        return str(self.metadata.segment)
 
     async def _fetch(self) -> bytes:
         if not self._under_way:
@@ -161,7 +160,7 @@ class RemoteSegmentReader:
             raise
 
     def _begin(self, start: int, end: int) -> bool:
-        end = min(end, self._metadata.size_bytes)
+        end = min(end, self.metadata.size_bytes)
         if start >= end:
             return False
         self._under_way.append(asyncio.ensure_future(self._range(start, end)))
@@ -169,24 +168,24 @@ class RemoteSegmentReader:
         return True
 
     async def _range(self, start: int, end: int) -> bytes:
-        data = await self._remote.fetch_log_segment(self._metadata, ByteRange(start, end - 1))
+        data = await self._remote.fetch_log_segment(self.metadata, ByteRange(start, end - 1))
         if len(data) == end - start:
             return data
         found = f"ends at byte {start + len(data)}" if len(data) < end - start else f"has {len(data)} bytes at {start}"
         raise RemoteIntegrityError(
-            f"{self._name}: the object {found}, its metadata says {self._metadata.size_bytes}",
-            remedy=f"run tierd verify {self._metadata.segment.topic_id_partition}",
+            f"{self._name}: the object {found}, its metadata says {self.metadata.size_bytes}",
+            remedy=f"run tierd verify {self.metadata.segment.topic_id_partition}",
         )
 
     def _parsed(self, data: bytes) -> "_Parsed":
         parsed = _parse(self._tail, data, self._name, self._position)
-        found, next_offset, end_offset = parsed.batches, self._next_offset, self._metadata.end_offset
+        found, next_offset, end_offset = parsed.batches, self._next_offset, self.metadata.end_offset
         for index, (base, last) in enumerate(zip(found.base_offsets, found.last_offsets, strict=True)):
             if base < next_offset or last > end_offset:
                 raise RemoteIntegrityError(
                     f"{self._name}: the batch at byte {found.positions[index]} has offset {base}, which is not in "
                     f"its place between {next_offset} and {end_offset}",
-                    remedy=f"run tierd verify --deep {self._metadata.segment.topic_id_partition}",
+                    remedy=f"run tierd verify --deep {self.metadata.segment.topic_id_partition}",
                 )
             next_offset = last + 1
         return parsed

@@ -26,7 +26,13 @@ class AbandonedCopies:
     than any grace writes objects after that, and no other process knows of these objects. So each copy is looked up
     again after a grace. While the copy has a row, the leader sweeps it. Once the row is gone, objects of the copy's id
     belong to no segment, for an id is never used twice.
+
+    Attributes:
+        name: the name; there is one such task.
+        wake: the event that is set when a copy is added.
     """
+
+    name: Final = "remove abandoned copies"
 
     def __init__(
         self,
@@ -42,17 +48,7 @@ class AbandonedCopies:
         self._clock = clock
         self._grace_s = max(grace_s, _SHORTEST_WAIT_S)
         self._waiting: deque[tuple[float, RemoteLogSegmentMetadata]] = deque()  # and when to check, ascending
-        self._wake = asyncio.Event()
-
-    @property
-    def name(self) -> str:
-        """Return the name; there is one such task."""
-        return "remove abandoned copies"
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return the event that is set when a copy is added."""
-        return self._wake
+        self.wake: Final = asyncio.Event()
 
     def add(self, started: RemoteLogSegmentMetadata) -> None:
         """Take over a copy that this process began and works on no more. Beyond 10,000 the oldest is forgotten."""
@@ -64,7 +60,7 @@ class AbandonedCopies:
                 remedy="tierd verify shows whether it left objects behind",
             )
         self._waiting.append((self._clock.monotonic_s() + self._grace_s, started))
-        self._wake.set()
+        self.wake.set()
 
     async def run_once(self) -> float | None:
         """Check every copy that is due; return seconds until the next one is, None when there is none.

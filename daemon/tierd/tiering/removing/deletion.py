@@ -20,7 +20,7 @@ lines once in each process: while a store is away, neither drives older lines ou
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
@@ -43,13 +43,34 @@ from tierd.model import (
 )
 from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.removing.deletable_storage import DeletableStorage
 from tierd.tiering.removing.ledger import DeleteReason, Ledger, LedgerEntry, LedgerStep, NoLedger
 
 log = structlog.get_logger()
 
 RETAINED_RETRY_S: Final = 6 * 3600.0  # a retention period ends in days, not in minutes
 _NOTED_SEGMENTS: Final = 10_000
+
+
+class DeletableStorage(Protocol):
+    """Part of a remote storage that deletion uses. Every call may be repeated and raises ``RemoteStorageError``."""
+
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove every object of the segment, the tombstone last."""
+
+    async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
+        """Create the tombstone; one that is there already is success."""
+
+    async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
+        """Return the tombstone, None when there is none."""
+
+    async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove the tombstone; none is success."""
+
+    async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Return True if log, indexes, manifest or tombstone is there."""
+
+    async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Return True if log, indexes and manifest are all there."""
 
 
 class SegmentDeletion:

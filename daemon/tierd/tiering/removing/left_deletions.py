@@ -52,7 +52,14 @@ async def partitions_left(
 
 
 class LeftDeletions:
-    """Task that claims partitions that left, one after the other, to end their deletions. A ``PartitionTask``."""
+    """Task that claims partitions that left, one after the other, to end their deletions. A ``PartitionTask``.
+
+    Attributes:
+        name: the name; there is one such task.
+        wake: the event that is set when a partition has left.
+    """
+
+    name: Final = "end deletions of partitions that left"
 
     def __init__(
         self,
@@ -86,17 +93,7 @@ class LeftDeletions:
         self._clock = clock
         self._broker_id = broker_id
         self._copy_grace_s = copy_grace_s
-        self._wake = asyncio.Event()
-
-    @property
-    def name(self) -> str:
-        """Return the name; there is one such task."""
-        return "end deletions of partitions that left"
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return the event that is set when a partition has left."""
-        return self._wake
+        self.wake: Final = asyncio.Event()
 
     async def run_once(self) -> float:
         """End the deletions that are due; return seconds until the next run. A partition that fails stops no other.

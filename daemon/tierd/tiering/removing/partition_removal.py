@@ -38,7 +38,13 @@ class PartitionRemover:
     """Task that deletes the partitions that it was asked for, and those whose deletion had begun. A ``PartitionTask``.
 
     A partition that fails is reported and tried again. It does not stop the others.
+
+    Attributes:
+        name: the name; there is one such task.
+        wake: the event that is set when a deletion is asked for.
     """
+
+    name: Final = "remove deleted partitions"
 
     def __init__(
         self,
@@ -74,17 +80,7 @@ class PartitionRemover:
         self._on_error = on_error or _log_failure
         self._asked: dict[TopicIdPartition, float] = {}  # and since when, monotonic
         self._claimed: set[TopicIdPartition] = set()  # announced to the metadata by this task alone
-        self._wake = asyncio.Event()
-
-    @property
-    def name(self) -> str:
-        """Return the name of this task, which exists once."""
-        return "remove deleted partitions"
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return the event that is set when a deletion is asked for."""
-        return self._wake
+        self.wake: Final = asyncio.Event()
 
     @property
     def progress(self) -> object:
@@ -98,7 +94,7 @@ class PartitionRemover:
         deletion has begun by then.
         """
         self._asked.setdefault(partition, self._clock.monotonic_s())
-        self._wake.set()
+        self.wake.set()
 
     async def accept(self, partition: TopicIdPartition, *, at_once: bool = False) -> None:
         """Mark the partition for deletion; after the return, a deletion that a crash interrupts is continued.
@@ -129,7 +125,7 @@ class PartitionRemover:
                 raise
             self._claimed.add(partition)
             log.info("partition_marked_for_deletion", partition=str(partition), segments=len(view.segments))
-        self._wake.set()
+        self.wake.set()
 
     async def run_once(self) -> float | None:
         """Continue every deletion of this broker, or left by another one; return seconds until there is more to do.

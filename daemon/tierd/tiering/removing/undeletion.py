@@ -21,8 +21,7 @@ from tierd.clock import Clock
 from tierd.errors import RefusedError, RemoteResourceNotFoundError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentState, TopicIdPartition
-from tierd.tiering.removing.deletable_storage import DeletableStorage
-from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.removing.deletion import DeletableStorage, SegmentDeletion
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.undelete_plan import TakenBack, plan_undelete, refuse

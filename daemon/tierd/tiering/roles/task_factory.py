@@ -10,7 +10,7 @@ from tierd.config import CopySettings, ExpireSettings
 from tierd.control import Leadership
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.remote import SegmentStorage
-from tierd.tiering.capacity.capacity import Capacity
+from tierd.tiering.capacity import Capacity
 from tierd.tiering.copy_plan import CopyDelay
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.copy_tools import CopyTools

@@ -18,7 +18,7 @@ from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, RemoteObjectRetainedError
 from tierd.lazy_event import LazyEvent
 from tierd.metadata import PartitionView, RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiring.expiration_plan import ExpirationPlan, PlannedDeletion
@@ -86,21 +86,28 @@ class ExpirationTools:
 
 
 class ExpirationTask:
-    """Expiration task of one leadership of one partition. Another leader epoch or directory has another task."""
+    """Expiration task of one leadership of one partition. Another leader epoch or directory has another task.
+
+    Attributes:
+        name: ``expire <partition> <topic id> @<epoch>``.
+        wake: the event that is set when a segment rolled or was copied, the policy changed, or on request.
+        partition: the partition.
+        local: the local log of the partition.
+    """
 
     def __init__(
         self, local: LocalLogView, *, leader_epoch: int, tools: ExpirationTools, sweep: DanglingSweep | None = None
     ) -> None:
         """Delete nothing yet; ``sweep`` is run at the end of each pass, None where there is none to run."""
-        self._local = local
-        self._partition = local.partition
+        self.local: Final = local
+        self.partition: Final = local.partition
         self._leader_epoch = leader_epoch
-        self._name = f"expire {local.partition} {local.partition.topic_id} @{leader_epoch}"  # asked for often
+        self.name: Final = f"expire {local.partition} {local.partition.topic_id} @{leader_epoch}"  # asked for often
         self._tools = tools
         self._metadata = tools.metadata
         self._deletion = tools.deletion
         self._sweep = sweep
-        self._wake = LazyEvent()
+        self.wake: Final = LazyEvent()
         self._claimed = False
         # Whose tombstones this task knows to be there, and for which deletion: one may be undone, and another begin.
         self._marked: dict[UUID, SoftDelete | None] = {}
@@ -109,29 +116,9 @@ class ExpirationTask:
         self._waiters = PassWaiters()
 
     @property
-    def name(self) -> str:
-        """Return ``expire <partition> <topic id> @<epoch>``."""
-        return self._name
-
-    @property
-    def wake(self) -> asyncio.Event:
-        """Return the event that is set when a segment rolled or was copied, the policy changed, or on request."""
-        return self._wake
-
-    @property
-    def partition(self) -> TopicIdPartition:
-        """Return the partition."""
-        return self._partition
-
-    @property
-    def local(self) -> LocalLogView:
-        """Return the local log of the partition."""
-        return self._local
-
-    @property
     def state(self) -> ExpirationState:
         """Return the present state."""
-        return replace(self._state, retained=self._deletion.retained_of(self._partition))
+        return replace(self._state, retained=self._deletion.retained_of(self.partition))
 
     @property
     def progress(self) -> object:
@@ -145,8 +132,8 @@ class ExpirationTask:
             RemoteStorageNotReadyError: the metadata is not loaded.
             TierError: the local log cannot be read.
         """
-        policy = self._tools.policies(self._partition.topic)
-        return await self._plan(self._metadata.view(self._partition), await self._facts(policy), policy)
+        policy = self._tools.policies(self.partition.topic)
+        return await self._plan(self._metadata.view(self.partition), await self._facts(policy), policy)
 
     async def run_once(self) -> float | None:
         """Delete what is due; return seconds until there is more, None when only an event can bring more.
@@ -176,13 +163,13 @@ class ExpirationTask:
 
     async def _pass(self) -> float | None:
         await self.load()
-        view = self._metadata.view(self._partition)
+        view = self._metadata.view(self.partition)
         if view.delete_state is not None:
             return None  # all of it goes; the remover sees to that
         if not view.segments:
             self._state, self._settled = ExpirationState(), None
             return await self._rest(None, undone=False)  # most partitions of most brokers: nothing is read
-        policy = self._tools.policies(self._partition.topic)
+        policy = self._tools.policies(self.partition.topic)
         facts = await self._facts(policy)
         if self._is_settled(view, facts, policy):
             return await self._rest(self._settled[3] if self._settled else None, undone=False)
@@ -202,12 +189,12 @@ class ExpirationTask:
             MetadataError: the store does not answer, or holds what cannot be understood.
         """
         if not self._claimed:
-            await self._metadata.become_leader(self._partition, self._leader_epoch)
+            await self._metadata.become_leader(self.partition, self._leader_epoch)
             self._claimed = True
-        await self._metadata.ensure_ready(self._partition)
+        await self._metadata.ensure_ready(self.partition)
 
     async def _facts(self, policy: TopicPolicy) -> LocalFacts:
-        return await self._local.facts(sizes=policy.expires_bytes >= 0)
+        return await self.local.facts(sizes=policy.expires_bytes >= 0)
 
     async def _plan(self, view: PartitionView, facts: LocalFacts, policy: TopicPolicy) -> ExpirationPlan:
         being_copied = frozenset(self._tools.being_copied)
@@ -246,13 +233,13 @@ class ExpirationTask:
             return False
         if start > facts.high_watermark:
             raise OffsetOutOfRangeError(
-                f"{self._partition}: log start {start} would be above the high watermark {facts.high_watermark}; "
+                f"{self.partition}: log start {start} would be above the high watermark {facts.high_watermark}; "
                 "nothing expires",
                 remedy="nothing to do after an unclean election; otherwise see tierd verify",
             )
-        await self._metadata.advance_log_start_offset(self._partition, start)
-        await self._local.raise_log_start(start)
-        log.info("log_start_advanced", partition=str(self._partition), log_start_offset=start)
+        await self._metadata.advance_log_start_offset(self.partition, start)
+        await self.local.raise_log_start(start)
+        log.info("log_start_advanced", partition=str(self.partition), log_start_offset=start)
         return True
 
     async def _carry_out(self, view: PartitionView, plan: ExpirationPlan) -> None:
@@ -328,13 +315,13 @@ class ExpirationTask:
         notice the loss.
         """
         configured_s = self._tools.grace_s
-        log_start = self._metadata.view(self._partition).log_start_offset or 0
+        log_start = self._metadata.view(self.partition).log_start_offset or 0
         is_of_old = planned.reason is DeleteReason.UNREFERENCED_EPOCH
         if not configured_s or not is_of_old or planned.metadata.end_offset < log_start:
             return configured_s
         log.warning(
             "segment_left_behind",
-            partition=str(self._partition),
+            partition=str(self.partition),
             segment=str(planned.metadata.segment),
             why=planned.detail,
             remedy="if its disk was lost, tierd undelete --force takes it back; it goes after a week",
@@ -343,7 +330,7 @@ class ExpirationTask:
 
     def _present(self, metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata | None:
         """Return the row as it is now: the segment may have been taken back since the plan was made."""
-        return self._metadata.view(self._partition).segment(metadata.segment.id)
+        return self._metadata.view(self.partition).segment(metadata.segment.id)
 
     async def _after(
         self, facts: LocalFacts, policy: TopicPolicy, *, planned: tuple[PartitionView, ExpirationPlan] | None
@@ -352,7 +339,7 @@ class ExpirationTask:
 
         ``planned``, a view and its plan, is the plan of a pass that changed nothing: it holds while the view is there.
         """
-        view = self._metadata.view(self._partition)
+        view = self._metadata.view(self.partition)
         left = planned[1] if planned and planned[0] is view else await self._plan(view, facts, policy)
         self._marked = {each: deletion for each, deletion in self._marked.items() if each in view.segments}
         self._state = ExpirationState(in_grace=_in_grace(view))
@@ -365,19 +352,19 @@ class ExpirationTask:
 
     async def _rest(self, next_due_ms: int | None, *, undone: bool, retained_s: float = 0.0) -> float | None:
         swept_s = await self._sweep.run_once() if self._sweep is not None else None
-        recorded_s = await self._tools.log_starts.keep(self._partition)
+        recorded_s = await self._tools.log_starts.keep(self.partition)
         delays = [swept_s, recorded_s, self._tools.interval_s if undone else retained_s or None]
         if next_due_ms is not None:
             delays.append((next_due_ms - self._tools.clock.now_ms()) / 1000)
         known = [delay for delay in delays if delay is not None]
-        if not known and not self._metadata.view(self._partition).segments:
+        if not known and not self._metadata.view(self.partition).segments:
             return None
         return max(0.0, min([*known, _IDLE_S]))
 
     def _log(self, event: str, metadata: RemoteLogSegmentMetadata, reason: DeleteReason, detail: str) -> None:
         log.info(
             event,
-            partition=str(self._partition),
+            partition=str(self.partition),
             segment=str(metadata.segment),
             start_offset=metadata.start_offset,
             end_offset=metadata.end_offset,

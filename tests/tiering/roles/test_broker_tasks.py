@@ -12,7 +12,7 @@ from tierd.errors import BackendUnavailableError
 from tierd.metadata import MemoryKeyValueStore, RemoteLogMetadataManager
 from tierd.model import TopicIdPartition
 from tierd.tiering import TopicPolicy
-from tierd.tiering.roles.absent_partitions import AbsentPartitions
+from tierd.tiering.roles.broker_tasks import AbsentPartitions
 
 HERE, ELSEWHERE, KEPT = (TopicIdPartition(UUID(int=n), topic, 0) for n, topic in enumerate(("here", "gone", "kept"), 1))
 

@@ -10,9 +10,7 @@ from tests.fakes.eventually import eventually
 from tests.tiering.copying.test_copy_task import Setup
 from tests.tiering.setups import Recorded
 from tierd.config import CopySettings
-from tierd.tiering.capacity.quota_gate import QuotaGate
-from tierd.tiering.capacity.rate_quota import RateQuota
-from tierd.tiering.capacity.slots import Slots
+from tierd.tiering.capacity import QuotaGate, RateQuota, Slots
 
 
 class StoppedClock(FakeClock):

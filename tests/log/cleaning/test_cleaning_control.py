@@ -1,6 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
-from tierd.log.cleaning.throttle import Throttle
+from tierd.log.cleaning.cleaning_control import Throttle
 
 
 def test_throttle_without_a_limit_does_not_pause() -> None:

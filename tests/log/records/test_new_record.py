@@ -4,12 +4,12 @@ from hypothesis import strategies as st
 
 from tests.log.batches import HeaderRow
 from tests.log.encoded_record import encode_record
-from tierd.log.records.record import RawRecord, iter_raw_records
-from tierd.log.records.record_encoding import (
+from tierd.log.records.new_record import (
     encode_varint,
     record_size_bytes,
     varint_size_bytes,
 )
+from tierd.log.records.record import RawRecord, iter_raw_records
 
 MAX_INT, MAX_LONG = 2**31 - 1, 2**63 - 1
 

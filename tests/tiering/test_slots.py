@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tiering.setups import Tier
 from tierd.config import CopySettings, ExpireSettings
-from tierd.tiering.capacity.slots import Slots
+from tierd.tiering.capacity import Slots
 
 
 async def test_larger_size_admits_a_waiting_caller() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.tiering.capacity.rate_quota import DEFAULT_WINDOW_S, DEFAULT_WINDOWS, UNLIMITED, RateQuota
+from tierd.tiering.capacity import DEFAULT_WINDOW_S, DEFAULT_WINDOWS, UNLIMITED, RateQuota
 
 
 @pytest.mark.spec("remote-tiering 158")
