@@ -186,6 +186,23 @@ async def test_log_start_that_is_lowered_is_lowered_in_the_bucket(setup: Setup) 
     assert setup.log_start == 0
 
 
+async def test_high_watermark_that_a_new_leader_has_not_written_yet_does_not_lower_the_log_start(setup: Setup) -> None:
+    """A broker writes its high watermark every five seconds: a new leader's may be below what was deleted meanwhile."""
+    await setup.copy()
+    setup.request_deletion(26)
+    await setup.copy()
+    assert setup.log_start == 26
+    setup.begin()
+    setup.lead_anew()
+    (setup.log_dir.path / "replication-offset-checkpoint").write_text("0\n1\norders 0 25\n")
+    (setup.log_dir.path / "log-start-offset-checkpoint").unlink()
+    await setup.copy()
+    assert setup.log_start == 26
+    setup.log_dir.write_checkpoints()
+    await setup.copy()
+    assert await setup.offsets() == [26, 27, 28]
+
+
 async def test_damaged_record_is_reported_by_a_rebuild_and_written_again_by_the_leader(setup: Setup) -> None:
     await setup.copy()
     setup.request_deletion(10)
