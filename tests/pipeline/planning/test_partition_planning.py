@@ -81,7 +81,7 @@ class TestCompaction:
         assert "from offset 10 on readers" in skipped(candidate(segments, lineage=lineage, log_start=10))
 
     def test_offsets_behind_a_hole_that_is_copied_again_are_not_compacted(self) -> None:
-        """The local log may have a deleted key there, or aborted records: tombstone and marker behind them must stay."""
+        """The local log may have a deleted key there, or aborted records: what hides them must stay."""
         segments = [remote(0, 9), remote(20, 29), remote(30, 39)]
         plan = planned(candidate(segments, lineage=[(0, 0)]))
         assert [m.start_offset for m in plan.chain.segments] == [0]
