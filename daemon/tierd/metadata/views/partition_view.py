@@ -126,7 +126,7 @@ class PartitionView(PartitionLookups):
             inputs: as their rows were when the output was begun.
             soft_delete: ``SoftDelete.replaced``, with the end of the grace.
             compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.
-            planned_log_start: log start below which the inputs were chosen to have no record before them.
+            planned_log_start: log start when the inputs were chosen, where the output lacks what hid older records.
 
         Raises:
             InvalidMetadataError: the request contradicts itself, or what the output was begun as.
