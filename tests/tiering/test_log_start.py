@@ -6,9 +6,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
-from tests.tiering.setups import CLUSTER_ID, Session, Tier, partition_of
+from tests.tiering.setups import CLUSTER_ID, Session, Tier, delete_segment, partition_of
 from tierd.config import ExpireSettings
-from tierd.metadata import MemoryKeyValueStore, MetadataKeyFactory, RebuildSeverity
+from tierd.errors import BackendUnavailableError
+from tierd.metadata import Batch, Delete, MemoryKeyValueStore, MetadataKeyFactory, RebuildSeverity, store_identity
 from tierd.remote import ObjectKeyFactory, SegmentStorage
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier, TopicPolicy
 from tierd.tiering.auditing.explanation import OffsetPlace, explain
@@ -184,6 +185,44 @@ async def test_log_start_that_is_lowered_is_lowered_in_the_bucket(setup: Setup) 
     await setup.rebuild()
     await setup.copy()
     assert setup.log_start == 0
+
+
+async def test_high_watermark_that_a_new_leader_has_not_written_yet_does_not_lower_the_log_start(setup: Setup) -> None:
+    """A broker writes its high watermark every five seconds: a new leader's may be below what was deleted meanwhile."""
+    await setup.copy()
+    setup.request_deletion(26)
+    await setup.copy()
+    assert setup.log_start == 26
+    setup.begin()
+    setup.lead_anew()
+    (setup.log_dir.path / "replication-offset-checkpoint").write_text("0\n1\norders 0 25\n")
+    (setup.log_dir.path / "log-start-offset-checkpoint").unlink()
+    await setup.copy()
+    assert setup.log_start == 26
+    setup.log_dir.write_checkpoints()
+    await setup.copy()
+    assert await setup.offsets() == [26, 27, 28]
+
+
+async def test_metadata_that_vanishes_under_a_leader_moves_no_log_start(setup: Setup) -> None:
+    """A server without a disk was restarted: what the leader wrote then would cut the tier off at a rebuild."""
+    await store_identity(setup.tier.rows, MetadataKeyFactory(CLUSTER_ID), new_id=uuid4)
+    await setup.copy()
+    for base_offset in (0, 8):
+        delete_segment(setup.path, base_offset)
+    setup.writer.roll()
+    setup.writer.append([b"next"])
+    setup.log_dir.write_checkpoints()
+    await setup.tier.rows.apply(Batch([Delete(key) for key, _ in await setup.tier.rows.scan("")]))
+    for _ in range(3):
+        error = (await setup.session.copy_once())["orders-0"].error
+        assert isinstance(error, BackendUnavailableError)
+    assert await setup.tier.rows.scan("") == []
+    await setup.rebuild()
+    await setup.copy()
+    await setup.expire()
+    assert setup.log_start == 0
+    assert await setup.offsets() == [*OFFSETS, 28]
 
 
 async def test_damaged_record_is_reported_by_a_rebuild_and_written_again_by_the_leader(setup: Setup) -> None:

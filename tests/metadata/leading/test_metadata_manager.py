@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -30,6 +30,7 @@ from tierd.errors import (
 )
 from tierd.metadata import (
     Batch,
+    Delete,
     KeyValueStore,
     MemoryKeyValueStore,
     MetadataKeyFactory,
@@ -38,6 +39,7 @@ from tierd.metadata import (
     Put,
     RemoteLogMetadataManager,
     read_partition,
+    store_identity,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.testing import cancel_at
@@ -863,6 +865,32 @@ async def test_failed_later_claim_leaves_the_partition_not_ready(
     await leader.become_leader(PARTITION, 6)
     assert leader.view(PARTITION) == await stored(store)
     assert leader.view(PARTITION).segment_for(0, 5) is not None
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_no_partition_begins_anew_in_a_store_that_has_lost_its_contents(
+    store: FaultyKeyValueStore, is_replaced: bool
+) -> None:
+    identity = await store_identity(store, KEYS, new_id=uuid4)
+    leader = manager_of(store)
+    await leader.become_leader(PARTITION, 5)
+    await leader.become_leader(OTHER, 5)
+    begun = segment(0, 9)
+    await leader.add(begun)
+    rows = await store.scan("")
+    await store.apply(Batch([Delete(key) for key, _ in rows]))
+    if is_replaced:  # by an empty one, which another process has begun to fill
+        assert await store_identity(store, KEYS, new_id=uuid4) != identity
+    left = await store.scan("")
+    for _ in range(2):
+        with pytest.raises(BackendUnavailableError):
+            await leader.update(step(begun, FINISHED))
+    with pytest.raises(BackendUnavailableError):
+        await leader.become_leader(replace(OTHER, partition=4), 5)
+    assert await store.scan("") == left
+    await store.apply(Batch([Put(key, value) for key, value in rows]))
+    await leader.ensure_ready(PARTITION)
+    assert len(leader.view(PARTITION).list()) == 1
 
 
 async def test_a_row_edited_by_hand_is_reported_and_reloaded(

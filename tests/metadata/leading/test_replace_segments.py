@@ -86,6 +86,17 @@ BEFORE = [A.segment.id.int, B.segment.id.int, B.segment.id.int, C.segment.id.int
 AFTER = [OUTPUT.segment.id.int] * 3 + [C.segment.id.int]
 
 
+async def test_nothing_is_replaced_after_the_log_start_was_moved_back(store: FaultyKeyValueStore) -> None:
+    manager = await leading(store)
+    await manager.advance_log_start_offset(PARTITION, 5)
+    with pytest.raises(RefusedError) as refused:
+        await manager.replace_segments(DONE, INPUTS, soft_delete=GRACE, compacted_to=20, planned_log_start=6)
+    assert refused.value.code is TierErrorCode.INPUTS_CHANGED
+    assert found(manager.view(PARTITION)) == BEFORE
+    await manager.replace_segments(DONE, INPUTS, soft_delete=GRACE, compacted_to=20, planned_log_start=5)
+    assert found(manager.view(PARTITION)) == AFTER
+
+
 async def test_output_is_found_by_leader_follower_and_loader(any_store: KeyValueStore) -> None:
     manager = await leading(any_store)
     follower = manager_of(any_store, broker_id=2, session_id=UUID(int=2))

@@ -276,6 +276,17 @@ class TestRefusals:
         assert "found by no reader" in (await commit(lab, output, manifest)).reason
         assert lab.readable() == [(0, 39)]
 
+    async def test_group_is_left_as_it_was_after_an_undelete_during_the_run(self, lab: LeaderLab) -> None:
+        """A tombstone that the run removed may hide a record that is back."""
+        await lab.copy_tier(0, 10)
+        await lab.metadata.advance_log_start_offset(PARTITION, 10)
+        await lab.prepare()
+        (output,) = await lab.begin(0)
+        manifest = await lab.write(output)
+        await lab.metadata.lower_log_start_offset(PARTITION, 0)
+        assert "older records are back" in (await commit(lab, output, manifest)).reason
+        assert lab.readable() == [(0, 9), (10, 19)]
+
     async def is_as_before(self, lab: LeaderLab, output: Output) -> None:
         """Check that the group is unchanged, and that the sweep removes the output."""
         assert lab.readable() == [(0, 9), (10, 19)]

@@ -70,6 +70,20 @@ async def test_segments_of_a_partition_are_surveyed_outside_the_event_loop(
 
 
 class TestEvidence:
+    async def test_round_before_a_hole_ends_at_a_transaction_that_is_open_there(self, lab: LeaderLab) -> None:
+        """Its marker may be among the offsets that are copied again: nobody knows before if it was aborted."""
+        await lab.lead()
+        await lab.copy(0, 9)
+        await lab.copy(10, 19, producers=[producer(1, open_since=15)])
+        await lab.copy(30, 39, producers=[producer(1)])
+        lost = replace(lab.candidate(), lineage=Lineage.of([(0, 0)]))
+        (work,) = (await lab.leader.prepare([lost])).order.partitions
+        assert [m.start_offset for m in work.inputs] == [0]
+        await lab.leader.end()
+        gone = replace(lab.candidate(), lineage=Lineage.of([(0, 30)]))
+        (work,) = (await lab.leader.prepare([gone])).order.partitions
+        assert [m.start_offset for m in work.inputs] == [0, 10, 30]
+
     async def test_order_has_the_snapshot_of_the_last_segment_and_all_aborted_transactions(
         self, lab: LeaderLab
     ) -> None:

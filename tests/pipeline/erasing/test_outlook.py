@@ -7,7 +7,9 @@ import pytest
 
 from tests.fakes.remote_segments import PARTITION
 from tests.pipeline.planning.tiers import candidate, tier
+from tierd.model import OffsetRange
 from tierd.pipeline import EraseRequest, new_request, search_work
+from tierd.pipeline.erasing.outlook import obstacle_of, outlook_of
 from tierd.pipeline.planning import Candidate, Chain
 
 SEGMENTS = tier(100, 100, 100)  # ten offsets each
@@ -62,3 +64,21 @@ def test_search_of_many_requests_surveys_the_segments_once(monkeypatch: pytest.M
     found = search_work([request(number) for number in range(50)], candidate(SEGMENTS))
     assert len(found.keys) == 50
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize(("is_copied", "missing"), [(True, OffsetRange(10, 14)), (False, None)])
+def test_request_waits_for_offsets_that_the_tier_lost_and_the_leader_copies_again(
+    is_copied: bool, missing: OffsetRange | None
+) -> None:
+    """A request that was done before that would leave the key readable in what is copied then."""
+    lost = replace(candidate([SEGMENTS[0], SEGMENTS[2]], lineage=[(0, 0)]), is_copied=is_copied)
+    found = outlook_of(request(1, searched=frozenset(IDS), end_offset=15), lost)
+    assert found.missing == missing
+    assert found.is_searched == (missing is None)
+    assert (obstacle_of(request(1), found, now_ms=0) == "") == (missing is None)
+    assert outlook_of(request(1, searched=frozenset(IDS), end_offset=10), lost).is_searched
+
+
+def test_request_waits_for_offsets_behind_the_tier() -> None:
+    found = outlook_of(request(1, searched=frozenset(IDS), end_offset=33), candidate(SEGMENTS, lineage=[(0, 0)]))
+    assert found.missing == OffsetRange(30, 32)

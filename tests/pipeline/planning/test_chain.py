@@ -1,5 +1,8 @@
+import pytest
+
 from tests.fakes.remote_segments import segment
 from tests.pipeline.planning.tiers import candidate, remote, tier
+from tierd.model import OffsetRange
 
 
 class TestChain:
@@ -57,6 +60,27 @@ class TestChain:
 
     def test_hole_between_segments_does_not_end_the_covered_part(self) -> None:
         assert candidate([remote(0, 9), remote(15, 19)]).chain().covered_to is None
+
+    @pytest.mark.parametrize(
+        ("local_start", "missing"), [(0, (10, 14)), (12, (12, 14)), (14, (14, 14)), (15, None), (20, None)]
+    )
+    def test_covered_part_ends_before_a_hole_that_the_local_log_fills(
+        self, local_start: int, missing: tuple[int, int] | None
+    ) -> None:
+        """As after a rebuild that found a damaged manifest: the leader copies these offsets again, as they were."""
+        chain = candidate([remote(0, 9), remote(15, 19)], lineage=[(0, local_start)]).chain()
+        assert chain.missing == (missing and OffsetRange(*missing))
+        assert chain.covered_to == (missing and missing[0])
+        assert [m.start_offset for m in chain.covered().segments] == ([0] if missing else [0, 15])
+
+    def test_first_of_several_holes_that_the_local_log_fills_ends_the_covered_part(self) -> None:
+        chain = candidate([remote(10, 19), remote(25, 29), remote(40, 49)], lineage=[(0, 22)], log_start=0).chain()
+        assert chain.missing == OffsetRange(22, 24)
+
+    def test_offsets_before_the_first_segment_that_the_local_log_has_are_missing(self) -> None:
+        chain = candidate([remote(10, 19)], lineage=[(0, 0)], log_start=4).chain()
+        assert chain.missing == OffsetRange(4, 9)
+        assert chain.covered().segments == ()
 
     def test_chain_follows_segments_of_several_epochs(self) -> None:
         chain = candidate([remote(0, 9, epochs={0: 0, 1: 5}), remote(10, 19, epochs={1: 10, 2: 15})]).chain()

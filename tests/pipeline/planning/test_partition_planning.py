@@ -80,6 +80,15 @@ class TestCompaction:
             )
         assert "from offset 10 on readers" in skipped(candidate(segments, lineage=lineage, log_start=10))
 
+    def test_offsets_behind_a_hole_that_is_copied_again_are_not_compacted(self) -> None:
+        """The local log may have a deleted key there, or aborted records: what hides them must stay."""
+        segments = [remote(0, 9), remote(20, 29), remote(30, 39)]
+        plan = planned(candidate(segments, lineage=[(0, 0)]))
+        assert [m.start_offset for m in plan.chain.segments] == [0]
+        for compacted_to in (10, 40):
+            assert "lacks offsets 10 to 19" in skipped(candidate(segments, lineage=[(0, 0)], compacted_to=compacted_to))
+        assert [m.start_offset for m in planned(candidate(segments, lineage=[(0, 20)])).chain.segments] == [0, 20, 30]
+
     def test_partition_below_the_dirty_ratio_is_merged_separately_in_its_clean_and_dirty_part(self) -> None:
         policy = replace(COMPACTED, merge_below_bytes=500)
         plan = planned(candidate(tier(200, 300, 10, 10), policy, compacted_to=20))

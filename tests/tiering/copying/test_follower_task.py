@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.fakes.remote_segments import FINISHED, segment, step
 from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
+from tierd.errors import RemoteStorageNotReadyError
 from tierd.log import PartitionScan, identify_directory, scan_partition
-from tierd.metadata import RemoteLogMetadataManager
+from tierd.metadata import Batch, Delete, RemoteLogMetadataManager
 from tierd.metadata.rows.newest_epochs import EPOCHS_KEPT
 from tierd.model import OffsetRange
 from tierd.tiering.copying.follower_task import FollowerTask
@@ -117,6 +119,37 @@ async def test_follower_whose_log_ends_before_the_epochs_of_the_row_finds_its_fr
 
     assert task.state.copied_through is not None
     assert task.state.copied_through.offset == first.end_offset
+
+
+async def test_follower_keeps_its_holds_where_the_metadata_store_has_lost_its_contents(tmp_path: Path) -> None:
+    log_dir = LogDirWriter(tmp_path / "kafka")
+    writer = log_dir.add_partition("orders")
+    writer.fill(rolled_segments=2, shape=SegmentShape())
+    log_dir.write_checkpoints()
+    session = Tier(tmp_path, [log_dir.path]).session()
+    await session.copy_once()
+    writer.roll()
+    directory = identify_directory(writer.path)
+    assert directory is not None
+    follower = RemoteLogMetadataManager(
+        session.tier.rows, cluster_id=CLUSTER_ID, broker_id=2, session_id=uuid4(), clock=session.tier.clock
+    )
+    follower.follow(directory.partition)
+    task = FollowerTask(
+        PartitionLog(scan_partition(directory), session.hold),
+        metadata=follower,
+        log_offsets=BrokerLogOffsets(),
+        slots=asyncio.Semaphore(1),
+        interval_s=1,
+        idle_interval_s=300,
+    )
+    await task.run_once()
+    key = (directory.partition.topic_id, 0)
+    assert [each.base_offset for each in session.hold.held(key)] == [16]
+    await session.tier.rows.apply(Batch([Delete(row) for row, _ in await session.tier.rows.scan("")]))
+    with pytest.raises(RemoteStorageNotReadyError):
+        await task.run_once()
+    assert [each.base_offset for each in session.hold.held(key)] == [16]
 
 
 def _shown(tasks: Sequence[FollowerTask]) -> int | None:

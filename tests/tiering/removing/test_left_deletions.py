@@ -39,7 +39,7 @@ async def interrupted(world: World) -> None:
     after_ms = world.clock.now_ms() + round(GRACE_S * 1000)
     await process.deletion.begin(soft, reason="retention_time", detail="", delete_after_ms=after_ms)
     await process.add(200, 299, state=DELETING)
-    await process.add(300, 399, state=STARTED)
+    await process.add(300, 399, state=STARTED, has_manifest=False)
 
 
 async def states_of(world: World) -> dict[int, str]:
@@ -61,11 +61,23 @@ async def test_deletions_of_a_partition_that_left_the_host_are_completed_when_th
     assert await states_of(world) == {0: FINISHED.name}
 
 
+async def test_whole_copy_whose_offsets_no_other_segment_has_is_kept(world: World) -> None:
+    """Its end was lost with the last writes of the metadata store: nothing else has these records any more."""
+    process = world.process()
+    await process.lead()
+    await process.fill(2)
+    await process.add(100, 199, state=STARTED)
+    await process.add(150, 249, state=STARTED)
+    world.clock.advance(SWEEP_GRACE_S)
+    await left_deletions(world.process()).run_once()
+    assert await states_of(world) == {0: FINISHED.name, 100: FINISHED.name, 150: STARTED.name}
+
+
 async def test_deletions_of_a_partition_on_this_host_are_left_to_its_leader(world: World) -> None:
     await interrupted(world)
     world.clock.advance(GRACE_S)
     await left_deletions(world.process(), PARTITION).run_once()
-    assert len(await world.objects.list_objects("")) == 13
+    assert len(await world.objects.list_objects("")) == 12
 
 
 async def test_deletions_of_a_partition_that_another_broker_led_last_are_not_touched(world: World) -> None:
@@ -73,10 +85,10 @@ async def test_deletions_of_a_partition_that_another_broker_led_last_are_not_tou
     world.clock.advance(GRACE_S)
     other = world.process(broker_id=2)
     await left_deletions(other).run_once()
-    assert len(await world.objects.list_objects("")) == 13
+    assert len(await world.objects.list_objects("")) == 12
     await other.lead(7)
     await left_deletions(world.process()).run_once()
-    assert len(await world.objects.list_objects("")) == 13
+    assert len(await world.objects.list_objects("")) == 12
     assert await partitions_left(other.kv, other.metadata.keys, broker_id=2, is_here=lambda _: False) == {PARTITION: 7}
 
 

@@ -147,18 +147,48 @@ async def test_undelete_of_a_segment_that_retention_would_delete_again_is_refuse
     assert process.starts(DELETING) == [0, 100, 200], "with a grace of its own"
 
 
-@pytest.mark.parametrize("policy", ["compact,delete", "delete"])
-async def test_undelete_of_a_segment_that_a_later_compaction_ignored_is_refused_without_force(
-    process: Process, policy: str
-) -> None:
-    """The compaction has removed tombstones whose records were gone by then; a merge removes no tombstone."""
-    process.world.policy = TopicPolicy(cleanup_policy=frozenset(policy.split(",")))
+async def compact(process: Process) -> None:
+    """Replace all readable segments, as a compaction does that does not know those in their grace."""
     process.world.clock.advance(1)
     output = await process.add(300, 399, state=STARTED)
     soft_delete = SoftDelete.replaced(delete_after_ms=process.world.clock.now_ms() + round(GRACE_S * 1000))
     done = replace(output, state=FINISHED)
     inputs = [m for m in process.view.list() if m.state is FINISHED]
     await process.metadata.replace_segments(done, inputs, soft_delete=soft_delete, compacted_to=400)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_compaction_that_is_committed_during_an_undelete_ends_it(
+    process: Process, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    process.world.policy = TopicPolicy(cleanup_policy=frozenset({"compact", "delete"}))
+    remove, removed = process.storage.remove_tombstone, list[RemoteLogSegmentMetadata]()
+
+    async def compact_first(metadata: RemoteLogSegmentMetadata) -> None:
+        await remove(metadata)
+        if not removed:
+            await compact(process)
+        removed.append(metadata)
+
+    monkeypatch.setattr(process.storage, "remove_tombstone", compact_first)
+    if force:
+        assert await take_back(process, force=True) == [200, 100, 0]
+        return
+    with pytest.raises(RefusedError, match="deleted keys would be back"):
+        await take_back(process)
+    assert process.view.log_start_offset == 300
+    assert at(process, 200).state is DELETING
+    await process.task().run_once()
+    assert ".tombstone" in await process.suffixes(at(process, 200)), "it goes on to go"
+
+
+@pytest.mark.parametrize("policy", ["compact,delete", "delete"])
+async def test_undelete_of_a_segment_that_a_later_compaction_ignored_is_refused_without_force(
+    process: Process, policy: str
+) -> None:
+    """The compaction has removed tombstones whose records were gone by then; a merge removes no tombstone."""
+    process.world.policy = TopicPolicy(cleanup_policy=frozenset(policy.split(",")))
+    await compact(process)
     if policy != "delete":
         with pytest.raises(RefusedError, match="deleted keys would be back"):
             await take_back(process)

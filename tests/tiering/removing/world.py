@@ -198,6 +198,7 @@ class Process:
         age_ms: int = 0,
         size_bytes: int = SIZE,
         leader_epoch: int = 0,
+        has_manifest: bool = True,
     ) -> RemoteLogSegmentMetadata:
         """Add a segment with its objects, and bring it into ``state``."""
         starts = {epochs: start} if isinstance(epochs, int) else epochs
@@ -215,7 +216,7 @@ class Process:
             session_id=self.session_id,
         )
         await self.metadata.add(metadata)
-        for suffix in (".log", ".indexes", ".manifest"):
+        for suffix in (".log", ".indexes", *([".manifest"] if has_manifest else [])):
             await self.world.objects.put(self.key(metadata, suffix), suffix.encode())
         for step in {FINISHED: [FINISHED], DELETING: [DELETING]}.get(state, []):
             update = metadata.advance(step, event_timestamp_ms=now_ms, broker_id=self.broker_id)

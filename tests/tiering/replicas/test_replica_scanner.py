@@ -1,6 +1,7 @@
 """ReplicaScanner: a scan of a log dir whose disk does not answer is shown, since no deadline ends it."""
 
 import asyncio
+import shutil
 import threading
 from pathlib import Path
 
@@ -67,3 +68,71 @@ async def test_log_dir_whose_disk_does_not_answer_is_reported_until_it_answers(
         go_on.set()
         await looking
     assert [state.problem for state in subject.log_dirs()] == ["", ""]
+
+
+@pytest.mark.parametrize("left", [(), ("lost+found", ".lock")])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_log_dir_whose_disk_is_wiped_or_not_mounted_keeps_its_replicas_and_holds(
+    tmp_path: Path, left: tuple[str, ...], restarts: bool
+) -> None:
+    """An empty directory is all that is left of either, and what is held may be the last copy."""
+    log_dir = write_log_dir(tmp_path / "kafka", partitions=1, rolled_segments=2)
+    log_dir.write_checkpoints()
+    scanner, table, hold = scanner_of(tmp_path, log_dir.path)
+    await scanner.recover_holds()
+    await scanner.reconcile()
+    (replica,) = table.all()
+    await replica.local.protect(copied_through=-1)
+    assert hold.statistics().segments == 2
+    log_dir.path.rename(tmp_path / "away")
+    log_dir.path.mkdir()
+    for name in left:
+        (log_dir.path / name).mkdir()
+    if restarts:
+        scanner, table, hold = scanner_of(tmp_path, log_dir.path)
+        await scanner.recover_holds()
+    await scanner.reconcile()
+    assert hold.statistics().segments == 2
+    assert table.all() == (() if restarts else (replica,))
+    assert ["is empty" in state.problem for state in scanner.log_dirs()] == [True]
+    for name in left:
+        (log_dir.path / name).rmdir()
+    log_dir.path.rmdir()
+    (tmp_path / "away").rename(log_dir.path)
+    await scanner.reconcile()
+    assert len(table.all()) == 1
+    assert hold.statistics().segments == 2
+    assert [state.problem for state in scanner.log_dirs()] == [""]
+
+
+async def test_holds_go_with_the_last_replica_of_a_log_dir_that_is_in_use(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "kafka", partitions=1, rolled_segments=2)
+    log_dir.write_checkpoints()
+    scanner, table, hold = scanner_of(tmp_path, log_dir.path)
+    await scanner.reconcile()
+    (replica,) = table.all()
+    await replica.local.protect(copied_through=-1)
+    shutil.rmtree(replica.local.path)
+    await scanner.reconcile()
+    assert not table.all()
+    assert hold.statistics().segments == 0
+
+
+async def test_new_log_dir_may_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    scanner, _, _ = scanner_of(tmp_path, tmp_path / "kafka")
+    await scanner.reconcile()
+    assert [state.problem for state in scanner.log_dirs()] == [""]
+
+
+def scanner_of(tmp_path: Path, log_dir: Path) -> tuple[ReplicaScanner, ReplicaTable, SegmentHold]:
+    table, hold = ReplicaTable(), SegmentHold(mode="auto", hold_dir=tmp_path / "hold", max_bytes=None)
+    scanner = ReplicaScanner(
+        [log_dir],
+        table=table,
+        hold=hold,
+        leadership=StaticLeadership(),
+        listener=IgnoringListener(),
+        wants=lambda _: True,
+    )
+    return scanner, table, hold

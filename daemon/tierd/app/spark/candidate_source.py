@@ -98,7 +98,8 @@ class CandidateSource:
             log.warning("partition_not_looked_at", partition=str(partition), problem=str(error))
             return None
         policy = topics.cleaning(partition.topic, self._settings)
-        return Candidate(view=view, lineage=lineage, policy=policy)
+        is_copied = topics(partition.topic).copy_enabled
+        return Candidate(view=view, lineage=lineage, policy=policy, is_copied=is_copied)
 
 
 async def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Candidate:

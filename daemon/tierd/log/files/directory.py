@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
 from tierd.errors import (
@@ -110,15 +111,20 @@ class KnownDirectory:
 
 
 _NOTHING_KNOWN: Mapping[str, KnownDirectory] = MappingProxyType({})
+_OF_ANY_DISK: Final = frozenset({"lost+found", ".lock"})
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirListing:
-    """The replicas of one log dir by name, and the directories that are no replicas: (name, reason)."""
+    """The replicas of one log dir by name, and the directories that are no replicas: (name, reason).
+
+    ``is_blank``: True for a directory without any file of a broker, as an unmounted or wiped disk leaves it.
+    """
 
     log_dir: Path
     partitions: tuple[PartitionDirectory, ...]
     ignored: tuple[tuple[str, str], ...]
+    is_blank: bool = False
 
 
 def list_log_dir(log_dir: Path, *, known: Mapping[str, KnownDirectory] = _NOTHING_KNOWN) -> LogDirListing:
@@ -135,17 +141,18 @@ def list_log_dir(log_dir: Path, *, known: Mapping[str, KnownDirectory] = _NOTHIN
     ignored: list[tuple[str, str]] = []
     try:
         with os.scandir(log_dir) as entries:
-            directories = sorted((entry.name, status) for entry in entries if (status := _directory_status(entry)))
+            found = [(entry.name, _directory_status(entry)) for entry in entries]
     except OSError as error:
         raise LogDirOfflineError(
             f"log dir {log_dir}: {error.strerror or error}", remedy="check the disk, the mount and who may read it"
         ) from error
+    directories = sorted((name, status) for name, status in found if status)
     for name, status in directories:
         if (before := known.get(name)) is not None and before.is_still(status):
             partitions.append(before.directory)
             continue
         try:
-            found = _identify(log_dir / name, status.st_ino)
+            identified = _identify(log_dir / name, status.st_ino)
         except LogDirOfflineError as error:
             if _is_io_error(error):
                 raise
@@ -153,9 +160,10 @@ def list_log_dir(log_dir: Path, *, known: Mapping[str, KnownDirectory] = _NOTHIN
         except LogError as error:
             ignored.append((name, str(error)))
         else:
-            if found is not None:
-                partitions.append(found)
-    return LogDirListing(log_dir, tuple(partitions), tuple(ignored))
+            if identified is not None:
+                partitions.append(identified)
+    is_blank = all(name in _OF_ANY_DISK for name, _ in found)
+    return LogDirListing(log_dir, tuple(partitions), tuple(ignored), is_blank)
 
 
 def identify_directory(path: Path) -> PartitionDirectory | None:

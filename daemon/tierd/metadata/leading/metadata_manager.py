@@ -107,7 +107,13 @@ class RemoteLogMetadataManager(LedPartitions):
 
         await self._write(led, updated)
 
-    async def undelete(self, update: RemoteLogSegmentMetadataUpdate, *, log_start_offset: int | None = None) -> None:
+    async def undelete(
+        self,
+        update: RemoteLogSegmentMetadataUpdate,
+        *,
+        log_start_offset: int | None = None,
+        require: Callable[[PartitionView], None] = lambda _: None,
+    ) -> None:
         """Take back a segment whose deletion has begun, to COPY_SEGMENT_FINISHED; returns when durable and visible.
 
         The caller has made sure that every object is there. Repeating it succeeds.
@@ -115,12 +121,18 @@ class RemoteLogMetadataManager(LedPartitions):
         Args:
             update: the step.
             log_start_offset: first offset of the log from then on, if that is below its present start.
+            require: raises where the view at that moment forbids it; nothing is written then.
 
         Raises:
-            As ``update``.
+            As ``update``, and what ``require`` raises.
         """
         led = self._leading(update.segment.topic_id_partition)
-        await self._write(led, lambda view: view.with_undeleted(update, log_start_offset=log_start_offset))
+
+        def undeleted(view: PartitionView) -> ViewChange:
+            require(view)
+            return view.with_undeleted(update, log_start_offset=log_start_offset)
+
+        await self._write(led, undeleted)
 
     async def replace_segments(
         self,
@@ -129,6 +141,7 @@ class RemoteLogMetadataManager(LedPartitions):
         *,
         soft_delete: SoftDelete,
         compacted_to: int | None,
+        planned_log_start: int = 0,
     ) -> None:
         """Finish an output and begin to delete its inputs, in one step; returns when that is durable and visible.
 
@@ -142,9 +155,11 @@ class RemoteLogMetadataManager(LedPartitions):
             inputs: their rows as they were when the output was begun: finished, found by readers, without a gap.
             soft_delete: ``SoftDelete.replaced``, with the end of the grace.
             compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.
+            planned_log_start: log start when the inputs were chosen, where the output lacks what hid older records.
 
         Raises:
-            RefusedError: an input is not what it was, or no reader finds it any more; nothing was written.
+            RefusedError: an input is not what it was, no reader finds it any more, or the log start was moved back to
+                below ``planned_log_start``; nothing was written.
             InvalidMetadataError: the request contradicts itself, or what the output was begun as; nothing was written.
             RemoteResourceNotFoundError: the output was never begun.
             InvalidSegmentTransitionError: the output goes, or was finished otherwise; nothing was written.
@@ -154,7 +169,14 @@ class RemoteLogMetadataManager(LedPartitions):
         """
         led = self._leading(output.segment.topic_id_partition)
         await self._write(
-            led, lambda view: view.with_replaced(output, inputs, soft_delete=soft_delete, compacted_to=compacted_to)
+            led,
+            lambda view: view.with_replaced(
+                output,
+                inputs,
+                soft_delete=soft_delete,
+                compacted_to=compacted_to,
+                planned_log_start=planned_log_start,
+            ),
         )
 
     async def advance_compacted_to(self, partition: TopicIdPartition, offset: int) -> None:

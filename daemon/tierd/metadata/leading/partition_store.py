@@ -23,6 +23,7 @@ from tierd.metadata.leading.led_partition import LedPartition
 from tierd.metadata.rows import MetadataKeyFactory, PartitionRow, claimed_row, fenced, serde
 from tierd.metadata.stored import read_snapshot
 from tierd.metadata.views import LoadedPartition, PartitionView, ViewChange, writes_of
+from tierd.model import TopicIdPartition
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ class PartitionStore:
         self._strict_kafka_compat = strict_kafka_compat
         self._claim_slots = asyncio.Semaphore(_CLAIMS_AT_ONCE)
         self._load_slots = asyncio.Semaphore(load_concurrency)  # each holds a partition's rows in memory
+        self._identity: bytes | None = None  # row of the store's identity; None until there was one
         self.counts: Counter[str] = Counter()
 
     async def make_ready(self, led: LedPartition) -> PartitionView:
@@ -115,8 +117,10 @@ class PartitionStore:
         """Make our claim the owner; return the row before and the row after."""
         partition, key = led.partition, self._keys.row(led.partition)
         async with self._claim_slots:
-            value = await self._store.get(key)
+            value = await self._row_value(key)
             for _ in range(_CLAIM_ATTEMPTS):
+                if value is None:
+                    await self._require_same_store(partition)
                 stored = None if value is None else serde.decode_row(key, value)
                 try:
                     row = claimed_row(stored, led.claim, partition, held=led.held, above=led.revision)
@@ -139,6 +143,25 @@ class PartitionStore:
                     self.counts["claims"] += 1
                     return stored, row
         raise BackendUnavailableError(f"{partition}: its row changed {_CLAIM_ATTEMPTS} times while it was claimed")
+
+    async def _row_value(self, key: str) -> bytes | None:
+        if self._identity is not None:
+            return await self._store.get(key)
+        found = await self._store.get_many((key, self._keys.store_key))
+        self._identity = found.get(self._keys.store_key)
+        return found.get(key)
+
+    async def _require_same_store(self, partition: TopicIdPartition) -> None:
+        """Raise where the store has lost its contents under this process: no partition begins anew then.
+
+        A partition that began anew would have the log start of its local log, in the bucket too, and a rebuild from the
+        bucket would believe that.
+        """
+        if self._identity is not None and await self._store.get(self._keys.store_key) != self._identity:
+            raise BackendUnavailableError(
+                f"{partition}: the metadata store has lost its contents, or is another one by now; nothing was written",
+                remedy="stop tierd, and restore the store from a backup or by tierd rebuild-metadata",
+            )
 
     async def _load(self, led: LedPartition, row: PartitionRow) -> PartitionView:
         async with self._load_slots:

@@ -115,6 +115,7 @@ class PartitionView(PartitionLookups):
         *,
         soft_delete: SoftDelete,
         compacted_to: int | None,
+        planned_log_start: int = 0,
     ) -> "ViewChange":
         """Finish ``output`` and begin to delete ``inputs``, whose place it takes; repeating it changes nothing.
 
@@ -125,17 +126,19 @@ class PartitionView(PartitionLookups):
             inputs: as their rows were when the output was begun.
             soft_delete: ``SoftDelete.replaced``, with the end of the grace.
             compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.
+            planned_log_start: log start when the inputs were chosen, where the output lacks what hid older records.
 
         Raises:
             InvalidMetadataError: the request contradicts itself, or what the output was begun as.
             RemoteResourceNotFoundError: the output was never begun, or the partition was deleted.
             InvalidSegmentTransitionError: the output was finished otherwise, or goes.
-            RefusedError: an input is not what it was, or no reader finds it any more.
+            RefusedError: an input is not what it was, no reader finds it any more, or the log start was moved back.
         """
         self._require_mine(output.segment.topic_id_partition)
         self.require_not_deleted()
         if replacement.is_replaced_already(self, output, inputs):
             return self.with_compacted_to(compacted_to)
+        replacement.require_log_start(self, output, planned_log_start)
         replacement.require_replaceable(self, output, inputs, soft_delete)
         rows = replacement.rows_after(output, inputs, soft_delete)
         changes = epoch_changes.replaced(self, output, inputs)

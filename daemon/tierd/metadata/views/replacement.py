@@ -69,6 +69,21 @@ def require_replaceable(
     _require_later(present, inputs)
 
 
+def require_log_start(view: PartitionLookups, output: RemoteLogSegmentMetadata, planned: int) -> None:
+    """Raise where the log start was moved back to below ``planned``: what hid older records may lack in ``output``.
+
+    Raises:
+        RefusedError: records before those that the output was made of are readable again.
+    """
+    if (view.log_start_offset or 0) < planned:
+        raise RefusedError(
+            f"{output.segment}: the log starts at offset {view.log_start_offset} by now, and began at {planned} when "
+            "its inputs were chosen",
+            remedy=_START_AGAIN,
+            code=TierErrorCode.INPUTS_CHANGED,
+        )
+
+
 def require_lookups_kept(
     view: PartitionLookups,
     output: RemoteLogSegmentMetadata,

@@ -34,16 +34,23 @@ class EvidenceReader:
             RemoteStorageError: an object could not be read.
             CorruptIndexError: an object cannot be understood.
         """
-        last = chain.segments[-1]
-        producer_snapshot = await self._fetch(last, IndexType.PRODUCER_SNAPSHOT)
-        producers = parse_producer_snapshot(producer_snapshot, f"{last.segment}: producer snapshot")
+        producer_snapshot, stable = await self._producers_at_end(chain)
+        if chain.missing is not None and (covered := chain.covered()).segments:  # markers may be among what is missing
+            stable = min(stable, (await self._producers_at_end(covered))[1])
         whole = (ReadableRange(m, m.start_offset, m.end_offset + 1) for m in chain.segments)
         aborted = await self._aborted_in(s for s in (*whole, *chain.elsewhere) if not s.metadata.txn_index_empty)
         return TierEvidence(
             producer_snapshot=producer_snapshot,
-            last_stable_offset=stable_end_offset(producers, end_offset=chain.end_offset),
+            last_stable_offset=stable,
             aborted=aborted,
         )
+
+    async def _producers_at_end(self, chain: Chain) -> tuple[bytes, int]:
+        """Return the producer snapshot at the end of a chain, and the last stable offset there."""
+        last = chain.segments[-1]
+        snapshot = await self._fetch(last, IndexType.PRODUCER_SNAPSHOT)
+        producers = parse_producer_snapshot(snapshot, f"{last.segment}: producer snapshot")
+        return snapshot, stable_end_offset(producers, end_offset=chain.end_offset)
 
     async def _aborted_in(self, ranges: Iterable[ReadableRange]) -> tuple[AbortedTransaction, ...]:
         """Return the transactions whose ABORT marker is in one of the ranges, ascending by the marker's offset."""

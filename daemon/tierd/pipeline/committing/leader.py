@@ -129,7 +129,8 @@ class CompactionLeader:
         )
         self._order = prepared.order
         works = prepared.order.partitions
-        self._rounds = tuple(PartitionRound(work) for work in works)
+        starts = {candidate.partition: candidate.view.log_start_offset or 0 for candidate in candidates}
+        self._rounds = tuple(PartitionRound(work, log_start_offset=starts[work.partition]) for work in works)
         due = [len(round_.work.groups) for round_ in self._rounds if not round_.is_audit]
         self.record = RunRecord(prepared.order.run_id, partitions=len(due), groups=sum(due))
         for work in works:

@@ -72,9 +72,16 @@ def finished_output(
     )
 
 
-def inputs_problem(view: PartitionView, inputs: Sequence[RemoteLogSegmentMetadata]) -> str | None:
-    """Return why the inputs can no longer be replaced; None when they can."""
+def inputs_problem(
+    view: PartitionView, inputs: Sequence[RemoteLogSegmentMetadata], *, planned_log_start: int = 0
+) -> str | None:
+    """Return why the inputs can no longer be replaced; None when they can.
+
+    ``planned_log_start``: log start when the inputs of a compaction were chosen.
+    """
     log_start = view.log_start_offset or 0
+    if log_start < planned_log_start:
+        return f"the log starts at offset {log_start} by now: older records are back, which the output may not hide"
     if inputs[-1].end_offset < log_start:
         return f"the log starts at offset {log_start} by now: the inputs expire"
     for metadata in inputs:

@@ -49,7 +49,7 @@ class Replacing:
         view = await self._metadata.view(round_.work.partition)
         if isinstance(view, WriteOutcome):
             return _noted(round_, view).problem
-        return inputs_problem(view, round_.work.group_inputs(group))
+        return inputs_problem(view, round_.work.group_inputs(group), planned_log_start=round_.log_start_offset)
 
     async def _leadership_problem(self, round_: PartitionRound) -> str | None:
         """Have the metadata store prove the leadership of the partition; return the problem, or None.
@@ -79,7 +79,11 @@ class Replacing:
         return await self.write(
             opened.round,
             lambda: self._metadata.manager.replace_segments(
-                finished, opened.inputs, soft_delete=soft_delete, compacted_to=compacted_to
+                finished,
+                opened.inputs,
+                soft_delete=soft_delete,
+                compacted_to=compacted_to,
+                planned_log_start=opened.round.log_start_offset,
             ),
         )
 

@@ -34,14 +34,16 @@ class PartitionRound:
 
     Attributes:
         work: the work of the round.
+        log_start_offset: log start when a compaction was planned; 0 for other work, which hides no record.
         lost: why nothing more of the partition may be committed; None while it may.
         outputs: of the groups that were committed, by group.
         counts: what was done to the records of the committed groups, added up.
         erased: number of records removed from the committed groups, by erased key.
     """
 
-    def __init__(self, work: PartitionWork) -> None:
+    def __init__(self, work: PartitionWork, *, log_start_offset: int = 0) -> None:
         self.work = work
+        self.log_start_offset = log_start_offset if work.compacts else 0
         self.lost: str | None = None
         self.outputs: dict[int, RemoteLogSegmentId] = {}
         self.counts: Counter[str] = Counter()

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from tierd.metadata import PartitionView
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
+from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
 from tierd.pipeline.erasing.erase_request import ErasePhase, EraseRequest, LeftSegment
-from tierd.pipeline.planning import Candidate
+from tierd.pipeline.planning import Candidate, Chain
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -25,14 +25,14 @@ class Outlook:
             run and no reader reads such a segment. Expiration removes it.
         leaving: segments that are being deleted for any reason; their objects are still there.
         under_way: segments that were begun, and are neither finished nor abandoned.
-        missing_from: first offset of the request that the tier has not reached; None when it has them all.
+        missing: first offsets of the request that the tier lacks and that come into it later; None without any.
     """
 
     unsearched: tuple[RemoteLogSegmentMetadata, ...] = ()
     unreachable: tuple[RemoteLogSegmentMetadata, ...] = ()
     leaving: tuple[RemoteLogSegmentMetadata, ...] = ()
     under_way: tuple[RemoteLogSegmentMetadata, ...] = ()
-    missing_from: int | None = None
+    missing: OffsetRange | None = None
 
     @property
     def replaced(self) -> tuple[RemoteLogSegmentMetadata, ...]:
@@ -42,7 +42,7 @@ class Outlook:
     @property
     def is_searched(self) -> bool:
         """Return True if no finished segment may hold a key, and the tier has every offset of the request."""
-        return not self.unsearched and not self.unreachable and self.missing_from is None
+        return not self.unsearched and not self.unreachable and self.missing is None
 
     @property
     def has_left(self) -> bool:
@@ -56,14 +56,22 @@ def outlook_of(request: EraseRequest, candidate: Candidate) -> Outlook:
     reachable = {metadata.segment.id for metadata in chain.segments}
     concerned = sorted(filter(request.concerns, view.list()), key=lambda metadata: metadata.start_offset)
     finished = [metadata for metadata in concerned if metadata.state is _FINISHED]
-    reached = max(chain.end_offset, view.log_start_offset or 0)
     return Outlook(
         unsearched=tuple(metadata for metadata in finished if metadata.segment.id in reachable),
         unreachable=tuple(metadata for metadata in finished if metadata.segment.id not in reachable),
         leaving=tuple(metadata for metadata in concerned if metadata.state is _DELETING),
         under_way=tuple(metadata for metadata in concerned if metadata.state is _STARTED),
-        missing_from=reached if reached < request.end_offset else None,
+        missing=_missing(request, candidate, chain),
     )
+
+
+def _missing(request: EraseRequest, candidate: Candidate, chain: Chain) -> OffsetRange | None:
+    """Return the first offsets of a request that are in the local log alone: in a hole of the tier, or behind it."""
+    hole, last = chain.missing if candidate.is_copied else None, request.end_offset - 1
+    if hole is not None and hole.start <= last:
+        return OffsetRange(hole.start, min(hole.end, last))
+    reached = max(chain.end_offset, candidate.view.log_start_offset or 0)
+    return OffsetRange(reached, last) if reached <= last else None
 
 
 def left_segments(request: EraseRequest, view: PartitionView) -> tuple[LeftSegment, ...]:
@@ -162,9 +170,9 @@ def obstacle_of(request: EraseRequest, outlook: Outlook, *, now_ms: int) -> str:
             "log start, is of a branch of the log that was given up, or a longer copy covers it; it goes by "
             "expiration: tierd expire --once"
         )
-    if outlook.missing_from is not None:
+    if outlook.missing is not None:
         return (
-            f"offsets {outlook.missing_from} to {request.end_offset - 1} are in the broker's log alone: they are "
+            f"offsets {outlook.missing.start} to {outlook.missing.end} are in the broker's log alone: they are "
             "erased once they are in the tier, which takes until the broker rolls its segment and tierd copies it"
         )
     if outlook.leaving:

@@ -77,6 +77,11 @@ def _why_not(candidate: Candidate, cleanable: Cleanable, chain: Chain, stable: i
 
 
 def _beyond(chain: Chain) -> str:
+    if chain.missing is not None and chain.covered_to == chain.missing.start:
+        return (
+            f"the tier lacks offsets {chain.missing.start} to {chain.missing.end}, which the local log has: nothing "
+            "behind them is compacted until they are copied again"
+        )
     return (
         f"from offset {chain.covered_to} on readers take a part of a segment that goes on with a branch that was given "
         "up: nothing behind that is compacted"

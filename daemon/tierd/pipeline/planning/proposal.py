@@ -42,6 +42,7 @@ class Candidate:
         erased_keys: keys whose records are to be removed from every segment.
         removes_unread: True if batches that unpack to more than tierd opens are to be removed, too.
         searched: ids of segments that need not be searched for ``erased_keys``.
+        is_copied: True if the leader copies what the tier lacks of the local log.
     """
 
     view: PartitionView
@@ -50,6 +51,7 @@ class Candidate:
     erased_keys: frozenset[bytes] = frozenset()
     removes_unread: bool = False
     searched: frozenset[UUID] = frozenset()
+    is_copied: bool = True
 
     @property
     def partition(self) -> TopicIdPartition:
@@ -58,7 +60,9 @@ class Candidate:
 
     def chain(self) -> Chain:
         """Return the readable segments of the partition. Slow: it reads every row."""
-        return readable_chain(self.view, effective_lineage(self.view, self.lineage))
+        earliest = self.lineage.earliest
+        local_start = None if earliest is None else earliest.start_offset  # a broker moves it up with its log start
+        return readable_chain(self.view, effective_lineage(self.view, self.lineage), local_start=local_start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tierd.tiering.auditing.stored_segments import MANIFEST, TOMBSTONE
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.rebuilding.bucket import BucketReader
 from tierd.tiering.rebuilding.partition_objects import PartitionObjects
+from tierd.tiering.removing.last_copy import is_last_copy
 
 
 class OrphanInspector:
@@ -71,6 +72,8 @@ class OrphanInspector:
         if segment_id in tiered.view.tombstones:  # an upload that ended after its deletion had
             return OrphanFacts(age_s, metadata, use=OrphanUse.NOTHING)
         use = use_of(metadata, tiered, await self._lineage(metadata, tiered))
+        if use is OrphanUse.NOTHING and await is_last_copy(metadata, tiered.view, self._storage.objects_present):
+            use = OrphanUse.LAST_COPY
         problem = "" if use is OrphanUse.NOTHING else await self._problem(metadata, report)
         return OrphanFacts(age_s, metadata, problem, use)
 

@@ -14,6 +14,7 @@ class OrphanUse(Enum):
     FILLS_GAP = "the tier lacks offsets of it"
     OTHER_BRANCH = "the tier lacks offsets of it, and its leader epochs are not those of this log"
     NOT_COPIED_YET = "offsets of it are in the local log only, and will be copied from there"
+    LAST_COPY = "objects of the segments that have its offsets by the metadata are gone: tierd rebuild-metadata uses it"
     NOTHING = "every offset of it is in the tier already, or lies below the log start"
 
 

@@ -29,7 +29,7 @@ from tierd.errors import (
     TierError,
 )
 from tierd.metadata import RECORD_IN_DOUBT, KeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager, read_segment
-from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.tiering.auditing.recopy import LocalSource, ReadyCopy, RemoteLogCopy, RemoteSource, prepare_local
 from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
@@ -39,6 +39,7 @@ from tierd.tiering.auditing.stored_segments import ALL_SUFFIXES, SegmentPlace
 from tierd.tiering.copying.segment_copy import SegmentCopy
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.removing.last_copy import KEPT, KEPT_REMEDY
 from tierd.tiering.removing.ledger import DeleteReason, Ledger, LedgerEntry, LedgerStep
 
 log = structlog.get_logger()
@@ -184,10 +185,16 @@ class TierRepair:
             case RepairKind.WRITE_TOMBSTONE:
                 await self._tools.deletion.mark(_row_of(report), detail="it was missing")
             case RepairKind.END_DELETION:
+                await self._require_not_last_copy(_row_of(report))
                 await self._tools.deletion.end(_row_of(report), reason=DeleteReason.DANGLING, detail=action.why)
             case RepairKind.ABORT_UPLOAD:
                 assert report.upload is not None, "that is what it is about"
                 await self._tools.store.abort_upload(report.upload)
+
+    async def _require_not_last_copy(self, row: RemoteLogSegmentMetadata) -> None:
+        started = row.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        if started and await self._tools.deletion.is_last_copy(row):
+            raise RefusedError(f"{row.segment}: {KEPT}", remedy=KEPT_REMEDY)
 
     async def _repair_log_start(self, action: RepairAction) -> None:
         """Remove a record that is left over, or mark it as not written, so that the next daemon writes it."""

@@ -20,6 +20,7 @@ from tierd.tiering.copying.due_segments import DueSegments, ages_of, stable_offs
 from tierd.tiering.copying.frontier import (
     began_anew_at,
     copied_without_hole,
+    ends_below,
     find_frontier,
     first_log_start,
     holes,
@@ -336,10 +337,14 @@ class CopyTask:
 
     async def _follow_restarted_log(self, offsets: BrokerOffsets) -> None:
         """Move the tier's log start back where the log itself ends below it."""
-        start = began_anew_at(self.local.scan, offsets, log_start_offset=self._log_start())
-        if start is None:
+        was = self._log_start()
+        if began_anew_at(self.local.scan, offsets, log_start_offset=was) is None:
             return
-        log.warning("log_begins_anew", partition=str(self._partition), was=self._log_start(), log_start_offset=start)
+        scan = await self.local.rescan()  # the log may have rolled since it was listed
+        start = began_anew_at(scan, offsets, log_start_offset=was)
+        if start is None or not await ends_below(scan, was):
+            return
+        log.warning("log_begins_anew", partition=str(self._partition), was=was, log_start_offset=start)
         await self._metadata.lower_log_start_offset(self._partition, start)
         self._state = replace(self._state, log_start_offset=start)
 

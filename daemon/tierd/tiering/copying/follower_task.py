@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tierd.errors import RemoteStorageNotReadyError
 from tierd.lazy_event import LazyEvent
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.copy_plan import NOTHING_COPIED
@@ -85,6 +86,11 @@ class FollowerTask:
                 tier = await self._metadata.read_view(self._partition)
             copied = await find_frontier(tier, scan, is_compacted=is_compacted)
         log_start = tier.log_start_offset
+        if log_start is None and self._state.log_start_offset is not None:
+            raise RemoteStorageNotReadyError(
+                f"{self._partition}: its row is gone from the metadata store",
+                remedy="restore the store from a backup or by tierd rebuild-metadata; what is held stays held",
+            )
         is_held = log_start is not None and self._is_copied()
         if log_start is not None and is_held:
             await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)

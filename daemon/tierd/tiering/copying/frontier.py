@@ -114,3 +114,16 @@ def began_anew_at(scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offs
         return None
     reached = max(offsets.high_watermark, scan.segments[-1].base_offset)
     return scan.segments[0].base_offset if reached < log_start_offset else None
+
+
+async def ends_below(scan: PartitionScan, offset: int) -> bool:
+    """Return whether the batches of the log end below ``offset``; False where their end cannot be found.
+
+    Every log that is in sync has all offsets up to the log start. The high watermark that its broker wrote last may lie
+    below: a broker writes it every few seconds, and a new leader takes over the log start that records were deleted to.
+    """
+    try:
+        return await asyncio.to_thread(find_log_end_offset, scan) < offset
+    except LogError as error:
+        log.warning("log_end_not_found", partition=str(scan.directory.partition), problem=str(error))
+        return False

@@ -43,6 +43,7 @@ from tierd.model import (
 )
 from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.last_copy import is_last_copy
 from tierd.tiering.removing.ledger import DeleteReason, Ledger, LedgerEntry, LedgerStep, NoLedger
 
 log = structlog.get_logger()
@@ -123,6 +124,19 @@ class SegmentDeletion:
     def forget(self, partition: TopicIdPartition) -> None:
         """Forget the refused deletions of a partition that is led elsewhere now, or gone."""
         self._retained.pop(partition, None)
+
+    async def is_last_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Return whether an unfinished copy is whole in the store, and has offsets that no readable segment has there.
+
+        Such a copy was finished in a metadata store that has lost that write, as one does that is restored from a
+        backup. Its records may be in the tier alone, and so may those of a compaction's output.
+
+        Raises:
+            RemoteStorageError: the store did not answer.
+        """
+        return await is_last_copy(
+            metadata, self._metadata.view(metadata.segment.topic_id_partition), self._remote.objects_present
+        )
 
     async def delete(
         self,

@@ -23,6 +23,7 @@ from tierd.metadata import (
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
+from tierd.tiering.removing.last_copy import KEPT, KEPT_REMEDY
 from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
@@ -134,10 +135,19 @@ class LeftDeletions:
             if not alone:
                 return
             try:
+                if await self._is_last_copy(metadata):
+                    return
                 await self._deletion.end(metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}")
             except RemoteObjectRetainedError:
                 return  # noted
         log.info("left_deletion_ended", segment=str(metadata.segment), was=metadata.state.name)
+
+    async def _is_last_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            return False
+        if is_kept := await self._deletion.is_last_copy(metadata):
+            log.error("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
+        return is_kept
 
     def _due(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
         dangling = self._dangling(partition)

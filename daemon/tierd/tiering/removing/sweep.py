@@ -14,6 +14,7 @@ from tierd.remote import SegmentStorage, UnfinishedUpload
 from tierd.tiering.copy_plan import dangling_segments
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
+from tierd.tiering.removing.last_copy import KEPT, KEPT_REMEDY
 from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
@@ -59,6 +60,7 @@ class DanglingSweep:
         # Deleted copies of other sessions, and when to delete their objects once more: an upload of a fenced
         # process may have ended after our delete.
         self._again: list[tuple[float, RemoteLogSegmentMetadata]] = []
+        self._kept: dict[UUID, float] = {}  # last copies, and when to look at them again
 
     async def run_once(self) -> float | None:
         """Sweep what is due, oldest first; return seconds until more is due, None when nothing is left.
@@ -69,7 +71,7 @@ class DanglingSweep:
             FencedError: the partition is not ours any more.
         """
         dangling = dangling_segments(
-            self._not_retained(),
+            self._candidates(),
             being_copied=self._being_copied,
             now_ms=self._clock.now_ms(),
             grace_ms=round(self._settings.grace_s * 1000),
@@ -83,12 +85,12 @@ class DanglingSweep:
             self._recorder.task_succeeded("sweep")
         return self._next_delay_s(dangling.next_due_ms, failed=failed)
 
-    def _not_retained(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Return the rows whose objects the store does not retain: retained ones must not use up the limit of a run."""
-        rows = self._metadata.view(self._partition).list()
-        if not self._deletion.retained_of(self._partition):
-            return rows
-        return tuple(row for row in rows if not self._deletion.retained_for_s(row.segment))
+    def _candidates(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Return the rows that may go: retained objects and last copies must not use up the limit of a run."""
+        rows, now_s = self._metadata.view(self._partition).list(), self._clock.monotonic_s()
+        if self._deletion.retained_of(self._partition):
+            rows = tuple(row for row in rows if not self._deletion.retained_for_s(row.segment))
+        return tuple(row for row in rows if self._kept.get(row.segment.id, now_s) <= now_s) if self._kept else rows
 
     async def take(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
         """Remove a segment that the caller found. The caller has the segment exclusively (``SegmentDeletion``).
@@ -107,6 +109,8 @@ class DanglingSweep:
             if not alone:
                 return True  # another task of this process deletes it
             try:
+                if await self._is_last_copy(metadata):
+                    return True
                 await self.take(metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}")
             except FencedError:
                 raise
@@ -115,6 +119,17 @@ class DanglingSweep:
             except TierError as error:
                 log.warning("sweep_failed", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
                 return False
+        return True
+
+    async def _is_last_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Return whether a copy without an end is kept, because its records may be nowhere else; looked at again."""
+        started = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        if not started or not await self._deletion.is_last_copy(metadata):
+            self._kept.pop(metadata.segment.id, None)
+            return False
+        if metadata.segment.id not in self._kept:
+            log.error("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
+        self._kept[metadata.segment.id] = self._clock.monotonic_s() + RETAINED_RETRY_S
         return True
 
     async def _delete_again(self) -> bool:
@@ -134,7 +149,7 @@ class DanglingSweep:
         delays = [due_s - self._clock.monotonic_s() for due_s, _ in self._again]
         if next_due_ms is not None:
             delays.append((next_due_ms - self._clock.now_ms()) / 1000)
-        if self._deletion.retained_of(self._partition):
+        if self._deletion.retained_of(self._partition) or self._kept:
             delays.append(RETAINED_RETRY_S)
         if failed:
             delays = [self._settings.retry_s]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from tierd.errors import RefusedError, RemoteResourceNotFoundError
@@ -14,6 +15,7 @@ from tierd.tiering.topic_policy import TopicPolicies
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _NEVER_LOWERS = frozenset({DeleteReason.UNREFERENCED_EPOCH.value})
+COMPACTED_SINCE: Final = "what follows it was compacted since: deleted keys would be back whose tombstones are gone"
 _ONLY_BY_ID = frozenset({DeleteReason.DIVERGED.value, DeleteReason.COVERED.value})
 
 
@@ -83,8 +85,8 @@ def plan_undelete(
             problem = "its grace is over: another broker may be removing its objects at this moment"
         elif metadata.segment.id in again:
             problem = f"retention would delete it again at once: {again[metadata.segment.id]}"
-        elif is_compacted and _is_compacted_since(view, metadata):
-            problem = "what follows it was compacted since: deleted keys would be back whose tombstones are gone"
+        elif is_compacted and is_compacted_since(view, metadata):
+            problem = COMPACTED_SINCE
         elif metadata.end_offset + 1 < covered and not _bridged(readable, metadata.end_offset + 1, covered):
             problem = f"offsets {metadata.end_offset + 1} to {covered - 1} would be missing behind it"
         start = starts[metadata.segment.id]
@@ -102,11 +104,15 @@ def refuse(planned: Sequence[TakenBack], *, force: bool) -> None:
     """
     for each in planned:
         if each.problem and not force:
-            raise RefusedError(
-                f"{each.metadata.segment} (offsets {each.metadata.start_offset} to {each.metadata.end_offset}): "
-                f"{each.problem}",
-                remedy="raise the topic's retention first, and tierd sync; or --force for another grace",
-            )
+            raise refusal(each.metadata, each.problem)
+
+
+def refusal(metadata: RemoteLogSegmentMetadata, problem: str) -> RefusedError:
+    """Return the error for a segment that does not come back without ``force``."""
+    return RefusedError(
+        f"{metadata.segment} (offsets {metadata.start_offset} to {metadata.end_offset}): {problem}",
+        remedy="raise the topic's retention first, and tierd sync; or --force for another grace",
+    )
 
 
 def _chosen(view: PartitionView, wanted: Collection[UUID] | None) -> list[RemoteLogSegmentMetadata]:
@@ -133,7 +139,7 @@ def _is_replaced(metadata: RemoteLogSegmentMetadata) -> bool:
     return metadata.soft_delete is not None and metadata.soft_delete.is_replaced
 
 
-def _is_compacted_since(view: PartitionView, metadata: RemoteLogSegmentMetadata) -> bool:
+def is_compacted_since(view: PartitionView, metadata: RemoteLogSegmentMetadata) -> bool:
     """Return True if a run took records out of later segments after ``metadata`` had gone, those that hide its own too.
 
     The inputs of such a run are still there, for their grace ends after that of ``metadata``.

@@ -13,18 +13,26 @@ segment that a rebuild from the bucket would ignore.
 import asyncio
 import contextlib
 from collections.abc import Collection
+from functools import partial
 from uuid import UUID
 
 import structlog
 
 from tierd.clock import Clock
 from tierd.errors import RefusedError, RemoteResourceNotFoundError
-from tierd.metadata import RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentState, TopicIdPartition
+from tierd.metadata import PartitionView, RemoteLogMetadataManager
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.removing.deletion import DeletableStorage, SegmentDeletion
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.undelete_plan import TakenBack, plan_undelete, refuse
+from tierd.tiering.removing.undelete_plan import (
+    COMPACTED_SINCE,
+    TakenBack,
+    is_compacted_since,
+    plan_undelete,
+    refusal,
+    refuse,
+)
 from tierd.tiering.topic_policy import TopicPolicies
 
 log = structlog.get_logger()
@@ -101,10 +109,10 @@ class Undeletion:
         planned = await self.plan(partition, local, wanted)
         refuse(planned, force=force)
         for each in planned:
-            await self._take_back(each)
+            await self._take_back(each, force=force)
         return planned
 
-    async def _take_back(self, each: TakenBack) -> None:
+    async def _take_back(self, each: TakenBack, *, force: bool) -> None:
         metadata = each.metadata
         with self._deletion.exclusively(metadata) as alone:
             if not alone:
@@ -121,7 +129,8 @@ class Undeletion:
                 await self._remote.remove_tombstone(metadata)
                 now_ms = self._clock.now_ms()
                 update = metadata.advance(_FINISHED, event_timestamp_ms=now_ms, broker_id=self._broker_id)
-                await self._metadata.undelete(update, log_start_offset=each.log_start_offset)
+                require = partial(self._require_not_compacted, metadata) if not force else lambda _: None
+                await self._metadata.undelete(update, log_start_offset=each.log_start_offset, require=require)
         log.info(
             "segment_undeleted",
             segment=str(metadata.segment),
@@ -129,6 +138,12 @@ class Undeletion:
             end_offset=metadata.end_offset,
             log_start_offset=each.log_start_offset,
         )
+
+    def _require_not_compacted(self, metadata: RemoteLogSegmentMetadata, view: PartitionView) -> None:
+        """Raise where a compaction was committed since the plan was made, in the same step that takes it back."""
+        policy = self._policies(metadata.segment.topic_id_partition.topic)
+        if "compact" in policy.cleanup_policy and is_compacted_since(view, metadata):
+            raise refusal(metadata, COMPACTED_SINCE)
 
     def _log_start_lowered(
         self, partition: TopicIdPartition, offset: int | None

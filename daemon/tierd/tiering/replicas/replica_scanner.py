@@ -174,6 +174,8 @@ class ReplicaScanner:
         try:
             with self._asking(state.path):
                 listing = await asyncio.to_thread(list_log_dir, state.path, known=self._known_in(state.path))
+            if listing.is_blank:
+                self._require_unused(state.path)
         except LogDirOfflineError as error:
             if state.problem != str(error):
                 log.error("log_dir_offline", log_dir=str(state.path), problem=str(error), remedy=error.remedy)  # noqa: TRY400 - the cause is in the message
@@ -183,6 +185,18 @@ class ReplicaScanner:
             log.info("log_dir_online", log_dir=str(state.path))
         state.problem, state.ignored = "", listing.ignored
         return listing
+
+    def _require_unused(self, log_dir: Path) -> None:
+        """Raise for an empty log dir that had replicas, or while segments are held: these may be the last copies.
+
+        Raises:
+            LogDirOfflineError: its disk was wiped, or is not mounted.
+        """
+        if self._hold.partitions() or any(replica.local.log_dir == log_dir for replica in self._table.all()):
+            raise LogDirOfflineError(
+                f"log dir {log_dir} is empty: its disk was wiped, or is not mounted",
+                remedy="mount it, or restore it before the broker starts; what is held of it stays held until then",
+            )
 
     def _known_in(self, log_dir: Path) -> dict[str, KnownDirectory]:
         """Return the directories that need not be identified again: most of a broker's replicas never change."""

@@ -301,7 +301,7 @@ async def test_next_leader_deletes_the_same_segments_after_a_crash_behind_the_ne
 async def test_a_dangling_copy_of_a_fenced_leader_is_swept_after_its_grace(world: World) -> None:
     process = world.process()
     await process.lead()
-    await process.add(0, 99, state=STARTED)
+    await process.add(0, 99, state=STARTED, has_manifest=False)
     successor = world.process(broker_id=2)
     task = successor.task(leader_epoch=1, with_sweep=True)
     assert await task.run_once() == SWEEP_GRACE_S
