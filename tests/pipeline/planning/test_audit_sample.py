@@ -95,4 +95,4 @@ def test_audit_stays_within_the_limit_except_for_a_single_segment(sizes: list[in
     chosen = starts(found)
     assert chosen
     assert len(set(chosen)) == len(chosen)
-    assert len(chosen) == 1 or sum(work.size_bytes for work in found) <= max_bytes
+    assert len(chosen) == 1 or sum(row.size_bytes for work in found for row in work.inputs) <= max_bytes

@@ -148,11 +148,6 @@ class PartitionWork:
         """Return True if a removed record may have hidden an older one of its key in an earlier group."""
         return self.compacts or (self.is_compacted_topic and bool(self.erased_keys))
 
-    @property
-    def size_bytes(self) -> int:
-        """Return the bytes of the logs of all groups together."""
-        return sum(metadata.size_bytes for number in range(len(self.groups)) for metadata in self.group_inputs(number))
-
     def group_inputs(self, number: int) -> tuple[RemoteLogSegmentMetadata, ...]:
         """Return the inputs of group ``number``, ascending."""
         first, last = self.groups[number]
