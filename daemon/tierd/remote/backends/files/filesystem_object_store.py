@@ -28,6 +28,7 @@ from tierd.errors import (
 )
 from tierd.files import open_regular
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
+from tierd.remote.backends.answers import conflict
 from tierd.remote.backends.files.file_keys import UPLOADS_FOLDER, path_of_key, path_of_upload
 from tierd.remote.backends.files.file_listing import objects_below, uploads_below
 from tierd.remote.backends.files.file_root import (
@@ -48,6 +49,7 @@ from tierd.remote.object_store import (
     UnfinishedUpload,
     range_beyond,
 )
+from tierd.tasks import retrieve
 
 log = structlog.get_logger()
 
@@ -225,10 +227,7 @@ class FilesystemObjectStore:
                 if attempt == _PUBLISH_ATTEMPTS:
                     raise
             else:
-                raise RemoteConflictError(
-                    f"{upload.final} exists already, with other content",
-                    remedy="find out who wrote it; tierd never replaces what it did not read",
-                )
+                raise conflict(f"{upload.final} exists already, with other content")
 
     def _require_same_root(self) -> tuple[int, int] | None:
         """Return the identity of the directory; raise when it is not the one that this process began with.
@@ -348,12 +347,7 @@ class FilesystemObjectStore:
             raise
         if not step.done():
             log.warning("store_step_left_behind", root=str(self._root), waited_s=self._patience_s)
-        step.add_done_callback(_forget)
-
-
-def _forget(step: asyncio.Future[T]) -> None:
-    if not step.cancelled():
-        step.exception()  # retrieved, so that asyncio does not warn: the first failure is reported
+        step.add_done_callback(retrieve)
 
 
 def _translated(error: OSError, root: Path) -> RemoteStorageError:

@@ -25,7 +25,7 @@ from botocore.parsers import ResponseParserError
 
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.masking import Masking
-from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.answers import no_answer
 from tierd.remote.backends.s3.s3_errors import S3Refusal, error_for
 from tierd.remote.backends.s3.s3_session import OneAttemptSession, one_attempt_session
 from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
@@ -155,9 +155,8 @@ class S3Connection:
                 remedy="set remote.s3.ca_file to the authority that signed the store's certificate",
             ) from self.masking.error(error)
         except _UNREACHABLE as error:
-            raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {self.masking.error(_innermost(error)).named}",
-                remedy="it is tried again; look at the store and at the network to it",
+            raise no_answer(
+                f"{subject}: {self._endpoint} does not answer: {self.masking.error(_innermost(error)).named}"
             ) from self.masking.error(error)
         except (BotoCoreError, ValueError) as error:
             failure = self.masking.error(error)
