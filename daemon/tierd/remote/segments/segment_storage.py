@@ -33,8 +33,7 @@ from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import RangeCache, SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
 from tierd.remote.segments.staged_segment import log_object_problem
-from tierd.remote.segments.tombstone import Tombstone
-from tierd.remote.segments.tombstone_storage import TombstoneStorage
+from tierd.remote.segments.tombstone import Tombstone, TombstoneStorage
 from tierd.remote.transform.binding import erasure_report_binding
 from tierd.remote.transform.object_tag import require_tag
 from tierd.remote.transform.transform import PLAIN, Transform

@@ -22,11 +22,11 @@ from tierd.remote.segments.manifest import SegmentManifest, Transformation, tier
 from tierd.remote.segments.open_segment import opened
 from tierd.remote.segments.staged_segment import check_staged
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.chunk_compression import is_compressed_already
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
 from tierd.remote.transform.content_key import ContentDigest
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.sampling import is_compressed_already
 from tierd.remote.transform.transform import Transform
 from tierd.remote.transform.transformed_log import ChunkEncoder, TransformedLog
 

@@ -26,7 +26,7 @@ from tierd.errors import (
     RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
-from tierd.files import open_regular
+from tierd.files import open_regular, sync_directory
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.answers import conflict
 from tierd.remote.backends.files.file_keys import UPLOADS_FOLDER, path_of_key, path_of_upload
@@ -38,7 +38,7 @@ from tierd.remote.backends.files.file_root import (
     make_directories_below,
     open_below,
 )
-from tierd.remote.backends.files.file_upload import FileUpload, make_directories, remove_upload, sync_directory
+from tierd.remote.backends.files.file_upload import FileUpload, make_directories, remove_upload
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import (
     Body,

@@ -16,8 +16,8 @@ from tierd.remote.backends.clean_ups import CleanUps
 from tierd.remote.backends.parts import UploadPart, crc32c_of, encoded, parts_of, size_of
 from tierd.remote.backends.s3.part_requests import PartRequests
 from tierd.remote.backends.s3.s3_connection import S3Connection
-from tierd.remote.backends.s3.s3_options import ObjectOptions
 from tierd.remote.backends.s3.s3_sender import BodySender, PacedFile, RequestBody, S3BodyRequest
+from tierd.remote.backends.s3.s3_settings import ObjectOptions
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, UnfinishedUpload
 from tierd.remote.retrying import Retry

@@ -21,14 +21,12 @@ from tierd.remote.backends.answers import NoAnswerError, UploadGoneError, confli
 from tierd.remote.backends.chunked_uploads import ChunkedUploads
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.parts import UploadPart
-from tierd.remote.backends.s3.s3_archive import listed_state
 from tierd.remote.backends.s3.s3_connection import S3Connection
 from tierd.remote.backends.s3.s3_multipart import MultipartUploads
-from tierd.remote.backends.s3.s3_options import ObjectOptions
 from tierd.remote.backends.s3.s3_ranged import S3RangedReads, can_read_ranges
-from tierd.remote.backends.s3.s3_reading import ObjectReader
+from tierd.remote.backends.s3.s3_reading import ObjectReader, listed_state
 from tierd.remote.backends.s3.s3_sender import BodySender
-from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
+from tierd.remote.backends.s3.s3_settings import ObjectOptions, S3Bucket, S3Keys, S3Network
 from tierd.remote.backends.s3.s3_versions import S3Versions
 from tierd.remote.chunks import Bytes
 from tierd.remote.deadlines import Deadlines, deadline

@@ -24,7 +24,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from tierd.masking import Masking
 from tierd.model import ByteRange
 from tierd.remote.backends.answers import busy, is_busy, no_answer
-from tierd.remote.backends.s3.s3_session import one_attempt_session
+from tierd.remote.backends.s3.s3_connection import one_attempt_session
 from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
 
 if TYPE_CHECKING:
