@@ -6,11 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 import pyarrow as pa
 
 from tierd.errors import with_remedy
-from tierd.scanning.arrow_reader import OnProgress
+from tierd.scanning.arrow_reader import OnProgress, ProgressCounter
 from tierd.scanning.positions import EARLIEST, LATEST, Position
 from tierd.scanning.row_layout import BATCH_BYTES, RowLayout
 from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, parse_isolation, parse_topic_id
-from tierd.scanning.scan_progress import ProgressCounter
 from tierd.scanning.tier_scanner import TierScanner
 from tierd.scanning.topic_choice import TieredTopic
 from tierd.tasks import one_ahead

@@ -13,7 +13,7 @@ from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
 from tierd.model import Lineage, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutputs
-from tierd.pipeline.committing.leader_settings import OutputStorage
+from tierd.pipeline.committing.replacing import OutputStorage
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
 from tierd.remote.backends.memory_object_store import MemoryObjectStore
