@@ -1,6 +1,5 @@
 """MultipartUploads: large objects in parallel parts, whole or not at all."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -21,6 +20,7 @@ from tierd.remote.backends.s3.s3_settings import ObjectOptions
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, UnfinishedUpload
 from tierd.remote.retrying import Retry
+from tierd.tasks import together
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.type_defs import (
@@ -127,12 +127,7 @@ class MultipartUploads:
             call = partial(self._sender.send, "upload part", upload.key, part, source)
             return self._send_part(upload, part, call)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(send(part), name=f"upload {upload.key} {part.number}") for part in parts]
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [task.result() for task in tasks]
+        return await together({f"upload {upload.key} {part.number}": partial(send, part) for part in parts})
 
     async def _send_part(self, upload: MultipartUpload, part: UploadPart, send: "_SendPart") -> str:
         client = await self._connection.client()
