@@ -13,7 +13,7 @@ from tierd.scanning.positions import EARLIEST, LATEST, Position
 from tierd.scanning.range_rows import ScannedBatch
 from tierd.scanning.reader_thread import ReaderThread
 from tierd.scanning.row_layout import BATCH_BYTES, RowLayout
-from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, parse_isolation, parse_topic_id
+from tierd.scanning.scan_plan import ScanPlan, ScanRange, parse_request
 from tierd.scanning.topic_choice import TieredTopic
 
 
@@ -207,14 +207,7 @@ class ArrowReader:
         """
         with with_remedy():
             layout = RowLayout.of(columns, batch_bytes=batch_bytes)
-            request = ScanRequest(
-                topic=topic,
-                topic_id=parse_topic_id(topic_id),
-                partitions=partitions,
-                start=start,
-                end=end,
-                isolation=parse_isolation(isolation),
-            )
+            request = parse_request(topic, topic_id, partitions, start=start, end=end, isolation=isolation)
             plan = self._thread.call(self._thread.scanner.plan(request))
         return Scan(self._thread, plan, layout, on_progress)
 
