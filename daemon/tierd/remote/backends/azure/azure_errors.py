@@ -37,29 +37,31 @@ class AzureRefusal:
     @classmethod
     def from_text(cls, operation: str, container: str, key: str, text: str) -> "AzureRefusal | None":
         """Parse a message of the client library; None for a message about something else, such as a lost connection."""
-        status, code, message = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
+        status = _STATUS.search(text)
         if status is None:
             return None
-        return cls(
-            operation=operation,
-            container=container,
-            key=key,
-            status=int(status[1] or status[2]),
-            code=code[1] if code else "",
-            message=message[1] if message else first_line(text).rpartition(": ")[2],
-        )
+        number, otherwise = int(status[1] or status[2]), first_line(text).rpartition(": ")[2]
+        return cls._parsed(operation, container, key, number, text=text, otherwise=otherwise)
 
     @classmethod
     def from_answer(cls, operation: str, container: str, key: str, status: int, body: str) -> "AzureRefusal":
         """Parse an HTTP answer."""
-        code, message = _CODE.search(body), _MESSAGE.search(body)
+        otherwise = " ".join(body.split())[:200]
+        return cls._parsed(operation, container, key, status, text=body, otherwise=otherwise)
+
+    @classmethod
+    def _parsed(
+        cls, operation: str, container: str, key: str, status: int, *, text: str, otherwise: str
+    ) -> "AzureRefusal":
+        """Take code and message from ``text``; the message is ``otherwise`` where the text has none."""
+        code, message = _CODE.search(text), _MESSAGE.search(text)
         return cls(
             operation=operation,
             container=container,
             key=key,
             status=status,
             code=code[1] if code else "",
-            message=message[1] if message else " ".join(body.split())[:200],
+            message=message[1] if message else otherwise,
         )
 
 

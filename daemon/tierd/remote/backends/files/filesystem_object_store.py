@@ -7,9 +7,9 @@ import fcntl
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
@@ -87,18 +87,24 @@ class FilesystemObjectStore:
 
     async def put(self, key: str, body: Body) -> None:
         """Create the object unless the key exists; cancelled, it leaves neither object nor temporary file."""
-        final = self._root / path_of_key(key)
-        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, body)
         pace = body.pace if isinstance(body, FileBody) else None
         step = CHECKSUM_BLOCK_BYTES if pace else _STEP_BYTES
         stored = False
-        try:
+        async with self._upload(key, body) as upload:
             if isinstance(body, ChunkedBody):
                 await self._append_all(upload, body)
             while not stored:
                 if pace:
                     await pace(min(step, upload.remaining_bytes))
                 stored = await self._run(self._advance, upload, step)
+
+    @asynccontextmanager
+    async def _upload(self, key: str, body: Body) -> AsyncIterator[FileUpload]:
+        """Yield an upload of the object; at the end its temporary file goes, also after a cancellation."""
+        final = self._root / path_of_key(key)
+        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, body)
+        try:
+            yield upload
         finally:
             upload.abandon()
             await self._settled(self._submit(upload.close))
@@ -112,13 +118,8 @@ class FilesystemObjectStore:
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give the object other content if it is exactly ``previous``; a lock file keeps other processes waiting."""
-        final = self._root / path_of_key(key)
-        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, content)
-        try:
+        async with self._upload(key, content) as upload:
             await self._run(self._replace, upload, content, previous)
-        finally:
-            upload.abandon()
-            await self._settled(self._submit(upload.close))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
