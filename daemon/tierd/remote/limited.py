@@ -108,9 +108,6 @@ def _paced(
     return pace
 
 
-T = TypeVar("T")
-
-
 class PacedReads(ForwardingObjectStore):
     """An ``ObjectStore`` that returns from a download when its bytes were due at the rate.
 

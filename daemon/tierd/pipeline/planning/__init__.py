@@ -17,13 +17,14 @@ if TYPE_CHECKING:
         TierEvidence,
         by_urgency,
     )
-    from tierd.pipeline.planning.work_order import Output, PartitionWork, WorkKind, WorkOrder
+    from tierd.pipeline.planning.work_order import ChannelJson, Output, PartitionWork, WorkKind, WorkOrder
 else:
     __getattr__ = exports_on_demand(__name__)
 
 __all__ = [
     "Candidate",
     "Chain",
+    "ChannelJson",
     "CleaningPolicy",
     "Output",
     "PartitionWork",
