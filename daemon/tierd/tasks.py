@@ -82,7 +82,7 @@ async def together(works: Mapping[str, Callable[[], Coroutine[Any, Any, T]]], *,
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(work), name=name) for name, work in works.items()]
     except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+        raise first_error(failures) from None
     return [task.result() for task in tasks]
 
 
