@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.cli.record_lines import parse_json_line
 from tierd.config.document import read_document
 from tierd.cost.usage_ledger import UsageLedger
@@ -42,7 +43,6 @@ from tierd.remote import (
     read_tier_identity,
 )
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.restore.changelog.changelog_errors import CheckpointFileError
 from tierd.restore.changelog.checkpoints.checkpoint_meta import read_checkpoint_metas
 from tierd.restore.journal import Journal

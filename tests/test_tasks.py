@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from tierd.tasks import (
     one_ahead,
     raise_if_cancelled,
     run_to_end,
+    together,
     wait_all,
 )
 from tierd.testing import cancel_at
@@ -212,3 +214,55 @@ async def test_work_in_a_thread_has_ended_when_the_cancellation_of_its_caller_is
 def test_first_error_of_a_group_is_found_at_any_depth() -> None:
     first = OSError("first")
     assert first_error(ExceptionGroup("outer", [ExceptionGroup("inner", [first]), OSError("second")])) is first
+
+
+async def test_results_of_works_come_in_their_order_and_no_more_run_than_allowed() -> None:
+    running: set[int] = set()
+    most = 0
+
+    async def work(number: int) -> int:
+        nonlocal most
+        running.add(number)
+        most = max(most, len(running))
+        for _ in range(9 - number):  # the later ones end first
+            await asyncio.sleep(0)
+        running.discard(number)
+        return number
+
+    works = {f"work {number}": partial(work, number) for number in range(8)}
+    assert await together(works, at_once=3) == list(range(8))
+    assert most == 3
+    assert await together(works) == list(range(8))
+    assert most == 8
+    assert await together({}) == []
+
+
+async def test_first_failure_of_works_is_raised_alone_once_the_others_have_ended() -> None:
+    ended: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("waiting")
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise OSError("the disk")
+
+    async def never() -> None:
+        raise AssertionError("no place came free")
+
+    with pytest.raises(OSError, match="the disk"):
+        await together({"a": wait, "b": fail, "c": never}, at_once=2)
+    assert ended == ["waiting"]
+
+
+async def test_cancellation_of_the_caller_ends_all_works() -> None:
+    with nothing_left():
+        calling = asyncio.create_task(together({"a": slow_to_end, "b": slow_to_end}))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling

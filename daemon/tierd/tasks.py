@@ -1,7 +1,7 @@
-"""Tasks that end before their owner goes on. A cancellation of the owner leaves none of them behind."""
+"""Tasks that run together or one ahead, and their end. A cancellation of the owner leaves none of them behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
@@ -63,6 +63,27 @@ async def wait_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
             waiting = {task for task in waiting if not task.done()}
     if cancellation is not None:
         raise cancellation
+
+
+async def together(works: Mapping[str, Callable[[], Coroutine[Any, Any, T]]], *, at_once: int | None = None) -> list[T]:
+    """Return the results of ``works``, in their order. The first failure ends the others, and is raised alone.
+
+    Args:
+        works: each is called once, in a task of the name.
+        at_once: so many run at the same time; None: all.
+    """
+    slots = asyncio.Semaphore(at_once or max(len(works), 1))
+
+    async def one(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with slots:
+            return await work()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(work), name=name) for name, work in works.items()]
+    except BaseExceptionGroup as failures:
+        raise first_error(failures) from None
+    return [task.result() for task in tasks]
 
 
 def retrieve(task: asyncio.Future[Any]) -> None:

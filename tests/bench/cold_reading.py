@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tests.bench.report import Figure
 from tests.fakes.log_dirs import SegmentShape, write_log_dir
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.scenarios.stores import s3_section
 from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
@@ -30,7 +31,6 @@ from tierd.log import identify_directory
 from tierd.metadata import PartitionView
 from tierd.model import ByteRange, IsolationLevel
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchTask, SilentRecorder, TieredLog
 
 _PIECE_BYTES = 4 << 20

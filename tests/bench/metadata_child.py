@@ -26,13 +26,13 @@ from tests.bench.segment_rows import (
     partition_rows,
     started_segment,
 )
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.rebuilding.tier import FilledTier, rebuild_of
 from tierd.clock import SystemClock
 from tierd.metadata import Batch, KeyValueStore, MemoryKeyValueStore, Put, RemoteLogMetadataManager
 from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
 from tierd.metadata.views.view_rows import load_partition
 from tierd.model import RemoteLogSegmentState
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.object_keys import MANIFEST_SUFFIX
 
 Answer = dict[str, float]

@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.report import Figure
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import TRANSFORM_NAMES, transform_named
 from tierd.kernels import crc32c
 from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, LogSegmentData
 from tierd.remote import Body, FileBody, SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.chunks import iterated
 
 _INDEX_INTERVAL_BYTES = 4096

@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.log_dirs import LogDirWriter
-from tierd.cost.cost_estimate import Plan, TopicEstimate, estimate, reading_cost
+from tierd.cost.cost_estimate import Plan, TopicEstimate, estimate, estimate_log_dirs, reading_cost
 from tierd.cost.local_segments import DAY_MS, Partition, Segment, find_partitions
-from tierd.cost.log_dir_estimate import estimate_log_dirs
-from tierd.cost.prices import PriceList, RequestPrices, TrafficPrices
-from tierd.cost.report import GIB
+from tierd.cost.prices import GIB, PriceList, RequestPrices, TrafficPrices
 
 PRICES = PriceList(storage_per_gib_month=1, per_1000_requests=RequestPrices(put=1000, list=0, get=0, delete=100))
 YEAR = Plan(retention_days=365, replication_factor=1, part_size_bytes=1 << 40, compression_level=None)

@@ -1,8 +1,8 @@
 import pytest
 
 from tierd.cost.billed_requests import RequestClass
-from tierd.cost.prices import FREE, PriceList, RequestPrices, TrafficPrices
-from tierd.cost.report import GIB, HOURS_PER_MONTH, cost_report
+from tierd.cost.prices import FREE, GIB, PriceList, RequestPrices, TrafficPrices
+from tierd.cost.report import HOURS_PER_MONTH, cost_report
 from tierd.cost.usage_ledger import HOUR_MS, STORED, UsageLine
 
 PRICES = PriceList(

@@ -5,8 +5,8 @@ from typing import TypeVar
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.remote import ForwardedCall, ForwardingObjectStore, ObjectStore, ObjectVersion, UnfinishedUpload
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import LimitedObjectStore
 from tierd.remote.observed import ObservedObjectStore

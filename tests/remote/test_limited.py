@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
 from tierd.remote import Body, FileBody
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.transforms import ring
 from tierd.errors import RemoteConflictError, RemoteFormatError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.remote import LogStartRecord, LogStartStorage, ObjectKeyFactory, with_tag
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.binding import log_start_binding
 
 CLUSTER = "cluster"

@@ -13,6 +13,7 @@ import pytest
 
 import tierd
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION
 from tests.fakes.transforms import ring
 from tierd.config import RemoteSettings
@@ -43,7 +44,6 @@ from tierd.remote import (
     read_whole,
 )
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.object_limits import MAX_CHUNK_BYTES, MAX_CHUNKS, TIER_IDENTITY, early_indexes, max_index_bytes
 
 MIB = 1 << 20

@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 from pydantic import SecretStr
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.config import PluginSettings, RemoteSettings
 from tierd.errors import ObjectVersionsUnknownError, RemoteStorageError
 from tierd.masking import MaskedError
 from tierd.model import ByteRange
 from tierd.remote import Body, ObjectStore, ObjectStoreConnector, ObjectVersion, open_object_store
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 PASSWORD = "open sesame"
 

@@ -1,12 +1,12 @@
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.app.services.owned_object_store import OwnedObjectStore
 from tierd.backoff import Backoff
 from tierd.errors import ObjectVersionsUnknownError, RetriableRemoteStorageError
 from tierd.remote import ObjectStore, ObjectStoreCall, ObjectVersion
 from tierd.remote.backends.azure import AzureContainer, AzureCredentials, AzureObjectStore
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import LimitedObjectStore
 from tierd.remote.observed import ObservedObjectStore

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -15,7 +16,6 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange
 from tierd.remote import ObjectStoreCall, UnfinishedUpload
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.observed import ObservedObjectStore
 from tierd.testing import chunked_body
 

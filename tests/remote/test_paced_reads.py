@@ -1,9 +1,9 @@
 """PacedReads: downloads wait for their bytes; other calls, and the inner store at the end, are left alone."""
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.model import ByteRange
 from tierd.remote import PacedReads
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 
 async def test_downloads_keep_to_the_rate() -> None:

@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote import Body, UnfinishedUpload
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
 
 

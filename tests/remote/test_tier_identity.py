@@ -3,9 +3,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.errors import ForeignTierError, RemoteIntegrityError, RetriableRemoteStorageError
 from tierd.remote import claim_tier
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 KEY = "p/c/tierd.json"

@@ -18,9 +18,8 @@ from tests.pipeline.source.small_tier import SmallTier
 from tests.scanning.rows import offsets_of
 from tierd.errors import OffsetOutOfRangeError, ScanRequestError, TierError, UnknownPartitionError
 from tierd.loop_thread import LoopThread
-from tierd.scanning.arrow_reader import ArrowReader
+from tierd.scanning.arrow_reader import ArrowReader, ScanProgress
 from tierd.scanning.row_layout import RowLayout
-from tierd.scanning.scan_progress import ScanProgress
 
 EVERYTHING = [(0, n) for n in range(47)] + [(1, n) for n in range(20)]
 SMALL_BATCHES = 1 << 10  # some 17 of these records

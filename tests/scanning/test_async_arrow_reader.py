@@ -10,7 +10,7 @@ import tierd
 from tests.pipeline.source.small_tier import SmallTier
 from tests.scanning.rows import offsets_of
 from tierd.errors import ScanRequestError, UnknownPartitionError
-from tierd.scanning.scan_progress import ScanProgress
+from tierd.scanning.arrow_reader import ScanProgress
 
 SMALL_BATCHES = 1 << 10
 

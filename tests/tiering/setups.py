@@ -7,6 +7,7 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.config import CopySettings, ExpireSettings
 from tierd.control import LeadershipSource, StaticLeadership
 from tierd.log import (
@@ -27,7 +28,6 @@ from tierd.model import (
     TopicPartition,
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import (
     AuditLimits,
     BrokerLogOffsets,

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.fakes.log_dirs import LogDirWriter
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.interruption import InterruptedKeyValueStore, InterruptedObjectStore, Interruption
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings, ExpireSettings
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.interruption import InterruptedObjectStore, Interruption
 from tests.tiering.running import PlainSupervisor, StandingClock, running
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
@@ -22,7 +23,6 @@ from tierd.log import KnownDirectory, LogDirListing, list_log_dir
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentState, SoftDelete, TopicPartition
 from tierd.remote import Body, Tombstone
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import PartitionStatus
 from tierd.tiering.topic_policy import TopicPolicies, TopicPolicy
 

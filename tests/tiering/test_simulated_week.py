@@ -19,6 +19,7 @@ import structlog
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, make_batch
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.running import StandingClock
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tests.tiering.usage import Usage, assert_steady
@@ -27,7 +28,6 @@ from tierd.config import ExpireSettings
 from tierd.control import Leadership, Role
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import TopicIdPartition
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
 PARTITIONS = 10_000

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
-    from tierd.arrow.arrow_rows import TIMESTAMP_TYPES, ArrowRows, TimestampNotExpressibleError
-    from tierd.arrow.piece_rows import rows_of_pieces
+    from tierd.arrow.arrow_rows import TIMESTAMP_TYPES, ArrowRows, TimestampNotExpressibleError, rows_of_pieces
     from tierd.arrow.wanted_records import ALL, Range, WantedRecords
 else:
     __getattr__ = exports_on_demand(__name__)

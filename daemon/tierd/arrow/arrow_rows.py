@@ -1,15 +1,15 @@
 """Conversion of decoded records to Arrow batches with the columns that a query asked for; no other column is made."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from tierd.arrow.wanted_records import Chosen, Int32s
+from tierd.arrow.wanted_records import Chosen, Int32s, WantedRecords
 from tierd.errors import InvalidRecordError, TierError
 from tierd.kernels import Gathered, GatheredHeaders, gather, gather_headers
-from tierd.log import Record
+from tierd.log import Record, RecordBatch, RecordColumns, iter_piece_columns
 from tierd.model import TopicPartition
 
 ArrowArray: TypeAlias = "pa.Array[Any]"  # of whatever type the schema has there
@@ -18,6 +18,7 @@ TIMESTAMP_TYPES: Final = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime
 BATCH_BYTES: Final = 16 << 20
 _PER_MS: Final = {"ms": 1, "us": 1_000}  # units of a timestamp column in a millisecond
 _LARGEST: Final = (1 << 63) - 1
+_LEGACY_RECORDS: Final = 1 << 13
 
 
 class TimestampNotExpressibleError(TierError, ValueError):
@@ -196,3 +197,40 @@ _MAKERS: Final[Mapping[str, Callable[[Chosen, pa.DataType, TopicPartition], Arro
     "headers": _headers,
     "leaderEpoch": _leader_epoch,
 }
+
+
+def rows_of_pieces(
+    pieces: Iterable[bytes | memoryview],
+    wanted: WantedRecords,
+    rows: ArrowRows,
+    *,
+    name: str,
+    position: int,
+    check_crc: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted records of a log as rows, in order of their offsets.
+
+    Args:
+        pieces: consecutive bytes that begin with a batch and end with a whole one, each below 1 GiB.
+        wanted: the choice.
+        rows: maker of the rows.
+        name: the file, for errors.
+        position: where in the file the first piece begins.
+        check_crc: refuse a batch whose bytes do not have its checksum.
+
+    Raises:
+        BatchTooLargeError: a batch that is wanted unpacks to more than tierd opens.
+        CorruptRecordError: an impossible header, a wrong checksum, records that cannot be decoded, an incomplete batch.
+    """
+    found = iter_piece_columns(pieces, name=name, position=position, check_crc=check_crc, wanted=wanted.may_want)
+    for each in found:
+        if isinstance(each, RecordColumns):
+            yield from rows.batches(wanted.choose(each))
+        else:
+            yield from _legacy_rows(each, wanted, rows)
+
+
+def _legacy_rows(entry: RecordBatch, wanted: WantedRecords, rows: ArrowRows) -> Iterator[pa.RecordBatch]:
+    records = [record for record in entry.records() if wanted.wants(record.offset, record.timestamp_ms)]
+    for first in range(0, len(records), _LEGACY_RECORDS):
+        yield rows.of_records(records[first : first + _LEGACY_RECORDS])

@@ -1,17 +1,22 @@
-"""Estimated costs of a tier, before anything is switched on (``tierd estimate``). Pure."""
+"""Estimated costs of a tier, before anything is switched on (``tierd estimate``). Only log dirs are read."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tierd.cost.billed_requests import RequestClass, puts_of
-from tierd.cost.local_segments import Partition, Segment
-from tierd.cost.prices import PriceList
-from tierd.cost.report import GIB, Cost
+from tierd.cost.local_segments import Partition, Segment, find_partitions
+from tierd.cost.prices import GIB, PriceList
+from tierd.cost.report import Cost
+from tierd.files import open_to_read
+from tierd.remote import compress
 
 DAYS_PER_MONTH = 365 / 12
 _SMALL_OBJECTS = 2  # indexes and manifest
 _DELETES = 4  # the tombstone is put, then four objects go
+_SEGMENTS = 8
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,3 +160,44 @@ def _month(flow: _Flow, prices: PriceList, plan: Plan) -> Cost:
 
 def _mean_size(segments: list[Segment]) -> float:
     return sum(segment.size_bytes for segment in segments) / len(segments) if segments else 0.0
+
+
+def estimate_log_dirs(
+    log_dirs: Sequence[Path], prices: PriceList, plan: Plan, *, report_progress: Callable[[str], None]
+) -> tuple[TopicEstimate, ...]:
+    """Price the partitions in ``log_dirs``, Kafka's own topics left out. Blocking; writes nothing.
+
+    Raises:
+        LogDirOfflineError: a log dir cannot be listed.
+    """
+    partitions: list[Partition] = []
+    for log_dir in log_dirs:
+        report_progress(str(log_dir))
+        partitions += find_partitions(log_dir, lambda topic: not topic.startswith("__"))
+
+    def ratio_of(segments: Iterable[Segment]) -> float:
+        return 1.0 if plan.compression_level is None else sampled_ratio(segments, level=plan.compression_level)
+
+    return estimate(partitions, prices, plan, ratio_of=ratio_of)
+
+
+def sampled_ratio(segments: Iterable[Segment], *, level: int) -> float:
+    """Return the stored bytes per original byte under zstd at ``level``; 1.0 where nothing can be read. Blocking.
+
+    Reads a MiB from the middle of up to eight segments, the newest ones.
+    """
+    before = after = 0
+    for segment in sorted(segments, key=lambda segment: segment.modified_ms)[-_SEGMENTS:]:
+        piece = _read_middle(segment)
+        before += len(piece)
+        after += len(compress(piece, level) or piece)
+    return after / before if before else 1.0
+
+
+def _read_middle(segment: Segment) -> bytes:
+    try:
+        with open_to_read(segment.path) as file:
+            file.seek(max(0, (segment.size_bytes - _PIECE_BYTES) // 2))
+            return file.read(_PIECE_BYTES)
+    except OSError:
+        return b""  # deleted since it was listed, or not ours to read

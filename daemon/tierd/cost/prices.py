@@ -1,12 +1,15 @@
-"""PriceList: prices of a store, read from a YAML file (``cost.price_file``)."""
+"""PriceList: prices of a store, from a YAML file (``cost.price_file``). ThawOffer: list prices of AWS in us-east-1."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tierd.config import load_side_file
 from tierd.cost.billed_requests import RequestClass
+
+GIB: Final = 1 << 30
 
 Price = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
@@ -65,3 +68,29 @@ def load_prices(path: Path) -> PriceList:
         ConfigError: it cannot be read, or anything in it is wrong; names every fault with its place.
     """
     return load_side_file(path, PriceList)
+
+
+class ThawOffer(NamedTuple):
+    """One way to thaw objects of a storage class; prices are in USD."""
+
+    tier: str
+    hours: str
+    per_gib: float
+    per_1000_objects: float
+
+    def cost(self, *, objects: int, size_bytes: int) -> float:
+        """Return the price in USD; storing the thawed copies is not in it."""
+        return objects / 1000 * self.per_1000_objects + size_bytes / GIB * self.per_gib
+
+
+_OFFERS: Final[Mapping[str, tuple[ThawOffer, ...]]] = {
+    "GLACIER": (ThawOffer("Standard", "3 to 5", 0.01, 0.05), ThawOffer("Bulk", "5 to 12", 0, 0)),
+    "DEEP_ARCHIVE": (ThawOffer("Standard", "12", 0.02, 0.1), ThawOffer("Bulk", "48", 0.0025, 0.025)),
+    "INTELLIGENT_TIERING ARCHIVE_ACCESS": (ThawOffer("Standard", "3 to 5", 0, 0), ThawOffer("Bulk", "5 to 12", 0, 0)),
+    "INTELLIGENT_TIERING DEEP_ARCHIVE_ACCESS": (ThawOffer("Standard", "12", 0, 0), ThawOffer("Bulk", "48", 0, 0)),
+}
+
+
+def thaw_offers(storage_class: str) -> tuple[ThawOffer, ...]:
+    """Return the ways to thaw objects of a storage class, the faster first; none where they are not known."""
+    return _OFFERS.get(storage_class, ())

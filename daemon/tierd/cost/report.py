@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tierd.cost.billed_requests import RequestClass
-from tierd.cost.prices import PriceList
+from tierd.cost.prices import GIB, PriceList
 from tierd.cost.usage_ledger import HOUR_MS, UsageLine, is_request
 
-GIB = 1 << 30
 HOURS_PER_MONTH = 730.0
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
-    from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
-    from tierd.metadata.key_secret_row import key_secret
     from tierd.metadata.kv import (
         Batch,
         DeadlineKeyValueStore,
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     )
     from tierd.metadata.leading import MetadataManagerSettings, MetadataStatistics, RemoteLogMetadataManager
     from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
-    from tierd.metadata.opening import open_metadata
+    from tierd.metadata.opening import MetadataConnector, MetadataOpening, metadata_keys, open_metadata
     from tierd.metadata.rows import (
         RECORD_IN_DOUBT,
         Claim,
@@ -72,6 +70,7 @@ if TYPE_CHECKING:
         holds_segments,
         import_lines,
         is_tier_known,
+        key_secret,
         read_store_identity,
         rebuild_partition,
         remember_tier,

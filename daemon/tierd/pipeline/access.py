@@ -1,6 +1,5 @@
 """Synchronous access to the tier, for Spark's driver and workers: TierAccess is pickled, OpenTier does the calls."""
 
-import asyncio
 import concurrent.futures
 import contextlib
 from collections import deque
@@ -32,6 +31,7 @@ from tierd.remote import (
     open_transform,
     segment_storages,
 )
+from tierd.tasks import together
 
 T = TypeVar("T")
 
@@ -275,7 +275,8 @@ class OpenTier:
             return b""
 
     def _several(self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        return self._call(_bounded(calls)) if calls else []
+        works = {f"tier access {number}": call for number, call in enumerate(calls)}
+        return self._call(together(works, at_once=_AT_ONCE)) if calls else []
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
@@ -283,22 +284,6 @@ class OpenTier:
     def _count(self, call: ObjectStoreCall) -> None:
         if call.operation == "get":
             self._fetched_bytes += call.size_bytes
-
-
-async def _bounded(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-    """Return the results of ``calls``, of which a few run at a time; the first failure ends them all."""
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        async with slots:
-            return await call()
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(call), name="tier access") for call in calls]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _not_empty(piece: bytes, metadata: RemoteLogSegmentMetadata) -> bytes:

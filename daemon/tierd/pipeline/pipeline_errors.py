@@ -1,5 +1,7 @@
 """Errors of the pipeline on which only this room, or the user of a query, acts."""
 
+from pydantic import ValidationError
+
 from tierd.errors import PipelineError
 
 
@@ -17,3 +19,9 @@ class ReadOptionError(PipelineError, ValueError):
 
 class DataLossError(PipelineError):
     """Offsets that a query needs are not in the tier, or not any more."""
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of an input that does not fit a schema: its place and what is wrong, without the value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from tierd.remote.catalogue_object import CatalogueCodec
     from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
+    from tierd.remote.limited import PacedReads
     from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
     from tierd.remote.object_keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
     from tierd.remote.object_limits import (
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from tierd.remote.object_store_connector import ObjectStoreConnector
     from tierd.remote.object_store_factory import open_object_store, segment_storages
     from tierd.remote.observed import ObjectStoreCall
-    from tierd.remote.paced_reads import PacedReads
     from tierd.remote.remote_storage_manager import RemoteStorageManager
     from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
     from tierd.remote.segments.manifest import SegmentManifest
@@ -66,8 +66,7 @@ if TYPE_CHECKING:
     from tierd.remote.transform.content_key import KEY_SEED_BYTES
     from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
     from tierd.remote.transform.object_tag import require_tag, with_tag
-    from tierd.remote.transform.transform import Transform
-    from tierd.remote.transform.transform_factory import open_key_ring, open_transform
+    from tierd.remote.transform.transform import Transform, open_key_ring, open_transform
 else:
     __getattr__ = exports_on_demand(__name__)
 

@@ -1,9 +1,11 @@
-"""Iteration over the chunks of a ``ChunkedBody``: closed in time, measured, or gathered into parts of one size."""
+"""Chunks of bodies: closed in time, measured, or gathered into parts of one size; faults of local files."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.remote.object_store import Body, ChunkedBody, FileBody
 
@@ -86,3 +88,20 @@ async def sliced(content: Bytes) -> AsyncGenerator[memoryview, None]:
     view = memoryview(content)
     for position in range(0, len(content), _SLICE_BYTES):
         yield view[position : position + _SLICE_BYTES]
+
+
+def changed(path: Path, position: int) -> RemoteIntegrityError:
+    """Return the error for a file with other bytes than were checked, in the checksum block at ``position``."""
+    return RemoteIntegrityError(
+        f"{path} changed after it was checked, in the 1 MiB from byte {position} on",
+        remedy="nothing was stored; the segment is read and checked again",
+    )
+
+
+def unreadable(path: Path, error: OSError) -> RemoteStorageError:
+    """Return the error for a file that cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return RemoteIntegrityError(f"{path} is gone since it was checked", remedy="the partition is looked at again")
+    return RemoteStorageError(
+        f"cannot read {path}: {error.strerror or error}", remedy=f"check the disk that holds {path}"
+    )

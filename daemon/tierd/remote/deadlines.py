@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tierd.errors import RetriableRemoteStorageError
 
+_CLEAN_UP_S = 10.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
@@ -21,6 +23,11 @@ class Deadlines:
     def for_size(self, size_bytes: int) -> float:
         """Return the seconds that a call with ``size_bytes`` may take."""
         return self.base_s + size_bytes / self.min_bytes_per_second
+
+    @property
+    def clean_up_s(self) -> float:
+        """Return the seconds that a look at the store, or an abort, may take after a failure: the caller waits."""
+        return min(_CLEAN_UP_S, self.base_s)
 
 
 class Deadline:

@@ -1,4 +1,4 @@
-"""LimitedObjectStore: a deadline for every call, a bound on calls at a time, and a byte rate for uploads."""
+"""LimitedObjectStore: a deadline for every call, a bound on calls at a time, a byte rate; PacedReads: one for reads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -106,3 +106,24 @@ def _paced(
                 await further(size_bytes)
 
     return pace
+
+
+class PacedReads(ForwardingObjectStore):
+    """An ``ObjectStore`` that returns from a download when its bytes were due at the rate.
+
+    A caller that waits for one download before the next keeps to the rate; each further one at a time adds at most the
+    bytes of one call. The inner store belongs to the caller, also at the end.
+    """
+
+    def __init__(self, inner: ObjectStore, *, bytes_per_second: int, clock: Clock) -> None:
+        super().__init__(inner)
+        self._rate = ByteRate(bytes_per_second, clock=clock)
+
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[T]]) -> T:
+        result = await send()
+        if call.operation == "get" and isinstance(result, bytes):
+            await self._rate.take(len(result))
+        return result
+
+    async def close(self) -> None:
+        """Close nothing."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from tierd.errors import ObjectVersionsUnknownError
+from tierd.errors import ObjectVersionsUnknownError, RemoteResourceNotFoundError
 from tierd.model import BlockChecksums, ByteRange
 
 
@@ -217,6 +217,19 @@ class ObjectStore(Protocol):
 
     async def close(self) -> None:
         """Release connections; closing twice is harmless."""
+
+
+async def exists(store: ObjectStore, key: str) -> bool:
+    """Return True if the object is there.
+
+    Raises:
+        RemoteStorageError: the store does not say.
+    """
+    try:
+        await store.head(key)
+    except RemoteResourceNotFoundError:
+        return False
+    return True
 
 
 def _versions_unknown() -> ObjectVersionsUnknownError:

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -9,11 +10,65 @@ import pyarrow as pa
 
 from tierd.errors import with_remedy
 from tierd.scanning.positions import EARLIEST, LATEST, Position
+from tierd.scanning.range_rows import ScannedBatch
 from tierd.scanning.reader_thread import ReaderThread
 from tierd.scanning.row_layout import BATCH_BYTES, RowLayout
-from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, parse_isolation, parse_topic_id
-from tierd.scanning.scan_progress import ProgressCounter, ScanProgress
+from tierd.scanning.scan_plan import ScanPlan, ScanRange, parse_request
 from tierd.scanning.topic_choice import TieredTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanProgress:
+    """Progress of one read.
+
+    Attributes:
+        partition: the partition of the last batch.
+        records: number of records so far.
+        size_bytes: of the batches so far, in memory.
+        offsets_done: offsets whose records the caller has.
+        offset_count: offsets of the whole read.
+    """
+
+    partition: int
+    records: int
+    size_bytes: int
+    offsets_done: int
+    offset_count: int
+
+
+class ProgressCounter:
+    """Counter of what one read has given."""
+
+    def __init__(self, plan: ScanPlan) -> None:
+        self._plan = plan
+        self._records = 0
+        self._size_bytes = 0
+        self._done = 0
+
+    def after(self, scanned: ScannedBatch) -> ScanProgress:
+        """Return the progress after one more batch."""
+        self._records += scanned.batch.num_rows
+        self._size_bytes += scanned.batch.nbytes
+        before = self._plan.ranges[: self._plan.ranges.index(scanned.range)]
+        self._done = sum(each.offset_count for each in before) + scanned.next_offset - scanned.range.start_offset
+        return self._progress(scanned.range)
+
+    def at_end(self) -> ScanProgress | None:
+        """Return the progress at the end; None where the last batch has reached it already, or nothing was to read."""
+        if self._done == self._plan.offset_count:
+            return None
+        self._done = self._plan.offset_count
+        return self._progress(self._plan.ranges[-1])
+
+    def _progress(self, span: ScanRange) -> ScanProgress:
+        return ScanProgress(
+            partition=span.partition.partition,
+            records=self._records,
+            size_bytes=self._size_bytes,
+            offsets_done=self._done,
+            offset_count=self._plan.offset_count,
+        )
+
 
 OnProgress = Callable[[ScanProgress], None]
 
@@ -152,14 +207,7 @@ class ArrowReader:
         """
         with with_remedy():
             layout = RowLayout.of(columns, batch_bytes=batch_bytes)
-            request = ScanRequest(
-                topic=topic,
-                topic_id=parse_topic_id(topic_id),
-                partitions=partitions,
-                start=start,
-                end=end,
-                isolation=parse_isolation(isolation),
-            )
+            request = parse_request(topic, topic_id, partitions, start=start, end=end, isolation=isolation)
             plan = self._thread.call(self._thread.scanner.plan(request))
         return Scan(self._thread, plan, layout, on_progress)
 

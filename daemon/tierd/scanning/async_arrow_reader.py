@@ -6,11 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 import pyarrow as pa
 
 from tierd.errors import with_remedy
-from tierd.scanning.arrow_reader import OnProgress
+from tierd.scanning.arrow_reader import OnProgress, ProgressCounter
 from tierd.scanning.positions import EARLIEST, LATEST, Position
 from tierd.scanning.row_layout import BATCH_BYTES, RowLayout
-from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, parse_isolation, parse_topic_id
-from tierd.scanning.scan_progress import ProgressCounter
+from tierd.scanning.scan_plan import ScanPlan, ScanRange, parse_request
 from tierd.scanning.tier_scanner import TierScanner
 from tierd.scanning.topic_choice import TieredTopic
 from tierd.tasks import one_ahead
@@ -113,14 +112,7 @@ class AsyncArrowReader:
         """Plan a read of a topic; arguments and errors are those of ``ArrowReader.scan``."""
         with with_remedy():
             layout = RowLayout.of(columns, batch_bytes=batch_bytes)
-            request = ScanRequest(
-                topic=topic,
-                topic_id=parse_topic_id(topic_id),
-                partitions=partitions,
-                start=start,
-                end=end,
-                isolation=parse_isolation(isolation),
-            )
+            request = parse_request(topic, topic_id, partitions, start=start, end=end, isolation=isolation)
             plan = await self._scanner.plan(request)
         return AsyncScan(self._scanner, plan, layout, on_progress, self._running)
 

@@ -32,12 +32,31 @@ class ScanRequest:
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
 
 
-def parse_isolation(text: str) -> IsolationLevel:
-    """Return the isolation level of a name.
+def parse_request(
+    topic: str,
+    topic_id: str | None,
+    partitions: Sequence[int] | None,
+    *,
+    start: Position,
+    end: Position,
+    isolation: str,
+) -> ScanRequest:
+    """Return the request that a caller of ``scan`` has spelled.
 
     Raises:
-        ScanRequestError: there is no such level.
+        ScanRequestError: there is no such isolation level, or the topic id is none.
     """
+    return ScanRequest(
+        topic=topic,
+        topic_id=_parse_topic_id(topic_id),
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=_parse_isolation(isolation),
+    )
+
+
+def _parse_isolation(text: str) -> IsolationLevel:
     try:
         return IsolationLevel(text)
     except ValueError:
@@ -45,12 +64,7 @@ def parse_isolation(text: str) -> IsolationLevel:
         raise ScanRequestError(f"isolation={text!r} is no isolation level", remedy=f"give {names}") from None
 
 
-def parse_topic_id(text: str | None) -> UUID | None:
-    """Return the topic id that Kafka prints as ``text``; None for None.
-
-    Raises:
-        ScanRequestError: the text is no topic id.
-    """
+def _parse_topic_id(text: str | None) -> UUID | None:
     try:
         return None if text is None else uuid_from_text(text)
     except ValueError as error:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from tierd.scanning.range_rows import ScannedBatch, rows_of_range
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, stored_bytes
 from tierd.scanning.topic_choice import TieredTopic, chosen_partitions, incarnation, tiered_topics
+from tierd.tasks import together
 from tierd.tiering import FetchTask, OffsetSpec, TieredLog
 
 _PLANNED_AT_ONCE: Final = 8  # partitions; each asks the metadata store, and for a time also the object store
@@ -73,21 +75,13 @@ class TierScanner:
         """
         topic = await self.choose(request.topic, request.topic_id)
         numbers = chosen_partitions(topic, request.partitions)
-        slots = asyncio.Semaphore(_PLANNED_AT_ONCE)
-
-        async def planned(number: int) -> ScanRange:
-            async with slots:
-                return await self._range(TopicIdPartition(uuid_from_text(topic.topic_id), topic.name, number), request)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(planned(number), name=f"plan {topic.name}-{number}") for number in numbers]
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        partitions = [TopicIdPartition(uuid_from_text(topic.topic_id), topic.name, number) for number in numbers]
+        works = {f"plan {partition}": partial(self._range, partition, request) for partition in partitions}
+        ranges = await together(works, at_once=_PLANNED_AT_ONCE)
         return ScanPlan(
             topic=topic.name,
             topic_id=topic.topic_id,
-            ranges=tuple(task.result() for task in tasks),
+            ranges=tuple(ranges),
             isolation=request.isolation,
         )
 

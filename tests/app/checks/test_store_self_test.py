@@ -1,6 +1,7 @@
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.app.checks.checklist import Checklist
 from tierd.app.checks.store_self_test import StoreSelfTest
 from tierd.errors import (
@@ -10,7 +11,6 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange
 from tierd.remote import Body, ObjectInfo, ObjectStore
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 FOLDER = "tier/cluster/self-test/1/"

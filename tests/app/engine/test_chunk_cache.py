@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.app.engine.host_caches import chunk_cache, reading_use
 from tierd.config import TierdConfig
 from tierd.remote import CacheStatistics, ChunkCache
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchStatistics
 from tierd.tiering.reading.fetch_gate import GateStatistics
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION
 from tierd.app.engine.host_caches import HostCaches
 from tierd.model import ByteRange, uuid_to_text
 from tierd.pipeline import LeftSegment
 from tierd.remote import ChunkCache, ObjectKeyFactory
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 KEYS = ObjectKeyFactory("tier", "cluster")
 GONE, LIVE = (

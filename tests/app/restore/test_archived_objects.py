@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION, segment
 from tierd.app.restore.archived_objects import archive_findings, archived_objects
 from tierd.model import Lineage, RemoteLogSegmentMetadata
 from tierd.remote import ArchiveState, ObjectInfo, ObjectKeyFactory
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.restore import PartitionPlan, PlanSeverity, RestoreMode
 from tierd.restore.plan.partition_plan import SegmentPart
 

@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.app.services.owned_object_store import OwnedObjectStore, own_until_done
 from tierd.backoff import Backoff
 from tierd.errors import (
@@ -14,7 +15,6 @@ from tierd.errors import (
     TierError,
 )
 from tierd.remote import UnfinishedUpload
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 
 class Claim:

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment
 from tests.fakes.transforms import KEY_SEED
 from tierd.log import AbortedTransaction, ProducerStateEntry, TransactionIndex
@@ -13,10 +14,9 @@ from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
 from tierd.model import Lineage, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutputs
-from tierd.pipeline.committing.leader_settings import OutputStorage
+from tierd.pipeline.committing.replacing import OutputStorage
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of, content_of
 
 COMPACTED = CleaningPolicy(compacts=True, segment_bytes=250)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.pipeline.erasing.lab import COMPACTED, KEPT, SECRET, ErasureLab
 from tierd.errors import RefusedError
 from tierd.model import RemoteLogSegmentState
 from tierd.pipeline import EraseRequest
 from tierd.pipeline.erasing.erase_request import ErasePhase
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 NAMES = ("orders-0", "users-0")

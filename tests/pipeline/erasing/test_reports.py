@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION
 from tests.fakes.transforms import ring
 from tests.pipeline.erasing.lab import KEPT, SECRET, ErasureLab
@@ -29,7 +30,6 @@ from tierd.pipeline import EraseRequest, EraseRequests, ErasureReports, restore_
 from tierd.pipeline.erasing.erase_request import CachesNote, ErasePhase, LeftSegment, SearchNote, VersionsNote
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered
 from tierd.remote import ERASURE_REPORT, ObjectKeyFactory
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 
 KEYS = ObjectKeyFactory("pre/fix", CLUSTER_ID)

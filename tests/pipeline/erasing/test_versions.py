@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION
 from tests.pipeline.erasing.lab import KEPT, SECRET, ErasureLab
 from tests.services.s3 import S3Admin, S3Service
@@ -17,7 +18,6 @@ from tierd.model import RemoteLogSegmentId
 from tierd.pipeline.erasing.erase_request import ErasePhase
 from tierd.pipeline.erasing.versions import plan_versions
 from tierd.remote import ObjectKeyFactory, ObjectVersion, UnfinishedUpload
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 KEYS = ObjectKeyFactory("", "cluster")

@@ -48,7 +48,7 @@ def test_large_limit_audits_each_segment_as_a_group_of_its_partition() -> None:
         (4, OTHER, WorkKind.AUDIT),
     ]
     assert [work.groups for work in found] == [(Group(0, 0), Group(1, 1)), (Group(0, 0),)]
-    assert found[0].size_bytes == 3 * MIB
+    assert sum(row.size_bytes for row in found[0].inputs) == 3 * MIB
     assert (found[0].first_dirty_offset, found[0].round_end_offset) == (0, 20)
     assert not found[0].compacts
     assert not found[0].is_ordered
@@ -95,4 +95,4 @@ def test_audit_stays_within_the_limit_except_for_a_single_segment(sizes: list[in
     chosen = starts(found)
     assert chosen
     assert len(set(chosen)) == len(chosen)
-    assert len(chosen) == 1 or sum(work.size_bytes for work in found) <= max_bytes
+    assert len(chosen) == 1 or sum(row.size_bytes for work in found for row in work.inputs) <= max_bytes

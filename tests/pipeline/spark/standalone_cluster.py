@@ -11,7 +11,7 @@ import pyspark
 
 from tests.services.brief_java import OPTIONS
 from tests.services.waiting import wait_until
-from tierd.pipeline.jobs.properties import write_properties
+from tierd.pipeline.jobs.spark_session_settings import write_properties
 
 _JARS = Path(pyspark.__file__).parent / "jars" / "*"
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import ring, transform_named
 from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
@@ -28,7 +29,6 @@ from tierd.remote import (
     require_tag,
     with_tag,
 )
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import content_of
 
 KEYS = ObjectKeyFactory("pre", "cluster")

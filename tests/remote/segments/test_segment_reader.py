@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.contracts.remote_storage import Rolled, rolled
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, ring, transform_named
 from tierd.errors import (
@@ -23,7 +24,6 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange, IndexType
 from tierd.remote import MANIFEST, ChunkCache, SegmentStorage, Transform
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.segments.segment_reader import RangeCache
 
 MIB = 1 << 20

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.contracts.remote_storage import RemoteStorageContract, Rolled, rolled
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION, segment
 from tests.fakes.transforms import KEY_SEED, transform_named
 from tests.services.s3 import S3Service
@@ -22,7 +23,6 @@ from tierd.model import ByteRange, IndexType
 from tierd.remote import Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.testing import content_of

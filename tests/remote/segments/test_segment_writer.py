@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import mixed_content, ring, transform_named
 from tierd.errors import RemoteConflictError
 from tierd.model import TimestampRange
 from tierd.remote import Body, ChunkedBody, FileBody, SegmentStorage, Transform
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of, content_of
 
 MIB = 1 << 20

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION, segment
 from tests.fakes.transforms import KEY_SEED, TRANSFORM_NAMES, mixed_content, ring, transform_named
 from tierd.errors import (
@@ -21,7 +22,6 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote import Body, KeyRewrapping, ObjectKeyFactory, RewrapResult, SegmentManifest, SegmentStorage, Transform
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.segments.staged_segment import sampled_chunks
 from tierd.remote.transform import codec
 from tierd.testing import cancel_at

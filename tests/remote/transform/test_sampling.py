@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.remote_storage import rolled
 from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import LogSegmentData
-from tierd.remote.transform.sampling import has_codec, is_compressed_already, sample_positions
+from tierd.remote.transform.chunk_compression import has_codec, is_compressed_already, sample_positions
 from tierd.testing import checksums_of, content_of
 
 RECORDS = [NewRecord(key=None, value=b"a value that repeats itself, " * 20, timestamp_ms=1) for _ in range(20)]

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from tierd.remote.transform.threads import Threads
+from tierd.remote.transform.transform import Threads
 
 
 async def test_calls_run_in_a_bounded_number_of_threads() -> None:

@@ -13,7 +13,7 @@ from tierd.remote.chunks import iterated
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
-from tierd.remote.transform.threads import Threads
+from tierd.remote.transform.transform import Threads
 from tierd.remote.transform.transformed_log import TransformedLog
 from tierd.testing import cancel_at, checksums_of
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.log.dirs.test_node_files import write_snapshot
 from tests.restore.catalogue.offsets_log import OffsetsLog, commit
 from tierd.config import CatalogueSettings
@@ -20,7 +21,6 @@ from tierd.remote import (
     CatalogueTopicKey,
     ObjectKeyFactory,
 )
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.restore.catalogue.catalogue_keeper import CatalogueKeeper
 from tierd.restore.catalogue.catalogue_objects import Positions
 from tierd.restore.catalogue.catalogue_storage import CatalogueStorage

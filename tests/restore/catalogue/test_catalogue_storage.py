@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.transforms import ring
 from tierd.errors import (
     RemoteConflictError,
@@ -27,7 +28,6 @@ from tierd.remote import (
     KeyRing,
     ObjectKeyFactory,
 )
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.restore.catalogue.catalogue_json import parse_positions, positions_fields
 from tierd.restore.catalogue.catalogue_objects import (
     CataloguedNode,

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from uuid import UUID
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.log.logs import TransactionalProducers, lead, open_log, records
 from tierd.log import (
     CLEAN_SHUTDOWN_FILE,
@@ -35,7 +36,6 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.restore.log_dir.held_log_dir import LogDirTarget, held_log_dir
 from tierd.restore.log_dir.partition_restore import restore_partition
 from tierd.restore.log_dir.restored_partition import LogDirRequest, RestoredPartition

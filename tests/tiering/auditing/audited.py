@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Recorded, Session, Tier, partition_of
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -25,7 +26,6 @@ from tierd.metadata import (
 from tierd.metadata.rows.serde import encode_segment
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentStorage, Transform
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import (
     AuditLimits,

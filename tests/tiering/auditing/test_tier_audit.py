@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.transforms import TRANSFORM_NAMES, ring, transform_named
 from tests.tiering.auditing.audited import KEYS, OBJECT_KEYS, Audited
 from tests.tiering.interruption import InterruptedObjectStore, Interruption
@@ -35,7 +36,6 @@ from tierd.remote import (
     UnfinishedUpload,
     claim_tier,
 )
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering.auditing.tier_findings import Severity
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

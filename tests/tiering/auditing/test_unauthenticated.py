@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.auditing.audited import GRACE_S, MIN_AGE_S, OBJECT_KEYS
 from tests.tiering.rebuilding.encrypted_tier import EncryptedTier
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Recorded
@@ -24,7 +25,6 @@ from tierd.remote import (
     erasure_report_binding,
     with_tag,
 )
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import SegmentDeletion
 
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.interruption import (
     CrashError,
     InterruptedKeyValueStore,
@@ -14,7 +15,6 @@ from tests.tiering.interruption import (
 )
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.metadata import MemoryKeyValueStore
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 SEGMENTS = 2
 CALLS = 40  # more than the sequence makes: the last ones run uninterrupted, which a test checks

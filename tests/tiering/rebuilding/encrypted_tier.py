@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.transforms import transform_named
 from tests.tiering.auditing.audited import KEYS, OBJECT_KEYS, Audited
 from tests.tiering.rebuilding.intruder import Intruder
 from tests.tiering.setups import Session
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, PartitionView, read_partition
 from tierd.model import IsolationLevel, RemoteLogSegmentState
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from hypothesis import strategies as st
 
 from tests.fakes.log_dirs import CLUSTER_ID, LogDirWriter
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.pipeline.erasing.lab import ErasingJob
 from tests.tiering.setups import BROKER_ID, Session, Tier, partition_of
 from tierd.config import ExpireSettings
@@ -29,7 +30,6 @@ from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegme
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, OpenOutputs
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 from tierd.tiering.topic_policy import TopicPolicy

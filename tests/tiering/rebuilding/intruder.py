@@ -5,10 +5,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tests.fakes.log_dirs import LogDirWriter
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.setups import Tier
 from tierd.model import TopicIdPartition
 from tierd.remote import Tombstone
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 FORGED = b"forged"
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.transforms import KEY_SEED, transform_named
 from tests.tiering.rebuilding.encrypted_tier import FINISHED, EncryptedTier
 from tests.tiering.rebuilding.intruder import FORGED
@@ -41,7 +42,6 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import TOMBSTONE, LogStartRecord, SegmentStorage, Tombstone, Transform
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import RebuildReport
 

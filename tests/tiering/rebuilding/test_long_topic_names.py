@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.services.s3 import S3Service
 from tests.tiering.rebuilding.tier import CONTENT, OBJECT_KEYS, FilledTier, rebuilt, view_in
 from tierd.errors import RemoteResourceNotFoundError
@@ -13,7 +14,6 @@ from tierd.metadata import MemoryKeyValueStore, RebuildSeverity
 from tierd.model import ByteRange, TopicIdPartition
 from tierd.remote import ObjectStore
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 LENGTHS = range(1, 250)

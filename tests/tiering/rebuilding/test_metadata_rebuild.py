@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.rebuilding.tier import (
     KEYS,
     NEW_SESSION,
@@ -43,7 +44,6 @@ from tierd.metadata import (
 )
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import LOG_START, MANIFEST, TOMBSTONE, LogStartRecord, ObjectInfo
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 from tierd.tiering import RebuildReport
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import FaultyKeyValueStore
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.metadata import (
     KeyValueStore,
     MemoryKeyValueStore,
@@ -26,7 +27,6 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, Tombstone, claim_tier
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import checksums_of
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.removing.world import DELETING, STARTED, Process, World
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import ObjectInfo
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 
 
 class UnreachableStore(MemoryObjectStore):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.tiering.interruption import CrashError, InterruptedKeyValueStore, InterruptedObjectStore, Interruption
 from tests.tiering.removing.world import Process, World
 from tierd.errors import (
@@ -22,7 +23,6 @@ from tierd.errors import (
 from tierd.metadata import RECORD_IN_DOUBT
 from tierd.model import ByteRange
 from tierd.remote import LOG_START, Body, LogStartRecord, LogStartStorage, ObjectKeyFactory, StoredLogStart
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.testing import cancel_at
 from tierd.tiering.removing.log_start_keeper import INTERVAL_S, REFUSED_RETRY_S, is_of_later_leader, must_write
 

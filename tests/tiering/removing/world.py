@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION
 from tests.tiering.removing.rows import NOW_MS, SIZE
 from tests.tiering.setups import Recorded
@@ -24,7 +25,6 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectStore, SegmentStorage
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiring.branch_segments import LocalSegment
 from tierd.tiering.removing.expiring.expiration_task import ExpirationTask, ExpirationTools

@@ -103,6 +103,7 @@ class KeyValueStore(Protocol):
 
     async def get(self, key: str) -> bytes | None:
         """Return the value under ``key``, None when there is none."""
+        return (await self.get_many((key,))).get(key)
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values of those keys that exist, all read from one snapshot."""

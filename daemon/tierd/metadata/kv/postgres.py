@@ -78,10 +78,6 @@ class PostgresKeyValueStore(KeyValueStore):
         # Half of the connections stay free for reads, which may be long.
         return cls(connections, statements, write, lanes=max(1, pool_size // 2), read_only=read_only)
 
-    async def get(self, key: str) -> bytes | None:
-        """Return the value under ``key``."""
-        return (await self.get_many((key,))).get(key)
-
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values of those keys that exist."""
         rows = await self._connections.run_repeatable(self._statements.get, list(keys))

@@ -6,7 +6,7 @@ import asyncpg
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.masking import Masking
-from tierd.metadata.kv.refusals import NeedsPersonError, WritesRefusedError
+from tierd.metadata.kv.refusals import NeedsPersonError, WritesRefusedError, failure_of
 
 _RETRIED: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock: nothing was written, try again
 _UNKNOWN: Final = frozenset({"40003", "57P01", "57P02", "57P05"})  # completion unknown; the session was ended
@@ -59,27 +59,16 @@ def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavail
     kind = WritesRefusedError if state in _NO_WRITES else BackendUnavailableError
     if state[:2] in {"28", "3D", "3F", "42"} or _is_bad_address(error):
         kind = NeedsPersonError
-    refusal = kind(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
-    refusal.__cause__ = masking.error(error)
-    return refusal
+    return failure_of(kind, name, masking, error, remedy=_remedy(error))
 
 
 def unknown(name: str, masking: Masking, error: BaseException) -> OutcomeUnknownError:
     """Return our error for a batch whose answer was lost; its cause is set, and masked."""
-    outcome = OutcomeUnknownError(f"{name}: {masking.text(_text(error))}", remedy=_UNREACHABLE)
-    outcome.__cause__ = masking.error(error)
-    return outcome
+    return failure_of(OutcomeUnknownError, name, masking, error, remedy=_UNREACHABLE)
 
 
 def _is_bad_address(error: BaseException | None) -> bool:
     return isinstance(error, asyncpg.ClientConfigurationError | ValueError)
-
-
-def _text(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "the server did not answer in time"
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _remedy(error: BaseException) -> str:

@@ -75,10 +75,6 @@ class RedisKeyValueStore(KeyValueStore):
             raise at_opening(error) from error
         return cls(connections, replicas=replicas, read_only=read_only)
 
-    async def get(self, key: str) -> bytes | None:
-        """Return the value under ``key``."""
-        return (await self.get_many((key,))).get(key)
-
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values of those keys that exist."""
         wanted = list(dict.fromkeys(keys))

@@ -6,7 +6,7 @@ from redis import exceptions
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.masking import Masking
-from tierd.metadata.kv.refusals import NeedsPersonError, WritesRefusedError
+from tierd.metadata.kv.refusals import NeedsPersonError, WritesRefusedError, failure_of
 
 _UNREACHABLE: Final = "check that the server runs and that its host and port in the url can be reached"
 _CREDENTIALS: Final = "correct user and password in metadata.redis.url, or the file that url_file names"
@@ -30,11 +30,6 @@ _REMEDIES: Final = {
 
 class ScriptMissingError(BackendUnavailableError):
     """Answer of a server that does not have the script of that name and must get its text."""
-
-
-def is_answer(error: BaseException) -> bool:
-    """Return True if the server itself refused the command: nothing was written, and the connection is still good."""
-    return isinstance(error, exceptions.ResponseError)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -62,16 +57,12 @@ def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavail
         kind = NeedsPersonError
     elif _kind(error) in _NO_WRITES:
         kind = WritesRefusedError
-    refusal = kind(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
-    refusal.__cause__ = masking.error(error)
-    return refusal
+    return failure_of(kind, name, masking, error, remedy=_remedy(error), is_late=_is_late(error))
 
 
 def unknown(name: str, masking: Masking, error: BaseException) -> OutcomeUnknownError:
     """Return our error for a batch whose answer was lost; its cause is set, and masked."""
-    outcome = OutcomeUnknownError(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
-    outcome.__cause__ = masking.error(error)
-    return outcome
+    return failure_of(OutcomeUnknownError, name, masking, error, remedy=_remedy(error), is_late=_is_late(error))
 
 
 def _needs_person(error: BaseException) -> bool:
@@ -79,11 +70,8 @@ def _needs_person(error: BaseException) -> bool:
     return isinstance(error, wrong) or _kind(error) in _FOR_A_PERSON or _is_database(error)
 
 
-def _text(error: BaseException) -> str:
-    if isinstance(error, TimeoutError | exceptions.TimeoutError):
-        return "the server did not answer in time"
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _is_late(error: BaseException) -> bool:
+    return isinstance(error, exceptions.TimeoutError)
 
 
 def _kind(error: BaseException) -> str:

@@ -1,8 +1,12 @@
 """Refusals that the backends have in common, and the name of a server in them."""
 
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tierd.errors import BackendUnavailableError, MetadataError, install_extra
+from tierd.masking import Masking
+
+E = TypeVar("E", bound=MetadataError)
 
 
 class NeedsPersonError(BackendUnavailableError):
@@ -21,6 +25,26 @@ class BadAddressError(ValueError):
 
     def __init__(self) -> None:
         super().__init__("the address cannot be understood; in user and password %-encode / ? # [ ] @ :")
+
+
+def failure_of(
+    kind: type[E], name: str, masking: Masking, error: BaseException, *, remedy: str, is_late: bool = False
+) -> E:
+    """Return the failure of a request, with the first line of the client library's error; its cause is set, and masked.
+
+    Args:
+        kind: of the failure.
+        name: of the store.
+        masking: hides what is secret.
+        error: of the client library, or of a wait.
+        remedy: what to do.
+        is_late: the server did not answer in time, as a ``TimeoutError`` also says.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = "the server did not answer in time" if is_late or isinstance(error, TimeoutError) else lines[0]
+    failure = kind(f"{name}: {masking.text(text)}", remedy=remedy)
+    failure.__cause__ = masking.error(error)
+    return failure
 
 
 def at_opening(error: BackendUnavailableError) -> MetadataError:

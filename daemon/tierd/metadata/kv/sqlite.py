@@ -72,10 +72,6 @@ class SqliteKeyValueStore(KeyValueStore):
             worker.shutdown(wait=False)
             raise
 
-    async def get(self, key: str) -> bytes | None:
-        """Return the value under ``key``."""
-        return (await self.get_many((key,))).get(key)
-
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values of those keys that exist."""
         wanted = tuple(keys)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tierd.errors import MetadataError
-from tierd.files import make_private, open_regular
+from tierd.files import make_private, open_regular, sync_directory
 from tierd.metadata.kv.sqlite_errors import damaged, restore_remedy
 
 SCHEMA_VERSION: Final = 1
@@ -40,7 +40,7 @@ def create(path: Path) -> None:
     finally:
         for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
             draft.with_name(name).unlink(missing_ok=True)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def close_to_others(path: Path) -> None:
@@ -80,11 +80,3 @@ def require_sound(path: Path, connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise damaged(path, verdict)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

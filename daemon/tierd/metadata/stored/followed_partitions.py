@@ -55,9 +55,6 @@ class FollowedPartitions:
     def __iter__(self) -> Iterator[TopicIdPartition]:
         return iter(self._followed)
 
-    def __contains__(self, partition: TopicIdPartition) -> bool:
-        return partition in self._followed
-
     def views(self) -> Iterator[PartitionView]:
         """Yield the views that are kept now."""
         return (followed.view for followed in self._followed.values() if followed.view is not None)

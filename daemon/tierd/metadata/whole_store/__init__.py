@@ -9,7 +9,13 @@ from tierd.metadata.whole_store.partition_rebuild import (
     rebuild_partition,
 )
 from tierd.metadata.whole_store.store_filling import FillingSource, StoreFilling, holds_segments
-from tierd.metadata.whole_store.store_identity import is_tier_known, read_store_identity, remember_tier, store_identity
+from tierd.metadata.whole_store.store_identity import (
+    is_tier_known,
+    key_secret,
+    read_store_identity,
+    remember_tier,
+    store_identity,
+)
 from tierd.metadata.whole_store.transfer import TransferCounts, export_lines, import_lines
 
 __all__ = [
@@ -25,6 +31,7 @@ __all__ = [
     "holds_segments",
     "import_lines",
     "is_tier_known",
+    "key_secret",
     "read_store_identity",
     "rebuild_partition",
     "remember_tier",

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from tierd.pipeline.committing.leader import CompactionLeader
     from tierd.pipeline.committing.leader_client import LeaderClient
     from tierd.pipeline.committing.leader_server import LeaderServer
-    from tierd.pipeline.committing.leader_settings import LeaderSettings
     from tierd.pipeline.committing.open_outputs import OpenOutputs
     from tierd.pipeline.committing.order_maker import PreparedRun, one_off_secret
+    from tierd.pipeline.committing.replacing import LeaderSettings
     from tierd.pipeline.committing.round import GroupState, PartitionRound
     from tierd.pipeline.committing.run_record import RunStatistics, RunTally
 else:

@@ -7,11 +7,10 @@ from uuid import UUID
 
 from tierd.clock import Clock
 from tierd.model import RemoteLogSegmentId
-from tierd.pipeline.committing.leader_settings import OutputStorage
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
 from tierd.pipeline.committing.output_checks import begun_output
 from tierd.pipeline.committing.patient_metadata import PatientMetadata
-from tierd.pipeline.committing.replacing import Replacing
+from tierd.pipeline.committing.replacing import OutputStorage, Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.planning import Output
 from tierd.remote import KEY_SEED_BYTES

@@ -25,13 +25,12 @@ from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import random_id
 from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence_reader import EvidenceReader
-from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
 from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun, stored_secret
 from tierd.pipeline.committing.output_checks import inputs_problem
 from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
-from tierd.pipeline.committing.replacing import Replacing
+from tierd.pipeline.committing.replacing import LeaderSettings, OutputStorage, Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.committing.run_record import RunRecord, RunStatistics
 from tierd.pipeline.pipeline_errors import WorkOrderError

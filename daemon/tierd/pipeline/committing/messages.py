@@ -11,19 +11,18 @@ The job asks, the leader answers. The end of the stream, on either side, is the 
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from tierd.pipeline.pipeline_errors import WorkOrderError
-from tierd.pipeline.planning import Output, PartitionWork
+from tierd.pipeline.pipeline_errors import WorkOrderError, first_fault
+from tierd.pipeline.planning import ChannelJson, Output, PartitionWork
 
 VERSION: Final = 1
 MAX_REQUEST_BYTES: Final = 16 << 20  # the manifest of a segment of 2 GiB in chunks of 1 MiB has 200 KB
 MAX_ANSWER_BYTES: Final = 256 << 20  # the work of one partition: 300 bytes an input, 80 an aborted transaction
 
-_JSON: Final = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
 _Number = Annotated[int, Field(ge=0, lt=2**63)]
 _Text = Annotated[str, Field(max_length=10_000)]
 _Counts = Annotated[dict[Annotated[str, Field(max_length=100)], _Number], Field(max_length=100)]
@@ -31,39 +30,31 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(ChannelJson):
     """Greeting, which is the first request and no other one. Answered by ``Welcome``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     version: int
     request: Literal["hello"] = "hello"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskOrder:
+class AskOrder(ChannelJson):
     """Request for the order of the run. Answered by ``OrderHeader``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     request: Literal["order"] = "order"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskWork:
+class AskWork(ChannelJson):
     """Request for the work on one partition. Answered by ``Work``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     index: _Number
     request: Literal["work"] = "work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class Begin(ChannelJson):
     """Announcement that groups are about to be rewritten. Answered by ``Begun``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     index: _Number
     groups: tuple[_Number, ...]
@@ -71,15 +62,13 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(ChannelJson):
     """Report that an output's objects are stored. Answered by ``Verdict``.
 
     Attributes:
         erased: pairs of the place of a key among the erased keys of the partition, ascending, and of the number of
             its records that were removed.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     output: UUID
     manifest: str
@@ -89,10 +78,8 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unchanged:
+class Unchanged(ChannelJson):
     """Report that a group is right as it is, or an audited segment sound. Answered by ``Noted``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     index: _Number
     group: _Number
@@ -101,10 +88,8 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(ChannelJson):
     """Report that a group could not be rewritten and stays, or of an audit's finding. Answered by ``Noted``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     index: _Number
     group: _Number
@@ -113,10 +98,8 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(ChannelJson):
     """Progress of the job, which also shows that the job is alive. Answered by ``Noted``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     stage: _Text
     done: _Number
@@ -125,30 +108,24 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(ChannelJson):
     """Report that the job has nothing left to do. Answered by ``Noted``, the last answer."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     counts: _Counts = field(default_factory=dict)
     request: Literal["done"] = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class Welcome(ChannelJson):
     """Answer that the leader speaks the version of the greeting, too."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     run_id: UUID
     answer: Literal["welcome"] = "welcome"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderHeader:
+class OrderHeader(ChannelJson):
     """Order without its partitions, and their number."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     run_id: UUID
     now_ms: int
@@ -158,30 +135,24 @@ class OrderHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(ChannelJson):
     """One partition of the order."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     work: PartitionWork
     answer: Literal["work"] = "work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedGroup:
+class RefusedGroup(ChannelJson):
     """Group that must be left as it is, and why."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     group: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(ChannelJson):
     """Outputs that may be written now, ascending by group, and the groups that were refused."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     outputs: tuple[Output, ...]
     refused: tuple[RefusedGroup, ...] = ()
@@ -189,10 +160,8 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(ChannelJson):
     """Answer that the output took the place of its inputs, or the reason why not."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     committed: bool
     reason: str = ""
@@ -200,19 +169,15 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class Noted(ChannelJson):
     """Answer that a report was taken note of."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     answer: Literal["noted"] = "noted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(ChannelJson):
     """Answer that the leader could not carry out the request; the run may go on."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     problem: str
     remedy: str = ""
@@ -224,20 +189,16 @@ Answer = Welcome | OrderHeader | Work | Begun | Verdict | Noted | Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestLine:
+class RequestLine(ChannelJson):
     """Request with its number, which grows by one each time."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     id: _Number
     body: Annotated[Request, Field(discriminator="request")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLine:
+class AnswerLine(ChannelJson):
     """Answer with the number of its request."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     id: _Number
     body: Annotated[Answer, Field(discriminator="answer")]
@@ -279,6 +240,4 @@ def _decoded(adapter: TypeAdapter[_T], line: bytes, what: str) -> _T:
     try:
         return adapter.validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        problem = f"{what}: {'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
-        raise WorkOrderError(problem, remedy="leader and job must be of one tierd") from error
+        raise WorkOrderError(f"{what}: {first_fault(error)}", remedy="leader and job must be of one tierd") from error

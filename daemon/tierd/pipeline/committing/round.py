@@ -61,11 +61,6 @@ class PartitionRound:
         return self.work.kind is WorkKind.AUDIT
 
     @property
-    def is_complete(self) -> bool:
-        """Return True if every group is done: replaced, or right as it was."""
-        return all(state is GroupState.DONE for state in self._states)
-
-    @property
     def has_failed(self) -> bool:
         """Return True if a group that was to be rewritten was left as it was."""
         return not self.is_audit and GroupState.LEFT in self._states

@@ -18,6 +18,7 @@ from tierd.errors import BackendUnavailableError, MetadataDecodeError, Precondit
 from tierd.metadata import Batch, Expect, KeyValueStore, MetadataKeyFactory, Put
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.pipeline.erasing.erase_request import EraseRequest
+from tierd.pipeline.pipeline_errors import first_fault
 
 log = structlog.get_logger()
 
@@ -130,8 +131,6 @@ def decode_request(key: str, value: bytes) -> EraseRequest:
             raise MetadataDecodeError(f"{key}: not of format 1", remedy="upgrade tierd if a later one wrote it")
         return _ROW.validate_json(value[1:])
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
         raise MetadataDecodeError(
-            f"{key}: {place}: {first['msg']}", remedy="upgrade tierd if a later one wrote it, or restore a backup"
+            f"{key}: {first_fault(error)}", remedy="upgrade tierd if a later one wrote it, or restore a backup"
         ) from error

@@ -1,7 +1,7 @@
 """Outlook: the segments that still block a request, from metadata alone, and the next phase. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -106,14 +106,7 @@ def gone_now(request: EraseRequest, view: PartitionView, *, now_ms: int) -> Eras
         if each.id not in found and each.id not in view.segments and each.gone_at_ms is None:
             tombstone = view.tombstones.get(each.id)
             at_ms = now_ms if tombstone is None else tombstone.event_timestamp_ms
-            found[each.id] = LeftSegment(
-                id=each.id,
-                start_offset=each.start_offset,
-                end_offset=each.end_offset,
-                size_bytes=each.size_bytes,
-                custom_metadata=each.custom_metadata,
-                gone_at_ms=at_ms,
-            )
+            found[each.id] = replace(each, gone_at_ms=at_ms)
     return request.seen(found.values())
 
 

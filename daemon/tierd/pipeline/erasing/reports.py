@@ -32,6 +32,7 @@ from tierd.json_parsing import parse_json
 from tierd.model import uuid_to_text
 from tierd.pipeline.erasing.erase_request import ErasePhase, EraseRequest
 from tierd.pipeline.erasing.erase_requests import EraseRequests
+from tierd.pipeline.pipeline_errors import first_fault
 from tierd.remote import (
     EMPTY_RING,
     ERASURE_REPORT,
@@ -78,9 +79,7 @@ def decode_report(key: str, content: bytes) -> EraseRequest:
         known = {name: value for name, value in fields.items() if name in _FIELDS}
         return _ROW.validate_python(known | {name: [] for name in _SECRET})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise RemoteIntegrityError(f"{key}: {place}: {first['msg']}", remedy=remedy) from error
+        raise RemoteIntegrityError(f"{key}: {first_fault(error)}", remedy=remedy) from error
     except ValueError as error:
         raise RemoteIntegrityError(f"{key} is not JSON: {error}", remedy=remedy) from error
 

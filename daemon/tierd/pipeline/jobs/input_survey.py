@@ -1,6 +1,7 @@
 """Look: reads what has to be read before groups are rewritten, and decides the prospect of each group."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import structlog
 from pyspark import RDD, Accumulator, SparkContext
@@ -10,8 +11,8 @@ from tierd.pipeline.jobs.key_shuffle import (
     ByteCounts,
     Context,
     GroupRows,
-    audit_segments,
-    find_erased_keys,
+    SplitRead,
+    collect_notes,
     no_offsets,
     shuffled_offsets,
     survey_groups,
@@ -23,12 +24,14 @@ from tierd.pipeline.jobs.prospects import (
     erasure_prospects,
     merge_prospects,
 )
-from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
+from tierd.pipeline.jobs.scanning import InputNote, audit_split, find_erased
 from tierd.pipeline.jobs.spark_errors import spark_errors
 from tierd.pipeline.jobs.task_layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
 from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class InputSurvey:
@@ -62,11 +65,11 @@ class InputSurvey:
         for work in works_of(self._order, WorkKind.MERGE):
             prospects |= merge_prospects(work)
         if audited := works_of(self._order, WorkKind.AUDIT):
-            findings = self._audit(audited)
+            findings = self._notes(Stage.AUDIT, audited, audit_split)
             for work in audited:
                 prospects |= audit_prospects(work, [note for note in findings if note.place.index == work.index])
         if erased := works_of(self._order, WorkKind.ERASE):
-            notes = self._find_erased(erased)
+            notes = self._notes(Stage.ERASURE, erased, find_erased)
             for work in erased:
                 prospects |= erasure_prospects(work, [note for note in notes if note.place.index == work.index])
         compacted = works_of(self._order, WorkKind.COMPACT)
@@ -81,19 +84,12 @@ class InputSurvey:
     def _counts(self) -> ByteCounts:
         return ByteCounts(read=self._spark.accumulator(0), fetched=self._fetched)
 
-    def _audit(self, works: Sequence[PartitionWork]) -> list[AuditNote]:
+    def _notes(self, stage: Stage, works: Sequence[PartitionWork], read: SplitRead[T]) -> list[T]:
         counts = self._counts()
-        self._progress.begin(Stage.AUDIT, total_bytes(works), lambda: counts.read.value)
+        self._progress.begin(stage, total_bytes(works), lambda: counts.read.value)
         splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
-        with spark_errors(self._spark, "auditing"):
-            return audit_segments(self._spark, self._context, splits, counts)
-
-    def _find_erased(self, works: Sequence[PartitionWork]) -> list[ErasureNote]:
-        counts = self._counts()
-        self._progress.begin(Stage.ERASURE, total_bytes(works), lambda: counts.read.value)
-        splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
-        with spark_errors(self._spark, "looking for keys to erase"):
-            return find_erased_keys(self._spark, self._context, splits, counts)
+        with spark_errors(self._spark, stage):
+            return collect_notes(self._spark, read, self._context, splits, counts)
 
     def _shuffle(self, works: Sequence[PartitionWork]) -> "RDD[GroupRows]":
         counts = self._counts()
@@ -115,7 +111,7 @@ class InputSurvey:
         """Run both shuffles; return a note of every input, and the number of latest records in every group."""
         indices = {work.index for work in works}
         numbers = [number for number, place in enumerate(self._places) if place.index in indices]
-        with spark_errors(self._spark, "looking for the latest records"):
+        with spark_errors(self._spark, Stage.KEYS):
             surveys = survey_groups(self._spark, offsets, numbers)
         found = (note for survey in surveys for note in survey.notes)
         notes = {note.place: note for note in sorted(found, key=lambda note: note.problem is not None)}

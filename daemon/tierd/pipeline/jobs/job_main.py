@@ -23,13 +23,13 @@ from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.jobs.job_progress import JobProgress
 from tierd.pipeline.jobs.job_run import JobRun
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
-from tierd.pipeline.jobs.properties import write_properties
 from tierd.pipeline.jobs.spark_session_settings import (
     PRIVATE_UMASK,
     WORKER_UMASK,
     process_umask,
     spark_environment,
     spark_settings,
+    write_properties,
 )
 from tierd.pipeline.pipeline_errors import LeaderChannelError
 from tierd.telemetry import configure_logging

@@ -154,7 +154,7 @@ class JobRun:
             return {}
         numbered = {self._numbers[place]: task for place, task in tasks.items()}
         try:
-            with spark_errors(self._spark, "rewriting"):
+            with spark_errors(self._spark, Stage.REWRITE):
                 return dict(rewrite_groups(self._spark, offsets, self._context, numbered, self._fetched))
         except PipelineError as error:
             log.warning("spark_gave_up", groups=len(tasks), problem=str(error))

@@ -4,30 +4,24 @@ Blocks instead of rows: 10 million keys shuffled as rows of a data frame took ov
 both shuffles stays on the executors' disks as long as the RDD lives, so that groups can be rewritten some at a time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
 from tierd.pipeline.jobs.key_blocks import KeyBlock
 from tierd.pipeline.jobs.outcomes import Outcome
 from tierd.pipeline.jobs.run_context import RunContext
-from tierd.pipeline.jobs.scanning import (
-    AuditNote,
-    ErasureNote,
-    InputNote,
-    OffsetBlock,
-    audit_split,
-    find_erased,
-    join_bucket,
-    scan_split,
-)
+from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock, join_bucket, scan_split
 from tierd.pipeline.jobs.task_layout import GroupPlace, InputSplit
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
 
 GroupRows = tuple[int, Iterable[tuple[int, OffsetBlock | InputNote]]]
 Context = Broadcast[RunContext]
+T = TypeVar("T")
+SplitRead = Callable[[RunContext, InputSplit, Callable[[int], object]], Iterator[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ def shuffled_offsets(
         first_numbers: the number of each partition's first group.
         groups: number of groups in the order.
     """
-    rows = spark.parallelize(splits, max(len(splits), 1)).flatMap(partial(_scan, context, counts))
+    rows = spark.parallelize(splits, max(len(splits), 1)).flatMap(partial(_read, scan_split, context, counts))
     joined = rows.partitionBy(buckets, _same).mapPartitions(partial(_join, context, dict(first_numbers)))
     return joined.partitionBy(groups, _same).mapPartitionsWithIndex(_numbered, preservesPartitioning=True)
 
@@ -90,18 +84,11 @@ def no_offsets(spark: SparkContext, groups: int) -> "RDD[GroupRows]":
     return empty.mapPartitionsWithIndex(_numbered, preservesPartitioning=True)
 
 
-def find_erased_keys(
-    spark: SparkContext, context: Context, splits: Sequence[InputSplit], counts: ByteCounts
-) -> list[ErasureNote]:
-    """Search all inputs of the splits for keys that are to be erased, and count their bytes."""
-    return spark.parallelize(splits, len(splits)).flatMap(partial(_find, context, counts)).collect()
-
-
-def audit_segments(
-    spark: SparkContext, context: Context, splits: Sequence[InputSplit], counts: ByteCounts
-) -> list[AuditNote]:
-    """Audit all inputs of the splits, and count their bytes."""
-    return spark.parallelize(splits, len(splits)).flatMap(partial(_audit, context, counts)).collect()
+def collect_notes(
+    spark: SparkContext, read: SplitRead[T], context: Context, splits: Sequence[InputSplit], counts: ByteCounts
+) -> list[T]:
+    """Return what ``read`` finds in all inputs of the splits, and count their bytes."""
+    return spark.parallelize(splits, len(splits)).flatMap(partial(_read, read, context, counts)).collect()
 
 
 def survey_groups(spark: SparkContext, offsets: "RDD[GroupRows]", numbers: Sequence[int]) -> list[GroupSurvey]:
@@ -124,18 +111,8 @@ def _same(number: int) -> int:
     return number
 
 
-def _scan(context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[tuple[int, KeyBlock | InputNote]]:
-    yield from scan_split(context.value, split, counts.fetched.add)
-    counts.read.add(split.size_bytes)
-
-
-def _find(context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[ErasureNote]:
-    yield from find_erased(context.value, split, counts.fetched.add)
-    counts.read.add(split.size_bytes)
-
-
-def _audit(context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[AuditNote]:
-    yield from audit_split(context.value, split, counts.fetched.add)
+def _read(read: SplitRead[T], context: Context, counts: ByteCounts, split: InputSplit) -> Iterator[T]:
+    yield from read(context.value, split, counts.fetched.add)
     counts.read.add(split.size_bytes)
 
 

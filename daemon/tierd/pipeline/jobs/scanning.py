@@ -238,16 +238,20 @@ def audit_split(context: RunContext, split: InputSplit, note_fetched: Callable[[
                 yield AuditNote(place, f"{metadata.segment}: {error}")
 
 
-def _audit_problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
-    """Return the first problem of a segment, or None. Reads compare chunks and indexes with their checksums."""
-    manifest = tier.manifest(metadata)
-    log = InputLog(
+def input_log(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> InputLog:
+    """Return the log of an input; it reads nothing before it is iterated over."""
+    return InputLog(
         name=str(metadata.segment),
         start_offset=metadata.start_offset,
         end_offset=metadata.end_offset,
         pieces=tier.pieces(metadata),
     )
-    batches = log.count_batches()
+
+
+def _audit_problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
+    """Return the first problem of a segment, or None. Reads compare chunks and indexes with their checksums."""
+    manifest = tier.manifest(metadata)
+    batches = input_log(tier, metadata).count_batches()
     if batches != manifest.batch_count:
         return f"{metadata.segment}: {batches} batches, the manifest says {manifest.batch_count}"
     for kind in IndexType:

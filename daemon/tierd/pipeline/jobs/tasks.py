@@ -16,10 +16,10 @@ from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.outcomes import Changed, FailedGroup, Outcome, UnchangedGroup, WrittenGroup
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
-from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock
+from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock, input_log
 from tierd.pipeline.jobs.task_layout import GroupPlace
 from tierd.pipeline.planning import Output, PartitionWork
-from tierd.pipeline.rewriting import InputLog, KeyHashing, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
+from tierd.pipeline.rewriting import KeyHashing, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
 
 _BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
 
@@ -76,7 +76,7 @@ def _rewrite(
     inputs = context.work(task.place).group_inputs(task.place.group)
     latest = _latest(context, task, rows)
     segment = rewrite_group(
-        [_input_log(tier, metadata) for metadata in inputs],
+        [input_log(tier, metadata) for metadata in inputs],
         replace(context.rules(task.place), unread_from=task.unread_from),
         latest,
         base_offset=inputs[0].start_offset,
@@ -155,12 +155,3 @@ def _blocks(work: PartitionWork, place: GroupPlace, rows: Iterable[OffsetBlock |
             yield row
         elif row.problem and work.group_of(row.place.segment) == place.group:
             raise PipelineError(row.problem, remedy="the group stays as it was; the next run tries again")
-
-
-def _input_log(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> InputLog:
-    return InputLog(
-        name=str(metadata.segment),
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        pieces=tier.pieces(metadata),
-    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator
@@ -29,7 +29,14 @@ from tierd.model import (
 from tierd.pipeline.pipeline_errors import WorkOrderError
 from tierd.remote import KEY_SEED_BYTES
 
-_JSON: Final = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
+
+class ChannelJson:
+    """Base of what leader and job send to one another as JSON: nothing unknown, no other types, bytes in base64."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64"
+    )
 
 
 def _encoded(metadata: RemoteLogSegmentMetadata) -> list[str | int]:
@@ -78,7 +85,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWork:
+class PartitionWork(ChannelJson):
     """One partition's part of an order.
 
     Attributes:
@@ -99,8 +106,6 @@ class PartitionWork:
     Raises:
         ValueError: the parts do not fit together.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     index: int
     partition: TopicIdPartition
@@ -147,11 +152,6 @@ class PartitionWork:
     def is_ordered(self) -> bool:
         """Return True if a removed record may have hidden an older one of its key in an earlier group."""
         return self.compacts or (self.is_compacted_topic and bool(self.erased_keys))
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the bytes of the logs of all groups together."""
-        return sum(metadata.size_bytes for number in range(len(self.groups)) for metadata in self.group_inputs(number))
 
     def group_inputs(self, number: int) -> tuple[RemoteLogSegmentMetadata, ...]:
         """Return the inputs of group ``number``, ascending."""
@@ -221,7 +221,7 @@ class WorkOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(ChannelJson):
     """Segment that a group is to become.
 
     Attributes:
@@ -235,8 +235,6 @@ class Output:
     Raises:
         ValueError: the seed has another length.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     index: int
     group: int

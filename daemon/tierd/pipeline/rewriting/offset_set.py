@@ -1,7 +1,5 @@
 """OffsetSet: the offsets of a group that are the latest of their key, in little memory, be they dense or sparse."""
 
-import struct
-import zlib
 from collections.abc import Iterator
 from typing import Self
 
@@ -9,10 +7,6 @@ import numpy as np
 
 from tierd.pipeline.rewriting.record_rows import RecordRows
 
-_HEADER = struct.Struct(">Bqq")  # version, base, span
-_PAGE = struct.Struct(">iB")  # its number, whether it is a bitmap; then the size and the bytes
-_SIZE = struct.Struct(">i")
-_VERSION = 1
 _PAGE_BITS = 16
 _PAGE_OFFSETS = 1 << _PAGE_BITS
 _LARGEST_LIST = _PAGE_OFFSETS // 16  # two bytes an offset: above that, a bit for every offset takes less
@@ -88,36 +82,6 @@ class OffsetSet:
             found: np.ndarray = (page[low >> 3] >> (low & 7).astype(np.uint8) & 1).astype(np.bool_)
         else:
             found = page[np.minimum(np.searchsorted(page, low), page.size - 1)] == low
-        return found
-
-    def to_bytes(self) -> bytes:
-        """Encode the set, compressed."""
-        pieces = [_HEADER.pack(_VERSION, self.base_offset, self.span)]
-        for number, page in sorted(self._pages.items()):
-            content = page.astype(page.dtype.newbyteorder("<")).tobytes()
-            pieces += (_PAGE.pack(number, page.dtype == np.uint8), _SIZE.pack(len(content)), content)
-        return zlib.compress(b"".join(pieces), 1)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Return the set that ``to_bytes`` encoded.
-
-        Raises:
-            ValueError: the data is of another version.
-        """
-        plain = zlib.decompress(data)
-        version, base_offset, span = _HEADER.unpack_from(plain)
-        if version != _VERSION:
-            raise ValueError(f"a set of offsets of version {version}, only {_VERSION} is known")
-        found = cls(base_offset, span)
-        at = _HEADER.size
-        while at < len(plain):
-            number, is_bitmap = _PAGE.unpack_from(plain, at)
-            (size,) = _SIZE.unpack_from(plain, at + _PAGE.size)
-            at += _PAGE.size + _SIZE.size
-            kind = np.dtype(np.uint8) if is_bitmap else np.dtype("<u2")
-            found._pages[number] = np.frombuffer(plain[at : at + size], dtype=kind)
-            at += size
         return found
 
 

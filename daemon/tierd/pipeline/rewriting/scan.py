@@ -9,9 +9,9 @@ from tierd.errors import BatchTooLargeError
 from tierd.kernels import STEP_RECORDS, hash_keys
 from tierd.log import IS_CONTROL, IS_TRANSACTIONAL, RecordBatch
 from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_runs
-from tierd.pipeline.rewriting.key_set import KeySet
 from tierd.pipeline.rewriting.record_rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
+from tierd.pipeline.rewriting.survivors import KeySet
 from tierd.pipeline.rewriting.transaction_pass import AbortedTransactions, TransactionTrace
 from tierd.pipeline.rewriting.unread import UnreadBatches
 

@@ -1,14 +1,44 @@
 """Survivors: decides for many records at once which stay, and why others are removed (log-format 9.5)."""
 
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
 
+from tierd.kernels import hash_keys
 from tierd.log import BatchHeader
-from tierd.pipeline.rewriting.key_set import KeySet
 from tierd.pipeline.rewriting.record_rows import RecordRows
 from tierd.pipeline.rewriting.rules import RewriteRules
+
+_SECRET = bytes(16)  # keys that collide are compared, so a producer gains nothing by knowing this
+
+
+class KeySet:
+    """Keys with their sizes and hashes, which rule out nearly all records with another key."""
+
+    def __init__(self, keys: Collection[bytes]) -> None:
+        """Take the keys; none at all is allowed."""
+        self._keys = frozenset(keys)
+        ordered = sorted(self._keys)
+        sizes = np.array([len(key) for key in ordered], dtype=np.int32)
+        starts = np.cumsum(sizes, dtype=np.int32) - sizes
+        self._sizes = np.unique(sizes)
+        self._hashes = hash_keys(b"".join(ordered), starts, sizes, _SECRET)[1]
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def matches(self, rows: RecordRows) -> np.ndarray:
+        """Return which records have one of the keys: bool[n]."""
+        found = np.zeros(rows.size, dtype=np.bool_)
+        candidates = np.flatnonzero(np.isin(rows.key_size, self._sizes))
+        if candidates.size:
+            starts, sizes = rows.key_start[candidates], rows.key_size[candidates]
+            lower = hash_keys(rows.payload, starts, sizes, _SECRET)[1]
+            for index in candidates[np.isin(lower, self._hashes)].tolist():
+                found[index] = rows.key(index) in self._keys
+        return found
 
 
 class Reason(IntEnum):

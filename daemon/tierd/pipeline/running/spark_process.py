@@ -15,13 +15,13 @@ from typing import Final, Protocol
 from tierd.config import PipelineSettings
 from tierd.errors import PipelineError
 from tierd.masking import masked
-from tierd.pipeline.jobs.properties import write_properties
 from tierd.pipeline.jobs.spark_session_settings import (
     PRIVATE_UMASK,
     WORKER_UMASK,
     process_umask,
     spark_environment,
     spark_settings,
+    write_properties,
 )
 from tierd.pipeline.running.requirements import SparkInstallation
 

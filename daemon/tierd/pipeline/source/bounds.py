@@ -29,8 +29,6 @@ _MS_US: Final = 1_000
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _COMPARISONS: Final = (EqualTo, EqualNullSafe, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual)
 
-Test = Callable[[TopicPartition], bool]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordBounds:

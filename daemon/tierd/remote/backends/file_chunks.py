@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from concurrent.futures import Executor
 
-from tierd.errors import RemoteIntegrityError
 from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.streamed_file import opened
+from tierd.remote.chunks import changed, unreadable
 from tierd.remote.object_store import Body, ChunkedBody, FileBody
-from tierd.remote.unreadable_file import unreadable
 
 
 def as_chunks(body: Body, threads: Executor) -> ChunkedBody:
@@ -46,7 +45,4 @@ async def _blocks(body: FileBody, threads: Executor) -> AsyncGenerator[bytes, No
 def _require_unchanged(body: FileBody, block_range: ByteRange, block: bytes) -> None:
     index = block_range.start // CHECKSUM_BLOCK_BYTES
     if len(block) != body.checksums.block_size(index) or crc32c(block) != body.checksums.crc32c[index]:
-        raise RemoteIntegrityError(
-            f"{body.path} changed after it was checked, in the 1 MiB from byte {block_range.start} on",
-            remedy="nothing was stored; the segment is read and checked again",
-        )
+        raise changed(body.path, block_range.start)

@@ -13,9 +13,8 @@ from typing import Self
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.files import open_regular
 from tierd.model import ByteRange
-from tierd.remote.chunks import Bytes, sliced
+from tierd.remote.chunks import Bytes, sliced, unreadable
 from tierd.remote.deadlines import Deadline
-from tierd.remote.unreadable_file import unreadable
 
 STEP_BYTES = 1 << 20
 """Half the size takes a quarter more CPU for switches between threads; twice the size saves no CPU (measured)."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from tierd.errors import (
     RemoteAccessError,
@@ -33,6 +34,7 @@ from tierd.remote.segments.open_segment import authenticated
 from tierd.remote.transform.binding import erasure_report_binding, log_start_binding
 from tierd.remote.transform.key_ring import KeyRing
 from tierd.remote.transform.object_tag import tagged_anew
+from tierd.tasks import together
 
 _PAGE_OBJECTS = 3000  # of a listing; a third of them are manifests
 
@@ -122,12 +124,7 @@ class KeyRewrapping:
                 yield [info.key for info in page if _is_concerned(keys, info.key, topic, numbers)]
 
     async def _batch(self, keys: ObjectKeyFactory, batch: list[str]) -> list[RewrapOutcome]:
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(keys, key), name=f"rewrap {key}") for key in batch]
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [task.result() for task in tasks]
+        return await together({f"rewrap {key}": partial(self._one, keys, key) for key in batch})
 
     async def _one(self, keys: ObjectKeyFactory, key: str) -> RewrapOutcome:
         try:

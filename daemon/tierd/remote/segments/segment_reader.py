@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.transform import Transform
-from tierd.tasks import drop_task, wait_all
+from tierd.tasks import drop_task, together, wait_all
 
 T = TypeVar("T")
 
@@ -233,15 +233,11 @@ class SegmentReader:
 
 
 async def _read_one_by_one(reads: EarlyReads, key: str, layout: ChunkLayout, run: range) -> list[Bytes]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = []
-            for number in run:
-                alone = range(number, number + 1)
-                tasks.append(group.create_task(_read_stored(reads, key, layout.stored_range(alone), _named(alone))))
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
+    works: dict[str, Callable[[], Coroutine[object, object, Bytes]]] = {}
+    for number in run:
+        alone = range(number, number + 1)
+        works[_named(alone)] = partial(_read_stored, reads, key, layout.stored_range(alone), _named(alone))
+    return await together(works)
 
 
 async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, what: str) -> bytes:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError, RemoteStorageError
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c, crc32c_of_file
 from tierd.model import (
     CHECKSUM_BLOCK_BYTES,
@@ -26,15 +26,14 @@ from tierd.remote.object_keys import (
     TOMBSTONE_SUFFIX,
     ObjectKeyFactory,
 )
-from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload, exists
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import RangeCache, SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
 from tierd.remote.segments.staged_segment import log_object_problem
-from tierd.remote.segments.tombstone import Tombstone
-from tierd.remote.segments.tombstone_storage import TombstoneStorage
+from tierd.remote.segments.tombstone import Tombstone, TombstoneStorage
 from tierd.remote.transform.binding import erasure_report_binding
 from tierd.remote.transform.object_tag import require_tag
 from tierd.remote.transform.transform import PLAIN, Transform
@@ -307,11 +306,9 @@ class SegmentStorage:
         """Return True if log, indexes and manifest are all there."""
         with _storage_errors("look for", metadata):
             keys = self._keys_of(metadata)
-            try:
-                for suffix in _OBJECTS:
-                    await self._store.head(keys.segment(metadata, suffix))
-            except RemoteResourceNotFoundError:
-                return False
+            for suffix in _OBJECTS:
+                if not await exists(self._store, keys.segment(metadata, suffix)):
+                    return False
             return True
 
     async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
@@ -319,11 +316,8 @@ class SegmentStorage:
         with _storage_errors("look for", metadata):
             keys = self._keys_of(metadata)
             for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
-                try:
-                    await self._store.head(keys.segment(metadata, suffix))
-                except RemoteResourceNotFoundError:
-                    continue
-                return True
+                if await exists(self._store, keys.segment(metadata, suffix)):
+                    return True
             return False
 
     # ------------------------------------------------------------ tombstones

@@ -12,21 +12,21 @@ from functools import partial
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError
+from tierd.errors import RemoteConflictError
 from tierd.kernels import crc32c
 from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
-from tierd.remote.object_store import FileBody, ObjectStore
+from tierd.remote.object_store import FileBody, ObjectStore, exists
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.manifest import SegmentManifest, Transformation, tierd_version
 from tierd.remote.segments.open_segment import opened
 from tierd.remote.segments.staged_segment import check_staged
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.chunk_compression import is_compressed_already
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
 from tierd.remote.transform.content_key import ContentDigest
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.sampling import is_compressed_already
 from tierd.remote.transform.transform import Transform
 from tierd.remote.transform.transformed_log import ChunkEncoder, TransformedLog
 
@@ -89,7 +89,7 @@ class SegmentWriter:
         try:
             await self._put_all(keys, metadata, data, content)
         except RemoteConflictError:
-            if await self._is_finished(keys, metadata):
+            if await exists(self._store, keys.segment(metadata, MANIFEST_SUFFIX)):
                 raise
             for suffix in (LOG_SUFFIX, INDEXES_SUFFIX):
                 await self._store.delete(keys.segment(metadata, suffix))
@@ -143,14 +143,6 @@ class SegmentWriter:
         attempt = await self._attempt(content, metadata, data)
         manifest = await self._put_artefacts(keys, metadata, data, attempt)
         await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
-
-    async def _is_finished(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Ask the store for the manifest; return True if it is there. Without one the segment was not readable."""
-        try:
-            await self._store.head(keys.segment(metadata, MANIFEST_SUFFIX))
-        except RemoteResourceNotFoundError:
-            return False
-        return True
 
     async def _put_artefacts(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, attempt: _Attempt

@@ -5,8 +5,9 @@ One key is active and makes what is new; all of them open and verify.
 
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tierd.errors import RemoteIntegrityError, RemoteKeyMissingError
 from tierd.remote.transform.aes_gcm import KEY_BYTES, aes_gcm, expanded_key, opened
@@ -94,11 +95,7 @@ class KeyRing:
         Raises:
             ValueError: no key is active.
         """
-        if self.active_id is None:
-            raise ValueError("no key of the ring is active")
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._keys[self.active_id].encrypt(nonce, data_key, binding.for_data_key(self.active_id))
-        return WrappedKey(self.active_id, nonce + sealed)
+        return self._sealed(data_key, binding.for_data_key)
 
     def unwrap(self, wrapped: WrappedKey, binding: SegmentBinding, *, key: str) -> bytes:
         """Return the data key.
@@ -112,14 +109,7 @@ class KeyRing:
             RemoteKeyMissingError: the ring has no such key.
             RemoteIntegrityError: the wrapped key was changed, is another segment's, or another ring key wrapped it.
         """
-        ring_key = self._keys.get(wrapped.key_id)
-        if ring_key is None:
-            raise RemoteKeyMissingError(
-                f"{key}: its data key is wrapped with key {wrapped.key_id!r}, which is not in the key ring",
-                remedy=f"add the key with id {wrapped.key_id} to remote.encryption.keys",
-            )
-        nonce, sealed = wrapped.wrapped[:_NONCE_BYTES], wrapped.wrapped[_NONCE_BYTES:]
-        data_key = opened(ring_key, nonce, sealed, binding.for_data_key(wrapped.key_id))
+        data_key = self._opened(wrapped, binding.for_data_key, f"{key}: its data key is wrapped")
         if data_key is None:
             raise RemoteIntegrityError(
                 f"{key}: the data key does not open with key {wrapped.key_id!r}",
@@ -133,11 +123,7 @@ class KeyRing:
         Raises:
             ValueError: no key is active.
         """
-        if self.active_id is None:
-            raise ValueError("no key of the ring is active")
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._keys[self.active_id].encrypt(nonce, secret, _for_secret(self.active_id, binding))
-        return WrappedKey(self.active_id, nonce + sealed)
+        return self._sealed(secret, partial(_for_secret, binding))
 
     def unseal(self, sealed: WrappedKey, binding: bytes, *, key: str) -> bytes:
         """Return the secret that ``seal`` encrypted.
@@ -151,14 +137,7 @@ class KeyRing:
             RemoteKeyMissingError: the ring has no such key.
             RemoteIntegrityError: the secret was changed, is another object's, or another ring key sealed it.
         """
-        ring_key = self._keys.get(sealed.key_id)
-        if ring_key is None:
-            raise RemoteKeyMissingError(
-                f"{key}: its secret is sealed with key {sealed.key_id!r}, which is not in the key ring",
-                remedy=f"add the key with id {sealed.key_id} to remote.encryption.keys",
-            )
-        nonce, content = sealed.wrapped[:_NONCE_BYTES], sealed.wrapped[_NONCE_BYTES:]
-        secret = opened(ring_key, nonce, content, _for_secret(sealed.key_id, binding))
+        secret = self._opened(sealed, partial(_for_secret, binding), f"{key}: its secret is sealed")
         if secret is None:
             raise RemoteIntegrityError(
                 f"{key}: its secret does not open with key {sealed.key_id!r}",
@@ -166,8 +145,27 @@ class KeyRing:
             )
         return secret
 
+    def _sealed(self, content: bytes, bound_to: Callable[[str], bytes]) -> WrappedKey:
+        """Encrypt ``content`` under the active key, with what ``bound_to`` makes of the key's id as associated data."""
+        if self.active_id is None:
+            raise ValueError("no key of the ring is active")
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._keys[self.active_id].encrypt(nonce, content, bound_to(self.active_id))
+        return WrappedKey(self.active_id, nonce + sealed)
 
-def _for_secret(key_id: str, binding: bytes) -> bytes:
+    def _opened(self, wrapped: WrappedKey, bound_to: Callable[[str], bytes], how: str) -> bytes | None:
+        """Return what ``_sealed`` encrypted, None if it does not open; ``how`` begins the error of a missing key."""
+        ring_key = self._keys.get(wrapped.key_id)
+        if ring_key is None:
+            raise RemoteKeyMissingError(
+                f"{how} with key {wrapped.key_id!r}, which is not in the key ring",
+                remedy=f"add the key with id {wrapped.key_id} to remote.encryption.keys",
+            )
+        nonce, sealed = wrapped.wrapped[:_NONCE_BYTES], wrapped.wrapped[_NONCE_BYTES:]
+        return opened(ring_key, nonce, sealed, bound_to(wrapped.key_id))
+
+
+def _for_secret(binding: bytes, key_id: str) -> bytes:
     name = key_id.encode()
     return _SECRET_DOMAIN + len(name).to_bytes(2, "big") + name + binding
 

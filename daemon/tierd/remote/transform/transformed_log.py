@@ -12,12 +12,11 @@ from tierd.errors import RemoteIntegrityError
 from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import BlockChecksums, ByteRange
-from tierd.remote.chunks import iterated
+from tierd.remote.chunks import iterated, unreadable
 from tierd.remote.object_store import ChunkedBody
 from tierd.remote.transform.chunk_layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.codec import Bytes
-from tierd.remote.transform.threads import Threads
-from tierd.remote.unreadable_file import unreadable
+from tierd.remote.transform.transform import Threads
 
 _AHEAD = 2
 """Chunks in the making while another one is sent, for each upload: that is what bounds its memory."""

@@ -23,7 +23,7 @@ from tierd.remote import FileBody
 from tierd.remote.backends import part_buffers
 from tierd.remote.backends.part_buffers import PartBuffer
 from tierd.remote.backends.s3 import S3ObjectStore
-from tierd.remote.backends.s3.s3_options import ObjectOptions
+from tierd.remote.backends.s3.s3_settings import ObjectOptions
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.testing import chunked_body, chunks_of, content_of, file_body

@@ -5,7 +5,7 @@ import pytest
 from tests.remote.backends.s3.s3_stores import s3_store
 from tests.remote.backends.s3.scripted_s3 import Answer, scripted_s3
 from tierd.remote import ArchiveState
-from tierd.remote.backends.s3.s3_archive import described_state, listed_state
+from tierd.remote.backends.s3.s3_reading import described_state, listed_state
 
 OVER = 'ongoing-request="false", expiry-date="Fri, 21 Dec 2029 00:00:00 GMT"'
 UNDER_WAY = 'ongoing-request="true"'

@@ -26,7 +26,7 @@ from tierd.errors import (
 from tierd.model import ByteRange
 from tierd.remote import Body
 from tierd.remote.backends.s3 import S3ObjectStore
-from tierd.remote.backends.s3.s3_options import ObjectOptions, customer_key_of
+from tierd.remote.backends.s3.s3_settings import ObjectOptions, customer_key_of
 from tierd.testing import chunked_body, chunks_of, content_of, file_body
 
 PART_SIZE = 5 << 20

@@ -19,7 +19,7 @@ from yarl import URL
 
 from tierd.errors import RemoteAccessError, RemoteConflictError, RemoteStorageError
 from tierd.masking import Masking
-from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.answers import conflict, no_answer
 from tierd.remote.backends.azure.azure_errors import AzureRefusal, error_for, first_line
 from tierd.remote.backends.client_settings import HttpTimeouts
 from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
@@ -172,16 +172,10 @@ class AzureConnection:
             refusal = AzureRefusal.from_text(operation, self.container, key, failure.text)
             if refusal is not None:
                 raise error_for(refusal) from failure
-            raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {first_line(failure.text)}",
-                remedy="it is tried again; look at the store and at the network to it",
-            ) from failure
+            raise no_answer(f"{subject}: {self._endpoint} does not answer: {first_line(failure.text)}") from failure
         except _UNREACHABLE as error:
             failure = self.masking.error(error)
-            raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {failure.named}",
-                remedy="it is tried again; look at the store and at the network to it",
-            ) from failure
+            raise no_answer(f"{subject}: {self._endpoint} does not answer: {failure.named}") from failure
         except ValueError as error:
             failure = self.masking.error(error)
             raise RemoteStorageError(
@@ -190,10 +184,7 @@ class AzureConnection:
 
     def conflict(self, key: str, what: str) -> RemoteConflictError:
         """Return the error for an object with other content than expected."""
-        return RemoteConflictError(
-            f"azure://{self.container}/{key} {what}",
-            remedy="find out who wrote it; tierd never replaces what it did not read",
-        )
+        return conflict(f"azure://{self.container}/{key} {what}")
 
     async def _signed(self, method: Literal["PUT", "DELETE"], key: str, query: str) -> str:
         """Return the address of a blob, with a signature to write or delete it."""

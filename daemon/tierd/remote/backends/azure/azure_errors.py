@@ -5,14 +5,10 @@ from dataclasses import dataclass
 
 from tierd.errors import (
     RemoteAccessError,
-    RemoteConflictError,
-    RemoteIntegrityError,
     RemoteObjectRetainedError,
-    RemoteResourceNotFoundError,
     RemoteStorageError,
-    RetriableRemoteStorageError,
 )
-from tierd.remote.backends.answers import UploadGoneError
+from tierd.remote.backends.answers import busy, conflict, damaged_on_the_way, is_busy, not_found, upload_gone
 
 _RETAINED = re.compile(r"immutab|retention|legal.?hold|SnapshotsPresent", re.IGNORECASE)
 _STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
@@ -41,29 +37,31 @@ class AzureRefusal:
     @classmethod
     def from_text(cls, operation: str, container: str, key: str, text: str) -> "AzureRefusal | None":
         """Parse a message of the client library; None for a message about something else, such as a lost connection."""
-        status, code, message = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
+        status = _STATUS.search(text)
         if status is None:
             return None
-        return cls(
-            operation=operation,
-            container=container,
-            key=key,
-            status=int(status[1] or status[2]),
-            code=code[1] if code else "",
-            message=message[1] if message else first_line(text).rpartition(": ")[2],
-        )
+        number, otherwise = int(status[1] or status[2]), first_line(text).rpartition(": ")[2]
+        return cls._parsed(operation, container, key, number, text=text, otherwise=otherwise)
 
     @classmethod
     def from_answer(cls, operation: str, container: str, key: str, status: int, body: str) -> "AzureRefusal":
         """Parse an HTTP answer."""
-        code, message = _CODE.search(body), _MESSAGE.search(body)
+        otherwise = " ".join(body.split())[:200]
+        return cls._parsed(operation, container, key, status, text=body, otherwise=otherwise)
+
+    @classmethod
+    def _parsed(
+        cls, operation: str, container: str, key: str, status: int, *, text: str, otherwise: str
+    ) -> "AzureRefusal":
+        """Take code and message from ``text``; the message is ``otherwise`` where the text has none."""
+        code, message = _CODE.search(text), _MESSAGE.search(text)
         return cls(
             operation=operation,
             container=container,
             key=key,
             status=status,
             code=code[1] if code else "",
-            message=message[1] if message else " ".join(body.split())[:200],
+            message=message[1] if message else otherwise,
         )
 
 
@@ -81,28 +79,24 @@ def error_for(refusal: AzureRefusal) -> RemoteStorageError:
             remedy=f"create container {refusal.container} or correct remote.azure.container; tierd creates none itself",
         )
     if status == 404:
-        return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
+        return not_found(str(refusal))
     if status in {403, 409} and _RETAINED.search(f"{code} {refusal.message}"):
         return RemoteObjectRetainedError(
             str(refusal),
             remedy="a policy, hold or snapshot keeps it; a later attempt deletes it when that has ended",
         )
     if code in _DAMAGED:
-        return RemoteIntegrityError(
-            str(refusal), remedy="the bytes that arrived are not those that were checked; the segment is read again"
-        )
+        return damaged_on_the_way(str(refusal))
     if code in _GONE:
-        return UploadGoneError(str(refusal), remedy="the upload begins anew")
+        return upload_gone(str(refusal))
     if status == 412 or code in _CONFLICTS:
-        return RemoteConflictError(
-            str(refusal), remedy="find out who wrote it; tierd never replaces what it did not read"
-        )
+        return conflict(str(refusal))
     if status in {401, 403}:
         return RemoteAccessError(
             str(refusal),
             remedy="correct remote.azure.account_key or sas_token, or give this identity the role Storage Blob Data "
             "Contributor on the container; tierd check-config --policy prints what is needed at least",
         )
-    if status in {408, 409, 429} or (status >= 500 and status != 501):
-        return RetriableRemoteStorageError(str(refusal), remedy="the store is busy or failing; it is tried again")
+    if status == 409 or is_busy(status):
+        return busy(str(refusal))
     return RemoteStorageError(str(refusal), remedy="look the code up in the store's documentation")

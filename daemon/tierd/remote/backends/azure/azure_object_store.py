@@ -17,7 +17,7 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c
 from tierd.model import ByteRange
-from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
+from tierd.remote.backends.answers import NoAnswerError, UploadGoneError, require_replaced
 from tierd.remote.backends.azure.azure_connection import AzureConnection, AzureContainer, AzureCredentials
 from tierd.remote.backends.azure.azure_errors import AzureRefusal
 from tierd.remote.backends.azure.azure_upload import CHECKSUM_NAME, UNLESS_IT_EXISTS, BlockUpload, BlockUploads
@@ -31,7 +31,6 @@ from tierd.remote.retrying import Retry
 
 _PAGE_KEYS = 1000
 _READ_BACK_BYTES = 8 << 20
-_CLEAN_UP_TIMEOUT_S = 10.0
 
 
 class _Described(NamedTuple):
@@ -89,10 +88,8 @@ class AzureObjectStore(ObjectStore):
             await self._uploads.put_whole(key, content, condition={"If-Match": described.tag})
         except (RemoteConflictError, NoAnswerError) as error:
             found = await self.get(key, range_beyond(content, previous))
-            if found == previous:
-                raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
-            if found != content:
-                raise self._connection.conflict(key, "has other content than was expected") from error
+            name = f"azure://{self._connection.container}/{key}"
+            require_replaced(found, content, previous=previous, name=name, error=error)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -157,7 +154,7 @@ class AzureObjectStore(ObjectStore):
 
     async def _stored_after_all(self, key: str, body: Body, error: RemoteStorageError) -> None:
         try:
-            async with deadline(f"head {key}", min(_CLEAN_UP_TIMEOUT_S, self._deadlines.base_s)):
+            async with deadline(f"head {key}", self._deadlines.clean_up_s):
                 found = (await self._describe(key)).info
         except (RemoteResourceNotFoundError, RetriableRemoteStorageError):
             raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error

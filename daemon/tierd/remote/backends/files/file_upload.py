@@ -5,16 +5,16 @@ import ctypes
 import errno
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from tierd.errors import RemoteIntegrityError, RemoteStorageError
-from tierd.files import open_regular, open_to_read
+from tierd.errors import RemoteStorageError
+from tierd.files import open_regular, open_to_read, sync_directory
 from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.files.file_root import DIRECTORY_MODE, FILE_MODE, anchored, make_directories_below
-from tierd.remote.chunks import Measured
+from tierd.remote.chunks import Measured, changed, unreadable
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, max_size_of
-from tierd.remote.unreadable_file import unreadable
 
 _WRITE_BYTES = 1 << 18  # measured: a call of 1 MiB costs ext4 four to seven times the processor time
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -109,10 +109,7 @@ class FileUpload:
         except OSError as error:
             raise unreadable(body.path, error) from error
         if filled != len(block) or crc32c(block) != body.checksums.crc32c[index]:
-            raise RemoteIntegrityError(
-                f"{body.path} changed after it was checked, in the 1 MiB from byte {self._position} on",
-                remedy="nothing was stored; the segment is read and checked again",
-            )
+            raise changed(body.path, self._position)
         return block
 
     def publish(self) -> bool:
@@ -123,14 +120,8 @@ class FileUpload:
             FileNotFoundError: the directory of the final name is not there.
             OSError: the file or its directory cannot be synced.
         """
-        with self._busy:
-            os.fsync(self._target)
-            if self._abandoned:
-                raise RemoteStorageError(f"{self.final}: the upload was abandoned before the object was there")
-            with anchored(self._root, self._temporary) as temporary, anchored(self._root, self.final) as final:
-                published = _link_or_rename(temporary, final)
-                sync_directory(final.parent)
-            return published
+        with self._durably() as (temporary, final):
+            return _link_or_rename(temporary, final)
 
     def replace(self) -> None:
         """Put this object in the place of the present one, durably.
@@ -140,12 +131,18 @@ class FileUpload:
             FileNotFoundError: the present object is gone.
             OSError: the file or its directory cannot be synced.
         """
+        with self._durably() as (temporary, final):
+            _exchange_or_rename(temporary, final)
+
+    @contextlib.contextmanager
+    def _durably(self) -> Iterator[tuple[Path, Path]]:
+        """Yield the temporary and the final name once the file is on the disk; at the end sync the final directory."""
         with self._busy:
             os.fsync(self._target)
             if self._abandoned:
                 raise RemoteStorageError(f"{self.final}: the upload was abandoned before the object was there")
             with anchored(self._root, self._temporary) as temporary, anchored(self._root, self.final) as final:
-                _exchange_or_rename(temporary, final)
+                yield temporary, final
                 sync_directory(final.parent)
 
     def same_content_as_final(self, buffer: memoryview) -> bool:
@@ -203,15 +200,6 @@ def remove_upload(root: Path, temporary: Path, folder: Path) -> None:
             return
         with contextlib.suppress(OSError), anchored(root, parent) as place:
             place.rmdir()
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in ``directory`` durable."""
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def make_directories(directory: Path) -> None:

@@ -7,9 +7,9 @@ import fcntl
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
@@ -26,8 +26,9 @@ from tierd.errors import (
     RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
-from tierd.files import open_regular
+from tierd.files import open_regular, sync_directory
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
+from tierd.remote.backends.answers import conflict
 from tierd.remote.backends.files.file_keys import UPLOADS_FOLDER, path_of_key, path_of_upload
 from tierd.remote.backends.files.file_listing import objects_below, uploads_below
 from tierd.remote.backends.files.file_root import (
@@ -37,7 +38,7 @@ from tierd.remote.backends.files.file_root import (
     make_directories_below,
     open_below,
 )
-from tierd.remote.backends.files.file_upload import FileUpload, make_directories, remove_upload, sync_directory
+from tierd.remote.backends.files.file_upload import FileUpload, make_directories, remove_upload
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import (
     Body,
@@ -48,6 +49,7 @@ from tierd.remote.object_store import (
     UnfinishedUpload,
     range_beyond,
 )
+from tierd.tasks import retrieve
 
 log = structlog.get_logger()
 
@@ -85,18 +87,24 @@ class FilesystemObjectStore:
 
     async def put(self, key: str, body: Body) -> None:
         """Create the object unless the key exists; cancelled, it leaves neither object nor temporary file."""
-        final = self._root / path_of_key(key)
-        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, body)
         pace = body.pace if isinstance(body, FileBody) else None
         step = CHECKSUM_BLOCK_BYTES if pace else _STEP_BYTES
         stored = False
-        try:
+        async with self._upload(key, body) as upload:
             if isinstance(body, ChunkedBody):
                 await self._append_all(upload, body)
             while not stored:
                 if pace:
                     await pace(min(step, upload.remaining_bytes))
                 stored = await self._run(self._advance, upload, step)
+
+    @asynccontextmanager
+    async def _upload(self, key: str, body: Body) -> AsyncIterator[FileUpload]:
+        """Yield an upload of the object; at the end its temporary file goes, also after a cancellation."""
+        final = self._root / path_of_key(key)
+        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, body)
+        try:
+            yield upload
         finally:
             upload.abandon()
             await self._settled(self._submit(upload.close))
@@ -110,13 +118,8 @@ class FilesystemObjectStore:
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give the object other content if it is exactly ``previous``; a lock file keeps other processes waiting."""
-        final = self._root / path_of_key(key)
-        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, content)
-        try:
+        async with self._upload(key, content) as upload:
             await self._run(self._replace, upload, content, previous)
-        finally:
-            upload.abandon()
-            await self._settled(self._submit(upload.close))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -225,10 +228,7 @@ class FilesystemObjectStore:
                 if attempt == _PUBLISH_ATTEMPTS:
                     raise
             else:
-                raise RemoteConflictError(
-                    f"{upload.final} exists already, with other content",
-                    remedy="find out who wrote it; tierd never replaces what it did not read",
-                )
+                raise conflict(f"{upload.final} exists already, with other content")
 
     def _require_same_root(self) -> tuple[int, int] | None:
         """Return the identity of the directory; raise when it is not the one that this process began with.
@@ -348,12 +348,7 @@ class FilesystemObjectStore:
             raise
         if not step.done():
             log.warning("store_step_left_behind", root=str(self._root), waited_s=self._patience_s)
-        step.add_done_callback(_forget)
-
-
-def _forget(step: asyncio.Future[T]) -> None:
-    if not step.cancelled():
-        step.exception()  # retrieved, so that asyncio does not warn: the first failure is reported
+        step.add_done_callback(retrieve)
 
 
 def _translated(error: OSError, root: Path) -> RemoteStorageError:

@@ -14,11 +14,12 @@ from yarl import URL
 
 from tierd.errors import RemoteAccessError, RemoteStorageError
 from tierd.masking import MaskedError, Masking
-from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.answers import NoAnswerError, no_answer
 from tierd.remote.backends.client_settings import HttpTimeouts
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal, error_for
 from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
 from tierd.remote.chunks import sliced
+from tierd.tasks import retrieve
 
 _ROOT = "https://storage.googleapis.com"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
@@ -160,10 +161,8 @@ class GcsConnection:
             raise error_for(refusal) from self.masking.error(error)
         except _UNREACHABLE as error:
             failure = self.masking.error(error)
-            raise NoAnswerError(
-                f"{operation} gs://{self.bucket}/{key}: {self._root} does not answer: {failure.named}",
-                remedy="it is tried again; look at the store and at the network to it",
-            ) from failure
+            subject = f"{operation} gs://{self.bucket}/{key}"
+            raise no_answer(f"{subject}: {self._root} does not answer: {failure.named}") from failure
         except (ValueError, KeyError) as error:  # not the store that answered: a proxy's page, or half an answer
             failure = self.masking.error(error)
             raise NoAnswerError(
@@ -224,7 +223,8 @@ class _SharedToken(Token):
         """Wait for a valid token; a cancellation stops the waiting, not the asking."""
         waiting = asyncio.create_task(super().ensure_token(), name="wait for a token")
         self._waits.add(waiting)
-        waiting.add_done_callback(self._forget)
+        waiting.add_done_callback(self._waits.discard)
+        waiting.add_done_callback(retrieve)  # the callers have the failure
         await asyncio.shield(waiting)
 
     async def acquire_access_token(self, timeout: int = 10) -> None:  # type: ignore[override]  # theirs is decorated
@@ -237,11 +237,6 @@ class _SharedToken(Token):
         for task in (*self._waits, *([self.acquiring] if self.acquiring else [])):
             task.cancel()
             await asyncio.wait({task})
-
-    def _forget(self, waiting: "asyncio.Task[None]") -> None:
-        self._waits.discard(waiting)
-        if not waiting.cancelled():
-            waiting.exception()  # retrieved, so that asyncio does not warn: the callers have the failure
 
 
 async def _first_bytes(stream: aiohttp.StreamReader, max_bytes: int) -> bytes:

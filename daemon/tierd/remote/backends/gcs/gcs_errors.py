@@ -5,15 +5,11 @@ from dataclasses import dataclass
 
 from tierd.errors import (
     RemoteAccessError,
-    RemoteConflictError,
-    RemoteIntegrityError,
     RemoteObjectRetainedError,
-    RemoteResourceNotFoundError,
     RemoteStorageError,
-    RetriableRemoteStorageError,
 )
 from tierd.json_parsing import parse_json
-from tierd.remote.backends.answers import UploadGoneError
+from tierd.remote.backends.answers import busy, conflict, damaged_on_the_way, is_busy, not_found, upload_gone
 
 _RETAINED = re.compile(r"retention|under active|event-based hold|temporary hold", re.IGNORECASE)
 _NO_BUCKET = re.compile(r"bucket does not exist", re.IGNORECASE)
@@ -62,20 +58,18 @@ def error_for(refusal: GcsRefusal) -> RemoteStorageError:
     """Classify a refusal."""
     status, message = refusal.status, refusal.message
     if refusal.operation in _OF_AN_UPLOAD and status in {404, 410}:
-        return UploadGoneError(str(refusal), remedy="the upload begins anew")
+        return upload_gone(str(refusal))
     if status == 404 and (refusal.operation in _OF_THE_BUCKET or _NO_BUCKET.search(message)):
         return RemoteAccessError(
             f"there is no bucket {refusal.bucket!r}: {refusal}",
             remedy=f"create bucket {refusal.bucket} or correct remote.gcs.bucket; tierd creates none by itself",
         )
     if status == 404:
-        return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
+        return not_found(str(refusal))
     if status == 412:
-        return RemoteConflictError(
-            str(refusal), remedy="find out who wrote it; tierd never replaces what it did not read"
-        )
-    if status in {408, 409, 429} or (status >= 500 and status != 501) or refusal.reasons & _BUSY_REASONS:
-        return RetriableRemoteStorageError(str(refusal), remedy="the store is busy or failing; it is tried again")
+        return conflict(str(refusal))
+    if status == 409 or is_busy(status) or refusal.reasons & _BUSY_REASONS:
+        return busy(str(refusal))
     if status in {400, 403} and _RETAINED.search(message):
         return RemoteObjectRetainedError(
             str(refusal), remedy="the bucket keeps it until its retention or hold ends; a later attempt deletes it"
@@ -87,7 +81,5 @@ def error_for(refusal: GcsRefusal) -> RemoteStorageError:
             "tierd check-config --policy prints a role that does",
         )
     if status == 400 and _DAMAGED.search(message):
-        return RemoteIntegrityError(
-            str(refusal), remedy="the bytes that arrived are not those that were checked; the segment is read again"
-        )
+        return damaged_on_the_way(str(refusal))
     return RemoteStorageError(str(refusal), remedy="look the message up in the store's documentation")

@@ -22,11 +22,11 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c
 from tierd.model import ByteRange
-from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
+from tierd.remote.backends.answers import NoAnswerError, UploadGoneError, conflict, require_replaced
 from tierd.remote.backends.client_settings import HttpTimeouts, PartLimits
 from tierd.remote.backends.file_chunks import as_chunks
 from tierd.remote.backends.gcs.gcs_connection import GcsConnection, Reply
-from tierd.remote.backends.gcs.gcs_upload import CLEAN_UP_TIMEOUT_S, ResumableUploads
+from tierd.remote.backends.gcs.gcs_upload import ResumableUploads
 from tierd.remote.backends.gcs.gcs_versions import GcsVersions
 from tierd.remote.backends.parts import decoded, encoded
 from tierd.remote.chunks import GatheredPart, Measured, gathered, measured
@@ -115,10 +115,8 @@ class GcsObjectStore:
             await self._insert(key, content, generation=str(described["generation"]))
         except (RemoteConflictError, NoAnswerError) as error:
             found = await self.get(key, range_beyond(content, previous))
-            if found == previous:
-                raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
-            if found != content:
-                raise self._conflict(key, "has other content than was expected") from error
+            name = f"gs://{self._bucket}/{key}"
+            require_replaced(found, content, previous=previous, name=name, error=error)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -251,7 +249,7 @@ class GcsObjectStore:
 
     async def _stored_after_all(self, key: str, body: Body, error: RemoteStorageError) -> None:
         try:
-            async with deadline(f"head {key}", min(CLEAN_UP_TIMEOUT_S, self._deadlines.base_s)):
+            async with deadline(f"head {key}", self._deadlines.clean_up_s):
                 found = await self.head(key)
         except (RemoteResourceNotFoundError, RetriableRemoteStorageError):
             raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
@@ -264,10 +262,7 @@ class GcsObjectStore:
             return await storage.download_metadata(self._bucket, key, timeout=self._connection.timeout)
 
     def _conflict(self, key: str, what: str) -> RemoteConflictError:
-        return RemoteConflictError(
-            f"gs://{self._bucket}/{key} {what}",
-            remedy="find out who wrote it; tierd never replaces what it did not read",
-        )
+        return conflict(f"gs://{self._bucket}/{key} {what}")
 
 
 def _info(described: dict[str, Any], *, with_checksum: bool) -> ObjectInfo:

@@ -1,6 +1,5 @@
 """ResumableUploads: large objects in parts, one after the other, whole or not at all."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,15 +12,13 @@ import structlog
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
 from tierd.json_parsing import parse_json
 from tierd.masking import masked
-from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
+from tierd.remote.backends.answers import NoAnswerError, UploadGoneError, upload_gone
 from tierd.remote.backends.clean_ups import CleanUps
 from tierd.remote.backends.gcs.gcs_connection import GcsConnection, Reply
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.retrying import Retry
 
 log = structlog.get_logger()
-
-CLEAN_UP_TIMEOUT_S = 10.0
 
 _UNFINISHED = 308
 _CANCELLED = 499  # how the store answers the abort of an upload
@@ -36,7 +33,6 @@ class ResumableUploads:
     def __init__(self, connection: GcsConnection, *, deadlines: Deadlines, retry: Retry | None) -> None:
         self._connection = connection
         self._deadlines = deadlines
-        self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, deadlines.base_s)
         self._retry = retry
         self._clean_ups = CleanUps()
 
@@ -48,25 +44,13 @@ class ResumableUploads:
             key: the object's.
             checksum: of the whole, in the store's form, which the store verifies; None where it is not known yet.
         """
-        url = await self._begin(key, checksum)
-        upload = ResumableUpload(self._connection, key, url, deadlines=self._deadlines, retry=self._retry)
-        try:
-            yield upload
-        except BaseException:
-            await self._clean_ups.run(self._abort(key, url))
-            raise
+        begin, abort = self._ask_for_upload(key, checksum), partial(self._abort, key)
+        async with self._clean_ups.upload(key, begin, abort, patience_s=self._deadlines.clean_up_s) as url:
+            yield ResumableUpload(self._connection, key, url, deadlines=self._deadlines, retry=self._retry)
 
     async def close(self) -> None:
         """Finish the aborts of cancelled uploads; each abort has a deadline."""
         await self._clean_ups.close()
-
-    async def _begin(self, key: str, checksum: str | None) -> str:
-        beginning = asyncio.create_task(self._ask_for_upload(key, checksum), name=f"begin upload {key}")
-        try:
-            return await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            await self._clean_ups.run(self._abort_when_begun(key, beginning))
-            raise
 
     async def _ask_for_upload(self, key: str, checksum: str | None) -> str:
         query = urlencode({"uploadType": "resumable", "name": key, "ifGenerationMatch": "0"})
@@ -86,7 +70,7 @@ class ResumableUploads:
 
     async def _abort(self, key: str, url: str) -> None:
         try:
-            async with deadline(f"abort upload {key}", self._clean_up_s):
+            async with deadline(f"abort upload {key}", self._deadlines.clean_up_s):
                 await self._connection.request("abort upload", key, "DELETE", url)
         except UploadGoneError:
             pass
@@ -94,15 +78,6 @@ class ResumableUploads:
             if f": {_CANCELLED} " not in f"{error} ":
                 # The store drops it in a week. The failure before the abort is the one to report.
                 log.warning("upload_not_aborted", key=key, error=str(error))
-
-    async def _abort_when_begun(self, key: str, beginning: "asyncio.Task[str]") -> None:
-        try:
-            async with deadline(f"begin upload {key}", self._clean_up_s):
-                url = await beginning
-        except RemoteStorageError as error:
-            log.warning("upload_perhaps_left", key=key, error=str(error))
-        else:
-            await self._abort(key, url)
 
 
 class ResumableUpload:
@@ -162,10 +137,7 @@ class ResumableUpload:
         _, dash, last = reply.headers.get("range", "").partition("-")
         kept = int(last) + 1 if dash else 0
         if not position <= kept <= position + size:
-            raise UploadGoneError(
-                f"{self._key}: the store kept {kept} bytes, while those from {position} on are sent",
-                remedy="the upload begins anew",
-            )
+            raise upload_gone(f"{self._key}: the store kept {kept} bytes, while those from {position} on are sent")
         return kept
 
     async def _put(self, content: bytes, content_range: str, operation: str) -> Reply:

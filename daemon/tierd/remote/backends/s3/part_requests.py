@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from tierd.remote.backends.clean_ups import CleanUps
+from tierd.tasks import retrieve
 
 T = TypeVar("T")
 
@@ -58,8 +59,7 @@ class PartRequests:
                 await asyncio.wait(late, timeout=self._patience_s)
 
     def _ended(self, upload_id: str, task: "asyncio.Task[T]") -> None:
-        if not task.cancelled():
-            task.exception()  # retrieved, because its caller may be gone
+        retrieve(task)  # its caller may be gone
         running = self._running[upload_id]
         running.discard(task)
         if not running:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import aiohttp
 from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession, get_session
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -25,9 +27,9 @@ from botocore.parsers import ResponseParserError
 
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.masking import Masking
-from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.answers import no_answer
+from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
 from tierd.remote.backends.s3.s3_errors import S3Refusal, error_for
-from tierd.remote.backends.s3.s3_session import OneAttemptSession, one_attempt_session
 from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
 
 if TYPE_CHECKING:
@@ -155,9 +157,8 @@ class S3Connection:
                 remedy="set remote.s3.ca_file to the authority that signed the store's certificate",
             ) from self.masking.error(error)
         except _UNREACHABLE as error:
-            raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {self.masking.error(_innermost(error)).named}",
-                remedy="it is tried again; look at the store and at the network to it",
+            raise no_answer(
+                f"{subject}: {self._endpoint} does not answer: {self.masking.error(_innermost(error)).named}"
             ) from self.masking.error(error)
         except (BotoCoreError, ValueError) as error:
             failure = self.masking.error(error)
@@ -212,3 +213,20 @@ def _never_redirect(params: dict[str, Any], **_: object) -> None:
     # botocore follows the region that a refusal names. The streamed bodies could not be sent twice, and the operator
     # should correct the region. So this option makes botocore think that it has followed the region already.
     params.setdefault("context", {})["s3_redirect"] = {"redirected": True, "bucket": ""}
+
+
+class OneAttemptSession(AIOHTTPSession):
+    """HTTP connections of one client, each request an attempt."""
+
+    async def _create_connector(self, proxy_url: str | None) -> aiohttp.TCPConnector:
+        return cutting_abandoned(await super()._create_connector(proxy_url))  # type: ignore[misc]  # not in the stubs
+
+    async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
+        return without_repetition(await super()._get_session(proxy_url))  # type: ignore[misc]  # not in the stubs
+
+
+def one_attempt_session() -> AioSession:
+    """Return a session whose clients, those that fetch credentials included, do not repeat requests by themselves."""
+    session = get_session()
+    session.set_default_client_config(AioConfig(retries={"total_max_attempts": 1}, http_session_cls=OneAttemptSession))
+    return session

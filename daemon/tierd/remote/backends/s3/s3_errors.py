@@ -8,15 +8,11 @@ from email.utils import parsedate_to_datetime
 
 from tierd.errors import (
     RemoteAccessError,
-    RemoteConflictError,
-    RemoteIntegrityError,
     RemoteObjectRetainedError,
-    RemoteResourceNotFoundError,
     RemoteStorageError,
     RemoteStorageFullError,
-    RetriableRemoteStorageError,
 )
-from tierd.remote.backends.answers import UploadGoneError
+from tierd.remote.backends.answers import busy, conflict, damaged_on_the_way, is_busy, not_found, upload_gone
 
 _READING = frozenset({"get", "head", "delete"})
 _MAX_FILE_NAME_BYTES = 255
@@ -94,7 +90,7 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
             remedy=f"create bucket {refusal.bucket} or correct remote.s3.bucket; tierd creates none by itself",
         )
     if code == "NoSuchUpload" or (code in _UPLOAD_SPOILT and refusal.operation == _COMPLETION):
-        return UploadGoneError(str(refusal), remedy="the upload begins anew")
+        return upload_gone(str(refusal))
     if code == _SKEWED:
         return _skewed(refusal, now)
     if code in _WRONG_REGION or status == 301:
@@ -102,16 +98,12 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
     if code in _FULL or status == 507:
         remedy = "make room in the store, or raise the quota of the bucket; tierd goes on by itself then"
         return RemoteStorageFullError(str(refusal), remedy=remedy)
-    if code in _BUSY or status in {408, 429} or (status >= 500 and status != 501):
-        return RetriableRemoteStorageError(str(refusal), remedy="the store is busy or failing; it is tried again")
+    if code in _BUSY or is_busy(status):
+        return busy(str(refusal))
     if code in _DAMAGED:
-        return RemoteIntegrityError(
-            str(refusal), remedy="the bytes that arrived are not those that were checked; the segment is read again"
-        )
+        return damaged_on_the_way(str(refusal))
     if status == 412:
-        return RemoteConflictError(
-            str(refusal), remedy="find out who wrote it; tierd never replaces what it did not read"
-        )
+        return conflict(str(refusal))
     if status in {400, 403, 405, 409} and _RETAINED.search(f"{code} {refusal.message}"):
         return RemoteObjectRetainedError(
             str(refusal),
@@ -125,7 +117,7 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
     if status in {401, 403} or code in _CREDENTIALS:
         return _forbidden(refusal)
     if status == 404 or _is_too_long_to_exist(refusal):
-        return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
+        return not_found(str(refusal))
     if status == 501:
         remedy = "tierd needs conditional writes (If-None-Match) and CRC-32C checksums; use a store that has them"
         return RemoteStorageError(str(refusal), remedy=remedy)

@@ -1,8 +1,7 @@
 """MultipartUploads: large objects in parallel parts, whole or not at all."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -16,11 +15,12 @@ from tierd.remote.backends.clean_ups import CleanUps
 from tierd.remote.backends.parts import UploadPart, crc32c_of, encoded, parts_of, size_of
 from tierd.remote.backends.s3.part_requests import PartRequests
 from tierd.remote.backends.s3.s3_connection import S3Connection
-from tierd.remote.backends.s3.s3_options import ObjectOptions
 from tierd.remote.backends.s3.s3_sender import BodySender, PacedFile, RequestBody, S3BodyRequest
+from tierd.remote.backends.s3.s3_settings import ObjectOptions
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, UnfinishedUpload
 from tierd.remote.retrying import Retry
+from tierd.tasks import together
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.type_defs import (
@@ -32,7 +32,6 @@ log = structlog.get_logger()
 
 _SendPart: TypeAlias = 'Callable[[S3BodyRequest["UploadPartOutputTypeDef"]], Awaitable["UploadPartOutputTypeDef"]]'
 
-CLEAN_UP_TIMEOUT_S = 10.0
 _ABORT_BACKOFF = Backoff(base_s=0.1, cap_s=2.0)  # short: the caller waits for it
 
 
@@ -66,11 +65,10 @@ class MultipartUploads:
         self._part_size = part_size
         self._options = options
         self._deadlines = deadlines
-        self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, deadlines.base_s)
         self._retry = retry
         self._abort_retry = (retry or Retry(clock=SystemClock())).paused_by(_ABORT_BACKOFF, SystemClock())
         self._clean_ups = CleanUps()
-        self._part_requests = PartRequests(self._clean_ups, patience_s=self._clean_up_s)
+        self._part_requests = PartRequests(self._clean_ups, patience_s=deadlines.clean_up_s)
 
     async def put(self, key: str, body: FileBody) -> None:
         """Create the object in parts; failed or cancelled, the upload is aborted.
@@ -85,15 +83,10 @@ class MultipartUploads:
             tags = await self._send_parts(upload, source, parts)
             await self.complete(upload, parts, tags)
 
-    @asynccontextmanager
-    async def begun(self, key: str) -> AsyncIterator[MultipartUpload]:
+    def begun(self, key: str) -> AbstractAsyncContextManager[MultipartUpload]:
         """Begin an upload, to be completed inside the context; after a failure or a cancellation it is aborted."""
-        upload = await self._begin_upload(key)
-        try:
-            yield upload
-        except BaseException:
-            await self._clean_ups.run(self._abort(key, upload.upload_id))
-            raise
+        begin, patience_s = self._create_upload(key), self._deadlines.clean_up_s
+        return self._clean_ups.upload(key, begin, self._abort, patience_s=patience_s)
 
     async def send_bytes(self, upload: MultipartUpload, part: UploadPart, content: memoryview) -> str:
         """Send one part that is in memory; return its entity tag."""
@@ -112,18 +105,6 @@ class MultipartUploads:
     async def close(self) -> None:
         """Finish the aborts of cancelled uploads; each abort has a deadline."""
         await self._clean_ups.close()
-
-    async def _begin_upload(self, key: str) -> MultipartUpload:
-        """Begin a multipart upload.
-
-        A cancellation while the reply is on its way waits for the id of the upload, and aborts the upload.
-        """
-        creating = asyncio.create_task(self._create_upload(key), name=f"begin upload {key}")
-        try:
-            return await asyncio.shield(creating)
-        except asyncio.CancelledError:
-            await self._clean_ups.run(self._abort_when_created(key, creating))
-            raise
 
     async def _create_upload(self, key: str) -> MultipartUpload:
         client = await self._connection.client()
@@ -146,12 +127,7 @@ class MultipartUploads:
             call = partial(self._sender.send, "upload part", upload.key, part, source)
             return self._send_part(upload, part, call)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(send(part), name=f"upload {upload.key} {part.number}") for part in parts]
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [task.result() for task in tasks]
+        return await together({f"upload {upload.key} {part.number}": partial(send, part) for part in parts})
 
     async def _send_part(self, upload: MultipartUpload, part: UploadPart, send: "_SendPart") -> str:
         client = await self._connection.client()
@@ -210,10 +186,11 @@ class MultipartUploads:
 
         await (self._retry.request("complete_upload", complete, key=key) if self._retry else complete())
 
-    async def _abort(self, key: str, upload_id: str) -> None:
+    async def _abort(self, upload: MultipartUpload) -> None:
+        key, upload_id = upload.key, upload.upload_id
         await self._part_requests.settled(upload_id)
         try:
-            async with deadline(f"abort upload {key}", self._clean_up_s):
+            async with deadline(f"abort upload {key}", self._deadlines.clean_up_s):
                 call = partial(self._abort_for_good, UnfinishedUpload(key, upload_id, 0))
                 await self._abort_retry.taking_back("abort_upload", call, key=key)
         except RemoteStorageError as error:
@@ -234,15 +211,6 @@ class MultipartUploads:
             )  # escaped: a foreign key may begin with this key, and go on with characters that XML cannot express
         if any(item["UploadId"] == upload.upload_id for item in listed.get("Uploads", [])):
             raise RetriableRemoteStorageError(f"{upload.key}: upload {upload.upload_id} outlived its abort")
-
-    async def _abort_when_created(self, key: str, creating: "asyncio.Task[MultipartUpload]") -> None:
-        try:
-            async with deadline(f"begin upload {key}", self._clean_up_s):
-                upload = await creating
-        except RemoteStorageError as error:
-            log.warning("upload_perhaps_left", key=key, error=str(error))
-        else:
-            await self._abort(key, upload.upload_id)
 
 
 def _withhold(body: "RequestBody") -> bool:

@@ -17,18 +17,16 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
-from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
+from tierd.remote.backends.answers import NoAnswerError, UploadGoneError, conflict, require_replaced
 from tierd.remote.backends.chunked_uploads import ChunkedUploads
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.parts import UploadPart
-from tierd.remote.backends.s3.s3_archive import listed_state
 from tierd.remote.backends.s3.s3_connection import S3Connection
-from tierd.remote.backends.s3.s3_multipart import CLEAN_UP_TIMEOUT_S, MultipartUploads
-from tierd.remote.backends.s3.s3_options import ObjectOptions
+from tierd.remote.backends.s3.s3_multipart import MultipartUploads
 from tierd.remote.backends.s3.s3_ranged import S3RangedReads, can_read_ranges
-from tierd.remote.backends.s3.s3_reading import ObjectReader
+from tierd.remote.backends.s3.s3_reading import ObjectReader, listed_state
 from tierd.remote.backends.s3.s3_sender import BodySender
-from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
+from tierd.remote.backends.s3.s3_settings import ObjectOptions, S3Bucket, S3Keys, S3Network
 from tierd.remote.backends.s3.s3_versions import S3Versions
 from tierd.remote.chunks import Bytes
 from tierd.remote.deadlines import Deadlines, deadline
@@ -96,7 +94,7 @@ class S3ObjectStore:
         self._options = options
         self._options.require_private_way(bucket.endpoint_url)
         self._check_prefix = check_prefix
-        self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, deadlines.base_s)
+        self._clean_up_s = deadlines.clean_up_s
         self._connection = S3Connection(
             bucket,
             keys=keys,
@@ -150,11 +148,8 @@ class S3ObjectStore:
         except (RemoteConflictError, NoAnswerError) as error:
             async with deadline(f"get {key}", self._clean_up_s):
                 found = await self._reader.read(key, max_bytes=range_beyond(content, previous).size)
-            if found.content == content:
-                return
-            if found.content == previous:
-                raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
-            raise self._conflict(key, "has other content than was expected") from error
+            name = f"s3://{self._bucket}/{key}"
+            require_replaced(found.content, content, previous=previous, name=name, error=error)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -275,10 +270,7 @@ class S3ObjectStore:
             raise self._conflict(key, "exists already, with other content") from error
 
     def _conflict(self, key: str, what: str) -> RemoteConflictError:
-        return RemoteConflictError(
-            f"s3://{self._bucket}/{key} {what}",
-            remedy="find out who wrote it; tierd never replaces what it did not read",
-        )
+        return conflict(f"s3://{self._bucket}/{key} {what}")
 
 
 async def _upload_pages(

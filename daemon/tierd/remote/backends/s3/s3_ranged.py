@@ -21,11 +21,10 @@ from urllib.request import getproxies
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from tierd.errors import RetriableRemoteStorageError
 from tierd.masking import Masking
 from tierd.model import ByteRange
-from tierd.remote.backends.answers import NoAnswerError
-from tierd.remote.backends.s3.s3_session import one_attempt_session
+from tierd.remote.backends.answers import busy, is_busy, no_answer
+from tierd.remote.backends.s3.s3_connection import one_attempt_session
 from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _STATUS = re.compile(r"status code: (\d{3})")
 _HOST_NAME_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-_BUSY = frozenset({408, 429})
 
 # obstore asks again five minutes before the end. botocore renews credentials that end within ten minutes or more, so
 # that those that it returns are good for longer than this.
@@ -133,15 +131,9 @@ class S3RangedReads:
         if status is None:
             if isinstance(error, UnauthenticatedError):
                 return
-            raise NoAnswerError(
-                f"{subject}: {endpoint_url} does not answer: {cause}",
-                remedy="it is tried again; look at the store and at the network to it",
-            ) from failure
-        code = int(status[1])
-        if code in _BUSY or (code >= 500 and code != 501):
-            raise RetriableRemoteStorageError(
-                f"{subject}: {cause}", remedy="the store is busy or failing; it is tried again"
-            ) from failure
+            raise no_answer(f"{subject}: {endpoint_url} does not answer: {cause}") from failure
+        if is_busy(int(status[1])):
+            raise busy(f"{subject}: {cause}") from failure
 
 
 class _Credentials:

@@ -1,6 +1,6 @@
-"""ObjectReader: reads of objects, and their comparison with a body."""
+"""ObjectReader: reads of objects, their comparison with a body, and the storage classes that are thawed first."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiobotocore.response import StreamingBody
 from botocore.exceptions import ClientError
@@ -18,14 +18,16 @@ from tierd.remote.backends.parts import (
     parts_of_chunks,
     size_of,
 )
-from tierd.remote.backends.s3.s3_archive import class_name, described_state
 from tierd.remote.backends.s3.s3_connection import S3Connection, status_of
-from tierd.remote.backends.s3.s3_options import ObjectOptions
+from tierd.remote.backends.s3.s3_settings import ObjectOptions
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, FileBody, ObjectInfo
+from tierd.remote.object_store import ArchiveState, Body, FileBody, ObjectInfo
 
 _READ_BACK_BYTES = 8 << 20
 _STEP_BYTES = 1 << 20
+_ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects of GLACIER_IR can be read at once
+_WITH_ARCHIVE_TIERS: Final = "INTELLIGENT_TIERING"
+_UNDER_WAY: Final = 'ongoing-request="true"'
 
 
 class Tagged(NamedTuple):
@@ -139,3 +141,30 @@ async def _first_bytes(stream: StreamingBody, max_bytes: int) -> bytes:
     while len(content) < max_bytes and (piece := await stream.read(min(max_bytes - len(content), _STEP_BYTES))):
         content += piece
     return bytes(content)
+
+
+def listed_state(storage_class: str) -> ArchiveState:
+    """Return the state of an object in a listing, which has the class of the object and no more."""
+    is_open = storage_class in _ARCHIVES or storage_class == _WITH_ARCHIVE_TIERS
+    return ArchiveState.UNKNOWN if is_open else ArchiveState.READABLE
+
+
+def described_state(storage_class: str, *, archive_status: str, restore: str) -> ArchiveState:
+    """Return the state of an object.
+
+    Args:
+        storage_class: of the object.
+        archive_status: archive tier of an object in the class INTELLIGENT_TIERING; empty for a readable tier.
+        restore: header ``x-amz-restore`` of the answer; empty if nothing was asked to be thawed, or the time of the
+            thawed copy is over.
+    """
+    if _UNDER_WAY in restore:
+        return ArchiveState.THAWING
+    if storage_class in _ARCHIVES:
+        return ArchiveState.READABLE if restore else ArchiveState.ARCHIVED
+    return ArchiveState.ARCHIVED if archive_status else ArchiveState.READABLE
+
+
+def class_name(storage_class: str, *, archive_status: str) -> str:
+    """Return the class of an object, with its archive tier."""
+    return f"{storage_class} {archive_status}" if archive_status else storage_class

@@ -1,6 +1,6 @@
 import pytest
 
-from tierd.remote.backends.memory_object_store import MemoryObjectStore
+from tests.fakes.memory_object_store import MemoryObjectStore
 from tierd.testing import ObjectStoreContract, ObjectVersionsContract
 
 

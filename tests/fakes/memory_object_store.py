@@ -12,9 +12,8 @@ from tierd.errors import (
 from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
-from tierd.remote.chunks import iterated
+from tierd.remote.chunks import iterated, unreadable
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectVersion, UnfinishedUpload
-from tierd.remote.unreadable_file import unreadable
 
 
 class MemoryObjectStore:
