@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tierd.remote.remote_storage_manager import RemoteStorageManager
     from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
     from tierd.remote.segments.manifest import SegmentManifest
+    from tierd.remote.segments.segment_reader import CachedBytes
     from tierd.remote.segments.segment_storage import SegmentStorage
     from tierd.remote.segments.tombstone import Tombstone
     from tierd.remote.tier_identity import claim_tier, read_tier_identity
@@ -83,6 +84,7 @@ __all__ = [
     "ArchiveState",
     "Body",
     "CacheStatistics",
+    "CachedBytes",
     "CatalogueCodec",
     "CatalogueKey",
     "CatalogueKeys",

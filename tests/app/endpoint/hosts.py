@@ -13,13 +13,14 @@ from tierd.app.endpoint.local_replica import LocalReplica
 from tierd.app.endpoint.log_watermarks import LogWatermarks
 from tierd.app.endpoint.partition_source import PartitionSource, SourceParts
 from tierd.app.endpoint.tier_views import TierViews, leads_none
+from tierd.clock import Clock
 from tierd.config import FetchSettings
 from tierd.control import BrokerWatermarks, Role
 from tierd.log import REPLICATION_OFFSET_CHECKPOINT, iter_batches, read_offset_checkpoint, write_offset_checkpoint
 from tierd.log.files.disk import OsDisk
 from tierd.metadata import FollowedPartitions, MetadataKeyFactory
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.remote import SegmentStorage
+from tierd.remote import ChunkCache, ObjectStore, SegmentStorage
 from tierd.tiering import BrokerLogOffsets, FetchService, open_fetch_service
 
 
@@ -77,19 +78,39 @@ async def endpoint_host(
     storage: SegmentStorage | None = None,
     broker: BrokerWatermarks | None = None,
     is_away: bool = False,
+    cached_logs: SegmentStorage | None = None,
+    fetch: FetchSettings | None = None,
 ) -> AsyncIterator[EndpointHost]:
-    """Open the reads of a host, or of one that is away: it neither leads a partition nor has replicas."""
+    """Open the reads of a host, or of one that is away: it neither leads a partition nor has replicas.
+
+    ``cached_logs`` is a storage with a chunk cache, whose files are sent.
+    """
     clock = ManualClock()
     async with open_fetch_service(
         storage or session.storage,
-        settings=FetchSettings(),
+        settings=fetch or FetchSettings(),
         piece_bytes=1 << 20,
         index_directory=None,
         chunks=None,
+        cached_logs=cached_logs,
         recorder=session.recorder,
         clock=clock,
     ) as fetches:
         yield EndpointHost(session, fetches, clock=clock, broker=broker, is_away=is_away)
+
+
+@contextlib.asynccontextmanager
+async def open_chunks(
+    store: ObjectStore, directory: Path, *, capacity_bytes: int = 64 << 20, clock: Clock | None = None
+) -> AsyncIterator[ChunkCache]:
+    """Open a cache of chunks, and close it afterwards."""
+    cache = await ChunkCache.open(
+        store, directory=directory, capacity_bytes=capacity_bytes, clock=clock or ManualClock()
+    )
+    try:
+        yield cache
+    finally:
+        await cache.close()
 
 
 def copied_log_dir(source: Path, target: Path, *partitions: str) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.app.endpoint.consuming import COMMITTED, UNCOMMITTED, consumed, offsets, read
-from tests.app.endpoint.hosts import EndpointHost, cut_log, endpoint_host, write_high_watermark
+from tests.app.endpoint.hosts import EndpointHost, cut_log, endpoint_host, open_chunks, write_high_watermark
 from tests.contracts.served_log import SAMPLE, ServedLogContract, ServedSample, content_of
 from tests.control.test_broker_watermarks import running
 from tests.fakes.eventually import eventually
@@ -108,7 +108,10 @@ async def opened(
     broker: BrokerWatermarks | None = None,
     is_away: bool = False,
 ) -> AsyncIterator[SampleHost]:
-    """Open the sample on one host: ``local`` only, ``half`` or all but its end in the tier only, or in ``both``."""
+    """Open the sample on one host: ``local`` only, ``half`` or all but its end in the tier only, or in ``both``.
+
+    In the mix ``cached``, all but its end is in the tier only, and was read into a chunk cache before.
+    """
     shutil.copytree(written, tmp_path / "kafka")
     path = tmp_path / "kafka" / "orders-0"
     rows = FaultyKeyValueStore(MemoryKeyValueStore())
@@ -122,14 +125,23 @@ async def opened(
     else:
         assert [outcome.error for outcome in (await session.copy_once()).values()] == [None]
         assert session.finished(PARTITION) == [(0, 7), (8, 10), (11, 16)]
-    for base in {"half": (0, 8), "remote": (0, 8, 11)}.get(mix, ()):
+    for base in {"half": (0, 8), "remote": (0, 8, 11), "cached": (0, 8, 11)}.get(mix, ()):
         delete_segment(path, base)
     await session.manager._log_dirs.scan(path)
-    async with endpoint_host(session, storage=storage, broker=broker, is_away=is_away) as host:
+    async with contextlib.AsyncExitStack() as stack:
+        if mix == "cached":
+            cache = await stack.enter_async_context(open_chunks(session.tier.store, tmp_path / "chunks"))
+            storage = HeldStorage(session.tier, cache=cache)
+        cached_logs = storage if mix == "cached" else None
+        opening = endpoint_host(session, storage=storage, broker=broker, is_away=is_away, cached_logs=cached_logs)
+        host = await stack.enter_async_context(opening)
+        if mix == "cached":
+            await offsets(host.log(PARTITION))
+            await eventually(lambda: cache.statistics().entries == 3, what="the chunks on disk")
         yield SampleHost(path, session, host, rows, storage)
 
 
-@pytest.fixture(params=["local", "remote"])
+@pytest.fixture(params=["local", "remote", "cached"])
 async def sample(written: Path, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SampleHost]:
     async with opened(written, tmp_path, mix=request.param) as sample:
         yield sample

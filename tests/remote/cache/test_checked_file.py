@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.open_files import open_files
+from tierd.kernels import crc32c
 from tierd.remote.cache import checked_file
 from tierd.remote.cache.checked_file import (
     DamagedFileError,
     file_size_of,
     is_complete,
+    open_checked,
     read_checked,
     write_checked,
 )
@@ -156,3 +159,50 @@ def test_root_reads_files_of_the_owner_of_the_directory(tmp_path: Path, monkeypa
     write_checked(tmp_path / "file", b"content", identity="mine")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert read_checked(tmp_path / "file", identity="mine") == b"content"
+
+
+class TestOpenChecked:
+    @pytest.mark.parametrize("size_bytes", SIZES)
+    def test_file_begins_with_the_content_that_has_the_checksum(self, tmp_path: Path, size_bytes: int) -> None:
+        content = content_of(size_bytes)
+        write_checked(tmp_path / "file", content, identity="mine")
+        file = open_checked(tmp_path / "file", size_bytes=size_bytes, content_crc32c=crc32c(content))
+        (tmp_path / "file").unlink()
+        assert os.pread(file.descriptor, size_bytes, 0) == content
+        assert (file.path, file.inode) == (tmp_path / "file", os.fstat(file.descriptor).st_ino)
+
+    @given(content=st.binary(min_size=1, max_size=60), data=st.data())
+    def test_changed_or_lost_byte_of_the_content_is_damage(
+        self, tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject
+    ) -> None:
+        file = tmp_path_factory.mktemp("checked") / "file"
+        write_checked(file, content, identity="mine")
+        written = bytearray(file.read_bytes())
+        position = data.draw(st.integers(0, len(content) - 1))
+        if data.draw(st.booleans()):
+            written[position] ^= data.draw(st.integers(1, 255))
+        else:
+            del written[position:]
+        file.write_bytes(written)
+        with pytest.raises(DamagedFileError):
+            open_checked(file, size_bytes=len(content), content_crc32c=crc32c(content))
+        assert open_files(file) == []
+
+    def test_bytes_that_the_store_damaged_before_they_were_written_are_damage(self, tmp_path: Path) -> None:
+        write_checked(tmp_path / "file", b"other", identity="mine")
+        with pytest.raises(DamagedFileError, match="does not match the checksum of the chunk"):
+            open_checked(tmp_path / "file", size_bytes=5, content_crc32c=crc32c(b"chunk"))
+
+    def test_link_is_damage(self, tmp_path: Path) -> None:
+        write_checked(tmp_path / "file", b"chunk", identity="mine")
+        (tmp_path / "link").symlink_to(tmp_path / "file")
+        with pytest.raises(DamagedFileError, match="is a link"):
+            open_checked(tmp_path / "link", size_bytes=5, content_crc32c=crc32c(b"chunk"))
+
+    def test_use_is_noted_in_the_time_of_the_file(self, tmp_path: Path) -> None:
+        write_checked(tmp_path / "file", b"chunk", identity="mine")
+        os.utime(tmp_path / "file", (1, 1))
+        open_checked(tmp_path / "file", size_bytes=5, content_crc32c=crc32c(b"chunk"))
+        assert (tmp_path / "file").stat().st_mtime == 1
+        open_checked(tmp_path / "file", size_bytes=5, content_crc32c=crc32c(b"chunk"), touch=True)
+        assert (tmp_path / "file").stat().st_mtime > 1

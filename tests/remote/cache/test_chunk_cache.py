@@ -12,10 +12,14 @@ import pytest
 from tests.coded import coded
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
+from tests.fakes.open_files import open_files
 from tests.fakes.small_disk import SmallDisk
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError, TierErrorCode
+from tierd.kernels import crc32c
 from tierd.model import ByteRange
+from tierd.open_file import OpenFile
 from tierd.remote.cache import chunk_cache
+from tierd.remote.cache.checked_chunks import CHECKED_S
 from tierd.remote.cache.checked_file import file_size_of
 from tierd.remote.cache.chunk_cache import ChunkCache
 from tierd.remote.cache.chunk_files import ChunkFiles, chunk_name
@@ -453,3 +457,148 @@ async def test_read_of_a_chunk_on_disk_waits_for_no_write(
         assert cache.statistics().hits == 1
     finally:
         held.go_on.set()
+
+
+class TestCheckedFiles:
+    """Files of chunks that are sent without another look at their bytes."""
+
+    @staticmethod
+    async def opened(cache: ChunkCache, number: int, used_bytes: int = CHUNK) -> OpenFile | None:
+        return await cache.open_checked("key", chunk(number), crc32c=crc32c(content(number)), used_bytes=used_bytes)
+
+    @staticmethod
+    async def kept(cache: ChunkCache, *numbers: int) -> None:
+        for number in numbers:
+            await cache.get("key", chunk(number))
+        await settled(cache)
+
+    async def test_chunk_on_disk_is_given_as_a_file_that_begins_with_its_bytes(self, open_cache: OpenCache) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 3)
+        file = await self.opened(cache, 3, used_bytes=10)
+        assert file is not None
+        assert os.pread(file.descriptor, CHUNK, 0) == content(3)
+        assert await self.opened(cache, 3, used_bytes=20) is file
+        assert (cache.statistics().hits, cache.statistics().hit_bytes) == (2, 30)
+
+    async def test_chunk_of_an_earlier_process_is_checked_and_given(self, open_cache: OpenCache) -> None:
+        first = await open_cache()
+        await self.kept(first, 3)
+        await first.close()
+        assert await self.opened(await open_cache(), 3) is not None
+
+    async def test_chunk_that_is_not_on_disk_is_left_to_get(self, open_cache: OpenCache, store: Store) -> None:
+        cache = await open_cache()
+        assert await self.opened(cache, 3) is None
+        await self.kept(cache, 3)
+        (file,) = files(cache._files.directory)
+        file.unlink()
+        assert await self.opened(cache, 3) is None
+        assert cache.statistics().entries == 0
+        assert await cache.get("key", chunk(3)) == content(3)
+        assert (len(store.asked), cache.statistics().hits) == (2, 0)
+
+    async def test_rot_is_found_by_the_next_check_and_the_chunk_fetched_anew(
+        self, open_cache: OpenCache, directory: Path, store: Store
+    ) -> None:
+        clock = FakeClock()
+        cache = await open_cache(clock=clock)
+        await self.kept(cache, 3)
+        assert await self.opened(cache, 3) is not None
+        (file,) = files(directory)
+        with file.open("r+b") as rotten:
+            rotten.write(b"rot")
+        clock.advance(CHECKED_S + 1)
+        assert await self.opened(cache, 3) is None
+        assert (files(directory), cache.statistics().damaged) == ([], 1)
+        await self.kept(cache, 3)
+        found = await self.opened(cache, 3)
+        assert found is not None
+        assert os.pread(found.descriptor, CHUNK, 0) == content(3)
+        assert len(store.asked) == 2
+
+    async def test_file_that_became_shorter_is_checked_again_once_it_is_doubted(
+        self, open_cache: OpenCache, directory: Path
+    ) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 3)
+        found = await self.opened(cache, 3)
+        assert found is not None
+        os.truncate(files(directory)[0], 10)
+        found.is_doubted = True
+        assert await self.opened(cache, 3) is None
+        assert files(directory) == []
+
+    async def test_evicted_chunk_stays_readable_for_an_answer_and_is_not_given_again(
+        self, open_cache: OpenCache, directory: Path
+    ) -> None:
+        cache = await open_cache(capacity_bytes=2 * file_size_of(CHUNK))
+        await self.kept(cache, 0)
+        found = await self.opened(cache, 0)
+        assert found is not None
+        await self.kept(cache, 1, 2, 3)
+        await eventually(lambda: len(files(directory)) == 2, what="the eviction")
+        assert await self.opened(cache, 0) is None
+        assert os.pread(found.descriptor, CHUNK, 0) == content(0)
+
+    async def test_chunk_that_is_given_as_a_file_counts_as_used(self, open_cache: OpenCache) -> None:
+        cache = await open_cache(capacity_bytes=2 * file_size_of(CHUNK))
+        await self.kept(cache, 0, 1)
+        assert await self.opened(cache, 0) is not None
+        await self.kept(cache, 2)
+        await eventually(lambda: cache.statistics().evictions == 1, what="the eviction")
+        assert await self.opened(cache, 0) is not None
+        assert await self.opened(cache, 1) is None
+
+    @pytest.mark.parametrize("way", ["remove", "purge", "drop"])
+    async def test_removed_chunk_is_not_given_again(self, open_cache: OpenCache, way: str) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0)
+        assert await self.opened(cache, 0) is not None
+        if way == "remove":
+            await cache.remove("key")
+        elif way == "purge":
+            assert await cache.purge(["key"]) == 0
+        else:
+            await cache.drop("key", chunk(0))
+        assert await self.opened(cache, 0) is None
+
+    async def test_closed_cache_gives_no_file_and_has_none_open(self, open_cache: OpenCache, directory: Path) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0)
+        assert await self.opened(cache, 0) is not None
+        await cache.close()
+        assert await self.opened(cache, 0) is None
+        await eventually(lambda: open_files(directory) == [], what="the last thread lets its file go")
+
+    async def test_file_that_cannot_be_opened_is_left_to_get(
+        self, open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0)
+
+        def refuse(files: ChunkFiles, name: str, *, size_bytes: int, crc32c: int) -> OpenFile:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(ChunkFiles, "open", refuse)
+        assert await self.opened(cache, 0) is None
+        assert cache.statistics().entries == 1
+
+    async def test_chunk_that_is_checked_ahead_is_given_without_another_check(
+        self, open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        checked, real = list[str](), ChunkFiles.open
+
+        def count(files: ChunkFiles, name: str, *, size_bytes: int, crc32c: int) -> OpenFile:
+            checked.append(name)
+            return real(files, name, size_bytes=size_bytes, crc32c=crc32c)
+
+        monkeypatch.setattr(ChunkFiles, "open", count)
+        cache = await open_cache()
+        await self.kept(cache, 0)
+        for _ in range(3):
+            cache.check_ahead("key", chunk(0), crc32c=crc32c(content(0)))
+        cache.check_ahead("key", chunk(1), crc32c=crc32c(content(1)))  # not on disk
+        assert await self.opened(cache, 0) is not None
+        cache.check_ahead("key", chunk(0), crc32c=crc32c(content(0)))
+        assert checked == [chunk_name("key", chunk(0))]

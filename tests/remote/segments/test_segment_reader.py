@@ -58,6 +58,12 @@ class EmptyCache:
     async def get(self, key: str, byte_range: ByteRange) -> bytes:
         return await self._store.get(key, byte_range)
 
+    async def open_checked(self, key: str, byte_range: ByteRange, *, crc32c: int, used_bytes: int) -> None:
+        del key, byte_range, crc32c, used_bytes
+
+    def check_ahead(self, key: str, byte_range: ByteRange, *, crc32c: int) -> None:
+        del key, byte_range, crc32c
+
     async def drop(self, key: str, byte_range: ByteRange) -> None:
         del key, byte_range
 

@@ -34,8 +34,8 @@ UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 class HeldStorage(SegmentStorage):
     """SegmentStorage that counts calls, and waits or fails on demand."""
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
+    def __init__(self, stores: Stores, *, cache: ChunkCache | None = None) -> None:
+        super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, cache=cache)
         self.calls = 0
         self.open = asyncio.Event()
         self.open.set()

@@ -189,6 +189,20 @@ class EndpointLog:
         )
 
     async def _read_remote(self, now: _Bounded, wanted: "_Wanted") -> LogRead:
+        cached = await self._fetches.read_cached(
+            self._task,
+            now.log,
+            wanted.offset,
+            end_offset=now.bounds.end_offset(wanted.isolation),
+            max_bytes=wanted.max_bytes,
+            isolation=wanted.isolation,
+            at_least_one=wanted.at_least_one,
+            max_wait_s=wanted.max_wait_s,
+        )
+        if cached is not None:
+            slices = tuple(FileSlice(file.path, file.inode, at, size, file) for file, at, size in cached.pieces)
+            has_more = cached.next_offset < now.bounds.end_offset(wanted.isolation)
+            return LogRead(slices, now.bounds, cached.aborted, has_more=has_more)
         result = await self._fetches.read(
             self._task,
             wanted.offset,

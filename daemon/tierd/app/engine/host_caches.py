@@ -98,11 +98,12 @@ async def fetch_service(
     async with (
         chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=clock, is_daemon=is_daemon) as chunks,
         open_fetch_service(
-            new_storage(cache=chunks),
+            storage := new_storage(cache=chunks),
             settings=config.fetch,
             piece_bytes=config.remote.chunk_size_bytes,
             index_directory=config.cache_dir if is_daemon else None,
             chunks=chunks,
+            cached_logs=None if chunks is None else storage,
             recorder=recorder,
             clock=clock,
         ) as fetches,

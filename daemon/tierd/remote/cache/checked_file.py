@@ -22,6 +22,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from tierd.kernels import crc32c
+from tierd.open_file import OpenFile
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -30,7 +31,7 @@ _MAGIC = b"tcf1"
 _BLOCK_BYTES = 4096  # positions, sizes and addresses of direct writes are multiples of it
 _STEP_BYTES = 1 << 20
 
-_local = threading.local()  # the buffer of a thread for direct writes
+_local = threading.local()  # the buffer of a thread for direct writes and for checks
 
 
 class DamagedFileError(Exception):
@@ -94,6 +95,40 @@ def read_checked(path: Path, *, identity: str, touch: bool = False) -> bytes:
         return content
     finally:
         os.close(fd)
+
+
+def open_checked(path: Path, *, size_bytes: int, content_crc32c: int, touch: bool = False) -> OpenFile:
+    """Open a file whose first ``size_bytes``, its whole content, have this checksum. Blocking.
+
+    The content is read into the page cache, and is not kept in memory.
+
+    Args:
+        path: of the file.
+        size_bytes: of the content.
+        content_crc32c: CRC-32C of the content alone, which the caller knows from another place.
+        touch: as in ``read_checked``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        DamagedFileError: the file has other bytes, or is another user's.
+        OSError: it cannot be opened or read.
+    """
+    file = OpenFile(path, _open(path))
+    if os.fstat(file.descriptor).st_size != file_size_of(size_bytes):
+        raise DamagedFileError(f"{path}: has another size")
+    buffer, position, checksum = _thread_buffer(), 0, 0
+    while position < size_bytes:
+        read = os.preadv(file.descriptor, [buffer[: size_bytes - position]], position)
+        if not read:
+            raise DamagedFileError(f"{path}: became shorter")
+        checksum = crc32c(buffer[:read], checksum)
+        position += read
+    if checksum != content_crc32c:
+        raise DamagedFileError(f"{path}: does not match the checksum of the chunk")
+    if touch:
+        with suppress(OSError):  # of another user, perhaps
+            os.utime(file.descriptor)
+    return file
 
 
 def is_complete(path: Path) -> bool:
@@ -172,10 +207,7 @@ def _has_written_direct(path: Path, content: bytes, footer: bytes) -> bool:
 
 def _write_blocks(fd: int, content: bytes, footer: bytes) -> None:
     """Write the file in whole blocks, by way of an aligned buffer, and cut it to its size."""
-    buffer: memoryview | None = getattr(_local, "buffer", None)
-    if buffer is None:
-        _local.buffer = buffer = memoryview(mmap.mmap(-1, _STEP_BYTES))
-    view = memoryview(content)
+    buffer, view = _thread_buffer(), memoryview(content)
     whole = len(view) - len(view) % _STEP_BYTES
     for start in range(0, whole, _STEP_BYTES):
         buffer[:] = view[start : start + _STEP_BYTES]
@@ -187,6 +219,14 @@ def _write_blocks(fd: int, content: bytes, footer: bytes) -> None:
         buffer[: len(step)] = step
         _write_all(fd, buffer[: len(step)])
     os.ftruncate(fd, len(view) + len(footer))
+
+
+def _thread_buffer() -> memoryview:
+    """Return the aligned buffer of this thread, ``_STEP_BYTES`` long; its content is that of the last use."""
+    buffer: memoryview | None = getattr(_local, "buffer", None)
+    if buffer is None:
+        _local.buffer = buffer = memoryview(mmap.mmap(-1, _STEP_BYTES))
+    return buffer
 
 
 def _write_all(fd: int, view: memoryview) -> None:

@@ -18,6 +18,8 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import RemoteStorageError, TierErrorCode
 from tierd.model import ByteRange
+from tierd.open_file import OpenFile
+from tierd.remote.cache.checked_chunks import CheckedChunks
 from tierd.remote.cache.checked_file import DamagedFileError, file_size_of
 from tierd.remote.cache.chunk_files import (
     ChunkFiles,
@@ -109,6 +111,7 @@ class ChunkCache:
         self._index: SizedLru[str] = SizedLru(capacity_bytes)
         self._downloads: dict[str, _Download] = {}
         self._unwritten = _Unwritten()
+        self._checked = CheckedChunks(clock=clock)
         self._places = asyncio.Semaphore(concurrency)
         self._threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="chunk-cache")
         self._writers = ThreadPoolExecutor(_WRITE_THREADS, thread_name_prefix="chunk-cache-writes")
@@ -165,6 +168,38 @@ class ChunkCache:
             return await self._wait(download)
         return self._hit(await self._wait(download))
 
+    async def open_checked(self, key: str, byte_range: ByteRange, *, crc32c: int, used_bytes: int) -> OpenFile | None:
+        """Return the open file of a chunk, whose content was compared with ``crc32c`` at most ``CHECKED_S`` ago.
+
+        The bytes of ``byte_range`` are at the begin of the file. The file stays as it is when the chunk is evicted.
+
+        Args:
+            key: of the object.
+            byte_range: of the chunk.
+            crc32c: CRC-32C of the bytes as they are stored.
+            used_bytes: counted as those of a hit.
+
+        Returns:
+            None where ``get`` has to return the bytes: they are not on disk, or too many files are open.
+        """
+        name = chunk_name(key, byte_range)
+        found = self._checked.find(name)
+        if found is None:
+            if self._is_closed or name not in self._index:
+                return None
+            found = await self._checked.check(name, partial(self._check, name, byte_range.size, crc32c))
+        if found is not None:
+            self._index.use(name)
+            self._counted.hits += 1
+            self._counted.hit_bytes += used_bytes
+        return found
+
+    def check_ahead(self, key: str, byte_range: ByteRange, *, crc32c: int) -> None:
+        """Begin the check of a chunk that ``open_checked`` will probably be asked for; arguments as it has them."""
+        name = chunk_name(key, byte_range)
+        if not self._is_closed and name in self._index and self._checked.find(name) is None:
+            self._checked.begin(name, partial(self._check, name, byte_range.size, crc32c))
+
     async def remove(self, key: str) -> None:
         """Drop the chunks of an object that is gone. Chunks that other processes wrote since are evicted later."""
         await self._remove([name for name in self._index if is_chunk_of(name, key)])
@@ -201,6 +236,7 @@ class ChunkCache:
         try:
             await wait_all([*downloads, *self._unwritten.tasks])
         finally:
+            await self._checked.close()
             self._threads.shutdown(wait=False)
             self._writers.shutdown(wait=False)
 
@@ -264,14 +300,29 @@ class ChunkCache:
             self._index.discard(name)
             return None
         except DamagedFileError as error:
-            log.warning("chunk_damaged", problem=str(error), remedy="nothing to do: it is fetched anew")
-            self._counted.damaged += 1
-            await self._remove([name])
+            await self._drop_damaged(name, error)
             return None
         except OSError:
             return None
         self._index.use(name)
         return content
+
+    async def _check(self, name: str, size_bytes: int, crc32c: int) -> OpenFile | None:
+        """Return the file of a chunk that has these bytes; None when it is not there, damaged, or not readable."""
+        try:
+            return await self._in_thread(partial(self._files.open, name, size_bytes=size_bytes, crc32c=crc32c))
+        except FileNotFoundError:
+            self._index.discard(name)
+        except DamagedFileError as error:
+            await self._drop_damaged(name, error)
+        except OSError:
+            pass
+        return None
+
+    async def _drop_damaged(self, name: str, error: DamagedFileError) -> None:
+        log.warning("chunk_damaged", problem=str(error), remedy="nothing to do: it is fetched anew")
+        self._counted.damaged += 1
+        await self._remove([name])
 
     def _keep(self, name: str, content: bytes, identity: str) -> None:
         size = file_size_of(len(content))
@@ -328,6 +379,7 @@ class ChunkCache:
         await self._remove(evicted)
 
     async def _remove(self, names: list[str]) -> None:
+        self._checked.discard(names)
         for name in names:
             self._index.discard(name)
         if names:

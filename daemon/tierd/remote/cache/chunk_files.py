@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tierd.files import make_private_directory
 from tierd.model import ByteRange
-from tierd.remote.cache.checked_file import TEMPORARY_SUFFIX, read_checked, write_checked
+from tierd.open_file import OpenFile
+from tierd.remote.cache.checked_file import TEMPORARY_SUFFIX, open_checked, read_checked, write_checked
 
 _SUFFIX = ".chunk"
 _STALE_S = 3600.0  # a temporary file of a process that died; no write takes that long
@@ -60,6 +61,16 @@ class ChunkFiles:
             OSError: it cannot be read.
         """
         return read_checked(self.directory / name, identity=identity, touch=True)
+
+    def open(self, name: str, *, size_bytes: int, crc32c: int) -> OpenFile:
+        """Check a chunk of ``size_bytes`` against its checksum, note that it was used, and return its file, still open.
+
+        Raises:
+            FileNotFoundError: there is no such chunk.
+            DamagedFileError: the file has other bytes.
+            OSError: it cannot be opened or read.
+        """
+        return open_checked(self.directory / name, size_bytes=size_bytes, content_crc32c=crc32c, touch=True)
 
     def write(self, name: str, content: bytes, *, identity: str, is_direct: bool = False) -> None:
         """Keep a chunk; with ``is_direct`` it is written past the page cache, and the call waits for the disk.

@@ -4,10 +4,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.open_file import OpenFile
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import MANIFEST, early_indexes, read_whole
 from tierd.remote.object_store import ObjectInfo, ObjectStore
@@ -23,8 +24,17 @@ T = TypeVar("T")
 _SEGMENTS_KEPT = 64
 _KEPT_BYTES = 1 << 20  # of a manifest; that of 2 GiB in chunks of 1 MiB has a quarter of it
 _GUESSED_BYTES = 8 << 20  # a longer read saves little by a guess, and wastes much by a wrong one
+_READS_AHEAD = 2  # reads of one size from a file before the next file is wanted
 _RUN_BYTES = 16 << 20
 """Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
+
+
+class CachedBytes(NamedTuple):
+    """Bytes of a log in a file of the cache, whose content was checked a short time ago."""
+
+    file: OpenFile
+    position: int
+    size_bytes: int
 
 
 class RangeCache(Protocol):
@@ -32,6 +42,12 @@ class RangeCache(Protocol):
 
     async def get(self, key: str, byte_range: ByteRange) -> bytes:
         """Return the bytes of ``byte_range``, from the cache or from the store."""
+
+    async def open_checked(self, key: str, byte_range: ByteRange, *, crc32c: int, used_bytes: int) -> OpenFile | None:
+        """Return a file that begins with the bytes of ``byte_range``, checked a short time ago; None: ``get`` them."""
+
+    def check_ahead(self, key: str, byte_range: ByteRange, *, crc32c: int) -> None:
+        """Begin the check of a file that will probably be asked for."""
 
     async def drop(self, key: str, byte_range: ByteRange) -> None:
         """Forget the bytes of ``byte_range``, which are damaged or are no chunk: the next reader asks the store."""
@@ -118,6 +134,41 @@ class SegmentReader:
             if not segment.manifest.is_transformed and self._cache is None:
                 return await self._read_plain(reads, key, segment, byte_range)
             return await self._read_aligned(reads, key, segment, byte_range)
+
+    async def open_cached(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange
+    ) -> list[CachedBytes] | None:
+        """Return the places of ``byte_range``, which lies within the log, in files of the cache; the places adjoin.
+
+        The content of these files was compared with the checksums of the manifest a short time ago.
+
+        Returns:
+            None where ``read_log`` has to return the bytes: there is no cache, it has not all of them on disk, the
+            segment is transformed, or its manifest is not in memory.
+        """
+        manifest_key = keys.segment(metadata, MANIFEST_SUFFIX)
+        segment = self._open.get(manifest_key)
+        if self._cache is None or segment is None or segment.manifest.is_transformed:
+            return None
+        self._open.move_to_end(manifest_key)
+        key, layout = keys.segment(metadata, LOG_SUFFIX), segment.layout
+        segment.manifest.require_describes(metadata, key=key)
+        found: list[CachedBytes] = []
+        chunks = layout.chunks_of(byte_range)
+        for number in chunks:
+            chunk = layout.original_range(number)  # plain: the same range in the object
+            start, end = max(byte_range.start, chunk.start), min(byte_range.end, chunk.end) + 1
+            file = await self._cache.open_checked(
+                key, chunk, crc32c=layout.chunks[number].crc32c, used_bytes=end - start
+            )
+            if file is None:
+                return None
+            found.append(CachedBytes(file, start - chunk.start, end - start))
+        if chunks.stop < len(layout.chunks):
+            following = layout.original_range(chunks.stop)
+            if byte_range.end + _READS_AHEAD * byte_range.size >= following.start:
+                self._cache.check_ahead(key, following, crc32c=layout.chunks[chunks.stop].crc32c)
+        return found
 
     async def _read_aligned(self, reads: EarlyReads, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
         layout = segment.layout

@@ -30,7 +30,7 @@ from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload,
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
-from tierd.remote.segments.segment_reader import RangeCache, SegmentReader
+from tierd.remote.segments.segment_reader import CachedBytes, RangeCache, SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
 from tierd.remote.segments.staged_segment import log_object_problem
 from tierd.remote.segments.tombstone import Tombstone, TombstoneStorage
@@ -192,6 +192,17 @@ class SegmentStorage:
                 await self._reader.require_log(keys, metadata)
                 return b""
             return await self._reader.read_log(keys, metadata, clipped)
+
+    async def open_cached(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> list[CachedBytes] | None:
+        """Return the places of ``byte_range``, which lies within the log, in checked files of the cache.
+
+        None where ``fetch_log_segment`` has to return the bytes.
+
+        Raises:
+            RemoteIntegrityError: the manifest is of another segment.
+        """
+        with _storage_errors("fetch", metadata):
+            return await self._reader.open_cached(self._keys_of(metadata), metadata, byte_range)
 
     async def stream_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -10,15 +10,17 @@ from typing import Final
 from tierd.clock import Clock
 from tierd.config import FetchSettings
 from tierd.errors import RemoteStorageError, TierError, TierErrorCode
+from tierd.log import AbortedTransaction
 from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tasks import end_tasks, retrieve
 from tierd.tiering.capacity import UNLIMITED, RateQuota
+from tierd.tiering.reading.cached_reads import CachedLogs, CachedReads, CachedResult
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
-from tierd.tiering.reading.kept_readers import KeptReaders
+from tierd.tiering.reading.kept_readers import KeptReaders, ReaderPlace
 from tierd.tiering.reading.late_reads import LatePlace, LateReads
 from tierd.tiering.reading.offset_places import search_timed_out
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
@@ -55,15 +57,19 @@ class FetchService:
         piece_bytes: int,
         chunks: ChunkCache | None,
         indexes: RemoteIndexCache | None,
+        cached: CachedReads | None = None,
         recorder: TieringRecorder,
         clock: Clock,
     ) -> None:
         self._remote = remote
+        self._cached = cached
         self._settings = settings
         self._piece_bytes = piece_bytes
         self.chunk_cache: Final = chunks
         self.index_cache: Final = indexes
-        self._indexes = RemoteIndexes(indexes.read if indexes else remote.fetch_index)
+        self._indexes = RemoteIndexes(
+            indexes.read if indexes else remote.fetch_index, known=None if cached is None else cached.known
+        )
         self._recorder = recorder
         self._gate = FetchGate(
             concurrency=settings.concurrency,
@@ -143,6 +149,66 @@ class FetchService:
         self._begin_next(place, result)
         return result
 
+    async def read_cached(
+        self,
+        task: FetchTask,
+        log: TieredLog,
+        offset: int,
+        *,
+        end_offset: int,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        at_least_one: bool,
+        max_wait_s: float,
+    ) -> CachedResult | None:
+        """Return the batches that ``read`` returns, as places in files of the chunk cache.
+
+        A read that has begun goes on instead: it has the batches, or bytes behind them, in memory.
+
+        Args:
+            task: the reader of the partition.
+            log: present state of the partition, which has ``offset`` in the tier.
+            offset: first offset wanted.
+            end_offset: exclusive end of the reads of this isolation level in ``log``.
+            max_bytes: as ``read`` has it.
+            isolation: as ``read`` has it.
+            at_least_one: as ``read`` has it.
+            max_wait_s: deadline for disk and store.
+
+        Returns:
+            None where ``read`` has to return the batches, or a reason why there are none.
+
+        Raises:
+            As ``FetchTask.aborted``.
+        """
+        if self._cached is None or self._gate.throttle_ms():
+            return None
+        if self._has_begun(LatePlace(task, offset, max_bytes, isolation, at_least_one), log):
+            return None
+        found = self._cached.find(log, offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        if found is None:
+            return None
+        aborted: tuple[AbortedTransaction, ...] = ()
+        try:
+            async with asyncio.timeout(max_wait_s):
+                pieces = await self._cached.open(found)
+                if pieces and isolation is IsolationLevel.READ_COMMITTED:
+                    aborted = await task.aborted(log, found.batches.base_offset, found.batches.next_offset)
+        except TimeoutError:
+            return None
+        if not pieces:
+            return None
+        self._gate.record(found.batches.size_bytes)
+        self._recorder.fetch_requested(log.partition.topic)
+        self._recorder.bytes_fetched(log.partition.topic, found.batches.size_bytes)
+        return CachedResult(tuple(pieces), found.batches.next_offset, aborted)
+
+    def _has_begun(self, place: LatePlace, log: TieredLog) -> bool:
+        """Return True if a read of that place runs, or a session of an earlier read stands there."""
+        following = place._replace(at_least_one=True)
+        reader = ReaderPlace(log.partition, place.offset, place.isolation)
+        return place in self._late or following in self._next or reader in self._kept
+
     def _begun_before(self, place: LatePlace) -> "asyncio.Task[FetchResult] | None":
         """Return the read of that place that began when the result before it was returned, unless it has failed."""
         reading = self._next.take(place._replace(at_least_one=True))
@@ -207,6 +273,7 @@ async def open_fetch_service(
     piece_bytes: int,
     index_directory: Path | None,
     chunks: ChunkCache | None,
+    cached_logs: CachedLogs | None = None,
     recorder: TieringRecorder,
     clock: Clock,
 ) -> AsyncIterator[FetchService]:
@@ -218,6 +285,7 @@ async def open_fetch_service(
         piece_bytes: size of one range of a sequential reader; the size of stored chunks.
         index_directory: the directory of the index cache. None, or ``fetch.index_cache_bytes`` 0, means no index cache.
         chunks: the chunk cache, for its statistics only.
+        cached_logs: finds the files of that cache for ``read_cached``; None: every read takes bytes into memory.
         recorder: receives the events of remote reads.
         clock: the clock of quotas and delays.
     """
@@ -232,6 +300,7 @@ async def open_fetch_service(
         piece_bytes=piece_bytes,
         chunks=chunks,
         indexes=indexes,
+        cached=None if cached_logs is None else CachedReads(cached_logs),
         recorder=recorder,
         clock=clock,
     )

@@ -43,6 +43,9 @@ class KeptReaders:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, place: ReaderPlace) -> bool:
+        return place in self._kept
+
     def take(self, place: ReaderPlace) -> ReadSession | None:
         """Return the session that stands at ``place``, or None. The caller keeps or closes the session."""
         kept = self._kept.pop(place, None)

@@ -51,6 +51,9 @@ class LateReads:
     def __len__(self) -> int:
         return len(self._late)
 
+    def __contains__(self, place: LatePlace) -> bool:
+        return place in self._late
+
     @property
     def max_bytes(self) -> int:
         """Return the bound on the bytes of all reads together, as their callers asked for them."""

@@ -306,6 +306,8 @@ class ReadSession:
             reader.begin()
         self._ahead.fill(lambda offset: self._following(log, offset))
         batches = await reader.next_batches()
+        if batches and self._sources.indexes.known is not None:
+            self._sources.indexes.known.add(reader.metadata.segment, batches)
         self._ahead.fill(lambda offset: self._following(log, offset))
         return batches
 

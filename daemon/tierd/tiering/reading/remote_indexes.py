@@ -17,6 +17,7 @@ from tierd.log import (
 )
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import SizedLru
+from tierd.tiering.reading.known_batches import KnownBatches
 
 Index = TypeVar("Index")
 
@@ -44,8 +45,10 @@ class EndMarkers(OrderedDict[tuple[UUID, int], EndMarkerAt]):
 class RemoteIndexes:
     """Indexes that all readers share. Time indexes are large, and one search needs one of them: they are not kept."""
 
-    def __init__(self, fetch: FetchIndex, *, kept_bytes: int = _KEPT_BYTES) -> None:
+    def __init__(self, fetch: FetchIndex, *, kept_bytes: int = _KEPT_BYTES, known: KnownBatches | None = None) -> None:
+        """Fetch indexes by ``fetch``; readers add the places of the batches that they read to ``known``, if there."""
         self._fetch = fetch
+        self.known = known
         self._order: SizedLru[tuple[UUID, IndexType]] = SizedLru(kept_bytes)
         self._offset_indexes: dict[UUID, OffsetIndex] = {}
         self._transaction_indexes: dict[UUID, TransactionIndex] = {}

@@ -19,6 +19,7 @@ from tests.fakes.manual_clock import ManualClock
 from tests.fakes.open_files import open_files
 from tests.services.certificates import Authority
 from tierd.errors import SegmentChangedError
+from tierd.open_file import OpenFile
 from tierd.serve.kafka.connections.channel import Channel, PlainChannel
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
 from tierd.serve.kafka.connections.file_slices import FileSlices
@@ -304,6 +305,21 @@ async def test_slice_of_a_segment_that_the_broker_deletes_or_compacts_is_sent_fr
 
     async with asyncio.timeout(60):
         assert await reader.readexactly(104) == b"head" + CONTENT[50:150]
+    await ended(pair, writer)
+
+
+async def test_slice_of_an_open_file_is_sent_although_the_file_was_deleted(pair: Pair, tmp_path: Path) -> None:
+    reader, writer = await pair.open()
+    whole = segment(tmp_path)
+    file = OpenFile(whole.path, os.open(whole.path, os.O_RDONLY | os.O_CLOEXEC))
+    whole.path.unlink()
+
+    sending = pair.send(
+        b"head", replace(whole, position=50, size_bytes=len(CONTENT) - 50, opened=file), replace(whole, opened=file)
+    )
+    _, found = await asyncio.gather(sending, received(reader, 4 + 2 * len(CONTENT) - 50))
+
+    assert found == b"head" + CONTENT[50:] + CONTENT
     await ended(pair, writer)
 
 

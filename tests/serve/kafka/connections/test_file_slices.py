@@ -1,6 +1,7 @@
 """FileSlices: files in memory are sent without a thread, from files that are kept open for a short time only."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.open_files import open_files
 from tierd.errors import SegmentChangedError
+from tierd.open_file import OpenFile
+from tierd.serve.kafka.connections.connection_errors import PeerGoneError
 from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.served.served_log import FileSlice
 
@@ -133,3 +136,65 @@ async def test_number_of_kept_files_is_bounded(world: World, tmp_path: Path) -> 
     world.slices.close()
 
     assert open_files(tmp_path) == []
+
+
+class TestOpenedFile:
+    """A slice of a file that its owner has open: the file of a cached chunk."""
+
+    @pytest.fixture
+    def opened(self, piece: FileSlice) -> FileSlice:
+        return replace(piece, opened=OpenFile(piece.path, os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)))
+
+    async def test_first_slice_takes_no_thread_and_no_descriptor(
+        self, world: World, opened: FileSlice, tmp_path: Path
+    ) -> None:
+        assert world.slices.push_cached(world.ours, replace(opened, position=7, size_bytes=3000), 0) == 3000
+        assert world.received(3000) == CONTENT[7:3007]
+        assert (world.slices.kept, len(open_files(tmp_path))) == (0, 1)
+
+    async def test_deleted_file_is_sent_and_read_and_not_closed(self, world: World, opened: FileSlice) -> None:
+        opened.path.unlink()
+        assert await world.slices.push(world.ours, replace(opened, size_bytes=3000), 1000) == 2000
+        assert world.received(2000) == CONTENT[1000:3000]
+        assert await world.slices.read(opened, 10, 20) == CONTENT[10:30]
+        world.slices.close()
+        assert world.slices.push_cached(world.ours, replace(opened, size_bytes=10), 0) == 10
+
+    @pytest.mark.parametrize("way", ["push_cached", "push", "read"])
+    async def test_file_that_became_shorter_is_an_error_and_doubted(
+        self, world: World, opened: FileSlice, way: str
+    ) -> None:
+        assert opened.opened is not None
+        os.truncate(opened.path, 5000)
+        behind = replace(opened, position=6000, size_bytes=10)
+
+        async def send() -> object:
+            match way:
+                case "push_cached":
+                    return world.slices.push_cached(world.ours, behind, 0)
+                case "push":
+                    return await world.slices.push(world.ours, behind, 0)
+            return await world.slices.read(behind, 0, 10)
+
+        with pytest.raises(SegmentChangedError, match="it is shorter"):
+            await send()
+        assert opened.opened.is_doubted
+
+    async def test_file_that_the_disk_cannot_read_is_doubted(
+        self, world: World, opened: FileSlice, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        assert opened.opened is not None
+        monkeypatch.setattr(os, "sendfile", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            await world.slices.push(world.ours, opened, 0)
+        assert opened.opened.is_doubted
+
+    async def test_client_that_goes_away_is_no_doubt_in_the_file(self, world: World, opened: FileSlice) -> None:
+        assert opened.opened is not None
+        world.theirs.close()
+        with pytest.raises(PeerGoneError):
+            await world.slices.push(world.ours, opened, 0)
+        assert not opened.opened.is_doubted

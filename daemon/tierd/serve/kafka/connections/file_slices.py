@@ -1,4 +1,4 @@
-"""FileSlices: slices of local segments on their way to sockets.
+"""FileSlices: slices of local segments and of cached chunks on their way to sockets.
 
 ::
 
@@ -6,15 +6,17 @@
     otherwise ──► worker thread: opens the file, sends or reads, and hands the open file over for the next slices
 
 A disk may be slow or hang, so that the event loop touches only bytes that the kernel has in memory (``RWF_NOWAIT``). A
-file is kept for a short time, since an open file holds the disk space of a segment that the broker deletes.
+file is kept for a short time, since an open file holds the disk space of a segment that the broker deletes. The file of
+a chunk is open already: its owner is the cache.
 """
 
 import asyncio
 import os
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,7 +72,7 @@ class FileSlices:
             SegmentChangedError: the file is shorter.
             PeerGoneError: the client went away.
         """
-        file = self._kept_file(piece)
+        file = self._open_file(piece)
         if file is None:
             return None
         position = piece.position + sent
@@ -84,7 +86,7 @@ class FileSlices:
         except ConnectionError as error:
             raise PeerGoneError(error.strerror or "the client went away") from error
         if not count:
-            raise _changed(piece, "it is shorter")
+            raise _shorter(piece)
         return count
 
     async def push(self, connected: socket.socket, piece: FileSlice, sent: int) -> int:
@@ -119,7 +121,7 @@ class FileSlices:
             OSError: the file cannot be read.
         """
         size_bytes = min(size_bytes, piece.size_bytes - start)
-        file = self._kept_file(piece)
+        file = self._open_file(piece)
         if file is not None and (cached := _read_cached(file, piece.position + start, size_bytes)) is not None:
             return cached
         self._is_used.set()
@@ -147,7 +149,9 @@ class FileSlices:
         for descriptor in closed:
             os.close(descriptor)
 
-    def _kept_file(self, piece: FileSlice) -> int | None:
+    def _open_file(self, piece: FileSlice) -> int | None:
+        if piece.opened is not None:
+            return piece.opened.descriptor
         found = self._kept.get((str(piece.path), piece.inode))
         if found is None:
             return None
@@ -164,7 +168,7 @@ class FileSlices:
         return True
 
     def _push(self, descriptor: int, piece: FileSlice, sent: int) -> int:
-        with ExitStack() as opened:
+        with ExitStack() as opened, _doubted_on_failure(piece):
             opened.callback(os.close, descriptor)
             file = self._opened(piece, opened)
             pushed = 0
@@ -175,21 +179,23 @@ class FileSlices:
                 except BlockingIOError:
                     break
                 if not count:
-                    raise _changed(piece, "it is shorter")
+                    raise _shorter(piece)
                 pushed += count
             self._keep(piece, file)
             return pushed
 
     def _read(self, piece: FileSlice, start: int, size_bytes: int) -> bytes:
-        with ExitStack() as opened:
+        with ExitStack() as opened, _doubted_on_failure(piece):
             file = self._opened(piece, opened)
             content = os.pread(file, size_bytes, piece.position + start)
             if len(content) < size_bytes:
-                raise _changed(piece, "it is shorter")
+                raise _shorter(piece)
             self._keep(piece, file)
             return content
 
     def _opened(self, piece: FileSlice, opened: ExitStack) -> int:
+        if piece.opened is not None:
+            return piece.opened.descriptor
         # A broker renames a segment that it deletes or compacts, and keeps the file for file.delete.delay.ms.
         for path in (piece.path, piece.path.with_name(f"{piece.path.name}{_DELETED}")):
             with suppress(FileNotFoundError):
@@ -201,6 +207,8 @@ class FileSlices:
 
     def _keep(self, piece: FileSlice, file: int) -> None:
         """Keep a copy of an open file's descriptor for the event loop, if there is room."""
+        if piece.opened is not None:
+            return
         key = (str(piece.path), piece.inode)
         with self._lock:
             if not self._is_closed and key not in self._kept and len(self._kept) < self._most_kept:
@@ -214,6 +222,25 @@ def _read_cached(file: int, position: int, size_bytes: int) -> bytearray | None:
     except OSError:  # not in memory, or the file system cannot tell
         return None
     return content if count == size_bytes else None
+
+
+@contextmanager
+def _doubted_on_failure(piece: FileSlice) -> Iterator[None]:
+    """Have the owner of an open file check it again after a failed read."""
+    try:
+        yield
+    except (BlockingIOError, ConnectionError):  # of the socket
+        raise
+    except OSError:
+        if piece.opened is not None:
+            piece.opened.is_doubted = True
+        raise
+
+
+def _shorter(piece: FileSlice) -> SegmentChangedError:
+    if piece.opened is not None:
+        piece.opened.is_doubted = True
+    return _changed(piece, "it is shorter")
 
 
 def _changed(piece: FileSlice, problem: str) -> SegmentChangedError:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tierd.log import AbortedTransaction
 from tierd.model import EpochEndOffset, IsolationLevel, TimestampOffset
+from tierd.open_file import OpenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,17 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """Bytes of a local segment, which a connection sends from the file.
+    """Bytes of a local segment or of a cached chunk, which a connection sends from the file.
 
-    The file is opened when it is sent. If it is gone, or is another file (``inode``), nothing of this slice was sent,
-    and the connection has to be closed: the client asks again.
+    The file is opened when it is sent, unless it is ``opened``. If it is gone, or is another file (``inode``), nothing
+    of this slice was sent, and the connection has to be closed: the client asks again.
     """
 
     path: Path
     inode: int
     position: int
     size_bytes: int
+    opened: OpenFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class LogRead:
 
     Attributes:
         records: whole batches from the one that holds the wanted offset, or follows it. The last batch of a
-            ``FileSlice`` may be cut off, as in the answers of a broker; ``bytes`` end with a whole batch.
+            ``FileSlice`` of a local segment may be cut off, as in the answers of a broker. Batches of the tier are
+            whole, but one of them may lie across two slices.
         bounds: of the log when it was read.
         aborted: the aborted transactions that touch the records; empty for uncommitted reads.
         throttled_ms: nothing was read, for the reads of the tier are held back so long by their quota.
