@@ -11,7 +11,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "small_file": {
         "tierd.app.engine.process_epoch": "the epoch of the process on every protocol between daemons",
-        "tierd.cli.commands.run": "each verb of the command line has a file of its own",
+        "tierd.cli.commands.run": "a verb of the command line has a file of its own, or shares it with close verbs",
         "tierd.pipeline.jobs.exit_codes": "read by processes that start a job and have no pyspark",
         "tierd.remote.segments.early_reads": "a class with tests of its own; segment_reader has no room for it",
     },
