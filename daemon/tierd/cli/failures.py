@@ -32,10 +32,8 @@ _CODES: tuple[tuple[type[TierError], ExitCode], ...] = (
     (ConfigError, ExitCode.USAGE),
     (errors.PartitionNameError, ExitCode.USAGE),
     (errors.UnknownPartitionError, ExitCode.USAGE),
-    (
-        errors.ListenError,
-        ExitCode.UNREACHABLE,
-    ),  # another process may have the address for a moment: systemd tries again
+    # Another process may have the address for a moment: systemd tries again.
+    (errors.ListenError, ExitCode.UNREACHABLE),
     (errors.ForeignClusterError, ExitCode.USAGE),
     (errors.KafkaError, ExitCode.UNREACHABLE),
     (errors.IdentityTakenError, ExitCode.REFUSED),

@@ -5,7 +5,7 @@ values of a state (lag, age, holds) are asked for at each scrape, so that they s
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -14,24 +14,15 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from tierd.clock import Clock
-from tierd.telemetry.catalogue_metrics import CatalogueUse
-from tierd.telemetry.control_metrics import ControlUse
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.drill_metrics import DrillUse
 from tierd.telemetry.endpoint_metrics import (
     ENDPOINT_PRINCIPAL_BYTES,
     ENDPOINT_RECORDED,
     ENDPOINT_REQUESTS,
     ENDPOINT_SECONDS,
-    EndpointUse,
 )
-from tierd.telemetry.host_metrics import HostUse
-from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
-from tierd.telemetry.own_log_metrics import OwnLogUse
-from tierd.telemetry.pipeline_metrics import PipelineUse
-from tierd.telemetry.push_metrics import PushUse, PushWatch, UnprotectedUse, push_histograms
-from tierd.telemetry.reading_metrics import ReadingUse
-from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
+from tierd.telemetry.push_metrics import push_histograms
+from tierd.telemetry.scraped import SCRAPED, MetadataCounts, ScrapeSources, scrape
 from tierd.telemetry.store_restore_metrics import STORE_RESTORE, StoreRestoreUse, store_restore_samples
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
@@ -186,7 +177,11 @@ class WorkTotals:
 
 
 class Metrics:
-    """The metrics of one daemon, in a registry of their own. Methods that record do no I/O."""
+    """The metrics of one daemon, in a registry of their own. Methods that record do no I/O.
+
+    Attributes:
+        sources: what a scrape asks; each room of the daemon sets its own.
+    """
 
     def __init__(self, *, version: str, clock: Clock) -> None:
         # Off: a second series per counter with the time of its creation, which no rate needs.
@@ -196,23 +191,7 @@ class Metrics:
         self._counters = {d: self._counter(d) for d in RECORDED if d.kind is Kind.COUNTER}
         self._gauges = {d: self._gauge(d) for d in RECORDED if d.kind is Kind.GAUGE}
         self._histograms = {d: self._histogram(d) for d in RECORDED if d.kind is Kind.HISTOGRAM}
-        self._partitions: Callable[[], Iterable[PartitionLag]] = tuple
-        self._holds: Callable[[], HoldUsage] = HoldUsage
-        self._metadata: Callable[[], MetadataCounts] = MetadataCounts
-        self._engine: Callable[[], EngineUse] = EngineUse
-        self._leadership: Callable[[], LeadershipUse | None] = lambda: None
-        self._reading: Callable[[], ReadingUse] = ReadingUse
-        self._pipeline: Callable[[], PipelineUse | None] = lambda: None
-        self._log_cleaner: Callable[[], LogCleanerUse | None] = lambda: None
-        self._own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
-        self._catalogue: Callable[[], CatalogueUse | None] = lambda: None
-        self._drills: Callable[[], DrillUse | None] = lambda: None
-        self._endpoint: Callable[[], EndpointUse | None] = lambda: None
-        self._control: Callable[[], ControlUse | None] = lambda: None
-        self._push: Callable[[], PushUse | None] = lambda: None
-        self._unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
-        self._host: Callable[[], HostUse | None] = lambda: None
-        self._unreachable_s: Callable[[], Mapping[str, float]] = dict
+        self.sources = ScrapeSources()
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
         self._gauges[RELOAD_SUCCESS].set(1)
@@ -314,74 +293,6 @@ class Metrics:
             if "topic" in declaration.labels:
                 counter.remove_by_labels({"topic": topic})
 
-    def watch_partitions(self, source: Callable[[], Iterable[PartitionLag]]) -> None:
-        """Compute lag, age and size gauges from ``source`` at every scrape; it must not block."""
-        self._partitions = source
-
-    def watch_holds(self, source: Callable[[], HoldUsage]) -> None:
-        """Ask ``source`` at every scrape for the held segments."""
-        self._holds = source
-
-    def watch_metadata(self, source: Callable[[], MetadataCounts]) -> None:
-        """Ask ``source`` at every scrape for the counts of the metadata manager."""
-        self._metadata = source
-
-    def watch_engine(self, source: Callable[[], EngineUse]) -> None:
-        """Ask ``source`` at every scrape for the idle part of the task pools and the rates of the quotas."""
-        self._engine = source
-
-    def watch_reading(self, source: Callable[[], ReadingUse]) -> None:
-        """Ask ``source`` at every scrape for the state of reads and caches."""
-        self._reading = source
-
-    def watch_pipeline(self, source: Callable[[], PipelineUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of the Spark job; None where it is not enabled."""
-        self._pipeline = source
-
-    def watch_log_cleaner(self, source: Callable[[], LogCleanerUse | None]) -> None:
-        """Ask ``source`` at every scrape for the counts of the log cleaner; None where every log dir is a broker's."""
-        self._log_cleaner = source
-
-    def watch_own_logs(self, source: Callable[[], Iterable[OwnLogUse]]) -> None:
-        """Ask ``source`` at every scrape for each of tierd's own logs; it must not block."""
-        self._own_logs = source
-
-    def watch_catalogue(self, source: Callable[[], CatalogueUse | None]) -> None:
-        """Ask ``source`` at every scrape for the work on the catalogue; None where it is not enabled."""
-        self._catalogue = source
-
-    def watch_drills(self, source: Callable[[], DrillUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of drills; None where there are none. It must not block."""
-        self._drills = source
-
-    def watch_control(self, source: Callable[[], ControlUse | None]) -> None:
-        """Ask ``source`` for the state of the control plane at each scrape; None means that there is none."""
-        self._control = source
-
-    def watch_endpoint(self, source: Callable[[], EndpointUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of the read endpoint; None where it is off."""
-        self._endpoint = source
-
-    def watch_push(self, source: Callable[[], PushUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of push replication; None where it is off."""
-        self._push = source
-
-    def watch_unprotected(self, source: Callable[[], Sequence[UnprotectedUse]]) -> None:
-        """Ask ``source`` at every scrape for the records that neither the tier nor a standby has; it must not block."""
-        self._unprotected = source
-
-    def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
-        self._leadership = source
-
-    def watch_host(self, source: Callable[[], HostUse | None]) -> None:
-        """Ask ``source`` at every scrape for readiness, log dirs and the room on disks; it must not block."""
-        self._host = source
-
-    def watch_services(self, source: Callable[[], Mapping[str, float]]) -> None:
-        """Ask ``source`` at every scrape for the seconds since each service became unreachable; 0 while it answers."""
-        self._unreachable_s = source
-
     def totals(self) -> WorkTotals:
         """Return the work so far, for two answers of which the difference is a rate."""
         return WorkTotals(
@@ -403,27 +314,9 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Compute the scraped metrics; called by the registry."""
-        metadata, push = self._metadata(), self._push()
+        metadata, push = self.sources.metadata(), self.sources.push()
         simple = {d.name: _family(d) for d in SCRAPED if d.kind in {Kind.COUNTER, Kind.GAUGE}}
-        samples = scrape(
-            now_ms=self._clock.now_ms(),
-            partitions=self._partitions(),
-            holds=self._holds(),
-            metadata=metadata,
-            engine=self._engine(),
-            leadership=self._leadership(),
-            reading=self._reading(),
-            pipeline=self._pipeline(),
-            log_cleaner=self._log_cleaner(),
-            own_logs=self._own_logs(),
-            catalogue=self._catalogue(),
-            drills=self._drills(),
-            endpoint=self._endpoint(),
-            control=self._control(),
-            push=PushWatch(push, self._unprotected()),
-            host=self._host(),
-            unreachable_s=self._unreachable_s(),
-        )
+        samples = scrape(self.sources, now_ms=self._clock.now_ms(), metadata=metadata, push=push)
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)
         yield from simple.values()

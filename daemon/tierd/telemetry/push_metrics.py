@@ -1,7 +1,7 @@
 """Metrics of push replication, at each scrape (push-replication 6). The names are Confluent's, with units last."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client.metrics_core import HistogramMetricFamily
 
@@ -125,14 +125,6 @@ class UnprotectedUse:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PushWatch:
-    """State of push replication, and the records at risk, at one scrape."""
-
-    push: PushUse | None = None
-    unprotected: Sequence[UnprotectedUse] = field(default_factory=tuple)
-
-
 _PARTITION = ("topic", "partition")
 _PARTITION_PEER = (*_PARTITION, "peer")
 
@@ -217,21 +209,21 @@ PUSH_METRICS = (
 )
 
 
-def push_samples(watch: PushWatch) -> Iterator[Sample]:
-    """Return the samples of ``PUSH_METRICS``, without the histograms."""
-    for each in watch.unprotected:
+def push_samples(push: PushUse | None, unprotected: Sequence[UnprotectedUse]) -> Iterator[Sample]:
+    """Return the samples of ``PUSH_METRICS``, without the histograms; ``push`` is None where it is off."""
+    for each in unprotected:
         labels = (each.topic, str(each.partition))
         yield "tierd_unprotected_seconds", labels, each.seconds
         yield "tierd_unprotected_bytes", labels, each.size_bytes
-    yield "tierd_unprotected_max_seconds", (), max((each.seconds for each in watch.unprotected), default=0)
-    yield "tierd_unprotected_max_bytes", (), max((each.size_bytes for each in watch.unprotected), default=0)
-    if (use := watch.push) is None:
+    yield "tierd_unprotected_max_seconds", (), max((each.seconds for each in unprotected), default=0)
+    yield "tierd_unprotected_max_bytes", (), max((each.size_bytes for each in unprotected), default=0)
+    if push is None:
         return
-    yield "tierd_push_connections", (), use.connections
-    yield "tierd_push_refused_connections_total", (), use.refused_connections
-    yield from _leader_samples(use.leader)
-    if use.standby is not None:
-        yield from _standby_samples(use.standby)
+    yield "tierd_push_connections", (), push.connections
+    yield "tierd_push_refused_connections_total", (), push.refused_connections
+    yield from _leader_samples(push.leader)
+    if push.standby is not None:
+        yield from _standby_samples(push.standby)
 
 
 def push_histograms(use: PushUse | None) -> Iterator[HistogramMetricFamily]:

@@ -1,6 +1,6 @@
 """Values from which a scrape computes metrics at that moment, so that ages grow and lags stay right in a stall."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierd.telemetry.catalogue_metrics import CATALOGUE_METRICS, CatalogueUse, catalogue_samples
@@ -12,7 +12,7 @@ from tierd.telemetry.host_metrics import HOST_METRICS, HostUse, host_samples
 from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
 from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
-from tierd.telemetry.push_metrics import PUSH_METRICS, PushWatch, push_samples
+from tierd.telemetry.push_metrics import PUSH_METRICS, PushUse, UnprotectedUse, push_samples
 from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
@@ -109,6 +109,49 @@ class MetadataCounts:
     follower_loads: int = 0
     backend: Mapping[str, Latency] = field(default_factory=dict)
     backend_errors: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ScrapeSources:
+    """Functions that every scrape asks for the present state; none of them may block.
+
+    Attributes:
+        partitions: lags, ages and sizes.
+        holds: the held segments.
+        metadata: counts of the metadata manager.
+        engine: idle part of the task pools, and rates of the quotas.
+        leadership: the connection to brokers; None where none is asked.
+        reading: reads and caches.
+        pipeline: the Spark job; None where it is not enabled.
+        log_cleaner: counts of the log cleaner; None where every log dir is a broker's.
+        own_logs: each of tierd's own logs.
+        catalogue: the work on the catalogue; None where it is not enabled.
+        drills: None where there are none.
+        endpoint: the read endpoint; None where it is off.
+        control: the control plane; None where there is none.
+        push: push replication; None where it is off.
+        unprotected: the records that neither the tier nor a standby has.
+        host: readiness, log dirs and the room on disks.
+        unreachable_s: seconds since each service became unreachable; 0 while it answers.
+    """
+
+    partitions: Callable[[], Iterable[PartitionLag]] = tuple
+    holds: Callable[[], HoldUsage] = HoldUsage
+    metadata: Callable[[], MetadataCounts] = MetadataCounts
+    engine: Callable[[], EngineUse] = EngineUse
+    leadership: Callable[[], LeadershipUse | None] = lambda: None
+    reading: Callable[[], ReadingUse] = ReadingUse
+    pipeline: Callable[[], PipelineUse | None] = lambda: None
+    log_cleaner: Callable[[], LogCleanerUse | None] = lambda: None
+    own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
+    catalogue: Callable[[], CatalogueUse | None] = lambda: None
+    drills: Callable[[], DrillUse | None] = lambda: None
+    endpoint: Callable[[], EndpointUse | None] = lambda: None
+    control: Callable[[], ControlUse | None] = lambda: None
+    push: Callable[[], PushUse | None] = lambda: None
+    unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
+    host: Callable[[], HostUse | None] = lambda: None
+    unreachable_s: Callable[[], Mapping[str, float]] = dict
 
 
 _PARTITION = ("topic", "partition")
@@ -235,28 +278,17 @@ SCRAPED = (
 )
 
 
-def scrape(
-    *,
-    now_ms: int,
-    partitions: Iterable[PartitionLag],
-    holds: HoldUsage,
-    metadata: MetadataCounts,
-    engine: EngineUse,
-    leadership: LeadershipUse | None,
-    reading: ReadingUse,
-    pipeline: PipelineUse | None,
-    log_cleaner: LogCleanerUse | None,
-    own_logs: Iterable[OwnLogUse],
-    catalogue: CatalogueUse | None,
-    drills: DrillUse | None,
-    endpoint: EndpointUse | None,
-    control: ControlUse | None,
-    push: PushWatch,
-    host: HostUse | None,
-    unreachable_s: Mapping[str, float],
-) -> Iterator[Sample]:
-    """Yield the samples of ``SCRAPED`` for the present state, without summaries and histograms."""
-    yield from _partition_samples(now_ms, tuple(partitions))
+def scrape(sources: ScrapeSources, *, now_ms: int, metadata: MetadataCounts, push: PushUse | None) -> Iterator[Sample]:
+    """Yield the samples of ``SCRAPED`` for the present state, without summaries and histograms.
+
+    Args:
+        sources: asked, for everything but what follows.
+        now_ms: wall clock.
+        metadata: the answer of that source, of which the summaries are made too.
+        push: the answer of that source, of which the histograms are made too.
+    """
+    yield from _partition_samples(now_ms, tuple(sources.partitions()))
+    holds = sources.holds()
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments
     if holds.max_bytes is not None:
@@ -271,32 +303,34 @@ def scrape(
     yield "tierd_invalid_transitions_total", (), metadata.invalid_transitions
     for operation, count in sorted(metadata.backend_errors.items()):
         yield "tierd_metadata_backend_errors_total", (operation,), count
-    if leadership is not None:
+    if (leadership := sources.leadership()) is not None:
         yield from _leadership_samples(leadership)
+    engine = sources.engine()
     for pool, ratio in sorted(engine.idle_ratio.items()):
         yield "tierd_remote_log_manager_tasks_idle_ratio", (pool,), ratio
     for quota, rate in sorted(engine.bytes_per_second.items()):
         yield "tierd_remote_quota_bytes_per_second", (quota,), rate
+    reading = sources.reading()
     if reading.bytes_per_second is not None:
         yield "tierd_remote_quota_bytes_per_second", ("fetch",), reading.bytes_per_second
     yield from reading_samples(reading)
-    if pipeline is not None:
+    if (pipeline := sources.pipeline()) is not None:
         yield from pipeline_samples(pipeline)
-    if log_cleaner is not None:
+    if (log_cleaner := sources.log_cleaner()) is not None:
         yield from log_cleaner_samples(log_cleaner)
-    yield from own_log_samples(own_logs)
-    if catalogue is not None:
+    yield from own_log_samples(sources.own_logs())
+    if (catalogue := sources.catalogue()) is not None:
         yield from catalogue_samples(catalogue)
-    if drills is not None:
+    if (drills := sources.drills()) is not None:
         yield from drill_samples(drills)
-    if endpoint is not None:
+    if (endpoint := sources.endpoint()) is not None:
         yield from endpoint_samples(endpoint)
-    if control is not None:
+    if (control := sources.control()) is not None:
         yield from control_samples(control)
-    yield from push_samples(push)
-    if host is not None:
+    yield from push_samples(push, sources.unprotected())
+    if (host := sources.host()) is not None:
         yield from host_samples(host)
-    for service, seconds in sorted(unreachable_s.items()):
+    for service, seconds in sorted(sources.unreachable_s().items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 
 

@@ -84,7 +84,7 @@ async def serve_until_stopped(deployment: Deployment, request: ServeRequest, env
             is_daemon=True,
         ) as fetches,
     ):
-        metrics.watch_reading(lambda: reading_use(fetches.statistics()))
+        metrics.sources.reading = lambda: reading_use(fetches.statistics())
         server = TierServer(deployment, request, source, metrics=metrics, clock=clock)
         return await server.run(fetches, group_rows, env)
 
@@ -123,7 +123,7 @@ class TierServer:
         if self._source.is_from_bucket:
             self._rows = BucketRows(self._rows, self._fill, clock=self._clock)
         served = await self._opened(fetches, group_rows)
-        self._metrics.watch_endpoint(served.watch.use)
+        self._metrics.sources.endpoint = served.watch.use
         reloader = EndpointReloader(self._deployment, env, served.endpoint, self._request.endpoint)
         notifier = SystemdNotifier.from_environment(env)
         with handled_signals(self._stop, reloader.ask):

@@ -135,10 +135,10 @@ class Engine:
             ledger=self.ledger,
             random=self.random,
         )
-        self.metrics.watch_partitions(lambda: [self._lag(status) for status in tiering.manager.status()])
-        self.metrics.watch_leadership(self.control.use)
-        self.metrics.watch_control(self.control.control_use)
-        self.metrics.watch_engine(lambda: _engine_use(tiering.capacity.statistics()))
+        self.metrics.sources.partitions = lambda: [self._lag(status) for status in tiering.manager.status()]
+        self.metrics.sources.leadership = self.control.use
+        self.metrics.sources.control = self.control.control_use
+        self.metrics.sources.engine = lambda: _engine_use(tiering.capacity.statistics())
         return tiering
 
     def stored_bytes(self, manager: RemoteLogManager) -> dict[str, int]:
@@ -184,7 +184,7 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
     session_id = uuid4()
     settings = LiveSettings(config)
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
-    metrics.watch_services(services.unreachable_s)
+    metrics.sources.unreachable_s = services.unreachable_s
     process_epoch = await _process_epoch(config, clock)
     control = control_plane(
         config.leadership,
@@ -236,10 +236,10 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
         owned = await _owned(deployment, identity, metadata.rows, objects)
         transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
-        metrics.watch_holds(lambda: _hold_usage(hold, config.hold.max_bytes))
-        metrics.watch_log_cleaner(logs.cleaner_use)
-        metrics.watch_own_logs(logs.use)
-        metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
+        metrics.sources.holds = lambda: _hold_usage(hold, config.hold.max_bytes)
+        metrics.sources.log_cleaner = logs.cleaner_use
+        metrics.sources.own_logs = logs.use
+        metrics.sources.metadata = lambda: _metadata_counts(metadata.statistics())
         new_storage = deployment.segment_storages(identity, owned, transform)
         try:
             yield Engine(

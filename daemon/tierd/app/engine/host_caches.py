@@ -70,7 +70,7 @@ async def fetching(engine: "Engine") -> AsyncIterator[FetchService]:
         clock=engine.clock,
         is_daemon=True,
     ) as fetches:
-        engine.metrics.watch_reading(lambda: reading_use(fetches.statistics()))
+        engine.metrics.sources.reading = lambda: reading_use(fetches.statistics())
         engine.storage.on_deleted(lambda metadata, log_key: _forget(fetches, metadata, log_key))
         yield fetches
 
