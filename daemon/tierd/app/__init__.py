@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from tierd.app.checks.checklist import CheckStep
     from tierd.app.commands.copy_once import copy_once
     from tierd.app.commands.deep_check import DeepCheckRound
-    from tierd.app.commands.explain_command import explain_offset
     from tierd.app.commands.group_positions import GroupPosition, GroupPositions, group_positions
     from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
-    from tierd.app.commands.offset_commands import found_offset, list_offsets
+    from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
     from tierd.app.commands.quarantine_commands import hold_endpoint, release_endpoint
     from tierd.app.commands.rebuild_metadata import rebuild_metadata
     from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from tierd.app.engine.row_reader import Located, row_reader
     from tierd.app.engine.tier_reader import TierReader, tier_reader
     from tierd.app.engine.tiered_log_reader import HostLogs
-    from tierd.app.restore.drill_commands import drill
-    from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
+    from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult, drill
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
     from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
     from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreRequest, log_dir_restore

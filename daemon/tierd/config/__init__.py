@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
-    from tierd.config.config_warning_rules import config_warnings
+    from tierd.config.config_warning import config_warnings
     from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
     from tierd.config.control_settings import MqttSettings, MqttTlsSettings
     from tierd.config.cost_settings import PricedTierSettings

@@ -82,14 +82,11 @@ if TYPE_CHECKING:
         UndeleteRequest,
     )
     from tierd.serve.control_socket import ControlServer
-    from tierd.serve.drill_report import drill_line, drill_problems
-    from tierd.serve.endpoint_report import endpoint_line, endpoint_problems, group_lines
     from tierd.serve.http_server import HttpServer
     from tierd.serve.kafka.access.authorizer import Authorizer
     from tierd.serve.kafka.access.endpoint_access import EndpointAccess
     from tierd.serve.kafka.access.listener_certificates import certificate_end, server_context
-    from tierd.serve.kafka.access.quarantine import open_quarantine
-    from tierd.serve.kafka.access.quarantine_verbs import quarantine_handlers
+    from tierd.serve.kafka.access.quarantine import open_quarantine, quarantine_handlers
     from tierd.serve.kafka.answers.answer_handlers import answer_handlers
     from tierd.serve.kafka.endpoint import KafkaEndpoint
     from tierd.serve.kafka.endpoint_limits import EndpointLimits
@@ -106,8 +103,18 @@ if TYPE_CHECKING:
     from tierd.serve.page.page_sources import HostInventory, PageSources, PastWork, TierSources
     from tierd.serve.page.rate_series import RateSample, RateSeries
     from tierd.serve.page.runs_page import MOST_DELETIONS, MOST_DRILLS, MOST_RUNS
-    from tierd.serve.push_report import push_lines, push_problems, unprotected_line
+    from tierd.serve.status_lines import (
+        by_urgency,
+        cause_and_remedy,
+        drill_line,
+        drill_problems,
+        endpoint_line,
+        endpoint_problems,
+        group_lines,
+        push_lines,
+        push_problems,
+        unprotected_line,
+    )
     from tierd.serve.status_snapshot import StatusSnapshot
-    from tierd.serve.urgency import by_urgency, cause_and_remedy
 else:
     __getattr__ = exports_on_demand(__name__)

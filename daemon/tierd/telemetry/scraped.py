@@ -9,8 +9,14 @@ from tierd.telemetry.declaration import Declaration, Kind
 from tierd.telemetry.drill_metrics import DRILL_METRICS, DrillUse, drill_samples
 from tierd.telemetry.endpoint_metrics import ENDPOINT_METRICS, EndpointUse, endpoint_samples
 from tierd.telemetry.host_metrics import HOST_METRICS, HostUse, host_samples
-from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
-from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
+from tierd.telemetry.own_log_metrics import (
+    LOG_CLEANER,
+    OWN_LOGS,
+    LogCleanerUse,
+    OwnLogUse,
+    log_cleaner_samples,
+    own_log_samples,
+)
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
 from tierd.telemetry.push_metrics import PUSH_METRICS, PushUse, UnprotectedUse, push_samples
 from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples

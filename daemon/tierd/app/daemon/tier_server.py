@@ -18,8 +18,8 @@ from tierd.app.endpoint.build_endpoint import EndpointContext
 from tierd.app.endpoint.endpoint_partitions import EndpointIdentity
 from tierd.app.endpoint.endpoint_watch import RequestMetrics
 from tierd.app.endpoint.listed_replicas import ListedReplicas
+from tierd.app.endpoint.served_topology import shown_settings
 from tierd.app.endpoint.tier_endpoint import ServedTier, TierEndpoint, tier_endpoint
-from tierd.app.endpoint.topic_settings import shown_settings
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.host_caches import fetch_service, reading_use
 from tierd.app.engine.instance_lock import owned_state_dir

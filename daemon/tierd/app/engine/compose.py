@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from tierd import __version__
 from tierd.app.engine.control_plane import ControlPlane, control_identity, control_plane, mqtt_control
 from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.app.engine.local_logs import LocalLogs, local_logs
 from tierd.app.engine.process_epoch import next_process_epoch
 from tierd.app.engine.topic_policies import TopicPolicies
@@ -48,6 +49,7 @@ from tierd.tiering import (
     FollowedLogDirs,
     ManagerStatistics,
     PartitionStatus,
+    PassiveSupervisor,
     RemoteLogManager,
     SegmentHold,
     Slots,
@@ -353,3 +355,17 @@ def _engine_use(statistics: ManagerStatistics) -> EngineUse:
         idle_ratio={"copy": statistics.copy_idle_ratio, "delete": statistics.delete_idle_ratio},
         bytes_per_second={"copy": statistics.copy_bytes_per_second},
     )
+
+
+@contextlib.asynccontextmanager
+async def standing_in(deployment: Deployment) -> AsyncIterator[tuple[Engine, Tiering]]:
+    """Own the state directory and the tier, find what is led, and give the parts of the daemon to one command."""
+    async with owned_state_dir(deployment.state_dir), compose(deployment) as engine:
+        await engine.store.own()
+        tiering = engine.new_tiering(PassiveSupervisor())
+        async with engine.control.heard():
+            await tiering.manager.discover_once()
+            engine.control.require_heard()
+        if engine.control.topic_configs is not None:
+            await engine.control.topic_configs.refresh()
+        yield engine, tiering

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from tierd.serve.control_answers import EndpointSummary, PipelineSummary
-from tierd.serve.drill_report import drill_line
-from tierd.serve.endpoint_report import endpoint_line
 from tierd.serve.page.markup import (
     Column,
     Html,
@@ -27,9 +25,8 @@ from tierd.serve.page.page_query import ListQuery, page_of
 from tierd.serve.page.problems import PageProblem, partition_problem, render_problem, render_problems, snapshot_problems
 from tierd.serve.page.rate_series import RateSeries
 from tierd.serve.page.sparkline import render_sparkline
-from tierd.serve.push_report import push_lines, unprotected_line
+from tierd.serve.status_lines import by_urgency, drill_line, endpoint_line, push_lines, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
-from tierd.serve.urgency import by_urgency
 from tierd.sizes import human_size
 from tierd.tiering import PartitionStatus
 

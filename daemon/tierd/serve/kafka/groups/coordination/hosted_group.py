@@ -17,10 +17,10 @@ from tierd.serve.kafka.groups.coordination.group_statistics import (
 )
 from tierd.serve.kafka.groups.coordination.group_writer import GroupWriter, Spawn
 from tierd.serve.kafka.groups.protocol.classic_group import ClassicGroup
+from tierd.serve.kafka.groups.protocol.group_body import MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_effects import Answer, GroupAnswer, GroupEffect, GroupNote, StoreRow
 from tierd.serve.kafka.groups.protocol.group_events import GroupEvent, GroupGone, Moment
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
 from tierd.serve.kafka.groups.storage.group_offset import RetentionCircumstances
 
