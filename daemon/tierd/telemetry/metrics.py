@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from tierd.clock import Clock
-from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.declaration import Declaration, Kind, counter, gauge, histogram
 from tierd.telemetry.endpoint_metrics import (
     ENDPOINT_PRINCIPAL_BYTES,
     ENDPOINT_RECORDED,
@@ -27,107 +27,73 @@ from tierd.telemetry.store_restore_metrics import STORE_RESTORE, StoreRestoreUse
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 
-COPY_BYTES = Declaration("tierd_remote_copy_bytes_total", Kind.COUNTER, "Log bytes of finished copies.", ("topic",))
-COPY_REQUESTS = Declaration(
-    "tierd_remote_copy_requests_total", Kind.COUNTER, "Copies of segments that tierd began.", ("topic",)
+COPY_BYTES = counter("tierd_remote_copy_bytes_total", "Log bytes of finished copies.", ("topic",))
+COPY_REQUESTS = counter("tierd_remote_copy_requests_total", "Copies of segments that tierd began.", ("topic",))
+COPY_ERRORS = counter("tierd_remote_copy_errors_total", "Copies of segments that failed.", ("topic",))
+COPY_SECONDS = histogram(
+    "tierd_remote_copy_seconds", "Time of a finished copy, from the check of the segment to its last durable row."
 )
-COPY_ERRORS = Declaration("tierd_remote_copy_errors_total", Kind.COUNTER, "Copies of segments that failed.", ("topic",))
-COPY_SECONDS = Declaration(
-    "tierd_remote_copy_seconds",
-    Kind.HISTOGRAM,
-    "Time of a finished copy, from the check of the segment to its last durable row.",
-)
-GAP_OFFSETS = Declaration(
+GAP_OFFSETS = counter(
     "tierd_gap_offsets_total",
-    Kind.COUNTER,
     "Offsets that the broker deleted before tierd copied or held them; the tier does not have them.",
     ("topic",),
 )
-FETCH_BYTES = Declaration(
-    "tierd_remote_fetch_bytes_total", Kind.COUNTER, "Bytes that readers got from the tier.", ("topic",)
+FETCH_BYTES = counter("tierd_remote_fetch_bytes_total", "Bytes that readers got from the tier.", ("topic",))
+FETCH_REQUESTS = counter("tierd_remote_fetch_requests_total", "Reads from the tier.", ("topic",))
+FETCH_ERRORS = counter(
+    "tierd_remote_fetch_errors_total", "Failed reads from the tier, without reads of offsets out of range.", ("topic",)
 )
-FETCH_REQUESTS = Declaration("tierd_remote_fetch_requests_total", Kind.COUNTER, "Reads from the tier.", ("topic",))
-FETCH_ERRORS = Declaration(
-    "tierd_remote_fetch_errors_total",
-    Kind.COUNTER,
-    "Failed reads from the tier, without reads of offsets out of range.",
-    ("topic",),
+DELETE_REQUESTS = counter(
+    "tierd_remote_delete_requests_total", "Deletions of remote segments that tierd began.", ("topic",)
 )
-DELETE_REQUESTS = Declaration(
-    "tierd_remote_delete_requests_total", Kind.COUNTER, "Deletions of remote segments that tierd began.", ("topic",)
+DELETE_ERRORS = counter("tierd_remote_delete_errors_total", "Deletions of remote segments that failed.", ("topic",))
+DANGLING_SWEPT = counter(
+    "tierd_dangling_segments_swept_total", "Unfinished copies of dead processes that tierd removed.", ("topic",)
 )
-DELETE_ERRORS = Declaration(
-    "tierd_remote_delete_errors_total", Kind.COUNTER, "Deletions of remote segments that failed.", ("topic",)
+UPLOADS_ABORTED = counter(
+    "tierd_uploads_aborted_total", "Unfinished multipart uploads of dead processes that tierd aborted."
 )
-DANGLING_SWEPT = Declaration(
-    "tierd_dangling_segments_swept_total",
-    Kind.COUNTER,
-    "Unfinished copies of dead processes that tierd removed.",
-    ("topic",),
-)
-UPLOADS_ABORTED = Declaration(
-    "tierd_uploads_aborted_total", Kind.COUNTER, "Unfinished multipart uploads of dead processes that tierd aborted."
-)
-SIZE_COMPUTATION_SECONDS = Declaration(
+SIZE_COMPUTATION_SECONDS = histogram(
     "tierd_remote_log_size_computation_seconds",
-    Kind.HISTOGRAM,
     "Time to find the expired segments of a partition, with the computation of its size.",
 )
-STORE_SECONDS = Declaration(
-    "tierd_object_store_seconds", Kind.HISTOGRAM, "Time of calls to the object store.", ("operation",)
+STORE_SECONDS = histogram("tierd_object_store_seconds", "Time of calls to the object store.", ("operation",))
+STORE_REQUESTS = counter(
+    "tierd_object_store_requests_total", "Calls to the object store, by outcome.", ("operation", "outcome")
 )
-STORE_REQUESTS = Declaration(
-    "tierd_object_store_requests_total",
-    Kind.COUNTER,
-    "Calls to the object store, by outcome.",
-    ("operation", "outcome"),
-)
-STORE_ATTEMPTS = Declaration(
+STORE_ATTEMPTS = counter(
     "tierd_object_store_attempts_total",
-    Kind.COUNTER,
     "Attempts of calls to the object store and of parts of uploads, with repetitions, by outcome.",
     ("operation", "outcome"),
 )
-STORE_BYTES = Declaration(
-    "tierd_object_store_bytes_total", Kind.COUNTER, "Bytes sent to or received from the object store.", ("operation",)
+STORE_BYTES = counter(
+    "tierd_object_store_bytes_total", "Bytes sent to or received from the object store.", ("operation",)
 )
-BILLED_REQUESTS = Declaration(
+BILLED_REQUESTS = counter(
     "tierd_billed_requests_total",
-    Kind.COUNTER,
     "Requests that the store bills, with failed attempts, computed from the calls; tierd cost uses them.",
     ("topic", "request_class"),
 )
-BILLED_BYTES = Declaration(
-    "tierd_billed_bytes_total", Kind.COUNTER, "Bytes that the billed requests moved.", ("topic", "request_class")
+BILLED_BYTES = counter("tierd_billed_bytes_total", "Bytes that the billed requests moved.", ("topic", "request_class"))
+LAST_SUCCESS = gauge(
+    "tierd_last_success_timestamp_seconds", "Unix time of the last success of a task of this kind.", ("task",)
 )
-LAST_SUCCESS = Declaration(
-    "tierd_last_success_timestamp_seconds",
-    Kind.GAUGE,
-    "Unix time of the last success of a task of this kind.",
-    ("task",),
-)
-THROTTLE_SECONDS = Declaration(
+THROTTLE_SECONDS = histogram(
     "tierd_remote_throttle_seconds",
-    Kind.HISTOGRAM,
     "Waits because of a quota, copy or fetch; there is no series before the first wait.",
     ("quota",),
 )
-THROTTLE_MAX_SECONDS = Declaration(
+THROTTLE_MAX_SECONDS = gauge(
     "tierd_remote_throttle_max_seconds",
-    Kind.GAUGE,
     "Longest wait because of a quota since the start; there is no series before the first wait.",
     ("quota",),
 )
-RELOAD_SUCCESS = Declaration(
+RELOAD_SUCCESS = gauge(
     "tierd_config_reload_success",
-    Kind.GAUGE,
     "1 if the last read of the configuration file succeeded, 0 if a reload kept the old settings.",
 )
-BUILD_INFO = Declaration(
-    "tierd_build_info",
-    Kind.GAUGE,
-    "Always 1; the labels have the version of tierd and of Python.",
-    ("version", "python"),
+BUILD_INFO = gauge(
+    "tierd_build_info", "Always 1; the labels have the version of tierd and of Python.", ("version", "python")
 )
 
 RECORDED = (
@@ -289,9 +255,9 @@ class Metrics:
 
     def forget_topic(self, topic: str) -> None:
         """Drop the counters of a topic that this broker no longer has; an unknown topic changes nothing."""
-        for declaration, counter in self._counters.items():
+        for declaration, recorded in self._counters.items():
             if "topic" in declaration.labels:
-                counter.remove_by_labels({"topic": topic})
+                recorded.remove_by_labels({"topic": topic})
 
     def totals(self) -> WorkTotals:
         """Return the work so far, for two answers of which the difference is a rate."""

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +29,12 @@ class OwnLogUse:
 _PARTITION = ("topic", "partition")
 
 OWN_LOGS = (
-    Declaration("tierd_num_log_segments", Kind.GAUGE, "Segments of one of tierd's own logs.", _PARTITION),
-    Declaration("tierd_log_start_offset", Kind.GAUGE, "First readable offset of one of tierd's own logs.", _PARTITION),
-    Declaration(
-        "tierd_log_end_offset", Kind.GAUGE, "Offset of the next record of one of tierd's own logs.", _PARTITION
-    ),
-    Declaration("tierd_log_size_bytes", Kind.GAUGE, "Bytes of the log files of one of tierd's own logs.", _PARTITION),
-    Declaration(
+    gauge("tierd_num_log_segments", "Segments of one of tierd's own logs.", _PARTITION),
+    gauge("tierd_log_start_offset", "First readable offset of one of tierd's own logs.", _PARTITION),
+    gauge("tierd_log_end_offset", "Offset of the next record of one of tierd's own logs.", _PARTITION),
+    gauge("tierd_log_size_bytes", "Bytes of the log files of one of tierd's own logs.", _PARTITION),
+    counter(
         "tierd_log_refused_total",
-        Kind.COUNTER,
         "Refusals of one of tierd's own logs since it was opened: no_key, invalid_magic, invalid_checksum, "
         "invalid_sequence, invalid_offset.",
         (*_PARTITION, "reason"),
@@ -82,28 +78,18 @@ class LogCleanerUse:
 
 
 LOG_CLEANER = (
-    Declaration(
+    counter(
         "tierd_log_cleaner_rounds_total",
-        Kind.COUNTER,
         "Rounds over tierd's own compacted logs, by outcome: cleaned, aborted (begins again) or failed.",
         ("outcome",),
     ),
-    Declaration(
-        "tierd_log_cleaner_input_bytes_total",
-        Kind.COUNTER,
-        "Log bytes of segments of tierd's own logs that were cleaned.",
+    counter("tierd_log_cleaner_input_bytes_total", "Log bytes of segments of tierd's own logs that were cleaned."),
+    counter("tierd_log_cleaner_output_bytes_total", "Log bytes of the segments that replaced cleaned ones."),
+    gauge(
+        "tierd_log_cleaner_max_dirty_ratio", "Largest dirty share of one of tierd's own compacted logs, from 0 to 1."
     ),
-    Declaration(
-        "tierd_log_cleaner_output_bytes_total", Kind.COUNTER, "Log bytes of the segments that replaced cleaned ones."
-    ),
-    Declaration(
-        "tierd_log_cleaner_max_dirty_ratio",
-        Kind.GAUGE,
-        "Largest dirty share of one of tierd's own compacted logs, from 0 to 1.",
-    ),
-    Declaration(
+    gauge(
         "tierd_log_uncleanable_partitions",
-        Kind.GAUGE,
         "tierd's own logs whose cleaning failed; not cleaned until the next start, so they may fill the disk.",
     ),
 )
