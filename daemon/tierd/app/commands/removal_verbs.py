@@ -35,15 +35,7 @@ from tierd.serve import (
     VerbHandler,
     ask_or_run,
 )
-from tierd.tiering import (
-    ExpirationPlan,
-    ExpireOutcome,
-    LocalFacts,
-    TakenBack,
-    Tiering,
-    facts_of,
-    partition_expiration,
-)
+from tierd.tiering import ExpirationPlan, ExpireOutcome, LocalFacts, TakenBack, Tiering, facts_of, partition_expiration
 
 PATIENCE_S = 25.0  # below the deadline of a control request
 _REMOVAL_PASSES = 2

@@ -46,14 +46,7 @@ from tierd.config import KafkaEndpointSettings
 from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, LogError, TierError
 from tierd.serve import ControlServer, HttpServer
 from tierd.telemetry import HostUse
-from tierd.tiering import (
-    CopyTask,
-    ExpirationTask,
-    FetchService,
-    PartitionRemover,
-    PartitionTask,
-    Tiering,
-)
+from tierd.tiering import CopyTask, ExpirationTask, FetchService, PartitionRemover, PartitionTask, Tiering
 
 log = structlog.get_logger()
 

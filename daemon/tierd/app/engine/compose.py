@@ -33,15 +33,7 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import TopicIdPartition, uuid_from_text
-from tierd.remote import (
-    KeyRing,
-    ObjectStore,
-    ObjectStoreCall,
-    SegmentStorage,
-    Transform,
-    claim_tier,
-    open_transform,
-)
+from tierd.remote import KeyRing, ObjectStore, ObjectStoreCall, SegmentStorage, Transform, claim_tier, open_transform
 from tierd.telemetry import EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
 from tierd.tiering import (
     Capacity,

@@ -7,14 +7,7 @@ from tierd.app.restore.target_directories import TargetDirectories
 from tierd.errors import LogError, RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.log import parse_lineage, parse_producer_snapshot
 from tierd.metadata import PartitionView
-from tierd.model import (
-    IndexType,
-    Lineage,
-    RemoteLogSegmentState,
-    TopicIdPartition,
-    TopicPartition,
-    uuid_to_text,
-)
+from tierd.model import IndexType, Lineage, RemoteLogSegmentState, TopicIdPartition, TopicPartition, uuid_to_text
 from tierd.remote import RemoteStorageManager
 from tierd.restore import PlanFinding, PlanSeverity, RestoreMode, newest_segment
 

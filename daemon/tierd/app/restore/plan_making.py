@@ -17,13 +17,7 @@ from tierd.app.restore.plan_targets import PlanTargets, describe_time_rule
 from tierd.app.restore.restore_source import RestoreSource
 from tierd.app.restore.standby_directories import StandbyDirectories
 from tierd.app.restore.target_directories import TargetDirectories
-from tierd.app.restore.topic_facts import (
-    ControllerEpochs,
-    TopicFacts,
-    broker_settings,
-    controller_epochs,
-    topic_facts,
-)
+from tierd.app.restore.topic_facts import ControllerEpochs, TopicFacts, broker_settings, controller_epochs, topic_facts
 from tierd.clock import Clock
 from tierd.cost import PriceList, reading_cost
 from tierd.metadata import PartitionView

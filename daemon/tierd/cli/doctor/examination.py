@@ -10,15 +10,7 @@ from typing import TypeVar
 from tierd.cli.asking import daemon_state_dir
 from tierd.cli.doctor.check_probe import probe_config
 from tierd.cli.doctor.daemon_probes import probe_daemon, probe_journal, probe_liveness, probe_log_file, probe_process
-from tierd.cli.doctor.facts import (
-    CheckFacts,
-    DaemonFacts,
-    DaemonLogFacts,
-    Facts,
-    HostFacts,
-    ProbeFailure,
-    ProcessFacts,
-)
+from tierd.cli.doctor.facts import CheckFacts, DaemonFacts, DaemonLogFacts, Facts, HostFacts, ProbeFailure, ProcessFacts
 from tierd.cli.doctor.host_probes import probe_files, probe_host
 from tierd.cli.doctor.probing import Probe, run_probes
 from tierd.config import find_state_dir

@@ -80,6 +80,16 @@ class Column:
     sort: str | None = None
 
 
+def text_columns(*titles: str) -> tuple[Column, ...]:
+    """Return the heads of columns of text."""
+    return tuple(map(Column, titles))
+
+
+def number_columns(*titles: str) -> tuple[Column, ...]:
+    """Return the heads of columns of numbers."""
+    return tuple(Column(title, is_number=True) for title in titles)
+
+
 def table(
     caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, classes: Sequence[str] = ()
 ) -> Html:

@@ -7,21 +7,20 @@ from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
 from tierd.serve.page.log_layout import LogRange, PartitionLayout, RangePlace, log_ranges, place_of
 from tierd.serve.page.log_picture import PLACE_TEXTS, draw_offsets, draw_times, render_ranges
 from tierd.serve.page.markup import (
-    Column,
     Html,
     element,
     joined,
     link,
     moment,
+    number_columns,
     number_text,
     path_of,
     section,
     table,
+    text_columns,
     with_query,
 )
-from tierd.serve.page.markup import (
-    facts as fact_list,
-)
+from tierd.serve.page.markup import facts as fact_list
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery, page_of
 from tierd.serve.page.problems import PageProblem, partition_problem, render_problems
@@ -30,18 +29,14 @@ from tierd.sizes import human_size
 
 SEGMENTS: Final = "segments"
 _COLUMNS: Final = (
-    Column("First offset", is_number=True),
-    Column("Last offset", is_number=True),
-    Column("State"),
-    Column("Size", is_number=True),
-    Column("Records", is_number=True),
-    Column("Compression", is_number=True),
-    Column("Newest record"),
-    Column("Changed"),
-    Column("Epoch", is_number=True),
-    Column("Segment id"),
+    *number_columns("First offset", "Last offset"),
+    *text_columns("State"),
+    *number_columns("Size", "Records", "Compression"),
+    *text_columns("Newest record", "Changed"),
+    *number_columns("Epoch"),
+    *text_columns("Segment id"),
 )
-_EPOCH_COLUMNS: Final = (Column("Leader epoch", is_number=True), Column("First offset", is_number=True))
+_EPOCH_COLUMNS: Final = number_columns("Leader epoch", "First offset")
 
 
 def render_partition(facts: PartitionLayout, query: ListQuery) -> Html:

@@ -11,13 +11,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
-from kio.schema.offset_for_leader_epoch.v4.response import (
-    EpochEndOffset as PartitionEpochEnd,
-)
-from kio.schema.offset_for_leader_epoch.v4.response import (
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from kio.schema.offset_for_leader_epoch.v4.response import EpochEndOffset as PartitionEpochEnd
+from kio.schema.offset_for_leader_epoch.v4.response import OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
 from kio.static.primitive import i32, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 

@@ -10,11 +10,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.rare_lines import LinesPerSecond
 from tierd.serve.kafka.groups.coordination.alarms import Alarms
-from tierd.serve.kafka.groups.coordination.group_statistics import (
-    GroupCounters,
-    GroupMemberStatistics,
-    GroupStatistics,
-)
+from tierd.serve.kafka.groups.coordination.group_statistics import GroupCounters, GroupMemberStatistics, GroupStatistics
 from tierd.serve.kafka.groups.coordination.group_writer import GroupWriter, Spawn
 from tierd.serve.kafka.groups.protocol.classic_group import ClassicGroup
 from tierd.serve.kafka.groups.protocol.group_body import MembershipLimits
