@@ -32,7 +32,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "tierd.app.daemon.daemon": "composes the servers and the supervision",
         "tierd.app.daemon.daemon_endpoint": "asks if the read endpoint is on, before its modules are imported",
         "tierd.app.daemon.daemon_push": "asks if push replication is on, before its modules are imported",
-        "tierd.app.daemon.endpoint_reload": "reads the file again",
         "tierd.app.daemon.tier_server": "composes the process of tierd serve",
         "tierd.app.endpoint.engine_endpoint": "composes the read endpoint of the daemon",
         "tierd.app.push.engine_push": "composes the push replication of the daemon",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PushStandbySummary,
         QuarantineAnswer,
         RunBegun,
+        SegmentAnswer,
         SkippedPartition,
         StatusAnswer,
         SteppedErasures,

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TypedDict
 from uuid import UUID
 
 from tierd.app.engine.compose import Engine, standing_in
@@ -29,6 +28,7 @@ from tierd.serve import (
     ExpiredPartitions,
     ExpiredSegment,
     ExpireRequest,
+    SegmentAnswer,
     UndeletedSegment,
     UndeletedSegments,
     UndeleteRequest,
@@ -196,7 +196,9 @@ def expire_answer(outcomes: Iterable[ExpireOutcome]) -> ExpiredPartitions:
                 new_log_start_offset=outcome.plan.new_log_start_offset,
                 next_due_ms=outcome.plan.next_due_ms,
                 deletions=tuple(
-                    ExpiredSegment(**_segment(planned.metadata), reason=planned.reason.value, detail=planned.detail)
+                    ExpiredSegment(
+                        **_segment(planned.metadata).model_dump(), reason=planned.reason.value, detail=planned.detail
+                    )
                     for planned in outcome.plan.deletions
                 ),
                 error=None if outcome.error is None else str(outcome.error),
@@ -214,7 +216,7 @@ def undelete_answer(name: TopicPartition, taken: Iterable[TakenBack], *, dry_run
         dry_run=dry_run,
         segments=tuple(
             UndeletedSegment(
-                **_segment(each.metadata),
+                **_segment(each.metadata).model_dump(),
                 reason=each.metadata.soft_delete.reason if each.metadata.soft_delete else "",
                 log_start_offset=each.log_start_offset,
                 problem=each.problem,
@@ -229,23 +231,13 @@ def partition_answer(partition: TopicIdPartition, *, at_once: bool) -> DeletedPa
     return DeletedPartition(partition=str(partition), topic_id=uuid_to_text(partition.topic_id), at_once=at_once)
 
 
-class _SegmentFields(TypedDict):
-    segment_id: str
-    start_offset: int
-    end_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
-    state: str
-    delete_after_ms: int | None
-
-
-def _segment(metadata: RemoteLogSegmentMetadata) -> _SegmentFields:
-    return {
-        "segment_id": uuid_to_text(metadata.segment.id),
-        "start_offset": metadata.start_offset,
-        "end_offset": metadata.end_offset,
-        "size_bytes": metadata.size_bytes,
-        "max_timestamp_ms": metadata.max_timestamp_ms,
-        "state": metadata.state.name,
-        "delete_after_ms": metadata.soft_delete.delete_after_ms if metadata.soft_delete else None,
-    }
+def _segment(metadata: RemoteLogSegmentMetadata) -> SegmentAnswer:
+    return SegmentAnswer(
+        segment_id=uuid_to_text(metadata.segment.id),
+        start_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        size_bytes=metadata.size_bytes,
+        max_timestamp_ms=metadata.max_timestamp_ms,
+        state=metadata.state.name,
+        delete_after_ms=metadata.soft_delete.delete_after_ms if metadata.soft_delete else None,
+    )
