@@ -126,9 +126,9 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Html:
     return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in pairs))
 
 
-def paragraphs(texts: Iterable[str], *, class_name: str | None = None) -> Html:
+def paragraphs(texts: Iterable[str]) -> Html:
     """Return a paragraph for each text that is not empty."""
-    return joined(element("p", text, class_=class_name) for text in texts if text)
+    return joined(element("p", text) for text in texts if text)
 
 
 def section(title: str, *children: str, level: int = 2, id_: str | None = None) -> Html:
