@@ -49,6 +49,11 @@ def test_module_of_an_export_is_imported_with_its_first_use(room: ModuleType) ->
     assert vars(room)["Part"] is found
 
 
+def test_names_of_the_exports_are_listed_without_an_import(room: ModuleType) -> None:
+    assert room.__all__ == ["Part"]
+    assert "room_of_a_test.part" not in sys.modules
+
+
 def test_name_that_is_no_export_is_an_attribute_error_and_imports_nothing(room: ModuleType) -> None:
     with pytest.raises(AttributeError, match="'room_of_a_test' has no attribute 'part_two'"):
         _ = room.part_two

@@ -7,6 +7,9 @@ room has its imports where type checkers and import-linter read them, and nothin
         from tierd.room.part import Part
     else:
         __getattr__ = exports_on_demand(__name__)
+
+A room that packages of others import has an ``__all__`` as well: their type checkers do not know that its imports are
+exports, as mypy does for the other rooms (``implicit_reexport`` in ``pyproject.toml``).
 """
 
 import ast
@@ -27,6 +30,8 @@ def exports_on_demand(room: str) -> Callable[[str], object]:
         return dict(_listed_imports(ast.parse(Path(file).read_bytes())))
 
     def import_name(name: str) -> object:
+        if name == "__all__":
+            return sorted(modules())
         if name not in modules():
             raise AttributeError(f"module {room!r} has no attribute {name!r}", name=name, obj=sys.modules[room])
         value: object = getattr(import_module(modules()[name]), name)

@@ -15,8 +15,7 @@ import pytest
 from tests.fakes.answering_daemon import Request, answering_daemon
 from tests.scenarios.command import TIERD, run_tierd
 from tests.services.waiting import is_readable
-from tierd.cli.commands.top import rendered_rates
-from tierd.cli.rates import PartitionRate, Rates, rates_between, totals_of
+from tierd.cli.commands.top import PartitionRate, Rates, rates_between, rendered_rates, totals_of
 from tierd.serve import StatusAnswer
 
 DEADLINE_S = 60.0

@@ -178,7 +178,20 @@ def _names(modules: Sequence[Module]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _exports(module: Module) -> Iterator[tuple[str, int]]:
-    """Yield (name, line) of what ``__all__`` of the module lists."""
+    """Yield (name, line) of what ``__all__`` of the module lists, or a package imports below ``if TYPE_CHECKING:``."""
+    listed = dict(_listed(module))
+    yield from (listed or (dict(_imported_on_demand(module)) if module.is_package else {})).items()
+
+
+def _imported_on_demand(module: Module) -> Iterator[tuple[str, int]]:
+    for node in module.syntax.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                if isinstance(statement, ast.ImportFrom):
+                    yield from ((alias.name, alias.lineno) for alias in statement.names)
+
+
+def _listed(module: Module) -> Iterator[tuple[str, int]]:
     for node in module.syntax.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             for element in ast.walk(node.value):

@@ -114,6 +114,22 @@ def test_export_is_found_when_only_its_own_room_uses_it(package: Package) -> Non
     assert (found.subject, found.line) == ("tierd.room.inside", 2)
 
 
+def test_import_on_demand_of_a_room_without_a_list_is_an_export(package: Package) -> None:
+    modules = package(
+        {
+            "room/__init__.py": (
+                "if TYPE_CHECKING:\n    from tierd.room.a import (\n        inside,\n        outside,\n    )\n"
+            ),
+            "room/a.py": "from tierd.room import inside\n",
+            "roommate.py": "from tierd.room import outside\n",
+        }
+    )
+
+    (found,) = unused_export(modules)
+
+    assert (found.subject, found.line) == ("tierd.room.inside", 3)
+
+
 @pytest.mark.parametrize(
     "statement",
     ["from tierd.room.a import x", "from tierd.room import a", "import tierd.room.a", "import tierd.room.a as b"],

@@ -24,7 +24,7 @@ from tierd.cli.display import print_group, print_table
 from tierd.cli.failures import print_failure
 from tierd.cli.layout import plain_table
 from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.record_text import as_text_line
+from tierd.cli.record_lines import as_text_line
 from tierd.control_characters import visible
 from tierd.errors import TierError
 from tierd.log import Record

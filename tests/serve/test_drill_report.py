@@ -3,7 +3,7 @@
 import pytest
 
 from tierd.serve.control_answers import DrillsSummary
-from tierd.serve.drill_report import drill_line, drill_problems
+from tierd.serve.status_lines import drill_line, drill_problems
 
 SCHEDULED = DrillsSummary(
     enabled=True,

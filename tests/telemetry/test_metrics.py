@@ -151,7 +151,7 @@ def test_call_to_the_store_is_counted_with_its_duration_and_size() -> None:
 def test_age_of_the_oldest_byte_grows_while_copying_stalls() -> None:
     clock = FakeClock(now_ms=100_000)
     it = metrics(clock)
-    it.watch_partitions(lambda: [lag(oldest_ms=90_000), lag(partition=4, oldest_ms=70_000)])
+    it.sources.partitions = lambda: [lag(oldest_ms=90_000), lag(partition=4, oldest_ms=70_000)]
 
     assert scrape(it)["tierd_remote_copy_lag_seconds", ORDERS_3] == 10
     clock.advance(5)
@@ -164,7 +164,7 @@ def test_age_of_the_oldest_byte_grows_while_copying_stalls() -> None:
 def test_age_is_zero_when_the_clock_steps_back() -> None:
     clock = FakeClock(now_ms=100_000)
     it = metrics(clock)
-    it.watch_partitions(lambda: [lag(oldest_ms=100_000)])
+    it.sources.partitions = lambda: [lag(oldest_ms=100_000)]
     clock.step_wall_clock(-50_000)
 
     assert scrape(it)["tierd_remote_copy_lag_seconds", ORDERS_3] == 0
@@ -174,7 +174,7 @@ def test_age_is_zero_when_the_clock_steps_back() -> None:
 def test_gauges_of_a_removed_partition_are_removed() -> None:
     it = metrics()
     partitions = [lag(metadata_count=4, remote_size_bytes=1000)]
-    it.watch_partitions(lambda: partitions)
+    it.sources.partitions = lambda: partitions
 
     before = scrape(it)
     partitions.clear()
@@ -203,7 +203,7 @@ def test_counters_of_a_forgotten_topic_are_removed_and_those_of_others_are_kept(
 
 def test_partitions_are_counted_by_state_and_absent_states_are_zero() -> None:
     it = metrics()
-    it.watch_partitions(lambda: [lag(state="quarantined"), lag(partition=4, state="idle"), lag(partition=5)])
+    it.sources.partitions = lambda: [lag(state="quarantined"), lag(partition=4, state="idle"), lag(partition=5)]
 
     samples = scrape(it)
     assert samples["tierd_partitions", (("state", "idle"),)] == 2
@@ -214,7 +214,9 @@ def test_partitions_are_counted_by_state_and_absent_states_are_zero() -> None:
 def test_host_is_read_at_each_scrape_and_a_silent_disk_has_no_series() -> None:
     it = metrics()
     assert ("tierd_ready", ()) not in scrape(it)
-    it.watch_host(lambda: HostUse(is_ready=False, offline={"/a": True, "/b": False}, disks={"/b": DiskUse(30, 1000)}))
+    it.sources.host = lambda: HostUse(
+        is_ready=False, offline={"/a": True, "/b": False}, disks={"/b": DiskUse(30, 1000)}
+    )
 
     samples = scrape(it)
     assert samples["tierd_ready", ()] == 0
@@ -227,25 +229,23 @@ def test_host_is_read_at_each_scrape_and_a_silent_disk_has_no_series() -> None:
 
 def test_hold_without_a_limit_has_no_series_of_the_limit() -> None:
     it = metrics()
-    it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10))
+    it.sources.holds = lambda: HoldUsage(segments=2, size_bytes=10)
 
     assert ("tierd_hold_max_bytes", ()) not in scrape(it)
 
 
 def test_holds_and_metadata_are_read_at_each_scrape() -> None:
     it = metrics()
-    it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10, max_bytes=50))
-    it.watch_metadata(
-        lambda: MetadataCounts(
-            reloads=1,
-            fenced_writes=2,
-            unknown_outcomes=3,
-            invalid_transitions=4,
-            tombstones=5,
-            dirty_partitions=6,
-            backend={"commit": Latency(count=8, total_s=0.5)},
-            backend_errors={"commit": 7},
-        )
+    it.sources.holds = lambda: HoldUsage(segments=2, size_bytes=10, max_bytes=50)
+    it.sources.metadata = lambda: MetadataCounts(
+        reloads=1,
+        fenced_writes=2,
+        unknown_outcomes=3,
+        invalid_transitions=4,
+        tombstones=5,
+        dirty_partitions=6,
+        backend={"commit": Latency(count=8, total_s=0.5)},
+        backend_errors={"commit": 7},
     )
 
     samples = scrape(it)
@@ -330,7 +330,7 @@ def test_throttle_series_exist_only_after_a_throttle_of_their_quota() -> None:
 
 def test_use_of_the_engine_is_read_at_each_scrape() -> None:
     metrics = Metrics(version="1", clock=FakeClock())
-    metrics.watch_engine(lambda: EngineUse(idle_ratio={"copy": 0.25}, bytes_per_second={"copy": 7.0}))
+    metrics.sources.engine = lambda: EngineUse(idle_ratio={"copy": 0.25}, bytes_per_second={"copy": 7.0})
     body = metrics.render()[0].decode()
     assert 'tierd_remote_log_manager_tasks_idle_ratio{pool="copy"} 0.25' in body
     assert 'tierd_remote_quota_bytes_per_second{quota="copy"} 7.0' in body
@@ -339,8 +339,8 @@ def test_use_of_the_engine_is_read_at_each_scrape() -> None:
 def test_reads_and_their_caches_are_read_at_each_scrape() -> None:
     it = metrics()
     chunks = CacheUse(hits=3, misses=2, hit_bytes=30, miss_bytes=20, evictions=1, damaged=4, entries=5, size_bytes=50)
-    it.watch_reading(
-        lambda: ReadingUse(running=6, pending=7, rejected=8, caches={"chunks": chunks}, bytes_per_second=9.0)
+    it.sources.reading = lambda: ReadingUse(
+        running=6, pending=7, rejected=8, caches={"chunks": chunks}, bytes_per_second=9.0
     )
 
     samples = scrape(it)
@@ -356,7 +356,7 @@ def test_reads_and_their_caches_are_read_at_each_scrape() -> None:
 
 def test_services_have_the_duration_of_their_outage() -> None:
     it = metrics()
-    it.watch_services(lambda: {"object_store": 12.5, "metadata_store": 0.0})
+    it.sources.unreachable_s = lambda: {"object_store": 12.5, "metadata_store": 0.0}
 
     body = it.render()[0].decode()
 

@@ -63,7 +63,7 @@ def rendered(metrics: Metrics) -> list[str]:
 
 def test_both_sides_are_shown() -> None:
     metrics = Metrics(version="1", clock=ManualClock())
-    metrics.watch_push(lambda: PushUse(connections=2, refused_connections=0, leader=LEADER, standby=STANDBY))
+    metrics.sources.push = lambda: PushUse(connections=2, refused_connections=0, leader=LEADER, standby=STANDBY)
     lines = rendered(metrics)
     for line in (
         'tierd_push_session_ends_total{reason="buffer_overflow"} 2.0',
@@ -85,12 +85,10 @@ def test_both_sides_are_shown() -> None:
 
 def test_unprotected_records_are_shown_without_push() -> None:
     metrics = Metrics(version="1", clock=ManualClock())
-    metrics.watch_unprotected(
-        lambda: [
-            UnprotectedUse(topic="orders", partition=0, seconds=2.0, size_bytes=10),
-            UnprotectedUse(topic="orders", partition=1, seconds=1.0, size_bytes=30),
-        ]
-    )
+    metrics.sources.unprotected = lambda: [
+        UnprotectedUse(topic="orders", partition=0, seconds=2.0, size_bytes=10),
+        UnprotectedUse(topic="orders", partition=1, seconds=1.0, size_bytes=30),
+    ]
     lines = rendered(metrics)
     assert 'tierd_unprotected_seconds{partition="0",topic="orders"} 2.0' in lines
     assert "tierd_unprotected_max_seconds 2.0" in lines

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from tierd.app.checks.checklist import CheckStep
     from tierd.app.commands.copy_once import copy_once
     from tierd.app.commands.deep_check import DeepCheckRound
-    from tierd.app.commands.explain_command import explain_offset
     from tierd.app.commands.group_positions import GroupPosition, GroupPositions, group_positions
     from tierd.app.commands.metadata_commands import export_metadata, follow_segments, import_metadata
-    from tierd.app.commands.offset_commands import found_offset, list_offsets
+    from tierd.app.commands.offset_commands import explain_offset, found_offset, list_offsets
     from tierd.app.commands.quarantine_commands import hold_endpoint, release_endpoint
     from tierd.app.commands.rebuild_metadata import rebuild_metadata
     from tierd.app.commands.removal_verbs import delete_partition, expire, require_confirmed, undelete
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from tierd.app.engine.row_reader import Located, row_reader
     from tierd.app.engine.tier_reader import TierReader, tier_reader
     from tierd.app.engine.tiered_log_reader import HostLogs
-    from tierd.app.restore.drill_commands import drill
-    from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult
+    from tierd.app.restore.drill_run import DrillProgress, DrillRequest, DrillResult, drill
     from tierd.app.restore.group_restore_job import GroupRestoreJob, GroupRestoreRequest, group_restore_job
     from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
     from tierd.app.restore.log_dir_restore import LogDirOutcome, LogDirRestoreRequest, log_dir_restore
@@ -58,84 +56,3 @@ if TYPE_CHECKING:
     from tierd.app.spark.past_runs import past_runs
 else:
     __getattr__ = exports_on_demand(__name__)
-
-__all__ = [
-    "CheckStep",
-    "DeepCheckRound",
-    "Deployment",
-    "DrillProgress",
-    "DrillRequest",
-    "DrillResult",
-    "GroupPosition",
-    "GroupPositions",
-    "GroupRestoreJob",
-    "GroupRestoreRequest",
-    "HostLogs",
-    "HostMetadata",
-    "LiftedRetention",
-    "Located",
-    "LogDirOutcome",
-    "LogDirPlan",
-    "LogDirPlanRequest",
-    "LogDirRestoreRequest",
-    "NewTopicOptions",
-    "PlannedStore",
-    "RepairRequest",
-    "RetentionHolds",
-    "ServeRequest",
-    "SourceRequest",
-    "StandbyVerifyRequest",
-    "StoreKind",
-    "StoreOutcome",
-    "StoreRestoreRequest",
-    "TierReader",
-    "TopicRestoreJob",
-    "TopicRestoreRequest",
-    "access_policy",
-    "attest_erasure",
-    "broker_cost",
-    "cancel_erasure",
-    "check_online",
-    "compact",
-    "copy_once",
-    "delete_partition",
-    "drill",
-    "expire",
-    "explain_offset",
-    "export_metadata",
-    "file_erasure",
-    "follow_segments",
-    "found_offset",
-    "group_positions",
-    "group_restore_job",
-    "hold_endpoint",
-    "import_metadata",
-    "lift_retention",
-    "list_erasures",
-    "list_offsets",
-    "log_dir_restore",
-    "past_drills",
-    "past_runs",
-    "plan_compaction",
-    "read_erasure",
-    "rebuild_metadata",
-    "recorded_inventory",
-    "release_endpoint",
-    "repair_tier",
-    "require_confirmed",
-    "require_spark",
-    "rewrap_keys",
-    "row_reader",
-    "run_daemon",
-    "run_in_loop",
-    "serve_tier",
-    "source_reader",
-    "step_erasures",
-    "store_restore",
-    "tier_inventory",
-    "tier_reader",
-    "topic_restore_job",
-    "tune_memory",
-    "undelete",
-    "verify_standbys",
-]

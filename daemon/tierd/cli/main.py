@@ -1,8 +1,8 @@
 """The ``tierd`` command: the list of verbs, and the way from a verb to its module.
 
 Only the module of the verb that was named is imported, because most modules need half the daemon; ``tierd --help`` and
-a mistyped verb need none. A module in ``commands`` has a function of its own name. The verbs of a group, as in
-``tierd log append``, have a folder of their own.
+a mistyped verb need none. A verb is a function of its name, in a module of that name in ``commands`` unless ``file``
+names another, which close verbs share. The verbs of a group, as in ``tierd log append``, have a folder of their own.
 """
 
 import builtins
@@ -28,12 +28,18 @@ from tierd.control_characters import visible
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb and its line in the help; ``group`` is the word before the verb, if any."""
+    """A verb and its line in the help.
+
+    Attributes:
+        group: the word before the verb, if any.
+        file: the module below ``commands`` that the verb shares with others; empty for one of its own.
+    """
 
     name: str
     summary: str
     hidden: bool = False
     group: str = ""
+    file: str = ""
 
     @property
     def function(self) -> str:
@@ -44,7 +50,8 @@ class Verb:
     @property
     def module(self) -> str:
         """Return the module of that function."""
-        return ".".join(filter(None, ("tierd.cli.commands", self.group, self.function)))
+        below = self.file or ".".join(filter(None, (self.group, self.function)))
+        return f"tierd.cli.commands.{below}"
 
     @property
     def words(self) -> list[str]:
@@ -68,9 +75,9 @@ VERBS = (
     Verb("doctor", "Examine everything that a person on call would look at."),
     Verb("status", "Show what the running daemon does, and why partitions wait."),
     Verb("top", "Show what the running daemon does a second."),
-    Verb("pause", "Stop copying partitions until tierd resume."),
-    Verb("resume", "Copy paused partitions again."),
-    Verb("sync", "Run a pass over partitions now, also over quarantined ones."),
+    Verb("pause", "Stop copying partitions until tierd resume.", file="copying"),
+    Verb("resume", "Copy paused partitions again.", file="copying"),
+    Verb("sync", "Run a pass over partitions now, also over quarantined ones.", file="copying"),
     Verb("peers", "List the daemons that announced themselves over MQTT."),
     Verb("copy", "Copy finished segments to the tier once, then exit."),
     Verb("topics", "List how much of each topic is in the tier, and how old it is."),
@@ -102,22 +109,24 @@ VERBS = (
     Verb("truncate", "Cut off all records from an offset on.", group="log"),
     Verb("recover", "Load and close a log dir, as a broker does at its start and clean stop.", group="log"),
     Verb("request", "File a request to erase the records of keys.", group="erase"),
-    Verb("list", "List the requests, and the condition that each request waits for.", group="erase"),
-    Verb("status", "Show the report of a request, which is the proof.", group="erase"),
-    Verb("attest", "State that a store keeps no older versions of objects.", group="erase"),
-    Verb("withdraw", "Cancel a request.", group="erase"),
-    Verb("step", "Take the next steps of open requests.", group="erase"),
-    Verb("partition", "Put partitions back into a log dir.", group="restore"),
+    Verb(
+        "list", "List the requests, and the condition that each request waits for.", group="erase", file="erase.reports"
+    ),
+    Verb("status", "Show the report of a request, which is the proof.", group="erase", file="erase.reports"),
+    Verb("attest", "State that a store keeps no older versions of objects.", group="erase", file="erase.changes"),
+    Verb("withdraw", "Cancel a request.", group="erase", file="erase.changes"),
+    Verb("step", "Take the next steps of open requests.", group="erase", file="erase.changes"),
+    Verb("partition", "Put partitions back into a log dir.", group="restore", file="restore.log_dir"),
     Verb("log-dir", "Put all partitions of the tier back into a log dir.", group="restore"),
     Verb("store", "Fill state stores from their changelogs.", group="restore"),
     Verb("topic", "Send topics of the tier into a live cluster.", group="restore"),
     Verb("groups", "Set the positions of consumer groups in a live cluster.", group="restore"),
     Verb("release-retention", "Lift the holds of topics' retention.", group="restore"),
-    Verb("release", "Let the clients go that the quarantine holds back.", group="endpoint"),
-    Verb("hold", "Hold the clients of the quarantine back again.", group="endpoint"),
+    Verb("release", "Let the clients go that the quarantine holds back.", group="endpoint", file="endpoint.quarantine"),
+    Verb("hold", "Hold the clients of the quarantine back again.", group="endpoint", file="endpoint.quarantine"),
     Verb("hash-password", "Print the hashes of a password, for the configuration file.", group="endpoint"),
-    Verb("export", "Write all rows of the metadata store to a file.", group="metadata"),
-    Verb("import", "Fill an empty metadata store from an export.", group="metadata"),
+    Verb("export", "Write all rows of the metadata store to a file.", group="metadata", file="metadata"),
+    Verb("import", "Fill an empty metadata store from an export.", group="metadata", file="metadata"),
 )
 GROUPS = (
     VerbGroup(

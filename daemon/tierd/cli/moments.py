@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import typer
 
+from tierd.config import parse_duration_s
+
 
 def timestamp_ms_of(text: str) -> int:
     """Parse milliseconds since the epoch, or ISO 8601; a time without a zone is UTC, as ``tierd cat`` prints it.
@@ -20,6 +22,18 @@ def timestamp_ms_of(text: str) -> int:
     if timestamp_ms < 0:
         raise typer.BadParameter(f"{text!r} is before 1970")
     return timestamp_ms
+
+
+def duration_s_of(text: str, option: str) -> float:
+    """Parse a duration such as ``2h`` that a person gave to ``option``; a negative one stands for no end.
+
+    Raises:
+        typer.BadParameter: the text is no duration.
+    """
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def utc_text(timestamp_ms: int) -> str:

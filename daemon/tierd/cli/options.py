@@ -1,11 +1,13 @@
 """Options and arguments that commands share."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierd.cli.completion import partition_names
+from tierd.cli.completion import partition_names, topic_names
 
 
 def _located(path: Path) -> Path:
@@ -73,6 +75,14 @@ PartitionsArgument = Annotated[
         metavar="TP", help="Partitions, topic-partition each; none means all.", autocompletion=partition_names
     ),
 ]
+TopicPatternsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATTERN",
+        help="Topics whose whole name matches a regular expression.",
+        autocompletion=topic_names,
+    ),
+]
 ErasureArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Id of a request to erase keys, from tierd erase list.")
 ]
@@ -97,3 +107,16 @@ NewPartitionDirectoryArgument = Annotated[
 ]
 
 DEFAULT_CONFIG = Path("/etc/tierd/tierd.yaml")
+
+
+def require_patterns(patterns: Iterable[str]) -> None:
+    """Require that each of ``patterns`` is a regular expression.
+
+    Raises:
+        typer.BadParameter: one is none.
+    """
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise typer.BadParameter(f"{pattern!r} is no regular expression: {error}") from error

@@ -1,13 +1,15 @@
-"""Records from lines of input: the JSON of ``tierd cat --json``, or text with a tab between key and value."""
+"""Records from lines of input, as the JSON of ``tierd cat --json`` or as text with tabs, and as lines for people."""
 
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from tierd.control_characters import visible
 from tierd.errors import RecordLineError
 from tierd.json_parsing import parse_json
-from tierd.log import NewRecord
+from tierd.log import NewRecord, Record
 
 MAX_INT = (1 << 31) - 1
 _MAX_LONG = (1 << 63) - 1
@@ -65,6 +67,12 @@ def parse_text_line(line: bytes, _number: int, now_ms: int) -> InputRecord:
     return InputRecord(NewRecord(key, value, now_ms) if tab else NewRecord(None, line, now_ms))
 
 
+def as_text_line(record: Record) -> bytes:
+    """Return offset, timestamp, key and value between tabs; no byte of a record can move the cursor or hide a line."""
+    fields = (str(record.offset), _time(record.timestamp_ms), _text(record.key), _text(record.value))
+    return "\t".join(fields).encode() + b"\n"
+
+
 def _bytes(fields: dict[str, object], name: str, number: int) -> bytes | None:
     value = fields.get(name)
     if value is None:
@@ -109,3 +117,17 @@ def _integer(fields: dict[str, object], name: str, number: int, *, low: int = 0,
 
 def _fault(number: int, problem: str) -> RecordLineError:
     return RecordLineError(f"line {number}: {problem}", remedy=f"expected is {_FORM}")
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # records may carry any 64-bit number
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z" if timestamp_ms >= 0 else str(timestamp_ms)
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    return visible(data.decode("utf-8", errors="backslashreplace"))

@@ -1,6 +1,5 @@
 """Options that the verbs of ``tierd restore`` share, and the request that they make."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,8 @@ from uuid import UUID
 import typer
 
 from tierd.app import LogDirPlanRequest, LogDirRestoreRequest, SourceRequest
-from tierd.cli.moments import timestamp_ms_of
-from tierd.config import parse_duration_s
+from tierd.cli.moments import duration_s_of, timestamp_ms_of
+from tierd.cli.options import require_patterns
 from tierd.model import TopicPartition, is_topic_name, uuid_from_text
 from tierd.restore import ExpiredSegments, RestoreMode
 
@@ -162,11 +161,11 @@ class RestoreArguments:
             to_offset=self.to_offset,
             to_time_ms=None if self.to_time is None else timestamp_ms_of(self.to_time),
             by_timestamp=self.by_timestamp,
-            expired=self._expired(),
+            expired=expired_segments(hold=self.hold_retention, skip=self.skip_expired),
             accepts_holes=self.accept_holes,
             are_others_down=self.others_down,
             for_broker=self.for_broker,
-            retention_ms=_retention_ms(self.retention),
+            retention_ms=None if self.retention is None else _retention_ms(self.retention),
             as_topic=self.as_topic,
             topic_id=_topic_id(self.topic_id),
             standbys=self.standbys,
@@ -184,31 +183,37 @@ class RestoreArguments:
             raise typer.BadParameter("--to-offset and --to-time exclude each other; give one")
         if self.standbys and (self.to_offset is not None or self.to_time is not None):
             raise typer.BadParameter("--standby is for the newest records: without --to-offset and --to-time")
-        if self.by_timestamp and self.to_time is None:
-            raise typer.BadParameter("--by-timestamp needs --to-time")
-        if self.hold_retention and self.skip_expired:
-            raise typer.BadParameter("--hold-retention and --skip-expired exclude each other; give one")
+        require_consistent(
+            self.to_time, hold=self.hold_retention, skip=self.skip_expired, by_timestamp=self.by_timestamp
+        )
         if self.mode is not RestoreMode.IMPORT and (self.as_topic or self.topic_id):
             raise typer.BadParameter("--as and --topic-id are for --mode import: other modes keep the topic")
         if self.as_topic is not None and not is_topic_name(self.as_topic):
             raise typer.BadParameter("--as: a topic's name has letters, digits, '.', '_' and '-', at most 249")
-        for pattern in self.topics:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise typer.BadParameter(f"{pattern!r} is no regular expression: {error}") from error
-
-    def _expired(self) -> ExpiredSegments:
-        if self.skip_expired:
-            return ExpiredSegments.SKIP
-        return ExpiredSegments.HOLD if self.hold_retention else ExpiredSegments.REFUSE
+        require_patterns(self.topics)
 
 
-def _retention_ms(text: str | None) -> int | None:
-    try:
-        return None if text is None else max(-1, round(parse_duration_s(text) * 1000))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--retention") from error
+def require_consistent(to_time: str | None, *, hold: bool, skip: bool, by_timestamp: bool) -> None:
+    """Refuse options of a restore that contradict each other.
+
+    Raises:
+        typer.BadParameter: two of them do.
+    """
+    if by_timestamp and to_time is None:
+        raise typer.BadParameter("--by-timestamp needs --to-time")
+    if hold and skip:
+        raise typer.BadParameter("--hold-retention and --skip-expired exclude each other; give one")
+
+
+def expired_segments(*, hold: bool, skip: bool) -> ExpiredSegments:
+    """Return what becomes of segments that the retention would delete at once."""
+    if skip:
+        return ExpiredSegments.SKIP
+    return ExpiredSegments.HOLD if hold else ExpiredSegments.REFUSE
+
+
+def _retention_ms(text: str) -> int:
+    return max(-1, round(duration_s_of(text, "--retention") * 1000))
 
 
 def _topic_id(text: str | None) -> UUID | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tierd.on_demand import exports_on_demand
 
 if TYPE_CHECKING:
-    from tierd.config.config_warning_rules import config_warnings
+    from tierd.config.config_warning import config_warnings
     from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
     from tierd.config.control_settings import MqttSettings, MqttTlsSettings
     from tierd.config.cost_settings import PricedTierSettings
@@ -33,12 +33,7 @@ if TYPE_CHECKING:
     from tierd.config.places import PlacedFaultsError
     from tierd.config.push_settings import PushReplicationSettings, PushTlsSettings
     from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
-    from tierd.config.schema import (
-        CatalogueSettings,
-        CopySettings,
-        ExpireSettings,
-        TierdConfig,
-    )
+    from tierd.config.schema import CatalogueSettings, CopySettings, ExpireSettings, TierdConfig
     from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
     from tierd.config.side_file import load_side_file
     from tierd.config.spark_protection import is_on_this_host, protection_faults

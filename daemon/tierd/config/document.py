@@ -8,7 +8,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from tierd.config.expanded_text import ExpandedText
 from tierd.config.places import Location, dotted
 
 _MAX_VALUES = 10_000  # aliases of aliases grow exponentially
@@ -19,6 +18,12 @@ _NAMES = re.compile(r"\b(alias|anchor|tag handle) ('[^']*'|\"[^\"]*\")")  # a pa
 _KIND = r"\1"
 _HALF = re.compile("[\ud800-\udfff]")
 _TAG = "tag:yaml.org,2002:"
+
+
+class ExpandedText(str):
+    """A value that came out of ``${NAME}``: text that may stand for a number or a switch."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -22,14 +22,7 @@ from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
 from tierd.config.tiered_log_settings import FetchSettings, HoldSettings
 from tierd.config.topic_settings import TopicsSettings, left_to_brokers
-from tierd.config.values import (
-    Address,
-    Duration,
-    Rate,
-    Switch,
-    WholeNumber,
-    split_address,
-)
+from tierd.config.values import Address, Duration, Rate, Switch, WholeNumber, split_address
 
 
 class CopySettings(Settings):

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationInfo
 
-from tierd.config.expanded_text import ExpandedText
+from tierd.config.document import ExpandedText
 from tierd.config.units import parse_bytes, parse_duration_s
 
 MIB = 1024 * 1024

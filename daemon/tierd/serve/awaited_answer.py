@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tierd.errors import DaemonUnreachableError
-from tierd.serve.control_client import (
-    ASK_TIMEOUT_S,
-    MAX_ANSWER_BYTES,
-    answer_of,
-    control_address,
-    reachable,
-    sent_line,
-)
+from tierd.serve.control_client import ASK_TIMEOUT_S, MAX_ANSWER_BYTES, answer_of, control_address, reachable, sent_line
 from tierd.serve.control_protocol import AnswerT, ControlVerb, RequestT
 from tierd.streams import write
 

@@ -18,11 +18,7 @@ from tierd.files import bind_privately, is_own_peer
 from tierd.masking import Masking
 from tierd.ports import BACKLOG, Connection, ConnectionGate, accept_connections
 from tierd.serve.control_client import SOCKET_NAME, control_address
-from tierd.serve.control_protocol import (
-    ControlAnswerLine,
-    ControlRequestLine,
-    VerbHandler,
-)
+from tierd.serve.control_protocol import ControlAnswerLine, ControlRequestLine, VerbHandler
 from tierd.streams import write
 
 MAX_REQUEST_BYTES = 1 << 20

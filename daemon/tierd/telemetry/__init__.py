@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from tierd.telemetry.drill_metrics import DrillUse
     from tierd.telemetry.endpoint_metrics import EndpointListenerUse, EndpointSessionUse, EndpointUse
     from tierd.telemetry.host_metrics import DiskUse, HostUse
-    from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
     from tierd.telemetry.logs import configure_logging
     from tierd.telemetry.metrics import Metrics, render_store_restore
     from tierd.telemetry.metrics_file import MetricsFile
-    from tierd.telemetry.own_log_metrics import OwnLogUse
+    from tierd.telemetry.own_log_metrics import LogCleanerUse, OwnLogUse
     from tierd.telemetry.pipeline_metrics import PipelineUse
     from tierd.telemetry.push_metrics import (
         HistogramUse,
@@ -31,39 +30,3 @@ if TYPE_CHECKING:
     from tierd.telemetry.store_restore_metrics import ChangelogRestoreUse, StoreRestoreUse
 else:
     __getattr__ = exports_on_demand(__name__)
-
-__all__ = [
-    "CacheUse",
-    "CatalogueUse",
-    "ChangelogRestoreUse",
-    "ControlUse",
-    "DiskUse",
-    "DrillUse",
-    "EndpointListenerUse",
-    "EndpointSessionUse",
-    "EndpointUse",
-    "EngineUse",
-    "HistogramUse",
-    "HoldUsage",
-    "HostUse",
-    "Latency",
-    "LeadershipUse",
-    "LogCleanerUse",
-    "MetadataCounts",
-    "Metrics",
-    "MetricsFile",
-    "OwnLogUse",
-    "PartitionLag",
-    "PipelineUse",
-    "PushCopyUse",
-    "PushLeaderUse",
-    "PushPeerUse",
-    "PushStandbyUse",
-    "PushUse",
-    "ReadingUse",
-    "StandbyLagUse",
-    "StoreRestoreUse",
-    "UnprotectedUse",
-    "configure_logging",
-    "render_store_restore",
-]

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,30 +28,23 @@ class CatalogueUse:
 
 
 CATALOGUE_METRICS = (
-    Declaration(
+    counter(
         "tierd_catalogue_objects_written_total",
-        Kind.COUNTER,
         "Objects of the catalogue that tierd stored, by kind: positions, topics or node.",
         ("kind",),
     ),
-    Declaration(
-        "tierd_catalogue_objects_removed_total", Kind.COUNTER, "Positions objects that tierd removed because of age."
-    ),
-    Declaration(
+    counter("tierd_catalogue_objects_removed_total", "Positions objects that tierd removed because of age."),
+    counter(
         "tierd_catalogue_failures_total",
-        Kind.COUNTER,
         "Failed attempts to keep a part of the catalogue: survey, positions, topics, node or thinning.",
         ("part",),
     ),
-    Declaration(
+    gauge(
         "tierd_catalogue_positions_timestamp_seconds",
-        Kind.GAUGE,
         "Unix time through which the positions in the bucket are right; no series before the first.",
     ),
-    Declaration("tierd_catalogue_groups", Kind.GAUGE, "Consumer groups in the last positions of this broker."),
-    Declaration(
-        "tierd_catalogue_incomplete", Kind.GAUGE, "1 while a part of the catalogue is missing; tierd status says why."
-    ),
+    gauge("tierd_catalogue_groups", "Consumer groups in the last positions of this broker."),
+    gauge("tierd_catalogue_incomplete", "1 while a part of the catalogue is missing; tierd status says why."),
 )
 
 

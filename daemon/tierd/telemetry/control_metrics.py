@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +25,19 @@ class ControlUse:
 
 
 CONTROL_METRICS = (
-    Declaration("tierd_mqtt_connected", Kind.GAUGE, "1 while there is a connection to the MQTT broker, else 0."),
-    Declaration("tierd_mqtt_reconnects_total", Kind.COUNTER, "Connections to the MQTT broker after the first one."),
-    Declaration(
-        "tierd_mqtt_stale_announcements_total",
-        Kind.COUNTER,
-        "Announcements that were older than what was known, and were dropped.",
+    gauge("tierd_mqtt_connected", "1 while there is a connection to the MQTT broker, else 0."),
+    counter("tierd_mqtt_reconnects_total", "Connections to the MQTT broker after the first one."),
+    counter(
+        "tierd_mqtt_stale_announcements_total", "Announcements that were older than what was known, and were dropped."
     ),
-    Declaration(
+    counter(
         "tierd_mqtt_publish_dropped_total",
-        Kind.COUNTER,
         "Messages that were not published: too_large, queue_full, denied by the MQTT broker.",
         ("reason",),
     ),
-    Declaration(
-        "tierd_mqtt_damaged_messages_total", Kind.COUNTER, "Messages from the MQTT broker that could not be used."
-    ),
-    Declaration("tierd_mqtt_peers_online", Kind.GAUGE, "Daemons that are announced as online, with this one."),
-    Declaration("tierd_mqtt_waiting_messages", Kind.GAUGE, "Messages that wait to be published."),
+    counter("tierd_mqtt_damaged_messages_total", "Messages from the MQTT broker that could not be used."),
+    gauge("tierd_mqtt_peers_online", "Daemons that are announced as online, with this one."),
+    gauge("tierd_mqtt_waiting_messages", "Messages that wait to be published."),
 )
 
 

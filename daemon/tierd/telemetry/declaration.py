@@ -1,4 +1,4 @@
-"""Declaration of a metric: everything apart from its value."""
+"""Declaration of a metric, everything apart from its value, and one value of it at a scrape."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -21,3 +21,27 @@ class Declaration:
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
+
+
+Sample = tuple[str, tuple[str, ...], float]
+"""Metric name, label values, value."""
+
+
+def counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Declaration:
+    """Declare a counter."""
+    return Declaration(name, Kind.COUNTER, text, labels)
+
+
+def gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Declaration:
+    """Declare a gauge."""
+    return Declaration(name, Kind.GAUGE, text, labels)
+
+
+def histogram(name: str, text: str, labels: tuple[str, ...] = ()) -> Declaration:
+    """Declare a histogram."""
+    return Declaration(name, Kind.HISTOGRAM, text, labels)
+
+
+def summary(name: str, text: str, labels: tuple[str, ...] = ()) -> Declaration:
+    """Declare a summary."""
+    return Declaration(name, Kind.SUMMARY, text, labels)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,46 +33,33 @@ class DrillUse:
 
 
 DRILL_METRICS = (
-    Declaration(
+    gauge(
         "tierd_proven_until_timestamp_seconds",
-        Kind.GAUGE,
         "Unix time of the oldest proof among the partitions of the topic that this broker leads: a drill has restored "
         "all that the tier had then; 0 while one of them was never proven.",
         ("topic",),
     ),
-    Declaration(
+    gauge(
         "tierd_proven_until_min_timestamp_seconds",
-        Kind.GAUGE,
         "Smallest tierd_proven_until_timestamp_seconds of any topic; no series without partitions in the tier.",
     ),
-    Declaration(
-        "tierd_drill_unproven_partitions",
-        Kind.GAUGE,
-        "Partitions in the tier, led here, that no drill has proven yet.",
-    ),
-    Declaration(
-        "tierd_drill_failing_partitions", Kind.GAUGE, "Partitions in the tier, led here, whose last drill was no proof."
-    ),
-    Declaration(
+    gauge("tierd_drill_unproven_partitions", "Partitions in the tier, led here, that no drill has proven yet."),
+    gauge("tierd_drill_failing_partitions", "Partitions in the tier, led here, whose last drill was no proof."),
+    gauge(
         "tierd_drill_last_success_timestamp_seconds",
-        Kind.GAUGE,
         "Unix time of the last proof of any partition; no series before the first.",
     ),
-    Declaration(
+    counter(
         "tierd_drill_partitions_total",
-        Kind.COUNTER,
         "Partitions that drills of the daemon took, by outcome: proven, empty, failed or skipped.",
         ("outcome",),
     ),
-    Declaration(
+    counter(
         "tierd_drill_run_failures_total",
-        Kind.COUNTER,
         "Drills of the daemon that ended early, because of a service or of this host; tierd status says why.",
     ),
-    Declaration("tierd_drill_running", Kind.GAUGE, "1 during a drill of the daemon, otherwise 0."),
-    Declaration(
-        "tierd_drill_next_run_timestamp_seconds", Kind.GAUGE, "Unix time of the begin of the next scheduled drill."
-    ),
+    gauge("tierd_drill_running", "1 during a drill of the daemon, otherwise 0."),
+    gauge("tierd_drill_next_run_timestamp_seconds", "Unix time of the begin of the next scheduled drill."),
 )
 
 

@@ -3,24 +3,20 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge, histogram
 
-ENDPOINT_REQUESTS = Declaration(
+ENDPOINT_REQUESTS = counter(
     "tierd_endpoint_requests_total",
-    Kind.COUNTER,
     "Requests of clients at the read endpoint, by Kafka's name of the request and by outcome.",
     ("listener", "request", "outcome"),
 )
-ENDPOINT_SECONDS = Declaration(
+ENDPOINT_SECONDS = histogram(
     "tierd_endpoint_request_seconds",
-    Kind.HISTOGRAM,
     "Time of requests at the read endpoint, without the wait of a Fetch for records.",
     ("request",),
 )
-ENDPOINT_PRINCIPAL_BYTES = Declaration(
+ENDPOINT_PRINCIPAL_BYTES = counter(
     "tierd_endpoint_principal_bytes_total",
-    Kind.COUNTER,
     "Bytes of the answers to each principal; principals beyond the first 50 are one series, other.",
     ("principal",),
 )
@@ -83,51 +79,43 @@ class EndpointUse:
 _LISTENER = ("listener",)
 
 ENDPOINT_METRICS = (
-    Declaration("tierd_endpoint_connections", Kind.GAUGE, "Connections of clients at the read endpoint.", _LISTENER),
-    Declaration(
-        "tierd_endpoint_connections_accepted_total", Kind.COUNTER, "Connections that a listener accepted.", _LISTENER
-    ),
-    Declaration(
+    gauge("tierd_endpoint_connections", "Connections of clients at the read endpoint.", _LISTENER),
+    counter("tierd_endpoint_connections_accepted_total", "Connections that a listener accepted.", _LISTENER),
+    counter(
         "tierd_endpoint_connections_faulty_total",
-        Kind.COUNTER,
         "Connections that were closed for a fault of the client: no Kafka protocol, a failed login, a request that is "
         "not allowed.",
         _LISTENER,
     ),
-    Declaration(
+    counter(
         "tierd_endpoint_connections_refused_total",
-        Kind.COUNTER,
         "Connections that found no place (kafka.max_connections, or descriptors).",
     ),
-    Declaration("tierd_endpoint_received_bytes_total", Kind.COUNTER, "Bytes of requests.", _LISTENER),
-    Declaration("tierd_endpoint_sent_bytes_total", Kind.COUNTER, "Bytes of answers.", _LISTENER),
-    Declaration(
+    counter("tierd_endpoint_received_bytes_total", "Bytes of requests.", _LISTENER),
+    counter("tierd_endpoint_sent_bytes_total", "Bytes of answers.", _LISTENER),
+    gauge(
         "tierd_endpoint_memory_bytes",
-        Kind.GAUGE,
         "Memory of requests and answers, which kafka.max_memory bounds together.",
         ("kind",),
     ),
-    Declaration("tierd_endpoint_answers_waiting", Kind.GAUGE, "Answers that wait for memory."),
-    Declaration("tierd_endpoint_failed_logins_total", Kind.COUNTER, "Logins of clients that failed."),
-    Declaration(
+    gauge("tierd_endpoint_answers_waiting", "Answers that wait for memory."),
+    counter("tierd_endpoint_failed_logins_total", "Logins of clients that failed."),
+    counter(
         "tierd_endpoint_failed_certificates_total",
-        Kind.COUNTER,
         "Changed certificates of the listeners that could not be used; the former ones stay in force.",
     ),
-    Declaration("tierd_endpoint_fetch_sessions", Kind.GAUGE, "Fetch sessions of clients (KIP-227)."),
-    Declaration("tierd_endpoint_fetch_session_partitions", Kind.GAUGE, "Partitions of all fetch sessions."),
-    Declaration(
+    gauge("tierd_endpoint_fetch_sessions", "Fetch sessions of clients (KIP-227)."),
+    gauge("tierd_endpoint_fetch_session_partitions", "Partitions of all fetch sessions."),
+    counter(
         "tierd_endpoint_fetch_session_evictions_total",
-        Kind.COUNTER,
         "Fetch sessions that made room for others; their clients name all partitions in each request.",
     ),
-    Declaration("tierd_endpoint_topics", Kind.GAUGE, "Topics that the read endpoint serves."),
-    Declaration("tierd_endpoint_groups", Kind.GAUGE, "Consumer groups that this endpoint coordinates."),
-    Declaration("tierd_endpoint_group_members", Kind.GAUGE, "Members of the groups that this endpoint coordinates."),
-    Declaration("tierd_endpoint_commits_total", Kind.COUNTER, "Offsets that consumers committed here."),
-    Declaration(
+    gauge("tierd_endpoint_topics", "Topics that the read endpoint serves."),
+    gauge("tierd_endpoint_groups", "Consumer groups that this endpoint coordinates."),
+    gauge("tierd_endpoint_group_members", "Members of the groups that this endpoint coordinates."),
+    counter("tierd_endpoint_commits_total", "Offsets that consumers committed here."),
+    gauge(
         "tierd_endpoint_watermark_age_seconds",
-        Kind.GAUGE,
         "Age of the high watermarks up to which local records are served; no series while none is in use.",
     ),
 )

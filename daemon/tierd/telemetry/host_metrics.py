@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +30,14 @@ class HostUse:
 
 
 HOST_METRICS = (
-    Declaration("tierd_ready", Kind.GAUGE, "1 while /readyz says yes, otherwise 0; /readyz says why."),
-    Declaration("tierd_log_dir_offline", Kind.GAUGE, "1 while tierd cannot list a log dir, otherwise 0.", ("log_dir",)),
-    Declaration(
+    gauge("tierd_ready", "1 while /readyz says yes, otherwise 0; /readyz says why."),
+    gauge("tierd_log_dir_offline", "1 while tierd cannot list a log dir, otherwise 0.", ("log_dir",)),
+    gauge(
         "tierd_disk_free_bytes",
-        Kind.GAUGE,
         "Free bytes on the file system of a log dir or of the state dir; no series while it does not answer.",
         ("directory",),
     ),
-    Declaration(
-        "tierd_disk_size_bytes", Kind.GAUGE, "Size of the file system of a log dir or of the state dir.", ("directory",)
-    ),
+    gauge("tierd_disk_size_bytes", "Size of the file system of a log dir or of the state dir.", ("directory",)),
 )
 
 

@@ -5,7 +5,7 @@ values of a state (lag, age, holds) are asked for at each scrape, so that they s
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -14,129 +14,86 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from tierd.clock import Clock
-from tierd.telemetry.catalogue_metrics import CatalogueUse
-from tierd.telemetry.control_metrics import ControlUse
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.drill_metrics import DrillUse
+from tierd.telemetry.declaration import Declaration, Kind, counter, gauge, histogram
 from tierd.telemetry.endpoint_metrics import (
     ENDPOINT_PRINCIPAL_BYTES,
     ENDPOINT_RECORDED,
     ENDPOINT_REQUESTS,
     ENDPOINT_SECONDS,
-    EndpointUse,
 )
-from tierd.telemetry.host_metrics import HostUse
-from tierd.telemetry.log_cleaner_metrics import LogCleanerUse
-from tierd.telemetry.own_log_metrics import OwnLogUse
-from tierd.telemetry.pipeline_metrics import PipelineUse
-from tierd.telemetry.push_metrics import PushUse, PushWatch, UnprotectedUse, push_histograms
-from tierd.telemetry.reading_metrics import ReadingUse
-from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
+from tierd.telemetry.push_metrics import push_histograms
+from tierd.telemetry.scraped import SCRAPED, MetadataCounts, ScrapeSources, scrape
 from tierd.telemetry.store_restore_metrics import STORE_RESTORE, StoreRestoreUse, store_restore_samples
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 
-COPY_BYTES = Declaration("tierd_remote_copy_bytes_total", Kind.COUNTER, "Log bytes of finished copies.", ("topic",))
-COPY_REQUESTS = Declaration(
-    "tierd_remote_copy_requests_total", Kind.COUNTER, "Copies of segments that tierd began.", ("topic",)
+COPY_BYTES = counter("tierd_remote_copy_bytes_total", "Log bytes of finished copies.", ("topic",))
+COPY_REQUESTS = counter("tierd_remote_copy_requests_total", "Copies of segments that tierd began.", ("topic",))
+COPY_ERRORS = counter("tierd_remote_copy_errors_total", "Copies of segments that failed.", ("topic",))
+COPY_SECONDS = histogram(
+    "tierd_remote_copy_seconds", "Time of a finished copy, from the check of the segment to its last durable row."
 )
-COPY_ERRORS = Declaration("tierd_remote_copy_errors_total", Kind.COUNTER, "Copies of segments that failed.", ("topic",))
-COPY_SECONDS = Declaration(
-    "tierd_remote_copy_seconds",
-    Kind.HISTOGRAM,
-    "Time of a finished copy, from the check of the segment to its last durable row.",
-)
-GAP_OFFSETS = Declaration(
+GAP_OFFSETS = counter(
     "tierd_gap_offsets_total",
-    Kind.COUNTER,
     "Offsets that the broker deleted before tierd copied or held them; the tier does not have them.",
     ("topic",),
 )
-FETCH_BYTES = Declaration(
-    "tierd_remote_fetch_bytes_total", Kind.COUNTER, "Bytes that readers got from the tier.", ("topic",)
+FETCH_BYTES = counter("tierd_remote_fetch_bytes_total", "Bytes that readers got from the tier.", ("topic",))
+FETCH_REQUESTS = counter("tierd_remote_fetch_requests_total", "Reads from the tier.", ("topic",))
+FETCH_ERRORS = counter(
+    "tierd_remote_fetch_errors_total", "Failed reads from the tier, without reads of offsets out of range.", ("topic",)
 )
-FETCH_REQUESTS = Declaration("tierd_remote_fetch_requests_total", Kind.COUNTER, "Reads from the tier.", ("topic",))
-FETCH_ERRORS = Declaration(
-    "tierd_remote_fetch_errors_total",
-    Kind.COUNTER,
-    "Failed reads from the tier, without reads of offsets out of range.",
-    ("topic",),
+DELETE_REQUESTS = counter(
+    "tierd_remote_delete_requests_total", "Deletions of remote segments that tierd began.", ("topic",)
 )
-DELETE_REQUESTS = Declaration(
-    "tierd_remote_delete_requests_total", Kind.COUNTER, "Deletions of remote segments that tierd began.", ("topic",)
+DELETE_ERRORS = counter("tierd_remote_delete_errors_total", "Deletions of remote segments that failed.", ("topic",))
+DANGLING_SWEPT = counter(
+    "tierd_dangling_segments_swept_total", "Unfinished copies of dead processes that tierd removed.", ("topic",)
 )
-DELETE_ERRORS = Declaration(
-    "tierd_remote_delete_errors_total", Kind.COUNTER, "Deletions of remote segments that failed.", ("topic",)
+UPLOADS_ABORTED = counter(
+    "tierd_uploads_aborted_total", "Unfinished multipart uploads of dead processes that tierd aborted."
 )
-DANGLING_SWEPT = Declaration(
-    "tierd_dangling_segments_swept_total",
-    Kind.COUNTER,
-    "Unfinished copies of dead processes that tierd removed.",
-    ("topic",),
-)
-UPLOADS_ABORTED = Declaration(
-    "tierd_uploads_aborted_total", Kind.COUNTER, "Unfinished multipart uploads of dead processes that tierd aborted."
-)
-SIZE_COMPUTATION_SECONDS = Declaration(
+SIZE_COMPUTATION_SECONDS = histogram(
     "tierd_remote_log_size_computation_seconds",
-    Kind.HISTOGRAM,
     "Time to find the expired segments of a partition, with the computation of its size.",
 )
-STORE_SECONDS = Declaration(
-    "tierd_object_store_seconds", Kind.HISTOGRAM, "Time of calls to the object store.", ("operation",)
+STORE_SECONDS = histogram("tierd_object_store_seconds", "Time of calls to the object store.", ("operation",))
+STORE_REQUESTS = counter(
+    "tierd_object_store_requests_total", "Calls to the object store, by outcome.", ("operation", "outcome")
 )
-STORE_REQUESTS = Declaration(
-    "tierd_object_store_requests_total",
-    Kind.COUNTER,
-    "Calls to the object store, by outcome.",
-    ("operation", "outcome"),
-)
-STORE_ATTEMPTS = Declaration(
+STORE_ATTEMPTS = counter(
     "tierd_object_store_attempts_total",
-    Kind.COUNTER,
     "Attempts of calls to the object store and of parts of uploads, with repetitions, by outcome.",
     ("operation", "outcome"),
 )
-STORE_BYTES = Declaration(
-    "tierd_object_store_bytes_total", Kind.COUNTER, "Bytes sent to or received from the object store.", ("operation",)
+STORE_BYTES = counter(
+    "tierd_object_store_bytes_total", "Bytes sent to or received from the object store.", ("operation",)
 )
-BILLED_REQUESTS = Declaration(
+BILLED_REQUESTS = counter(
     "tierd_billed_requests_total",
-    Kind.COUNTER,
     "Requests that the store bills, with failed attempts, computed from the calls; tierd cost uses them.",
     ("topic", "request_class"),
 )
-BILLED_BYTES = Declaration(
-    "tierd_billed_bytes_total", Kind.COUNTER, "Bytes that the billed requests moved.", ("topic", "request_class")
+BILLED_BYTES = counter("tierd_billed_bytes_total", "Bytes that the billed requests moved.", ("topic", "request_class"))
+LAST_SUCCESS = gauge(
+    "tierd_last_success_timestamp_seconds", "Unix time of the last success of a task of this kind.", ("task",)
 )
-LAST_SUCCESS = Declaration(
-    "tierd_last_success_timestamp_seconds",
-    Kind.GAUGE,
-    "Unix time of the last success of a task of this kind.",
-    ("task",),
-)
-THROTTLE_SECONDS = Declaration(
+THROTTLE_SECONDS = histogram(
     "tierd_remote_throttle_seconds",
-    Kind.HISTOGRAM,
     "Waits because of a quota, copy or fetch; there is no series before the first wait.",
     ("quota",),
 )
-THROTTLE_MAX_SECONDS = Declaration(
+THROTTLE_MAX_SECONDS = gauge(
     "tierd_remote_throttle_max_seconds",
-    Kind.GAUGE,
     "Longest wait because of a quota since the start; there is no series before the first wait.",
     ("quota",),
 )
-RELOAD_SUCCESS = Declaration(
+RELOAD_SUCCESS = gauge(
     "tierd_config_reload_success",
-    Kind.GAUGE,
     "1 if the last read of the configuration file succeeded, 0 if a reload kept the old settings.",
 )
-BUILD_INFO = Declaration(
-    "tierd_build_info",
-    Kind.GAUGE,
-    "Always 1; the labels have the version of tierd and of Python.",
-    ("version", "python"),
+BUILD_INFO = gauge(
+    "tierd_build_info", "Always 1; the labels have the version of tierd and of Python.", ("version", "python")
 )
 
 RECORDED = (
@@ -186,7 +143,11 @@ class WorkTotals:
 
 
 class Metrics:
-    """The metrics of one daemon, in a registry of their own. Methods that record do no I/O."""
+    """The metrics of one daemon, in a registry of their own. Methods that record do no I/O.
+
+    Attributes:
+        sources: what a scrape asks; each room of the daemon sets its own.
+    """
 
     def __init__(self, *, version: str, clock: Clock) -> None:
         # Off: a second series per counter with the time of its creation, which no rate needs.
@@ -196,23 +157,7 @@ class Metrics:
         self._counters = {d: self._counter(d) for d in RECORDED if d.kind is Kind.COUNTER}
         self._gauges = {d: self._gauge(d) for d in RECORDED if d.kind is Kind.GAUGE}
         self._histograms = {d: self._histogram(d) for d in RECORDED if d.kind is Kind.HISTOGRAM}
-        self._partitions: Callable[[], Iterable[PartitionLag]] = tuple
-        self._holds: Callable[[], HoldUsage] = HoldUsage
-        self._metadata: Callable[[], MetadataCounts] = MetadataCounts
-        self._engine: Callable[[], EngineUse] = EngineUse
-        self._leadership: Callable[[], LeadershipUse | None] = lambda: None
-        self._reading: Callable[[], ReadingUse] = ReadingUse
-        self._pipeline: Callable[[], PipelineUse | None] = lambda: None
-        self._log_cleaner: Callable[[], LogCleanerUse | None] = lambda: None
-        self._own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
-        self._catalogue: Callable[[], CatalogueUse | None] = lambda: None
-        self._drills: Callable[[], DrillUse | None] = lambda: None
-        self._endpoint: Callable[[], EndpointUse | None] = lambda: None
-        self._control: Callable[[], ControlUse | None] = lambda: None
-        self._push: Callable[[], PushUse | None] = lambda: None
-        self._unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
-        self._host: Callable[[], HostUse | None] = lambda: None
-        self._unreachable_s: Callable[[], Mapping[str, float]] = dict
+        self.sources = ScrapeSources()
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
         self._gauges[RELOAD_SUCCESS].set(1)
@@ -310,77 +255,9 @@ class Metrics:
 
     def forget_topic(self, topic: str) -> None:
         """Drop the counters of a topic that this broker no longer has; an unknown topic changes nothing."""
-        for declaration, counter in self._counters.items():
+        for declaration, recorded in self._counters.items():
             if "topic" in declaration.labels:
-                counter.remove_by_labels({"topic": topic})
-
-    def watch_partitions(self, source: Callable[[], Iterable[PartitionLag]]) -> None:
-        """Compute lag, age and size gauges from ``source`` at every scrape; it must not block."""
-        self._partitions = source
-
-    def watch_holds(self, source: Callable[[], HoldUsage]) -> None:
-        """Ask ``source`` at every scrape for the held segments."""
-        self._holds = source
-
-    def watch_metadata(self, source: Callable[[], MetadataCounts]) -> None:
-        """Ask ``source`` at every scrape for the counts of the metadata manager."""
-        self._metadata = source
-
-    def watch_engine(self, source: Callable[[], EngineUse]) -> None:
-        """Ask ``source`` at every scrape for the idle part of the task pools and the rates of the quotas."""
-        self._engine = source
-
-    def watch_reading(self, source: Callable[[], ReadingUse]) -> None:
-        """Ask ``source`` at every scrape for the state of reads and caches."""
-        self._reading = source
-
-    def watch_pipeline(self, source: Callable[[], PipelineUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of the Spark job; None where it is not enabled."""
-        self._pipeline = source
-
-    def watch_log_cleaner(self, source: Callable[[], LogCleanerUse | None]) -> None:
-        """Ask ``source`` at every scrape for the counts of the log cleaner; None where every log dir is a broker's."""
-        self._log_cleaner = source
-
-    def watch_own_logs(self, source: Callable[[], Iterable[OwnLogUse]]) -> None:
-        """Ask ``source`` at every scrape for each of tierd's own logs; it must not block."""
-        self._own_logs = source
-
-    def watch_catalogue(self, source: Callable[[], CatalogueUse | None]) -> None:
-        """Ask ``source`` at every scrape for the work on the catalogue; None where it is not enabled."""
-        self._catalogue = source
-
-    def watch_drills(self, source: Callable[[], DrillUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of drills; None where there are none. It must not block."""
-        self._drills = source
-
-    def watch_control(self, source: Callable[[], ControlUse | None]) -> None:
-        """Ask ``source`` for the state of the control plane at each scrape; None means that there is none."""
-        self._control = source
-
-    def watch_endpoint(self, source: Callable[[], EndpointUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of the read endpoint; None where it is off."""
-        self._endpoint = source
-
-    def watch_push(self, source: Callable[[], PushUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of push replication; None where it is off."""
-        self._push = source
-
-    def watch_unprotected(self, source: Callable[[], Sequence[UnprotectedUse]]) -> None:
-        """Ask ``source`` at every scrape for the records that neither the tier nor a standby has; it must not block."""
-        self._unprotected = source
-
-    def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
-        self._leadership = source
-
-    def watch_host(self, source: Callable[[], HostUse | None]) -> None:
-        """Ask ``source`` at every scrape for readiness, log dirs and the room on disks; it must not block."""
-        self._host = source
-
-    def watch_services(self, source: Callable[[], Mapping[str, float]]) -> None:
-        """Ask ``source`` at every scrape for the seconds since each service became unreachable; 0 while it answers."""
-        self._unreachable_s = source
+                recorded.remove_by_labels({"topic": topic})
 
     def totals(self) -> WorkTotals:
         """Return the work so far, for two answers of which the difference is a rate."""
@@ -403,27 +280,9 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Compute the scraped metrics; called by the registry."""
-        metadata, push = self._metadata(), self._push()
+        metadata, push = self.sources.metadata(), self.sources.push()
         simple = {d.name: _family(d) for d in SCRAPED if d.kind in {Kind.COUNTER, Kind.GAUGE}}
-        samples = scrape(
-            now_ms=self._clock.now_ms(),
-            partitions=self._partitions(),
-            holds=self._holds(),
-            metadata=metadata,
-            engine=self._engine(),
-            leadership=self._leadership(),
-            reading=self._reading(),
-            pipeline=self._pipeline(),
-            log_cleaner=self._log_cleaner(),
-            own_logs=self._own_logs(),
-            catalogue=self._catalogue(),
-            drills=self._drills(),
-            endpoint=self._endpoint(),
-            control=self._control(),
-            push=PushWatch(push, self._unprotected()),
-            host=self._host(),
-            unreachable_s=self._unreachable_s(),
-        )
+        samples = scrape(self.sources, now_ms=self._clock.now_ms(), metadata=metadata, push=push)
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)
         yield from simple.values()

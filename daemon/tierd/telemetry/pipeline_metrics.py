@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,36 +35,25 @@ class PipelineUse:
 
 
 PIPELINE = (
-    Declaration("tierd_pipeline_running", Kind.GAUGE, "1 during a run of the Spark job, otherwise 0."),
-    Declaration("tierd_pipeline_progress_ratio", Kind.GAUGE, "Progress of the run in its present stage, from 0 to 1."),
-    Declaration(
-        "tierd_pipeline_next_run_timestamp_seconds", Kind.GAUGE, "Unix time of the begin of the next scheduled run."
-    ),
-    Declaration("tierd_pipeline_runs_total", Kind.COUNTER, "Runs that ended, by outcome.", ("outcome",)),
-    Declaration(
+    gauge("tierd_pipeline_running", "1 during a run of the Spark job, otherwise 0."),
+    gauge("tierd_pipeline_progress_ratio", "Progress of the run in its present stage, from 0 to 1."),
+    gauge("tierd_pipeline_next_run_timestamp_seconds", "Unix time of the begin of the next scheduled run."),
+    counter("tierd_pipeline_runs_total", "Runs that ended, by outcome.", ("outcome",)),
+    gauge(
         "tierd_pipeline_last_run_timestamp_seconds",
-        Kind.GAUGE,
         "Unix time of the end of the last run with this outcome; no series before the first run.",
         ("outcome",),
     ),
-    Declaration(
+    counter(
         "tierd_pipeline_groups_total",
-        Kind.COUNTER,
         "Groups of neighbouring segments, by result: replaced, unchanged or failed.",
         ("result",),
     ),
-    Declaration("tierd_pipeline_input_bytes_total", Kind.COUNTER, "Log bytes of segments that runs replaced."),
-    Declaration(
-        "tierd_pipeline_output_bytes_total", Kind.COUNTER, "Log bytes of the segments that runs wrote as replacements."
-    ),
-    Declaration(
-        "tierd_pipeline_audited_segments_total",
-        Kind.COUNTER,
-        "Audited segments, by result: sound or damaged.",
-        ("result",),
-    ),
-    Declaration("tierd_pipeline_audited_bytes_total", Kind.COUNTER, "Log bytes of segments that were audited."),
-    Declaration("tierd_pipeline_records_total", Kind.COUNTER, "Counts of the job, such as records_read.", ("count",)),
+    counter("tierd_pipeline_input_bytes_total", "Log bytes of segments that runs replaced."),
+    counter("tierd_pipeline_output_bytes_total", "Log bytes of the segments that runs wrote as replacements."),
+    counter("tierd_pipeline_audited_segments_total", "Audited segments, by result: sound or damaged.", ("result",)),
+    counter("tierd_pipeline_audited_bytes_total", "Log bytes of segments that were audited."),
+    counter("tierd_pipeline_records_total", "Counts of the job, such as records_read.", ("count",)),
 )
 
 

@@ -1,12 +1,11 @@
 """Metrics of push replication, at each scrape (push-replication 6). The names are Confluent's, with units last."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client.metrics_core import HistogramMetricFamily
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge, histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,113 +124,90 @@ class UnprotectedUse:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PushWatch:
-    """State of push replication, and the records at risk, at one scrape."""
-
-    push: PushUse | None = None
-    unprotected: Sequence[UnprotectedUse] = field(default_factory=tuple)
-
-
 _PARTITION = ("topic", "partition")
 _PARTITION_PEER = (*_PARTITION, "peer")
 
 _HISTOGRAMS = (
-    Declaration("tierd_push_request_bytes", Kind.HISTOGRAM, "Record bytes of a request to a standby."),
-    Declaration("tierd_push_request_partitions", Kind.HISTOGRAM, "Partitions of a request to a standby."),
-    Declaration("tierd_push_request_seconds", Kind.HISTOGRAM, "Time from a request to the answer of the standby."),
-    Declaration("tierd_push_event_processing_seconds", Kind.HISTOGRAM, "Time of one turn of a pusher."),
+    histogram("tierd_push_request_bytes", "Record bytes of a request to a standby."),
+    histogram("tierd_push_request_partitions", "Partitions of a request to a standby."),
+    histogram("tierd_push_request_seconds", "Time from a request to the answer of the standby."),
+    histogram("tierd_push_event_processing_seconds", "Time of one turn of a pusher."),
 )
 
 PUSH_METRICS = (
-    Declaration("tierd_push_memory_used_bytes", Kind.GAUGE, "Records that are queued for standbys or on their way."),
-    Declaration("tierd_push_memory_max_bytes", Kind.GAUGE, "Most records that may be queued or on their way."),
-    Declaration("tierd_push_stopping_sessions", Kind.GAUGE, "Ended sessions whose standby was not told yet."),
-    Declaration("tierd_push_transitions_total", Kind.COUNTER, "Sessions that began: from pull to push."),
-    Declaration("tierd_push_session_ends_total", Kind.COUNTER, "Sessions that ended, by reason.", ("reason",)),
-    Declaration("tierd_push_event_failures_total", Kind.COUNTER, "Events of sessions that failed; each is a bug."),
-    Declaration(
+    gauge("tierd_push_memory_used_bytes", "Records that are queued for standbys or on their way."),
+    gauge("tierd_push_memory_max_bytes", "Most records that may be queued or on their way."),
+    gauge("tierd_push_stopping_sessions", "Ended sessions whose standby was not told yet."),
+    counter("tierd_push_transitions_total", "Sessions that began: from pull to push."),
+    counter("tierd_push_session_ends_total", "Sessions that ended, by reason.", ("reason",)),
+    counter("tierd_push_event_failures_total", "Events of sessions that failed; each is a bug."),
+    counter(
         "tierd_push_awaiting_transition_total",
-        Kind.COUNTER,
         "Fetches of standbys that lack nothing for a session but the newest records.",
     ),
-    Declaration("tierd_push_retries_total", Kind.COUNTER, "Requests that are repeated, by error.", ("reason",)),
-    Declaration("tierd_push_resyncs_total", Kind.COUNTER, "Sessions that went on at the log end of the standby."),
-    Declaration("tierd_push_soft_limit_hits_total", Kind.COUNTER, "Times that the memory rose above three quarters."),
-    Declaration("tierd_push_queue_depth", Kind.GAUGE, "Sessions that wait for their turn, by pusher.", ("pusher",)),
-    Declaration("tierd_push_active_sessions", Kind.GAUGE, "Sessions towards a standby.", ("peer",)),
-    Declaration(
-        "tierd_push_oldest_unacked_seconds", Kind.GAUGE, "Age of the oldest append that a standby lacks.", ("peer",)
-    ),
-    Declaration(
-        "tierd_push_lag_records", Kind.GAUGE, "Offsets that a standby of a led partition lacks.", _PARTITION_PEER
-    ),
-    Declaration("tierd_push_lag_bytes", Kind.GAUGE, "Bytes that a standby of a led partition lacks.", _PARTITION_PEER),
-    Declaration(
+    counter("tierd_push_retries_total", "Requests that are repeated, by error.", ("reason",)),
+    counter("tierd_push_resyncs_total", "Sessions that went on at the log end of the standby."),
+    counter("tierd_push_soft_limit_hits_total", "Times that the memory rose above three quarters."),
+    gauge("tierd_push_queue_depth", "Sessions that wait for their turn, by pusher.", ("pusher",)),
+    gauge("tierd_push_active_sessions", "Sessions towards a standby.", ("peer",)),
+    gauge("tierd_push_oldest_unacked_seconds", "Age of the oldest append that a standby lacks.", ("peer",)),
+    gauge("tierd_push_lag_records", "Offsets that a standby of a led partition lacks.", _PARTITION_PEER),
+    gauge("tierd_push_lag_bytes", "Bytes that a standby of a led partition lacks.", _PARTITION_PEER),
+    gauge(
         "tierd_push_lag_seconds",
-        Kind.GAUGE,
         "Time since a standby of a led partition last lacked nothing; 0 while it lacks nothing.",
         _PARTITION_PEER,
     ),
-    Declaration("tierd_push_tail_partitions", Kind.GAUGE, "Partitions of a broker that tail mode follows."),
-    Declaration(
+    gauge("tierd_push_tail_partitions", "Partitions of a broker that tail mode follows."),
+    gauge(
         "tierd_push_tail_watched_partitions",
-        Kind.GAUGE,
         "Partitions of which the kernel reports growth; tail mode polls the others.",
     ),
-    Declaration("tierd_push_tail_bytes_total", Kind.COUNTER, "Record bytes that tail mode read."),
-    Declaration("tierd_push_tail_cpu_seconds_total", Kind.COUNTER, "CPU time of tail mode."),
-    Declaration("tierd_push_connections", Kind.GAUGE, "Connections of other daemons to push.listen."),
-    Declaration(
-        "tierd_push_refused_connections_total", Kind.COUNTER, "Connections that ended for a fault of the other side."
-    ),
-    Declaration("tierd_push_partitions", Kind.GAUGE, "Copies on this host: push or pull.", ("state",)),
-    Declaration("tierd_push_pull_transitions_total", Kind.COUNTER, "Sessions of copies that ended: from push to pull."),
-    Declaration("tierd_push_append_errors_total", Kind.COUNTER, "Answers with an error, by error.", ("reason",)),
-    Declaration("tierd_push_duplicate_appends_total", Kind.COUNTER, "Appends that a copy had already."),
-    Declaration("tierd_push_appended_bytes_total", Kind.COUNTER, "Record bytes that leaders pushed to this host."),
-    Declaration("tierd_push_fetched_bytes_total", Kind.COUNTER, "Record bytes that this host fetched from leaders."),
-    Declaration("tierd_push_truncated_records_total", Kind.COUNTER, "Offsets that truncations removed from copies."),
-    Declaration(
-        "tierd_push_truncations_below_high_watermark_total",
-        Kind.COUNTER,
-        "Truncations of copies below their high watermark.",
-    ),
-    Declaration("tierd_push_standby_memory_bytes", Kind.GAUGE, "Records of leaders that wait for the disk."),
-    Declaration("tierd_push_copy_lag_records", Kind.GAUGE, "Offsets that a copy on this host lacks.", _PARTITION),
-    Declaration(
+    counter("tierd_push_tail_bytes_total", "Record bytes that tail mode read."),
+    counter("tierd_push_tail_cpu_seconds_total", "CPU time of tail mode."),
+    gauge("tierd_push_connections", "Connections of other daemons to push.listen."),
+    counter("tierd_push_refused_connections_total", "Connections that ended for a fault of the other side."),
+    gauge("tierd_push_partitions", "Copies on this host: push or pull.", ("state",)),
+    counter("tierd_push_pull_transitions_total", "Sessions of copies that ended: from push to pull."),
+    counter("tierd_push_append_errors_total", "Answers with an error, by error.", ("reason",)),
+    counter("tierd_push_duplicate_appends_total", "Appends that a copy had already."),
+    counter("tierd_push_appended_bytes_total", "Record bytes that leaders pushed to this host."),
+    counter("tierd_push_fetched_bytes_total", "Record bytes that this host fetched from leaders."),
+    counter("tierd_push_truncated_records_total", "Offsets that truncations removed from copies."),
+    counter("tierd_push_truncations_below_high_watermark_total", "Truncations of copies below their high watermark."),
+    gauge("tierd_push_standby_memory_bytes", "Records of leaders that wait for the disk."),
+    gauge("tierd_push_copy_lag_records", "Offsets that a copy on this host lacks.", _PARTITION),
+    gauge(
         "tierd_unprotected_seconds",
-        Kind.GAUGE,
         "Age of the oldest record of a led partition that neither the tier nor a standby has; 0 without one.",
         _PARTITION,
     ),
-    Declaration(
+    gauge(
         "tierd_unprotected_bytes",
-        Kind.GAUGE,
         "Bytes of a led partition that neither the tier nor a standby has: what a loss of this host now would cost.",
         _PARTITION,
     ),
-    Declaration("tierd_unprotected_max_seconds", Kind.GAUGE, "The largest tierd_unprotected_seconds."),
-    Declaration("tierd_unprotected_max_bytes", Kind.GAUGE, "The largest tierd_unprotected_bytes."),
+    gauge("tierd_unprotected_max_seconds", "The largest tierd_unprotected_seconds."),
+    gauge("tierd_unprotected_max_bytes", "The largest tierd_unprotected_bytes."),
     *_HISTOGRAMS,
 )
 
 
-def push_samples(watch: PushWatch) -> Iterator[Sample]:
-    """Return the samples of ``PUSH_METRICS``, without the histograms."""
-    for each in watch.unprotected:
+def push_samples(push: PushUse | None, unprotected: Sequence[UnprotectedUse]) -> Iterator[Sample]:
+    """Return the samples of ``PUSH_METRICS``, without the histograms; ``push`` is None where it is off."""
+    for each in unprotected:
         labels = (each.topic, str(each.partition))
         yield "tierd_unprotected_seconds", labels, each.seconds
         yield "tierd_unprotected_bytes", labels, each.size_bytes
-    yield "tierd_unprotected_max_seconds", (), max((each.seconds for each in watch.unprotected), default=0)
-    yield "tierd_unprotected_max_bytes", (), max((each.size_bytes for each in watch.unprotected), default=0)
-    if (use := watch.push) is None:
+    yield "tierd_unprotected_max_seconds", (), max((each.seconds for each in unprotected), default=0)
+    yield "tierd_unprotected_max_bytes", (), max((each.size_bytes for each in unprotected), default=0)
+    if push is None:
         return
-    yield "tierd_push_connections", (), use.connections
-    yield "tierd_push_refused_connections_total", (), use.refused_connections
-    yield from _leader_samples(use.leader)
-    if use.standby is not None:
-        yield from _standby_samples(use.standby)
+    yield "tierd_push_connections", (), push.connections
+    yield "tierd_push_refused_connections_total", (), push.refused_connections
+    yield from _leader_samples(push.leader)
+    if push.standby is not None:
+        yield from _standby_samples(push.standby)
 
 
 def push_histograms(use: PushUse | None) -> Iterator[HistogramMetricFamily]:
@@ -247,8 +223,8 @@ def push_histograms(use: PushUse | None) -> Iterator[HistogramMetricFamily]:
         )
     )
     families = [HistogramMetricFamily(each.name, each.help) for each in _HISTOGRAMS]
-    for family, histogram in zip(families, observed, strict=False):
-        family.add_metric((), list(_cumulative(histogram)), histogram.total)
+    for family, seen in zip(families, observed, strict=False):
+        family.add_metric((), list(_cumulative(seen)), seen.total)
     yield from families
 
 

@@ -3,10 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tierd.telemetry.declaration import Declaration, Kind
-
-Sample = tuple[str, tuple[str, ...], float]
-"""Metric name, label values, value."""
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,40 +41,28 @@ class ReadingUse:
 
 
 READING = (
-    Declaration("tierd_remote_log_reader_task_queue_size", Kind.GAUGE, "Reads from the tier that wait for a slot."),
-    Declaration("tierd_remote_log_readers_running", Kind.GAUGE, "Reads from the tier that run."),
-    Declaration(
-        "tierd_remote_log_reads_rejected_total",
-        Kind.COUNTER,
-        "Reads that tierd refused because too many reads were waiting.",
-    ),
-    Declaration(
+    gauge("tierd_remote_log_reader_task_queue_size", "Reads from the tier that wait for a slot."),
+    gauge("tierd_remote_log_readers_running", "Reads from the tier that run."),
+    counter("tierd_remote_log_reads_rejected_total", "Reads that tierd refused because too many reads were waiting."),
+    counter(
         "tierd_cache_requests_total",
-        Kind.COUNTER,
         "Lookups in the caches on disk, by outcome: hit or miss. A miss costs a request to the store.",
         ("cache", "outcome"),
     ),
-    Declaration(
+    counter(
         "tierd_cache_bytes_total",
-        Kind.COUNTER,
         "Bytes of the lookups: of hits from the disk, of misses from the store.",
         ("cache", "outcome"),
     ),
-    Declaration("tierd_cache_evictions_total", Kind.COUNTER, "Entries that a cache dropped to make room.", ("cache",)),
-    Declaration(
-        "tierd_cache_damaged_total",
-        Kind.COUNTER,
-        "Damaged files in a cache; tierd fetches their data again.",
-        ("cache",),
-    ),
-    Declaration(
+    counter("tierd_cache_evictions_total", "Entries that a cache dropped to make room.", ("cache",)),
+    counter("tierd_cache_damaged_total", "Damaged files in a cache; tierd fetches their data again.", ("cache",)),
+    counter(
         "tierd_cache_write_failures_total",
-        Kind.COUNTER,
         "Entries that could not be written to disk; reads continue without them.",
         ("cache",),
     ),
-    Declaration("tierd_cache_entries", Kind.GAUGE, "Entries in a cache on disk.", ("cache",)),
-    Declaration("tierd_cache_size_bytes", Kind.GAUGE, "Bytes of the files of a cache on disk.", ("cache",)),
+    gauge("tierd_cache_entries", "Entries in a cache on disk.", ("cache",)),
+    gauge("tierd_cache_size_bytes", "Bytes of the files of a cache on disk.", ("cache",)),
 )
 
 

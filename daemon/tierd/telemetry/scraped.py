@@ -1,19 +1,25 @@
 """Values from which a scrape computes metrics at that moment, so that ages grow and lags stay right in a stall."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierd.telemetry.catalogue_metrics import CATALOGUE_METRICS, CatalogueUse, catalogue_samples
 from tierd.telemetry.control_metrics import CONTROL_METRICS, ControlUse, control_samples
-from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.declaration import Sample, counter, gauge, summary
 from tierd.telemetry.drill_metrics import DRILL_METRICS, DrillUse, drill_samples
 from tierd.telemetry.endpoint_metrics import ENDPOINT_METRICS, EndpointUse, endpoint_samples
 from tierd.telemetry.host_metrics import HOST_METRICS, HostUse, host_samples
-from tierd.telemetry.log_cleaner_metrics import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
-from tierd.telemetry.own_log_metrics import OWN_LOGS, OwnLogUse, own_log_samples
+from tierd.telemetry.own_log_metrics import (
+    LOG_CLEANER,
+    OWN_LOGS,
+    LogCleanerUse,
+    OwnLogUse,
+    log_cleaner_samples,
+    own_log_samples,
+)
 from tierd.telemetry.pipeline_metrics import PIPELINE, PipelineUse, pipeline_samples
-from tierd.telemetry.push_metrics import PUSH_METRICS, PushWatch, push_samples
-from tierd.telemetry.reading_metrics import READING, ReadingUse, Sample, reading_samples
+from tierd.telemetry.push_metrics import PUSH_METRICS, PushUse, UnprotectedUse, push_samples
+from tierd.telemetry.reading_metrics import READING, ReadingUse, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
 
@@ -111,110 +117,109 @@ class MetadataCounts:
     backend_errors: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class ScrapeSources:
+    """Functions that every scrape asks for the present state; none of them may block.
+
+    Attributes:
+        partitions: lags, ages and sizes.
+        holds: the held segments.
+        metadata: counts of the metadata manager.
+        engine: idle part of the task pools, and rates of the quotas.
+        leadership: the connection to brokers; None where none is asked.
+        reading: reads and caches.
+        pipeline: the Spark job; None where it is not enabled.
+        log_cleaner: counts of the log cleaner; None where every log dir is a broker's.
+        own_logs: each of tierd's own logs.
+        catalogue: the work on the catalogue; None where it is not enabled.
+        drills: None where there are none.
+        endpoint: the read endpoint; None where it is off.
+        control: the control plane; None where there is none.
+        push: push replication; None where it is off.
+        unprotected: the records that neither the tier nor a standby has.
+        host: readiness, log dirs and the room on disks.
+        unreachable_s: seconds since each service became unreachable; 0 while it answers.
+    """
+
+    partitions: Callable[[], Iterable[PartitionLag]] = tuple
+    holds: Callable[[], HoldUsage] = HoldUsage
+    metadata: Callable[[], MetadataCounts] = MetadataCounts
+    engine: Callable[[], EngineUse] = EngineUse
+    leadership: Callable[[], LeadershipUse | None] = lambda: None
+    reading: Callable[[], ReadingUse] = ReadingUse
+    pipeline: Callable[[], PipelineUse | None] = lambda: None
+    log_cleaner: Callable[[], LogCleanerUse | None] = lambda: None
+    own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
+    catalogue: Callable[[], CatalogueUse | None] = lambda: None
+    drills: Callable[[], DrillUse | None] = lambda: None
+    endpoint: Callable[[], EndpointUse | None] = lambda: None
+    control: Callable[[], ControlUse | None] = lambda: None
+    push: Callable[[], PushUse | None] = lambda: None
+    unprotected: Callable[[], Sequence[UnprotectedUse]] = tuple
+    host: Callable[[], HostUse | None] = lambda: None
+    unreachable_s: Callable[[], Mapping[str, float]] = dict
+
+
 _PARTITION = ("topic", "partition")
 
 SCRAPED = (
-    Declaration(
-        "tierd_remote_copy_lag_bytes", Kind.GAUGE, "Bytes of rolled segments that are not in the tier.", _PARTITION
-    ),
-    Declaration("tierd_remote_copy_lag_segments", Kind.GAUGE, "Rolled segments that are not in the tier.", _PARTITION),
-    Declaration(
+    gauge("tierd_remote_copy_lag_bytes", "Bytes of rolled segments that are not in the tier.", _PARTITION),
+    gauge("tierd_remote_copy_lag_segments", "Rolled segments that are not in the tier.", _PARTITION),
+    gauge(
         "tierd_remote_copy_lag_seconds",
-        Kind.GAUGE,
         "Age of the oldest byte that is due and not in the tier; 0 if none is due; grows while work stalls.",
         _PARTITION,
     ),
-    Declaration("tierd_remote_copy_lag_max_bytes", Kind.GAUGE, "The largest tierd_remote_copy_lag_bytes."),
-    Declaration("tierd_remote_copy_lag_max_segments", Kind.GAUGE, "The largest tierd_remote_copy_lag_segments."),
-    Declaration("tierd_remote_copy_lag_max_seconds", Kind.GAUGE, "The largest tierd_remote_copy_lag_seconds."),
-    Declaration("tierd_remote_log_metadata_count", Kind.GAUGE, "Metadata rows of the partition.", _PARTITION),
-    Declaration("tierd_remote_log_size_bytes", Kind.GAUGE, "Log bytes of the partition in the tier.", _PARTITION),
-    Declaration(
-        "tierd_remote_delete_lag_bytes", Kind.GAUGE, "Bytes of remote segments that tierd is to delete.", _PARTITION
-    ),
-    Declaration("tierd_remote_delete_lag_segments", Kind.GAUGE, "Remote segments that tierd is to delete.", _PARTITION),
-    Declaration(
-        "tierd_remote_grace_segments", Kind.GAUGE, "Expired remote segments that can still be taken back.", _PARTITION
-    ),
-    Declaration(
+    gauge("tierd_remote_copy_lag_max_bytes", "The largest tierd_remote_copy_lag_bytes."),
+    gauge("tierd_remote_copy_lag_max_segments", "The largest tierd_remote_copy_lag_segments."),
+    gauge("tierd_remote_copy_lag_max_seconds", "The largest tierd_remote_copy_lag_seconds."),
+    gauge("tierd_remote_log_metadata_count", "Metadata rows of the partition.", _PARTITION),
+    gauge("tierd_remote_log_size_bytes", "Log bytes of the partition in the tier.", _PARTITION),
+    gauge("tierd_remote_delete_lag_bytes", "Bytes of remote segments that tierd is to delete.", _PARTITION),
+    gauge("tierd_remote_delete_lag_segments", "Remote segments that tierd is to delete.", _PARTITION),
+    gauge("tierd_remote_grace_segments", "Expired remote segments that can still be taken back.", _PARTITION),
+    gauge(
         "tierd_remote_retained_segments",
-        Kind.GAUGE,
         "Remote segments that the store refuses to delete: Object Lock, retention or legal hold.",
         _PARTITION,
     ),
-    Declaration(
+    gauge(
         "tierd_remote_log_manager_tasks_idle_ratio",
-        Kind.GAUGE,
         "Share of the copy or delete slots that is not in use, from 0 to 1.",
         ("pool",),
     ),
-    Declaration(
+    gauge(
         "tierd_leadership_last_refresh_timestamp_seconds",
-        Kind.GAUGE,
         "Unix time of the last answer with the leaders of all partitions; only with leadership.source kafka.",
     ),
-    Declaration("tierd_leadership_errors_total", Kind.COUNTER, "Failed requests to the cluster for the leaders."),
-    Declaration(
-        "tierd_leadership_stale_answers_total",
-        Kind.COUNTER,
-        "Answers about leaders that were older than an earlier answer.",
+    counter("tierd_leadership_errors_total", "Failed requests to the cluster for the leaders."),
+    counter("tierd_leadership_stale_answers_total", "Answers about leaders that were older than an earlier answer."),
+    gauge("tierd_leadership_leaderless_partitions", "Partitions that have no leader now."),
+    gauge("tierd_remote_quota_bytes_per_second", "Rate that a quota measures over its windows.", ("quota",)),
+    gauge("tierd_partitions", "Partitions of this broker, by state.", ("state",)),
+    gauge(
+        "tierd_quarantined_partitions", "Partitions that are quarantined after a failure; tierd status has the errors."
     ),
-    Declaration("tierd_leadership_leaderless_partitions", Kind.GAUGE, "Partitions that have no leader now."),
-    Declaration(
-        "tierd_remote_quota_bytes_per_second", Kind.GAUGE, "Rate that a quota measures over its windows.", ("quota",)
-    ),
-    Declaration("tierd_partitions", Kind.GAUGE, "Partitions of this broker, by state.", ("state",)),
-    Declaration(
-        "tierd_quarantined_partitions",
-        Kind.GAUGE,
-        "Partitions that are quarantined after a failure; tierd status has the errors.",
-    ),
-    Declaration("tierd_hold_bytes", Kind.GAUGE, "Bytes of segments that tierd holds until they are copied."),
-    Declaration("tierd_hold_segments", Kind.GAUGE, "Segments that tierd holds until they are copied."),
-    Declaration("tierd_hold_max_bytes", Kind.GAUGE, "The limit hold.max_bytes; no series without a limit."),
-    Declaration(
-        "tierd_metadata_backend_seconds", Kind.SUMMARY, "Calls to the metadata store, and their time.", ("operation",)
-    ),
-    Declaration(
-        "tierd_metadata_backend_errors_total", Kind.COUNTER, "Failed calls to the metadata store.", ("operation",)
-    ),
-    Declaration(
+    gauge("tierd_hold_bytes", "Bytes of segments that tierd holds until they are copied."),
+    gauge("tierd_hold_segments", "Segments that tierd holds until they are copied."),
+    gauge("tierd_hold_max_bytes", "The limit hold.max_bytes; no series without a limit."),
+    summary("tierd_metadata_backend_seconds", "Calls to the metadata store, and their time.", ("operation",)),
+    counter("tierd_metadata_backend_errors_total", "Failed calls to the metadata store.", ("operation",)),
+    counter(
         "tierd_metadata_reloads_total",
-        Kind.COUNTER,
         "Partitions whose metadata was loaded again after a write with an unknown outcome.",
     ),
-    Declaration(
+    counter(
         "tierd_metadata_fenced_writes_total",
-        Kind.COUNTER,
         "Writes that the metadata store refused because a newer leader owns the row.",
     ),
-    Declaration(
-        "tierd_metadata_unknown_outcomes_total",
-        Kind.COUNTER,
-        "Writes to the metadata store that may or may not have happened.",
-    ),
-    Declaration(
-        "tierd_metadata_dirty_partitions",
-        Kind.GAUGE,
-        "Partitions whose metadata must be loaded again before the next use.",
-    ),
-    Declaration(
-        "tierd_metadata_follower_reads_total", Kind.COUNTER, "Reads of followed partitions in the metadata store."
-    ),
-    Declaration(
-        "tierd_metadata_follower_loads_total",
-        Kind.COUNTER,
-        "Loads of followed partitions whose metadata had changed.",
-    ),
-    Declaration(
-        "tierd_metadata_tombstones",
-        Kind.GAUGE,
-        "Rows of deleted segments, which stay for metadata.tombstone_retention.",
-    ),
-    Declaration(
-        "tierd_invalid_transitions_total",
-        Kind.COUNTER,
-        "Refused steps that the segment lifecycle does not have; each is a bug.",
+    counter("tierd_metadata_unknown_outcomes_total", "Writes to the metadata store that may or may not have happened."),
+    gauge("tierd_metadata_dirty_partitions", "Partitions whose metadata must be loaded again before the next use."),
+    counter("tierd_metadata_follower_reads_total", "Reads of followed partitions in the metadata store."),
+    counter("tierd_metadata_follower_loads_total", "Loads of followed partitions whose metadata had changed."),
+    gauge("tierd_metadata_tombstones", "Rows of deleted segments, which stay for metadata.tombstone_retention."),
+    counter(
+        "tierd_invalid_transitions_total", "Refused steps that the segment lifecycle does not have; each is a bug."
     ),
     *READING,
     *PIPELINE,
@@ -226,37 +231,25 @@ SCRAPED = (
     *CONTROL_METRICS,
     *PUSH_METRICS,
     *HOST_METRICS,
-    Declaration(
+    gauge(
         "tierd_service_unreachable_seconds",
-        Kind.GAUGE,
         "Seconds since the service (object_store, metadata_store, kafka) stopped answering; 0 while it answers.",
         ("service",),
     ),
 )
 
 
-def scrape(
-    *,
-    now_ms: int,
-    partitions: Iterable[PartitionLag],
-    holds: HoldUsage,
-    metadata: MetadataCounts,
-    engine: EngineUse,
-    leadership: LeadershipUse | None,
-    reading: ReadingUse,
-    pipeline: PipelineUse | None,
-    log_cleaner: LogCleanerUse | None,
-    own_logs: Iterable[OwnLogUse],
-    catalogue: CatalogueUse | None,
-    drills: DrillUse | None,
-    endpoint: EndpointUse | None,
-    control: ControlUse | None,
-    push: PushWatch,
-    host: HostUse | None,
-    unreachable_s: Mapping[str, float],
-) -> Iterator[Sample]:
-    """Yield the samples of ``SCRAPED`` for the present state, without summaries and histograms."""
-    yield from _partition_samples(now_ms, tuple(partitions))
+def scrape(sources: ScrapeSources, *, now_ms: int, metadata: MetadataCounts, push: PushUse | None) -> Iterator[Sample]:
+    """Yield the samples of ``SCRAPED`` for the present state, without summaries and histograms.
+
+    Args:
+        sources: asked, for everything but what follows.
+        now_ms: wall clock.
+        metadata: the answer of that source, of which the summaries are made too.
+        push: the answer of that source, of which the histograms are made too.
+    """
+    yield from _partition_samples(now_ms, tuple(sources.partitions()))
+    holds = sources.holds()
     yield "tierd_hold_bytes", (), holds.size_bytes
     yield "tierd_hold_segments", (), holds.segments
     if holds.max_bytes is not None:
@@ -271,32 +264,34 @@ def scrape(
     yield "tierd_invalid_transitions_total", (), metadata.invalid_transitions
     for operation, count in sorted(metadata.backend_errors.items()):
         yield "tierd_metadata_backend_errors_total", (operation,), count
-    if leadership is not None:
+    if (leadership := sources.leadership()) is not None:
         yield from _leadership_samples(leadership)
+    engine = sources.engine()
     for pool, ratio in sorted(engine.idle_ratio.items()):
         yield "tierd_remote_log_manager_tasks_idle_ratio", (pool,), ratio
     for quota, rate in sorted(engine.bytes_per_second.items()):
         yield "tierd_remote_quota_bytes_per_second", (quota,), rate
+    reading = sources.reading()
     if reading.bytes_per_second is not None:
         yield "tierd_remote_quota_bytes_per_second", ("fetch",), reading.bytes_per_second
     yield from reading_samples(reading)
-    if pipeline is not None:
+    if (pipeline := sources.pipeline()) is not None:
         yield from pipeline_samples(pipeline)
-    if log_cleaner is not None:
+    if (log_cleaner := sources.log_cleaner()) is not None:
         yield from log_cleaner_samples(log_cleaner)
-    yield from own_log_samples(own_logs)
-    if catalogue is not None:
+    yield from own_log_samples(sources.own_logs())
+    if (catalogue := sources.catalogue()) is not None:
         yield from catalogue_samples(catalogue)
-    if drills is not None:
+    if (drills := sources.drills()) is not None:
         yield from drill_samples(drills)
-    if endpoint is not None:
+    if (endpoint := sources.endpoint()) is not None:
         yield from endpoint_samples(endpoint)
-    if control is not None:
+    if (control := sources.control()) is not None:
         yield from control_samples(control)
-    yield from push_samples(push)
-    if host is not None:
+    yield from push_samples(push, sources.unprotected())
+    if (host := sources.host()) is not None:
         yield from host_samples(host)
-    for service, seconds in sorted(unreachable_s.items()):
+    for service, seconds in sorted(sources.unreachable_s().items()):
         yield "tierd_service_unreachable_seconds", (service,), seconds
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.reading_metrics import Sample
+from tierd.telemetry.declaration import Sample, counter, gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,46 +46,33 @@ class StoreRestoreUse:
 _PARTITION = ("topic", "partition")
 
 STORE_RESTORE = (
-    Declaration(
+    gauge(
         "tierd_restore_remaining_records",
-        Kind.GAUGE,
         "Offsets of a changelog that its state store lacks until the end of the restore.",
         _PARTITION,
     ),
-    Declaration(
+    gauge(
         "tierd_restore_records_per_second",
-        Kind.GAUGE,
         "Records that the restore of a state store applies, as an average of about 30 seconds.",
         _PARTITION,
     ),
-    Declaration(
-        "tierd_restore_standby_lag_records",
-        Kind.GAUGE,
-        "Offsets of a changelog that a standby's state store lacks.",
-        _PARTITION,
+    gauge(
+        "tierd_restore_standby_lag_records", "Offsets of a changelog that a standby's state store lacks.", _PARTITION
     ),
-    Declaration("tierd_restore_records_total", Kind.COUNTER, "Records that restores put into state stores."),
-    Declaration(
+    counter("tierd_restore_records_total", "Records that restores put into state stores."),
+    counter(
         "tierd_restore_bytes_total",
-        Kind.COUNTER,
         "Log bytes that restores of state stores read, by source: remote or local.",
         ("source",),
     ),
-    Declaration(
+    counter(
         "tierd_restore_wipes_total",
-        Kind.COUNTER,
         "State stores whose data a restore gave up, by reason; the restore began anew.",
         ("reason",),
     ),
-    Declaration("tierd_restore_failures_total", Kind.COUNTER, "Restores of state stores that were given up."),
-    Declaration(
-        "tierd_restore_checkpoints_total", Kind.COUNTER, "Checkpoints that restores of state stores have written."
-    ),
-    Declaration(
-        "tierd_restore_checkpoint_seconds_total",
-        Kind.COUNTER,
-        "Time of these checkpoints, with the flush of the state stores.",
-    ),
+    counter("tierd_restore_failures_total", "Restores of state stores that were given up."),
+    counter("tierd_restore_checkpoints_total", "Checkpoints that restores of state stores have written."),
+    counter("tierd_restore_checkpoint_seconds_total", "Time of these checkpoints, with the flush of the state stores."),
 )
 
 

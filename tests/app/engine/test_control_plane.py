@@ -55,7 +55,7 @@ async def test_missing_answer_of_the_cluster_is_in_readiness_metrics_and_errors(
     assert use is not None
     assert (use.errors, use.last_refresh_s) == (1, None)
     metrics = Metrics(version="1", clock=FakeClock())
-    metrics.watch_leadership(plane.use)
+    metrics.sources.leadership = plane.use
     assert b"tierd_leadership_errors_total 1.0" in metrics.render()[0]
     with pytest.raises(KafkaUnreachableError):
         plane.require_heard()

@@ -12,9 +12,8 @@ from tests.fakes.eventually import eventually
 from tests.log.logs import records
 from tests.replication.tail.broker_log import BrokerLog
 from tests.services.certificates import Authority
-from tierd.app.push.push_facts import push_facts
+from tierd.app.push.push_facts import push_facts, push_use
 from tierd.app.push.push_node import PushNode
-from tierd.app.push.push_use import push_use
 from tierd.errors import ListenError, LogDirOfflineError
 from tierd.log import LogService
 from tierd.model import TopicPartition

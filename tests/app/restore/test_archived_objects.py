@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.fakes.memory_object_store import MemoryObjectStore
 from tests.fakes.remote_segments import PARTITION, segment
-from tierd.app.restore.archived_objects import archive_findings, archived_objects
+from tierd.app.restore.partition_facts import archive_findings, archived_objects
 from tierd.model import Lineage, RemoteLogSegmentMetadata
 from tierd.remote import ArchiveState, ObjectInfo, ObjectKeyFactory
 from tierd.restore import PartitionPlan, PlanSeverity, RestoreMode

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.fakes.clock import FakeClock
-from tierd.app.services.reachability import Reachability
+from tierd.app.services.service_watch import Reachability
 from tierd.errors import BackendUnavailableError
 from tierd.serve import Outage
 

@@ -9,8 +9,7 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tierd.app.services import service_watch
-from tierd.app.services.reachability import Reachability
-from tierd.app.services.service_watch import ServiceWatch
+from tierd.app.services.service_watch import Reachability, ServiceWatch
 from tierd.errors import (
     BackendUnavailableError,
     LogDirOfflineError,

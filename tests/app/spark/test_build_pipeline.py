@@ -10,9 +10,8 @@ from tests.app.engine.test_compose import _config
 from tests.fakes.clock import FakeClock
 from tests.fakes.log_dirs import LogDirWriter
 from tierd.app.engine import compose as compose_module
-from tierd.app.engine.compose import compose
+from tierd.app.engine.compose import compose, standing_in
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import build_pipeline
 from tierd.pipeline import Candidate, new_request
 from tierd.pipeline.erasing.erase_request import ErasePhase

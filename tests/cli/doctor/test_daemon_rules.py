@@ -4,8 +4,7 @@ import pytest
 
 from tests.cli.doctor.doctor_facts import KAFKA, LOG, NOW_MS, PROCESS, facts, partition, status
 from tierd.cli.doctor.daemon_rules import daemon_findings
-from tierd.cli.doctor.facts import DaemonFacts, Facts, ProbeFailure
-from tierd.cli.doctor.findings import DoctorFinding, Urgency
+from tierd.cli.doctor.facts import DaemonFacts, DoctorFinding, Facts, ProbeFailure, Urgency
 
 NO_SOCKET = DaemonFacts(failure=ProbeFailure("no answer from tierd on control.sock: No such file or directory"))
 LATE = DaemonFacts(failure=ProbeFailure("no answer from tierd on control.sock: it took too long", timed_out=True))

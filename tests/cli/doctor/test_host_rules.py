@@ -12,12 +12,13 @@ from tierd.cli.doctor.facts import (
     ConfigFacts,
     DaemonFacts,
     DaemonLogFacts,
+    DoctorFinding,
     Facts,
     FileFacts,
     LogEvent,
     ProbeFailure,
+    Urgency,
 )
-from tierd.cli.doctor.findings import DoctorFinding, Urgency
 from tierd.cli.doctor.host_rules import host_findings
 
 NOW, SOON, NOTE = Urgency.NOW, Urgency.SOON, Urgency.NOTE

@@ -20,9 +20,9 @@ from tierd.cli.doctor.daemon_probes import (
     probe_log_file,
     probe_process,
 )
+from tierd.cli.doctor.examination import run_probes
 from tierd.cli.doctor.facts import CheckedStep, CheckFacts, FileFacts, LogEvent, ProbeFailure
 from tierd.cli.doctor.host_probes import probe_files, probe_host
-from tierd.cli.doctor.probing import run_probes
 from tierd.errors import TierError
 from tierd.masking import MASK
 

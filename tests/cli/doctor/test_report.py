@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.doctor.doctor_facts import HOST, facts, partition, status
-from tierd.cli.doctor.facts import CheckedStep, CheckFacts, ConfigFacts, DaemonFacts, ProbeFailure
-from tierd.cli.doctor.findings import DoctorFinding, Urgency, most_urgent_first
+from tierd.cli.doctor.facts import (
+    CheckedStep,
+    CheckFacts,
+    ConfigFacts,
+    DaemonFacts,
+    DoctorFinding,
+    ProbeFailure,
+    Urgency,
+    most_urgent_first,
+)
 from tierd.cli.doctor.report import answer, diagnose, needs_a_person, page_lines
 
 QUARANTINED = partition(state="quarantined", last_error="denied", remedy="grant s3:PutObject")

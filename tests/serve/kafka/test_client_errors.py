@@ -57,11 +57,9 @@ def test_code_for_passing_trouble_is_one_that_clients_retry(asked_for: AskedFor)
         assert all(code.retriable for code in _codes([*_PASSING, TimeoutError()], asked_for, version=version))
 
 
-def test_offset_out_of_range_resets_positions_only_where_the_bounds_are_known() -> None:
+def test_offset_out_of_range_resets_positions_of_a_fetch_only() -> None:
     error = OffsetOutOfRangeError("beyond")
-    known = error_code_for(error, AskedFor.FETCH, version=_NEWEST, are_bounds_known=True)
-    unknown = error_code_for(error, AskedFor.FETCH, version=_NEWEST, are_bounds_known=False)
-    assert (known, unknown) == (ErrorCode.offset_out_of_range, ErrorCode.offset_not_available)
+    assert error_code_for(error, AskedFor.FETCH, version=_NEWEST) is ErrorCode.offset_out_of_range
     others = [each for each in AskedFor if each is not AskedFor.FETCH]
     assert ErrorCode.offset_out_of_range not in {error_code_for(error, each, version=1) for each in others}
 

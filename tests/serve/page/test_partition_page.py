@@ -8,8 +8,7 @@ from tierd.model import uuid_to_text
 from tierd.serve.page.log_layout import log_ranges
 from tierd.serve.page.log_picture import MOST_RANGES, draw_offsets, draw_times
 from tierd.serve.page.page_query import ROWS_PER_PAGE, ListQuery
-from tierd.serve.page.partition_page import render_partition
-from tierd.serve.page.segment_page import find_segment, render_segment
+from tierd.serve.page.partition_page import find_segment, render_partition, render_segment
 from tierd.tiering import ManifestFacts
 
 

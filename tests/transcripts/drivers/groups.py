@@ -29,6 +29,7 @@ from tests.transcripts.transcript import Command
 from tests.transcripts.units import parse_duration
 from tierd.serve.kafka.groups.protocol.classic_group import ClassicGroup
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
+from tierd.serve.kafka.groups.protocol.group_body import MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_effects import (
     Answer,
     GroupAnswer,
@@ -55,7 +56,6 @@ from tierd.serve.kafka.groups.protocol.group_events import (
     SyncRequested,
     TimePassed,
 )
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 
 LIMITS = MembershipLimits(max_members=3)
 

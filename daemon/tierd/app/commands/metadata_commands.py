@@ -10,13 +10,7 @@ from tierd.app.engine.host_metadata import HostMetadata
 from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.clock import SystemClock
 from tierd.errors import MetadataExportError
-from tierd.metadata import (
-    SegmentChange,
-    TransferCounts,
-    changes,
-    export_lines,
-    import_lines,
-)
+from tierd.metadata import SegmentChange, TransferCounts, changes, export_lines, import_lines
 from tierd.model import TopicIdPartition
 
 Tell = Callable[[str], None]

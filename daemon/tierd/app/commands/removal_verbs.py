@@ -1,43 +1,41 @@
-"""``tierd expire | undelete | delete-partition``: by the daemon, which owns the claims, else by this process."""
+"""``tierd expire | undelete | delete-partition``: by the daemon, which owns the claims, else by this process.
+
+The answers are the same from a daemon and without one.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from uuid import UUID
 
-from tierd.app.commands.removal_answers import expire_answer, partition_answer, undelete_answer
-from tierd.app.engine.compose import Engine
+from tierd.app.engine.compose import Engine, standing_in
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.row_reader import Located
-from tierd.app.engine.standing_in import standing_in
 from tierd.app.engine.tier_reader import TierReader, tier_reader
 from tierd.app.engine.topic_policies import TopicPolicies
 from tierd.app.spark.erasure_verbs import require_not_being_erased
 from tierd.clock import SystemClock
 from tierd.errors import NotConfirmedError, TierError, UnknownPartitionError
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_to_text
 from tierd.serve import (
     DELETE_PARTITION,
     EXPIRE,
     UNDELETE,
     DeletedPartition,
     DeletePartitionRequest,
+    ExpiredPartition,
     ExpiredPartitions,
+    ExpiredSegment,
     ExpireRequest,
+    SegmentAnswer,
+    UndeletedSegment,
     UndeletedSegments,
     UndeleteRequest,
     VerbHandler,
     ask_or_run,
 )
-from tierd.tiering import (
-    ExpirationPlan,
-    ExpireOutcome,
-    LocalFacts,
-    Tiering,
-    facts_of,
-    partition_expiration,
-)
+from tierd.tiering import ExpirationPlan, ExpireOutcome, LocalFacts, TakenBack, Tiering, facts_of, partition_expiration
 
 PATIENCE_S = 25.0  # below the deadline of a control request
 _REMOVAL_PASSES = 2
@@ -186,4 +184,60 @@ async def _incarnation(reader: TierReader, name: TopicPartition, topic_id: UUID 
     raise UnknownPartitionError(
         f"{name}: the topic was created {len(known)} times under this name",
         remedy="say which one with --topic-id; tierd segments --json shows topic ids",
+    )
+
+
+def expire_answer(outcomes: Iterable[ExpireOutcome]) -> ExpiredPartitions:
+    """Return the segments of each partition that expire, with the reasons."""
+    return ExpiredPartitions(
+        tuple(
+            ExpiredPartition(
+                partition=str(outcome.partition),
+                new_log_start_offset=outcome.plan.new_log_start_offset,
+                next_due_ms=outcome.plan.next_due_ms,
+                deletions=tuple(
+                    ExpiredSegment(
+                        **_segment(planned.metadata).model_dump(), reason=planned.reason.value, detail=planned.detail
+                    )
+                    for planned in outcome.plan.deletions
+                ),
+                error=None if outcome.error is None else str(outcome.error),
+                remedy=None if outcome.error is None else outcome.error.remedy,
+            )
+            for outcome in outcomes
+        )
+    )
+
+
+def undelete_answer(name: TopicPartition, taken: Iterable[TakenBack], *, dry_run: bool) -> UndeletedSegments:
+    """Return the segments that are back, or would be, the newest first."""
+    return UndeletedSegments(
+        partition=str(name),
+        dry_run=dry_run,
+        segments=tuple(
+            UndeletedSegment(
+                **_segment(each.metadata).model_dump(),
+                reason=each.metadata.soft_delete.reason if each.metadata.soft_delete else "",
+                log_start_offset=each.log_start_offset,
+                problem=each.problem,
+            )
+            for each in taken
+        ),
+    )
+
+
+def partition_answer(partition: TopicIdPartition, *, at_once: bool) -> DeletedPartition:
+    """Return the partition whose deletion was accepted."""
+    return DeletedPartition(partition=str(partition), topic_id=uuid_to_text(partition.topic_id), at_once=at_once)
+
+
+def _segment(metadata: RemoteLogSegmentMetadata) -> SegmentAnswer:
+    return SegmentAnswer(
+        segment_id=uuid_to_text(metadata.segment.id),
+        start_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        size_bytes=metadata.size_bytes,
+        max_timestamp_ms=metadata.max_timestamp_ms,
+        state=metadata.state.name,
+        delete_after_ms=metadata.soft_delete.delete_after_ms if metadata.soft_delete else None,
     )

@@ -10,12 +10,7 @@ import structlog
 
 from tierd.app.engine.host_metadata import HostMetadata
 from tierd.app.engine.row_reader import row_reader
-from tierd.errors import (
-    RemoteFormatError,
-    RemoteIntegrityError,
-    RemoteResourceNotFoundError,
-    UnknownPartitionError,
-)
+from tierd.errors import RemoteFormatError, RemoteIntegrityError, RemoteResourceNotFoundError, UnknownPartitionError
 from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering import ManifestFacts, PartitionInventory, partition_inventory

@@ -46,14 +46,7 @@ from tierd.config import KafkaEndpointSettings
 from tierd.errors import ForeignTierError, IdentityTakenError, ListenError, LogError, TierError
 from tierd.serve import ControlServer, HttpServer
 from tierd.telemetry import HostUse
-from tierd.tiering import (
-    CopyTask,
-    ExpirationTask,
-    FetchService,
-    PartitionRemover,
-    PartitionTask,
-    Tiering,
-)
+from tierd.tiering import CopyTask, ExpirationTask, FetchService, PartitionRemover, PartitionTask, Tiering
 
 log = structlog.get_logger()
 
@@ -124,9 +117,9 @@ class Daemon:
                 self._tiering = self._engine.new_tiering(self._supervisor)
                 self._pipeline = await self._new_pipeline(group, fetches)
                 self._catalogue = DaemonCatalogue(self._engine, self._config.catalogue, self._config.leadership)
-                self._engine.metrics.watch_catalogue(self._catalogue.use)
+                self._engine.metrics.sources.catalogue = self._catalogue.use
                 self._drills = new_daemon_drills(self._engine, self._tiering.manager.status)
-                self._engine.metrics.watch_drills(self._drills.use)
+                self._engine.metrics.sources.drills = self._drills.use
                 self._endpoint = await new_daemon_endpoint(
                     self._engine, self._tiering, fetches, is_short=self._ports.is_short
                 )
@@ -142,8 +135,8 @@ class Daemon:
                     remote=self._config.remote,
                     price_file=self._config.cost.price_file,
                 )
-                self._engine.metrics.watch_push(self._push.use)
-                self._engine.metrics.watch_unprotected(self._unprotected.use)
+                self._engine.metrics.sources.push = self._push.use
+                self._engine.metrics.sources.unprotected = self._unprotected.use
                 self._status = DaemonStatus(
                     self._engine,
                     self._tiering.manager,
@@ -161,7 +154,7 @@ class Daemon:
                     is_file_rejected=lambda: self._reloader.is_rejected,
                     started_ms=self._started_ms,
                 )
-                self._engine.metrics.watch_host(self._host_use)
+                self._engine.metrics.sources.host = self._host_use
                 async with self._serving(group):
                     await self._run_until_asked(group)
         if self._failure is not None:
@@ -179,7 +172,7 @@ class Daemon:
     async def _new_pipeline(self, group: asyncio.TaskGroup, fetches: FetchService) -> DaemonPipeline:
         await require_pipeline(self._engine)
         pipeline = build_pipeline(self._engine, self._tiering, fetches)
-        self._engine.metrics.watch_pipeline(pipeline.scheduler.statistics)
+        self._engine.metrics.sources.pipeline = pipeline.scheduler.statistics
         return DaemonPipeline(pipeline, group, enabled=self._config.pipeline.enabled)
 
     @contextlib.asynccontextmanager

@@ -13,14 +13,7 @@ from tierd.app.engine.control_plane import ControlPlane
 from tierd.clock import Clock
 from tierd.config import CatalogueSettings, LeadershipSettings
 from tierd.log import BrokerIdentity
-from tierd.restore import (
-    BrokerTopics,
-    CatalogueKeeper,
-    CatalogueStorage,
-    LocalPartitions,
-    LogDirTopics,
-    TopicSource,
-)
+from tierd.restore import BrokerTopics, CatalogueKeeper, CatalogueStorage, LocalPartitions, LogDirTopics, TopicSource
 from tierd.telemetry import CatalogueUse
 
 _PATIENCE_S: Final = 60.0

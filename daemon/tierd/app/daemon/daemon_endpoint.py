@@ -78,7 +78,7 @@ async def new_daemon_endpoint(
     from tierd.app.endpoint.engine_endpoint import engine_endpoint  # noqa: PLC0415 - as above
 
     endpoint, watch = await engine_endpoint(engine, tiering, fetches, is_short=is_short, descriptors=descriptor_limit())
-    engine.metrics.watch_endpoint(watch.use)
+    engine.metrics.sources.endpoint = watch.use
     return DaemonEndpoint((endpoint, watch))
 
 

@@ -56,7 +56,7 @@ class DaemonPush:
         """Return the state for the metrics; None where there is no push replication."""
         if self._node is None:
             return None
-        from tierd.app.push.push_use import push_use  # noqa: PLC0415 - only when configured
+        from tierd.app.push.push_facts import push_use  # noqa: PLC0415 - only when configured
 
         return push_use(self._node)
 

@@ -66,7 +66,6 @@ class TaskSupervisor:
         self._supervised: dict[str, _Supervised] = {}
         self._passes: set[_Supervised] = set()  # those under way: few, however many tasks there are
         self._draining = False
-        self._failures_total = 0
 
     def start(self, task: PartitionTask) -> None:
         """Begin to run ``task``; its first pass comes at once. Ignored while draining.
@@ -97,11 +96,6 @@ class TaskSupervisor:
     def statistics(self) -> Mapping[str, TaskHealth]:
         """Return the health of every running task, by name."""
         return {name: supervised.health for name, supervised in self._supervised.items()}
-
-    @property
-    def failures_total(self) -> int:
-        """Return the number of passes that failed since the start."""
-        return self._failures_total
 
     @property
     def running_passes(self) -> int:
@@ -171,7 +165,6 @@ class TaskSupervisor:
         message = _one_line(failure)
         if message != supervised.health.last_error:  # once per change of error, not at every retry
             _report(supervised.task.name, failure, message)
-        self._failures_total += 1
         supervised.health = TaskHealth(
             failures=failures,
             last_error=message,

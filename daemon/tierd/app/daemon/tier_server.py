@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from tierd import __version__
+from tierd.app.daemon.config_change import changed_keys
 from tierd.app.daemon.descriptors import PortGates, descriptor_limit, raise_descriptor_limit
-from tierd.app.daemon.endpoint_reload import EndpointReloader
 from tierd.app.daemon.stop_request import StopRequest, handled_signals
 from tierd.app.daemon.systemd_notifier import SystemdNotifier
 from tierd.app.endpoint.bucket_rows import BucketRows
@@ -18,8 +18,9 @@ from tierd.app.endpoint.build_endpoint import EndpointContext
 from tierd.app.endpoint.endpoint_partitions import EndpointIdentity
 from tierd.app.endpoint.endpoint_watch import RequestMetrics
 from tierd.app.endpoint.listed_replicas import ListedReplicas
+from tierd.app.endpoint.read_endpoint import ReadEndpoint
+from tierd.app.endpoint.served_topology import shown_settings
 from tierd.app.endpoint.tier_endpoint import ServedTier, TierEndpoint, tier_endpoint
-from tierd.app.endpoint.topic_settings import shown_settings
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.host_caches import fetch_service, reading_use
 from tierd.app.engine.instance_lock import owned_state_dir
@@ -27,9 +28,9 @@ from tierd.app.engine.topic_policies import TopicPolicies
 from tierd.app.restore.restore_source import SourceRequest, read_bucket
 from tierd.app.restore.source_reader import SourceStores, source_stores
 from tierd.clock import Clock, SystemClock
-from tierd.config import KafkaEndpointSettings
+from tierd.config import KafkaEndpointSettings, TierdConfig, load_config
 from tierd.control import StaticLeadership
-from tierd.errors import TierError
+from tierd.errors import ConfigError, TierError
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore
 from tierd.serve import (
     STATUS,
@@ -45,6 +46,9 @@ from tierd.telemetry import Metrics
 from tierd.tiering import FetchService
 
 log = structlog.get_logger()
+
+LIVE_SECTIONS = ("access", "quarantine", "quotas", "sasl", "tls")
+"""Sections of ``kafka`` that take effect at once; every other key waits for a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ async def serve_until_stopped(deployment: Deployment, request: ServeRequest, env
             is_daemon=True,
         ) as fetches,
     ):
-        metrics.watch_reading(lambda: reading_use(fetches.statistics()))
+        metrics.sources.reading = lambda: reading_use(fetches.statistics())
         server = TierServer(deployment, request, source, metrics=metrics, clock=clock)
         return await server.run(fetches, group_rows, env)
 
@@ -123,7 +127,7 @@ class TierServer:
         if self._source.is_from_bucket:
             self._rows = BucketRows(self._rows, self._fill, clock=self._clock)
         served = await self._opened(fetches, group_rows)
-        self._metrics.watch_endpoint(served.watch.use)
+        self._metrics.sources.endpoint = served.watch.use
         reloader = EndpointReloader(self._deployment, env, served.endpoint, self._request.endpoint)
         notifier = SystemdNotifier.from_environment(env)
         with handled_signals(self._stop, reloader.ask):
@@ -282,3 +286,59 @@ async def _group_rows(deployment: Deployment) -> AsyncIterator[KeyValueStore | N
 
 def _tell(text: str) -> None:
     log.info("starting", step=text)
+
+
+class EndpointReloader:
+    """Reader of a changed configuration, for a process that serves and does nothing else."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        env: Mapping[str, str],
+        endpoint: ReadEndpoint,
+        settings: KafkaEndpointSettings,
+    ) -> None:
+        """Reload nothing yet; ``settings`` are in force."""
+        self._deployment = deployment
+        self._env = env
+        self._endpoint = endpoint
+        self._settings = settings
+        self._read = deployment.config
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask for a reload; returns at once."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Reload whenever asked, until cancelled. A file with faults changes nothing."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                wanted = await asyncio.to_thread(load_config, self._deployment.config_file, self._env)
+            except ConfigError as error:
+                _report(error)
+            else:
+                await self._apply(wanted)
+
+    async def _apply(self, wanted: TierdConfig) -> None:
+        change = changed_keys(self._read, wanted)
+        self._read = wanted
+        live = {name: getattr(wanted.kafka, name) for name in LIVE_SECTIONS}
+        self._settings = self._settings.model_copy(update=live)
+        await self._endpoint.follow(self._settings)
+        log.info("config_reloaded", changed=[key for key in change.live if key.startswith("kafka.")])
+        later = [key for key in (*change.live, *change.after_restart) if not _is_live(key)]
+        if later:
+            log.warning("config_needs_restart", keys=later)
+
+
+def _is_live(key: str) -> bool:
+    return key.startswith(tuple(f"kafka.{name}" for name in LIVE_SECTIONS))
+
+
+def _report(error: ConfigError) -> None:
+    for fault in error.faults:
+        log.error("config_fault", fault=str(fault))
+    log.error("config_reload_failed", remedy="the old settings stay in force; " + error.remedy)

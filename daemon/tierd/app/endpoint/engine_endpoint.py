@@ -11,9 +11,9 @@ from tierd.app.endpoint.log_watermarks import LogWatermarks
 from tierd.app.endpoint.partition_source import SourceParts
 from tierd.app.endpoint.read_endpoint import ReadEndpoint
 from tierd.app.endpoint.replica_inventory import DaemonReplicas
+from tierd.app.endpoint.served_topology import shown_settings
 from tierd.app.endpoint.stored_partitions import StoredPartitions
 from tierd.app.endpoint.tier_views import TierViews
-from tierd.app.endpoint.topic_settings import shown_settings
 from tierd.app.engine.compose import Engine
 from tierd.app.engine.control_plane import ControlPlane
 from tierd.clock import Clock

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from tierd import __version__
 from tierd.app.engine.control_plane import ControlPlane, control_identity, control_plane, mqtt_control
 from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.instance_lock import owned_state_dir
 from tierd.app.engine.local_logs import LocalLogs, local_logs
 from tierd.app.engine.process_epoch import next_process_epoch
 from tierd.app.engine.topic_policies import TopicPolicies
@@ -32,15 +33,7 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import TopicIdPartition, uuid_from_text
-from tierd.remote import (
-    KeyRing,
-    ObjectStore,
-    ObjectStoreCall,
-    SegmentStorage,
-    Transform,
-    claim_tier,
-    open_transform,
-)
+from tierd.remote import KeyRing, ObjectStore, ObjectStoreCall, SegmentStorage, Transform, claim_tier, open_transform
 from tierd.telemetry import EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
 from tierd.tiering import (
     Capacity,
@@ -48,6 +41,7 @@ from tierd.tiering import (
     FollowedLogDirs,
     ManagerStatistics,
     PartitionStatus,
+    PassiveSupervisor,
     RemoteLogManager,
     SegmentHold,
     Slots,
@@ -135,10 +129,10 @@ class Engine:
             ledger=self.ledger,
             random=self.random,
         )
-        self.metrics.watch_partitions(lambda: [self._lag(status) for status in tiering.manager.status()])
-        self.metrics.watch_leadership(self.control.use)
-        self.metrics.watch_control(self.control.control_use)
-        self.metrics.watch_engine(lambda: _engine_use(tiering.capacity.statistics()))
+        self.metrics.sources.partitions = lambda: [self._lag(status) for status in tiering.manager.status()]
+        self.metrics.sources.leadership = self.control.use
+        self.metrics.sources.control = self.control.control_use
+        self.metrics.sources.engine = lambda: _engine_use(tiering.capacity.statistics())
         return tiering
 
     def stored_bytes(self, manager: RemoteLogManager) -> dict[str, int]:
@@ -184,7 +178,7 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
     session_id = uuid4()
     settings = LiveSettings(config)
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
-    metrics.watch_services(services.unreachable_s)
+    metrics.sources.unreachable_s = services.unreachable_s
     process_epoch = await _process_epoch(config, clock)
     control = control_plane(
         config.leadership,
@@ -236,10 +230,10 @@ async def compose(deployment: Deployment) -> AsyncIterator[Engine]:
         owned = await _owned(deployment, identity, metadata.rows, objects)
         transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
-        metrics.watch_holds(lambda: _hold_usage(hold, config.hold.max_bytes))
-        metrics.watch_log_cleaner(logs.cleaner_use)
-        metrics.watch_own_logs(logs.use)
-        metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
+        metrics.sources.holds = lambda: _hold_usage(hold, config.hold.max_bytes)
+        metrics.sources.log_cleaner = logs.cleaner_use
+        metrics.sources.own_logs = logs.use
+        metrics.sources.metadata = lambda: _metadata_counts(metadata.statistics())
         new_storage = deployment.segment_storages(identity, owned, transform)
         try:
             yield Engine(
@@ -353,3 +347,17 @@ def _engine_use(statistics: ManagerStatistics) -> EngineUse:
         idle_ratio={"copy": statistics.copy_idle_ratio, "delete": statistics.delete_idle_ratio},
         bytes_per_second={"copy": statistics.copy_bytes_per_second},
     )
+
+
+@contextlib.asynccontextmanager
+async def standing_in(deployment: Deployment) -> AsyncIterator[tuple[Engine, Tiering]]:
+    """Own the state directory and the tier, find what is led, and give the parts of the daemon to one command."""
+    async with owned_state_dir(deployment.state_dir), compose(deployment) as engine:
+        await engine.store.own()
+        tiering = engine.new_tiering(PassiveSupervisor())
+        async with engine.control.heard():
+            await tiering.manager.discover_once()
+            engine.control.require_heard()
+        if engine.control.topic_configs is not None:
+            await engine.control.topic_configs.refresh()
+        yield engine, tiering

@@ -1,4 +1,4 @@
-"""Caches on disk of this host: opened for reads, and cleared of the segments that an erasure has removed."""
+"""Reads of the tier on this host, and their caches on disk, which are cleared of what an erasure has removed."""
 
 import asyncio
 import contextlib
@@ -11,16 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tierd.clock import Clock
+from tierd.clock import Clock, SystemClock
 from tierd.errors import StateDirError
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
-from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore, SegmentStorage, purge_chunks
+from tierd.remote import (
+    ChunkCache,
+    ObjectKeyFactory,
+    ObjectStore,
+    SegmentStorage,
+    open_object_store,
+    open_transform,
+    purge_chunks,
+    segment_storages,
+)
 from tierd.telemetry import CacheUse, ReadingUse
 from tierd.tiering import FetchService, FetchStatistics, SilentRecorder, open_fetch_service
 
 # Commands that read without a daemon have no engine, and some not the schema of the whole file.
 if TYPE_CHECKING:
     from tierd.app.engine.compose import Engine
+    from tierd.app.engine.tiered_log_reader import HostLogs
     from tierd.config import FetchSettings, TierdConfig, TieredLogSettings
     from tierd.pipeline import LeftSegment
     from tierd.telemetry import Metrics
@@ -70,7 +80,7 @@ async def fetching(engine: "Engine") -> AsyncIterator[FetchService]:
         clock=engine.clock,
         is_daemon=True,
     ) as fetches:
-        engine.metrics.watch_reading(lambda: reading_use(fetches.statistics()))
+        engine.metrics.sources.reading = lambda: reading_use(fetches.statistics())
         engine.storage.on_deleted(lambda metadata, log_key: _forget(fetches, metadata, log_key))
         yield fetches
 
@@ -209,3 +219,23 @@ def _remove_indexes(directory: Path, ids: Collection[UUID], *, only_count: bool)
 def _segment_of(name: str) -> str:
     """Return the segment id in a name like ``<start offset>_<segment id>.index``."""
     return name.partition("_")[2].partition(".")[0]
+
+
+@contextlib.asynccontextmanager
+async def tier_reads(host: "HostLogs") -> AsyncIterator[FetchService]:
+    """Open the object store, keys and chunk cache for a command that knows the log already; close them afterwards.
+
+    Raises:
+        ConfigError: cluster or node are not known.
+        TierError: the store cannot be opened, or a key cannot be used.
+    """
+    config, identity, clock = host.config, await host.identity(), SystemClock()
+    async with contextlib.AsyncExitStack() as opened:
+        store = open_object_store(config.remote, clock=clock)
+        opened.push_async_callback(store.close)
+        transform = opened.enter_context(contextlib.closing(open_transform(config.remote)))
+        new_storage = segment_storages(
+            config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id
+        )
+        reads = fetch_service(config, store, new_storage, recorder=SilentRecorder(), clock=clock, is_daemon=False)
+        yield await opened.enter_async_context(reads)

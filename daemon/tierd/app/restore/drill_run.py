@@ -1,17 +1,19 @@
 """DrillRun: one drill, from the choice of its partitions to the last line in the history."""
 
 import contextlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tierd.app.engine.deployment import Deployment
+from tierd.app.engine.instance_lock import make_state_dir
 from tierd.app.restore.log_dir_plan import LogDirPlanRequest
 from tierd.app.restore.plan_making import PlanMaking
-from tierd.app.restore.restore_source import RestoreSource
+from tierd.app.restore.restore_source import RestoreSource, SourceRequest, restore_source
 from tierd.app.restore.target_directories import TargetDirectories
-from tierd.clock import Clock
+from tierd.clock import Clock, SystemClock
 from tierd.config import secrets_of
 from tierd.errors import (
     LogDirLockedError,
@@ -354,3 +356,25 @@ def _as_tier_error(error: TierError | OSError) -> TierError:
         f"the scratch directory cannot be used: {error.strerror or error}",
         remedy="make room or mend the disk, or set drill.scratch_dir",
     )
+
+
+async def drill(
+    deployment: Deployment,
+    request: DrillRequest,
+    source: SourceRequest,
+    progress: DrillProgress,
+    *,
+    tell: Callable[[str], None],
+) -> None:
+    """Do one drill at the configured rate; ``tell`` is called with reports of the opening.
+
+    Raises:
+        ConfigError: the cluster is not known.
+        TierError: a store cannot be opened, or ``DrillRun.run`` raised it.
+    """
+    clock = SystemClock()
+    await in_thread(make_state_dir, deployment.state_dir)
+    paced = replace(source, max_bytes_per_second=deployment.drill.max_bytes_per_second)
+    async with restore_source(deployment, paced, clock=clock, tell=tell) as opened:
+        history = DrillHistory(deployment.state_dir)
+        await DrillRun(deployment, opened, history, clock=clock, random=random.random).run(request, progress)

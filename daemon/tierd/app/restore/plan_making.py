@@ -9,21 +9,21 @@ from uuid import UUID
 
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.host_caches import fetch_service
-from tierd.app.restore.archived_objects import archive_findings, archived_objects
 from tierd.app.restore.catalogue_facts import CatalogueFacts, read_catalogue, read_newest_snapshot, read_node_of
 from tierd.app.restore.log_dir_plan import LogDirPlan, LogDirPlanRequest
-from tierd.app.restore.partition_facts import directory_findings, highest_producer_id, newest_lineage, restored_as
+from tierd.app.restore.partition_facts import (
+    archive_findings,
+    archived_objects,
+    directory_findings,
+    highest_producer_id,
+    newest_lineage,
+    restored_as,
+)
 from tierd.app.restore.plan_targets import PlanTargets, describe_time_rule
 from tierd.app.restore.restore_source import RestoreSource
 from tierd.app.restore.standby_directories import StandbyDirectories
 from tierd.app.restore.target_directories import TargetDirectories
-from tierd.app.restore.topic_facts import (
-    ControllerEpochs,
-    TopicFacts,
-    broker_settings,
-    controller_epochs,
-    topic_facts,
-)
+from tierd.app.restore.topic_facts import ControllerEpochs, TopicFacts, broker_settings, controller_epochs, topic_facts
 from tierd.clock import Clock
 from tierd.cost import PriceList, reading_cost
 from tierd.metadata import PartitionView

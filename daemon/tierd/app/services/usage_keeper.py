@@ -9,12 +9,7 @@ import structlog
 from tierd.app.services.broker_cost import usage_ledger
 from tierd.clock import Clock
 from tierd.config import RemoteSettings
-from tierd.cost import (
-    HOUR_MS,
-    IN_A_PUT,
-    OTHER_TOPIC,
-    Usage,
-)
+from tierd.cost import HOUR_MS, IN_A_PUT, OTHER_TOPIC, Usage
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall
 
 log = structlog.get_logger()

@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from tierd.app.engine.compose import standing_in
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline, require_pipeline, require_spark
 from tierd.app.spark.compaction_answers import pipeline_facts, plan_answer
 from tierd.errors import PipelineError

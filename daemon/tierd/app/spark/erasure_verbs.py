@@ -7,12 +7,10 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
-from tierd.app.engine.compose import Engine
+from tierd.app.engine.compose import Engine, standing_in
 from tierd.app.engine.deployment import Deployment
-from tierd.app.engine.standing_in import standing_in
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline
-from tierd.app.spark.erasure_answers import erasure_report
-from tierd.app.spark.filed_erasures import erasure_id
+from tierd.app.spark.filed_erasures import erasure_id, erasure_report
 from tierd.clock import SystemClock
 from tierd.errors import RefusedError
 from tierd.metadata import read_partition

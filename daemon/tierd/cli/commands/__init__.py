@@ -1,1 +1,1 @@
-"""One module per verb, each with a function of that name whose signature is the verb's options."""
+"""One module per verb, or for close ones; a function named as the verb has its options as parameters."""

@@ -108,7 +108,7 @@ def _check_online(
     from tierd.cli.session import log_to_stderr  # noqa: PLC0415 - the check of the file alone needs no log
 
     log_to_stderr()
-    on_step = _print_step if as_lines else _no_step
+    on_step = _print_step if as_lines else lambda _: None
     steps = run_in_loop(check_online(Deployment(settings, config), on_step=on_step, step_timeout_s=step_timeout_s))
     outcomes = {step.outcome for step in steps}
     if as_json and not as_lines:
@@ -126,10 +126,6 @@ def _check_online(
 
 def _print_step(step: "CheckStep") -> None:
     print_json(asdict(step), flush=True)
-
-
-def _no_step(step: "CheckStep") -> None:
-    del step
 
 
 def _print_steps(steps: Iterable["CheckStep"]) -> None:

@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tierd.cli.doctor.examination import Examination, examine
-from tierd.cli.doctor.facts import Facts, ProbeFailure
-from tierd.cli.doctor.findings import DoctorFinding
-from tierd.cli.doctor.probing import run_probes
+from tierd.cli.doctor.examination import Examination, examine, run_probes
+from tierd.cli.doctor.facts import DoctorFinding, Facts, ProbeFailure
 from tierd.cli.doctor.report import answer, diagnose, needs_a_person, page_lines
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, JsonOption, SocketOption

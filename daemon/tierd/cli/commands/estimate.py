@@ -11,11 +11,12 @@ from pydantic import JsonValue
 from tierd.cli.costs import cost_json, cost_parts
 from tierd.cli.display import print_table
 from tierd.cli.layout import PlainTable, plain_table
+from tierd.cli.moments import duration_s_of
 from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
-from tierd.config import format_duration, parse_duration_s
+from tierd.config import format_duration
 from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
 from tierd.sizes import human_size
 
@@ -78,10 +79,7 @@ def estimate(
 
 
 def _days(retention: str) -> float | None:
-    try:
-        seconds = parse_duration_s(retention)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--retention") from error
+    seconds = duration_s_of(retention, "--retention")
     return None if seconds < 0 else seconds / _DAY_S
 
 

@@ -1,7 +1,6 @@
 """``tierd export``: topics of the tier as files."""
 
 import contextlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,6 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, SourceRequest, run_in_loop
-from tierd.cli.completion import topic_names
 from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode, exit_code_of
 from tierd.cli.layout import plain_table
@@ -22,6 +20,8 @@ from tierd.cli.options import (
     ConfigOption,
     FromBucketOption,
     JsonOption,
+    TopicPatternsArgument,
+    require_patterns,
 )
 from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress_line import progress_bar, progress_line
@@ -40,14 +40,7 @@ _FILE_BYTES = "256MiB"
 
 
 def export(
-    patterns: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATTERN",
-            help="Topics whose whole name matches a regular expression.",
-            autocompletion=topic_names,
-        ),
-    ],
+    patterns: TopicPatternsArgument,
     *,
     into: Annotated[
         Path,
@@ -115,7 +108,7 @@ def export(
         tierd export payments --into /data/payments --format jsonl --from 1000 --to 1999
     """
     require_pyarrow()
-    _require_patterns(patterns)
+    require_patterns(patterns)
     request = ExportRequest(
         patterns=tuple(patterns),
         into=into,
@@ -233,14 +226,6 @@ def _exit_with(outcomes: "Sequence[ExportedRange]") -> None:
     if problems:
         code = exit_code_of(problems[-1][1])
         raise typer.Exit(code if code is ExitCode.UNREACHABLE else ExitCode.NO)
-
-
-def _require_patterns(patterns: Sequence[str]) -> None:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise typer.BadParameter(f"{pattern!r} is no regular expression: {error}") from error
 
 
 def _place(offset: int | None, time: str | None, offset_option: str, time_option: str) -> int | AtTime | None:

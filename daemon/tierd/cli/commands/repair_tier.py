@@ -11,6 +11,7 @@ from tierd.app import Deployment, RepairRequest, run_in_loop
 from tierd.app import repair_tier as repair
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import PrintItem, printed_lines
+from tierd.cli.moments import duration_s_of
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     AcceptUnauthenticatedOption,
@@ -22,7 +23,6 @@ from tierd.cli.options import (
 from tierd.cli.printing import print_line
 from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
-from tierd.config import parse_duration_s
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.tiering import RepairOutcome, RepairResult
 
@@ -72,7 +72,7 @@ def repair_tier(
             deep=deep,
             is_confirmed=yes,
             accepts_unauthenticated=accept_unauthenticated,
-            min_age_s=_seconds(min_age),
+            min_age_s=None if min_age is None else duration_s_of(min_age, "--min-age"),
             tell=report_progress,
         )
         as_json = as_json or as_object
@@ -84,13 +84,6 @@ def repair_tier(
         print_line(summary or "nothing to do")
     if any(counts[result] for result in RepairResult if result.is_problem):
         raise typer.Exit(ExitCode.NO)
-
-
-def _seconds(min_age: str | None) -> float | None:
-    try:
-        return None if min_age is None else parse_duration_s(min_age)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--min-age") from error
 
 
 async def _repair(

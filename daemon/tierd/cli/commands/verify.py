@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import tierd.app
-from tierd.app import (
-    Deployment,
-    SourceRequest,
-    StandbyVerifyRequest,
-    run_in_loop,
-    tier_reader,
-    verify_standbys,
-)
+from tierd.app import Deployment, SourceRequest, StandbyVerifyRequest, run_in_loop, tier_reader, verify_standbys
 from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import printed_lines
-from tierd.cli.moments import utc_text
+from tierd.cli.moments import duration_s_of, utc_text
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -34,7 +27,6 @@ from tierd.cli.options import (
 from tierd.cli.printing import print_line
 from tierd.cli.progress_line import step_line
 from tierd.cli.session import begin
-from tierd.config import parse_duration_s
 from tierd.model import TopicPartition
 from tierd.sizes import human_size
 from tierd.tiering import DeepSample, Finding, Severity
@@ -160,10 +152,7 @@ def _seconds(duration: str | None) -> float:
     Raises:
         typer.BadParameter: the text is no duration.
     """
-    try:
-        seconds = math.inf if duration is None else parse_duration_s(duration)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--for") from error
+    seconds = math.inf if duration is None else duration_s_of(duration, "--for")
     if seconds < 0:
         raise typer.BadParameter("write a time such as 2h", param_hint="--for")
     return seconds

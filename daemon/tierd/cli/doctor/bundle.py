@@ -10,8 +10,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from tierd.cli.doctor.facts import DaemonLogFacts, Facts, HostFacts, ProbeFailure, ProcessFacts
-from tierd.cli.doctor.findings import DoctorFinding
+from tierd.cli.doctor.facts import DaemonLogFacts, DoctorFinding, Facts, HostFacts, ProbeFailure, ProcessFacts
 from tierd.cli.doctor.report import answer, page_lines
 from tierd.cli.printing import json_text
 from tierd.config import read_masked

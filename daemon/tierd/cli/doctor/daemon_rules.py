@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from tierd.cli.doctor.facts import DaemonLogFacts, Facts, ProbeFailure, ProcessFacts
-from tierd.cli.doctor.findings import DoctorFinding, Urgency
+from tierd.cli.doctor.facts import DaemonLogFacts, DoctorFinding, Facts, ProbeFailure, ProcessFacts, Urgency
 from tierd.cli.status_problems import (
     catalogue_lines,
     control_lines,

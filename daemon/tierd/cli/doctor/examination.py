@@ -1,29 +1,30 @@
-"""The examination: all probes at the same time, each bounded in time, and their results as facts."""
+"""The examination: all probes at the same time, each in a thread of its own, and their results as facts.
+
+A thread that hangs, as on a disk that does not answer, is left behind: it ends with the process, and nothing waits for
+it. A probe that fails is a result, also if a bug made it fail.
+"""
 
 import os
+import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from tierd.cli.asking import daemon_state_dir
 from tierd.cli.doctor.check_probe import probe_config
 from tierd.cli.doctor.daemon_probes import probe_daemon, probe_journal, probe_liveness, probe_log_file, probe_process
-from tierd.cli.doctor.facts import (
-    CheckFacts,
-    DaemonFacts,
-    DaemonLogFacts,
-    Facts,
-    HostFacts,
-    ProbeFailure,
-    ProcessFacts,
-)
+from tierd.cli.doctor.facts import CheckFacts, DaemonFacts, DaemonLogFacts, Facts, HostFacts, ProbeFailure, ProcessFacts
 from tierd.cli.doctor.host_probes import probe_files, probe_host
-from tierd.cli.doctor.probing import Probe, run_probes
 from tierd.config import find_state_dir
+from tierd.errors import TierError
+from tierd.masking import Masking
 
 T = TypeVar("T")
+Probe = Callable[[], object]
 
 _DEFAULT_LISTEN = "127.0.0.1:9405"
 _CHECK_TIMES = 3  # the steps of a check are taken one after the other, as far as they need each other
@@ -138,3 +139,33 @@ def _expected(kind: type[T], result: object) -> T | ProbeFailure:
     if not isinstance(result, (kind, ProbeFailure)):
         raise TypeError(f"a probe returned {type(result).__name__}, not {kind.__name__}")
     return result
+
+
+def run_probes(probes: Mapping[str, Probe], *, timeout_s: float) -> dict[str, object]:
+    """Run all ``probes`` at the same time; return the result of each, or a ``ProbeFailure``, after ``timeout_s``."""
+    results: SimpleQueue[tuple[str, object]] = SimpleQueue()
+
+    def run(name: str, probe: Probe) -> None:
+        results.put((name, _outcome(probe)))
+
+    for name, probe in probes.items():
+        threading.Thread(target=run, args=(name, probe), name=f"probe {name}", daemon=True).start()
+    found: dict[str, object] = {}
+    deadline_s = time.monotonic() + timeout_s
+    while len(found) < len(probes):
+        try:
+            name, result = results.get(timeout=max(deadline_s - time.monotonic(), 0))
+        except Empty:
+            break
+        found[name] = result
+    late = ProbeFailure(f"no answer within {timeout_s:g} s", "look for a hung disk or mount", timed_out=True)
+    return {name: found.get(name, late) for name in probes}
+
+
+def _outcome(probe: Probe) -> object:
+    try:
+        return probe()
+    except TierError as error:
+        return ProbeFailure(" ".join(str(error).split()), error.remedy)
+    except Exception as error:  # noqa: BLE001 - the other probes go on, and the finding names the bug
+        return ProbeFailure(Masking().error(error).named, "report this, with a bundle")

@@ -1,7 +1,9 @@
-"""Facts that the probes of ``tierd doctor`` collect on this host. Values only."""
+"""Facts that the probes of ``tierd doctor`` collect on this host, and findings of the rules. Values only."""
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -211,3 +213,35 @@ class Facts:
         """Return a command of tierd for this configuration, as a person types it."""
         option = [] if self.config_file == DEFAULT_CONFIG else ["--config", str(self.config_file)]
         return shlex.join(["tierd", *words, *option])
+
+
+class Urgency(StrEnum):
+    """Time in which a person has to act on a finding; a note asks for nothing."""
+
+    NOW = "now"
+    SOON = "soon"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """One thing that the doctor found.
+
+    Attributes:
+        area: a fixed word or two, such as ``object store``.
+        problem: what is wrong and why, in one line.
+        remedy: what to do, in one line; may be empty.
+        command: the command to begin with.
+    """
+
+    urgency: Urgency
+    area: str
+    problem: str
+    remedy: str
+    command: str
+
+
+def most_urgent_first(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
+    """Return findings by urgency, each once; those of equal urgency keep their order."""
+    order = list(Urgency)
+    return sorted(dict.fromkeys(findings), key=lambda finding: order.index(finding.urgency))

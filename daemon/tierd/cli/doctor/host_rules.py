@@ -9,15 +9,16 @@ from tierd.cli.doctor.daemon_rules import service_area
 from tierd.cli.doctor.facts import (
     CheckFacts,
     DaemonLogFacts,
+    DoctorFinding,
     Facts,
     FileFacts,
     HostFacts,
     LogEvent,
     ProbeFailure,
     ProcessFacts,
+    Urgency,
     credentials_directory,
 )
-from tierd.cli.doctor.findings import DoctorFinding, Urgency
 
 _VITAL: Final = frozenset({"log dirs", "disks", "Kafka", "metadata store", "object store"})
 _NO_CREDENTIALS: Final = "$CREDENTIALS_DIRECTORY is not set"

@@ -9,8 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from tierd.cli.doctor.daemon_rules import daemon_findings
-from tierd.cli.doctor.facts import Facts, HostFacts
-from tierd.cli.doctor.findings import DoctorFinding, Urgency, most_urgent_first
+from tierd.cli.doctor.facts import DoctorFinding, Facts, HostFacts, Urgency, most_urgent_first
 from tierd.cli.doctor.host_rules import host_findings
 
 _TITLES: Final = {

@@ -103,24 +103,19 @@ _FOR_ALL: Final = {
 }
 
 
-def error_code_for(error: Exception, asked_for: AskedFor, *, version: int, are_bounds_known: bool = True) -> ErrorCode:
+def error_code_for(error: Exception, asked_for: AskedFor, *, version: int) -> ErrorCode:
     """Return the code that a client is answered for ``error``, and log an error that is a bug, with its traceback.
 
     Args:
         error: as caught; a ``TimeoutError`` is the deadline of the request.
         asked_for: kind of request.
         version: of the request.
-        are_bounds_known: for a Fetch, ``LogBounds.is_end_known`` of the log.
     """
     trouble = _trouble(error)
     if trouble is _Trouble.BUG:
         _log.error("kafka_request_failed", asked_for=asked_for.name.lower(), exc_info=error)
     code = _FOR_ALL.get(trouble) or _CODES[asked_for][trouble]
-    if asked_for is not AskedFor.FETCH:
-        return code
-    if trouble is _Trouble.OUT_OF_RANGE and not are_bounds_known:
-        code = ErrorCode.offset_not_available
-    return fetch_code_in_version(code, version)
+    return fetch_code_in_version(code, version) if asked_for is AskedFor.FETCH else code
 
 
 def fetch_code_in_version(code: ErrorCode, version: int) -> ErrorCode:

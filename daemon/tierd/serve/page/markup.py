@@ -80,6 +80,16 @@ class Column:
     sort: str | None = None
 
 
+def text_columns(*titles: str) -> tuple[Column, ...]:
+    """Return the heads of columns of text."""
+    return tuple(map(Column, titles))
+
+
+def number_columns(*titles: str) -> tuple[Column, ...]:
+    """Return the heads of columns of numbers."""
+    return tuple(Column(title, is_number=True) for title in titles)
+
+
 def table(
     caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, classes: Sequence[str] = ()
 ) -> Html:
@@ -116,9 +126,9 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Html:
     return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in pairs))
 
 
-def paragraphs(texts: Iterable[str], *, class_name: str | None = None) -> Html:
+def paragraphs(texts: Iterable[str]) -> Html:
     """Return a paragraph for each text that is not empty."""
-    return joined(element("p", text, class_=class_name) for text in texts if text)
+    return joined(element("p", text) for text in texts if text)
 
 
 def section(title: str, *children: str, level: int = 2, id_: str | None = None) -> Html:

@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tierd.serve.control_answers import EndpointSummary, PipelineSummary
-from tierd.serve.drill_report import drill_line
-from tierd.serve.endpoint_report import endpoint_line
 from tierd.serve.page.markup import (
-    Column,
     Html,
     duration_text,
     element,
@@ -15,11 +12,13 @@ from tierd.serve.page.markup import (
     joined,
     link,
     moment,
+    number_columns,
     number_text,
     paragraphs,
     path_of,
     section,
     table,
+    text_columns,
 )
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import OVERVIEW_PATH, RUNS_PATH
@@ -27,9 +26,8 @@ from tierd.serve.page.page_query import ListQuery, page_of
 from tierd.serve.page.problems import PageProblem, partition_problem, render_problem, render_problems, snapshot_problems
 from tierd.serve.page.rate_series import RateSeries
 from tierd.serve.page.sparkline import render_sparkline
-from tierd.serve.push_report import push_lines, unprotected_line
+from tierd.serve.status_lines import by_urgency, drill_line, endpoint_line, push_lines, unprotected_line
 from tierd.serve.status_snapshot import StatusSnapshot, lag_seconds
-from tierd.serve.urgency import by_urgency
 from tierd.sizes import human_size
 from tierd.tiering import PartitionStatus
 
@@ -40,23 +38,13 @@ _LATE_S: Final = 6 * 3600.0  # the threshold of the alert TierdFallsBehind
 _STALE_PROOF_MS: Final = 30 * 86_400_000  # that of TierdProofIsOld
 _URGENT: Final = {"quarantined": "bad", "waiting": "soon", "paused": "soon", "loading": "soon"}
 _COLUMNS: Final = (
-    Column("Partition"),
-    Column("State"),
-    Column("Epoch", is_number=True),
-    Column("In the tier up to", is_number=True),
-    Column("High watermark", is_number=True),
-    Column("Segments to copy", is_number=True),
-    Column("Bytes to copy", is_number=True),
-    Column("Oldest waits for", is_number=True),
-    Column("Why"),
+    *text_columns("Partition", "State"),
+    *number_columns(
+        "Epoch", "In the tier up to", "High watermark", "Segments to copy", "Bytes to copy", "Oldest waits for"
+    ),
+    *text_columns("Why"),
 )
-_GROUP_COLUMNS: Final = (
-    Column("Group"),
-    Column("State"),
-    Column("Members", is_number=True),
-    Column("Partitions", is_number=True),
-    Column("Records behind", is_number=True),
-)
+_GROUP_COLUMNS: Final = (*text_columns("Group", "State"), *number_columns("Members", "Partitions", "Records behind"))
 
 
 def render_overview(snapshot: StatusSnapshot, rates: RateSeries | None, query: ListQuery) -> Html:

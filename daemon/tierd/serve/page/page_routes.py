@@ -24,10 +24,9 @@ from tierd.serve.page.overview import render_overview
 from tierd.serve.page.page_frame import OVERVIEW_PATH, RUNS_PATH, TOPICS_PATH, PageFrame, render_frame
 from tierd.serve.page.page_query import ListQuery, page_of
 from tierd.serve.page.page_sources import PageSources, TierSources
-from tierd.serve.page.partition_page import SEGMENTS, render_partition, segments_in_order
+from tierd.serve.page.partition_page import SEGMENTS, find_segment, render_partition, render_segment, segments_in_order
 from tierd.serve.page.problems import PageProblem, render_problems
 from tierd.serve.page.runs_page import render_runs
-from tierd.serve.page.segment_page import find_segment, render_segment
 from tierd.serve.page.stylesheet import CONTENT_SECURITY_POLICY
 from tierd.serve.page.topic_pages import SORTS, render_topic, render_topics
 

@@ -4,13 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tierd.serve.drill_report import drill_problems
-from tierd.serve.endpoint_report import endpoint_problems
 from tierd.serve.page.markup import Html, element, joined
 from tierd.serve.page.operations_page import Anchor, help_link
-from tierd.serve.push_report import push_problems
+from tierd.serve.status_lines import cause_and_remedy, drill_problems, endpoint_problems, push_problems
 from tierd.serve.status_snapshot import StatusSnapshot
-from tierd.serve.urgency import cause_and_remedy
 from tierd.tiering import PartitionStatus
 
 _MAX_UNCLEANABLE: Final = 20

@@ -7,17 +7,18 @@ from tierd.model import TopicPartition
 from tierd.pipeline import RunReport
 from tierd.restore import DrilledPartition
 from tierd.serve.page.markup import (
-    Column,
     Html,
     duration_text,
     element,
     joined,
     link,
     moment,
+    number_columns,
     number_text,
     path_of,
     section,
     table,
+    text_columns,
 )
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import RUNS_PATH
@@ -31,44 +32,25 @@ MOST_DRILLS: Final = 50
 MOST_DELETIONS: Final = 200
 _MOST_TOPICS: Final = 100
 _RUN_COLUMNS: Final = (
-    Column("Ended"),
-    Column("Outcome"),
-    Column("Took", is_number=True),
-    Column("Begun by"),
-    Column("Partitions", is_number=True),
-    Column("Groups replaced", is_number=True),
-    Column("Before", is_number=True),
-    Column("After", is_number=True),
-    Column("Why"),
+    *text_columns("Ended", "Outcome"),
+    *number_columns("Took"),
+    *text_columns("Begun by"),
+    *number_columns("Partitions", "Groups replaced", "Before", "After"),
+    *text_columns("Why"),
 )
 _DRILL_COLUMNS: Final = (
-    Column("Ended"),
-    Column("Partition"),
-    Column("Outcome"),
-    Column("Took", is_number=True),
-    Column("Size", is_number=True),
-    Column("Through offset", is_number=True),
-    Column("Why"),
+    *text_columns("Ended", "Partition", "Outcome"),
+    *number_columns("Took", "Size", "Through offset"),
+    *text_columns("Why"),
 )
 _DELETION_COLUMNS: Final = (
-    Column("When"),
-    Column("Partition"),
-    Column("Step"),
-    Column("First offset", is_number=True),
-    Column("Last offset", is_number=True),
-    Column("Size", is_number=True),
-    Column("Reason"),
-    Column("Why"),
+    *text_columns("When", "Partition", "Step"),
+    *number_columns("First offset", "Last offset", "Size"),
+    *text_columns("Reason", "Why"),
 )
 _COST_COLUMNS: Final = (
-    Column("Topic"),
-    Column("Stored", is_number=True),
-    Column("Uploaded", is_number=True),
-    Column("Downloaded", is_number=True),
-    Column("Puts", is_number=True),
-    Column("Gets", is_number=True),
-    Column("Past", is_number=True),
-    Column("A month", is_number=True),
+    *text_columns("Topic"),
+    *number_columns("Stored", "Uploaded", "Downloaded", "Puts", "Gets", "Past", "A month"),
 )
 
 

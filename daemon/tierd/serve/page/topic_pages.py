@@ -5,17 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tierd.model import TopicPartition
-from tierd.serve.page.markup import (
-    Column,
-    Html,
-    element,
-    joined,
-    link,
-    moment,
-    number_text,
-    path_of,
-    table,
-)
+from tierd.serve.page.markup import Column, Html, element, joined, link, moment, number_text, path_of, table
 from tierd.serve.page.operations_page import Anchor, help_link
 from tierd.serve.page.page_frame import TOPICS_PATH
 from tierd.serve.page.page_query import ListQuery, filter_form, page_of

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 from tests.fakes.manual_clock import ManualClock
 from tierd.errors import BackendUnavailableError
 from tierd.rare_lines import MOST_LINES, REPEAT_AFTER_S
-from tierd.serve.kafka.answers.lookup_failures import LookupFailures
+from tierd.serve.kafka.answers.partition_lookups import LookupFailures
 
 _ERROR = BackendUnavailableError("down", remedy="start it")
 

@@ -9,7 +9,7 @@ import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectoryArgument
 from tierd.cli.printing import print_bytes
-from tierd.cli.record_text import as_text_line
+from tierd.cli.record_lines import as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError, SegmentChangedError
 from tierd.log import (

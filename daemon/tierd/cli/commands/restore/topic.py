@@ -1,6 +1,5 @@
 """``tierd restore topic``: send topics of the tier into a live cluster."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,6 @@ from tierd.app import (
     run_in_loop,
     topic_restore_job,
 )
-from tierd.cli.completion import topic_names
 from tierd.cli.failures import ExitCode
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import (
@@ -27,6 +25,8 @@ from tierd.cli.options import (
     ConfigOption,
     FromBucketOption,
     JsonOption,
+    TopicPatternsArgument,
+    require_patterns,
 )
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress_line import ReportProgress, progress_line
@@ -36,25 +36,20 @@ from tierd.cli.restore_options import (
     DryRunOption,
     SkipExpiredOption,
     ToTimeOption,
+    expired_segments,
+    require_consistent,
 )
 from tierd.cli.restore_output import archived_json, plan_json, print_plan
 from tierd.cli.session import begin
 from tierd.cli.target_options import GiveUpAfterOption, ToConfigOption, ToOption, target_connection
-from tierd.restore import AcknowledgedCount, ExpiredSegments, PartitionOutcome, change_command
+from tierd.restore import AcknowledgedCount, PartitionOutcome, change_command
 from tierd.sizes import human_size
 
 _RETENTION = "retention.ms"
 
 
 def topic(
-    patterns: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATTERN",
-            help="Topics whose whole name matches a regular expression.",
-            autocompletion=topic_names,
-        ),
-    ],
+    patterns: TopicPatternsArgument,
     *,
     to: ToOption,
     to_config: ToConfigOption = None,
@@ -108,12 +103,11 @@ def topic(
 
         tierd restore topic 'orders.*' --to new-kafka:9092 --rename orders=orders-restored
     """
-    _require_consistent(to_time, hold=hold_retention, skip=skip_expired, by_timestamp=by_timestamp)
-    _require_patterns(patterns)
+    require_consistent(to_time, hold=hold_retention, skip=skip_expired, by_timestamp=by_timestamp)
+    require_patterns(patterns)
     config_changes = {key: value or None for key, value in map(_pair, topic_config or ())}
     _require_number(config_changes)
     deployment = Deployment(begin(config), config)
-    expired = ExpiredSegments.HOLD if hold_retention else ExpiredSegments.REFUSE
     with progress_line("restoring") as report_progress:
         request = TopicRestoreRequest(
             topics=tuple(patterns),
@@ -128,7 +122,7 @@ def topic(
             from_time_ms=None if from_time is None else timestamp_ms_of(from_time),
             to_time_ms=None if to_time is None else timestamp_ms_of(to_time),
             by_timestamp=by_timestamp,
-            expired=ExpiredSegments.SKIP if skip_expired else expired,
+            expired=expired_segments(hold=hold_retention, skip=skip_expired),
             accepts_holes=accept_holes,
             journal=journal,
             patience_s=give_up_after,
@@ -248,22 +242,7 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _require_patterns(patterns: list[str]) -> None:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise typer.BadParameter(f"{pattern!r} is no regular expression: {error}") from error
-
-
 def _require_number(config: Mapping[str, str | None]) -> None:
     retention = config.get(_RETENTION)
     if retention is not None and not retention.removeprefix("-").isdecimal():
         raise typer.BadParameter(f"--topic-config {_RETENTION}={retention}: it is a number of milliseconds, or -1")
-
-
-def _require_consistent(to_time: str | None, *, hold: bool, skip: bool, by_timestamp: bool) -> None:
-    if by_timestamp and to_time is None:
-        raise typer.BadParameter("--by-timestamp needs --to-time")
-    if hold and skip:
-        raise typer.BadParameter("--hold-retention and --skip-expired exclude each other; give one")

@@ -22,6 +22,9 @@ from tierd.clock import Clock
 from tierd.config import EndpointQuarantineSettings, full_match
 from tierd.errors import StateDirError
 from tierd.files import open_to_read, replace_privately
+from tierd.serve.control_answers import QuarantineAnswer
+from tierd.serve.control_protocol import VerbHandler
+from tierd.serve.control_requests import HOLD_ENDPOINT, RELEASE_ENDPOINT, QuarantineRequest
 
 QUARANTINE_FILE: Final = "endpoint-quarantine.json"
 _MAX_BYTES: Final = 1 << 20
@@ -166,3 +169,19 @@ async def open_quarantine(
     path = state_dir / QUARANTINE_FILE
     release = await asyncio.to_thread(read_release, path)
     return Quarantine(settings, path, release=release, clock=clock)
+
+
+def quarantine_handlers(quarantine: Quarantine) -> tuple[VerbHandler, ...]:
+    """Return the handlers of a daemon with a read endpoint."""
+
+    async def release(request: QuarantineRequest) -> QuarantineAnswer:
+        return _answer(await quarantine.release(by=request.by))
+
+    async def hold(_request: QuarantineRequest) -> QuarantineAnswer:
+        return _answer(await quarantine.hold())
+
+    return (RELEASE_ENDPOINT.handled_by(release), HOLD_ENDPOINT.handled_by(hold))
+
+
+def _answer(clients: HeldClients) -> QuarantineAnswer:
+    return QuarantineAnswer(listeners=clients.listeners, principals=clients.principals)

@@ -9,17 +9,15 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 from tierd.clock import Clock
 from tierd.errors import RefusedError
 from tierd.serve.kafka.access import Authorizer
-from tierd.serve.kafka.answers.client_access import ClientAccess
+from tierd.serve.kafka.answers.client_access import ClientAccess, LogFinder
 from tierd.serve.kafka.answers.configs_answer import configs_answer
 from tierd.serve.kafka.answers.endpoint_answers import api_versions_answer, cluster_answer, reassignments_answer
 from tierd.serve.kafka.answers.epochs_answer import epochs_answer
-from tierd.serve.kafka.answers.lookup_failures import LookupFailures
 from tierd.serve.kafka.answers.metadata_answer import metadata_answer
 from tierd.serve.kafka.answers.offsets_answer import offsets_answer
-from tierd.serve.kafka.answers.partition_lookups import LookupLimits
+from tierd.serve.kafka.answers.partition_lookups import LookupFailures, LookupLimits
 from tierd.serve.kafka.answers.refusals import REFUSED_APIS, refusal_of
 from tierd.serve.kafka.answers.topic_partitions_answer import topic_partitions_answer
-from tierd.serve.kafka.answers.wanted_log import LogFinder
 from tierd.serve.kafka.loop_turns import PIECE_ITEMS
 from tierd.serve.kafka.request_context import Handler, RequestContext
 from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartitions

@@ -11,20 +11,14 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
-from kio.schema.offset_for_leader_epoch.v4.response import (
-    EpochEndOffset as PartitionEpochEnd,
-)
-from kio.schema.offset_for_leader_epoch.v4.response import (
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from kio.schema.offset_for_leader_epoch.v4.response import EpochEndOffset as PartitionEpochEnd
+from kio.schema.offset_for_leader_epoch.v4.response import OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
 from kio.static.primitive import i32, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from tierd.model import EpochEndOffset
-from tierd.serve.kafka.answers.lookup_failures import LookupFailures
-from tierd.serve.kafka.answers.partition_lookups import LookupLimits, outcomes_of
-from tierd.serve.kafka.answers.wanted_log import LogFinder
+from tierd.serve.kafka.answers.client_access import LogFinder
+from tierd.serve.kafka.answers.partition_lookups import LookupFailures, LookupLimits, outcomes_of
 from tierd.serve.kafka.client_errors import AskedFor, error_code_for
 from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, in_version
 from tierd.serve.kafka.served.served_log import ServedLog

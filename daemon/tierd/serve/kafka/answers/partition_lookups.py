@@ -1,13 +1,23 @@
-"""Lookups of one request in the logs of several partitions: some at once, all within one deadline."""
+"""Lookups of one request in the logs of several partitions: some at once, all within one deadline.
+
+A lookup that fails is a warning in the log, however often clients ask.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import TierError
+from tierd.rare_lines import RareLines
 from tierd.serve.kafka.loop_turns import ClientTurns
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 _LOOKUPS_PER_TURN: Final = 8
 
@@ -60,3 +70,17 @@ async def outcomes_of(
         for number in range(min(at_once, len(lookups))):
             group.create_task(work(), name=f"partition lookups {number}")
     return outcomes
+
+
+class LookupFailures:
+    """Warnings about failed lookups: ``RareLines`` of a kind and partition."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Write lines at times of ``clock``."""
+        self._lines = RareLines(clock)
+
+    def failed(self, event: str, partition: str, error: Exception) -> None:
+        """Write that a lookup failed or was too slow; a bug is written where its code is chosen."""
+        if isinstance(error, TierError | TimeoutError) and self._lines.is_due((event, partition)):
+            remedy = error.remedy if isinstance(error, TierError) else ""
+            _log.warning(event, partition=partition, error=str(error) or "too slow", remedy=remedy)

@@ -18,12 +18,7 @@ from kio.static.primitive import i32
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from tierd.serve.kafka.answers.client_access import ClientAccess
-from tierd.serve.kafka.answers.shown_cluster import (
-    INTERNAL_TOPICS,
-    ShownPartition,
-    error_of_absent_topic,
-    live_ids,
-)
+from tierd.serve.kafka.answers.shown_cluster import INTERNAL_TOPICS, ShownPartition, error_of_absent_topic, live_ids
 from tierd.serve.kafka.message_versions import NO_THROTTLE, answer_in_version, in_version
 from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartition, ServedTopic
 

@@ -18,8 +18,7 @@ from tierd.serve.kafka.groups.handlers.fetched_offsets import OffsetReader
 from tierd.serve.kafka.groups.handlers.group_door import GroupDoor
 from tierd.serve.kafka.groups.handlers.group_listings import GroupListings
 from tierd.serve.kafka.groups.handlers.membership_requests import MembershipRequests
-from tierd.serve.kafka.groups.handlers.offset_commits import OffsetCommits
-from tierd.serve.kafka.groups.handlers.offset_deletes import OffsetDeletes
+from tierd.serve.kafka.groups.handlers.offset_commits import OffsetCommits, OffsetDeletes
 from tierd.serve.kafka.groups.handlers.offset_fetches import OffsetFetches
 from tierd.serve.kafka.groups.storage.group_store import GroupStore
 from tierd.serve.kafka.request_context import Handler

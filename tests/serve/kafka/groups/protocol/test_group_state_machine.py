@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.groups.protocol.classic_group import ClassicGroup
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
+from tierd.serve.kafka.groups.protocol.group_body import MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_effects import (
     Answer,
     GroupEffect,
@@ -35,7 +36,6 @@ from tierd.serve.kafka.groups.protocol.group_events import (
     TimePassed,
 )
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 
 LIMITS = MembershipLimits(max_members=4)
 _IDS = st.integers(0, 7)

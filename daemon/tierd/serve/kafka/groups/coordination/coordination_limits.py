@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tierd.config import EndpointGroupsSettings
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
+from tierd.serve.kafka.groups.protocol.group_body import MembershipLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,13 @@ import structlog
 from tierd.clock import Clock
 from tierd.rare_lines import LinesPerSecond
 from tierd.serve.kafka.groups.coordination.alarms import Alarms
-from tierd.serve.kafka.groups.coordination.group_statistics import (
-    GroupCounters,
-    GroupMemberStatistics,
-    GroupStatistics,
-)
+from tierd.serve.kafka.groups.coordination.group_statistics import GroupCounters, GroupMemberStatistics, GroupStatistics
 from tierd.serve.kafka.groups.coordination.group_writer import GroupWriter, Spawn
 from tierd.serve.kafka.groups.protocol.classic_group import ClassicGroup
+from tierd.serve.kafka.groups.protocol.group_body import MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_effects import Answer, GroupAnswer, GroupEffect, GroupNote, StoreRow
 from tierd.serve.kafka.groups.protocol.group_events import GroupEvent, GroupGone, Moment
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.storage.claimed_group import ClaimedGroup
 from tierd.serve.kafka.groups.storage.group_offset import RetentionCircumstances
 

@@ -7,9 +7,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as FetchOneRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
-from kio.schema.offset_fetch.v7.response import (
-    OffsetFetchResponse as FetchOneResponse,
-)
+from kio.schema.offset_fetch.v7.response import OffsetFetchResponse as FetchOneResponse
 from kio.schema.offset_fetch.v7.response import OffsetFetchResponsePartition, OffsetFetchResponseTopic
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest as FetchByNameRequest
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequestTopics as TopicsOfGroup

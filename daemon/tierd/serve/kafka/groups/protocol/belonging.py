@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from tierd.serve.kafka.groups.protocol.group_body import GroupBody
+from tierd.serve.kafka.groups.protocol.group_body import GroupBody, MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_checks import CONSUMER_PROTOCOL_TYPE, member_error
 from tierd.serve.kafka.groups.protocol.group_effects import LeaveAnswer, SyncAnswer
 from tierd.serve.kafka.groups.protocol.group_events import (
@@ -14,7 +14,6 @@ from tierd.serve.kafka.groups.protocol.group_events import (
 )
 from tierd.serve.kafka.groups.protocol.group_members import GroupMember
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.protocol.rebalance import Rebalance
 
 

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.groups.protocol.belonging import Belonging
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
-from tierd.serve.kafka.groups.protocol.group_body import GroupBody
+from tierd.serve.kafka.groups.protocol.group_body import GroupBody, MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_checks import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from tierd.serve.kafka.groups.protocol.group_effects import (
     GroupEffect,
@@ -41,7 +41,6 @@ from tierd.serve.kafka.groups.protocol.group_events import (
 from tierd.serve.kafka.groups.protocol.group_members import MEMBER_BYTES, GroupMember, size_of
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
 from tierd.serve.kafka.groups.protocol.joining import Joining
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.protocol.rebalance import Rebalance
 
 _PENDING_BYTES = 500

@@ -2,13 +2,12 @@
 
 from kio.schema.errors import ErrorCode
 
-from tierd.serve.kafka.groups.protocol.group_body import GroupBody
+from tierd.serve.kafka.groups.protocol.group_body import GroupBody, MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_checks import member_error
 from tierd.serve.kafka.groups.protocol.group_effects import JoinAnswer, SyncAnswer
 from tierd.serve.kafka.groups.protocol.group_events import JoinRequested
 from tierd.serve.kafka.groups.protocol.group_members import GroupMember, size_of
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 from tierd.serve.kafka.groups.protocol.rebalance import Rebalance
 
 

@@ -11,11 +11,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.groups.protocol.durable_group import DurableGroup
-from tierd.serve.kafka.groups.protocol.group_body import GroupBody, JoinPhase
+from tierd.serve.kafka.groups.protocol.group_body import GroupBody, JoinPhase, MembershipLimits
 from tierd.serve.kafka.groups.protocol.group_effects import JoinAnswer, SyncAnswer
 from tierd.serve.kafka.groups.protocol.group_members import GroupMember
 from tierd.serve.kafka.groups.protocol.group_state import ClassicGroupState
-from tierd.serve.kafka.groups.protocol.membership_limits import MembershipLimits
 
 _IN_GENERATION: Final = frozenset({ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE})
 

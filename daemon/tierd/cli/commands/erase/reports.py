@@ -1,13 +1,13 @@
-"""``tierd erase list``: the requests to erase keys, and what each one waits for."""
+"""``tierd erase list`` and ``tierd erase status``: requests to erase keys, and everything that was done for one."""
 
 from typing import Annotated
 
 import typer
 
-from tierd.app import list_erasures, run_in_loop
-from tierd.cli.erasures import print_erasures
+from tierd.app import list_erasures, read_erasure, run_in_loop
+from tierd.cli.erasures import print_erasures, print_until_done
 from tierd.cli.json_lists import print_list
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, ErasureArgument, JsonObjectOption, JsonOption
 from tierd.cli.session import begin_with_metadata
 from tierd.model import TopicPartition
 
@@ -30,3 +30,13 @@ def list_(
         print_list([each.to_json() for each in found], as_object=as_object)
     else:
         print_erasures(found)
+
+
+def status(request_id: ErasureArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Show the report of a request, step by step; exits with 1 until the request is done.
+
+    The report has counts and times, and the SHA-256 of each key.
+
+    Example: tierd erase status VQTsOPtHSxeH2Gp4lQguQg
+    """
+    print_until_done(run_in_loop(read_erasure(begin_with_metadata(config), request_id)), as_json=as_json)

@@ -1,4 +1,4 @@
-"""``tierd metadata export``: write everything that the metadata store knows to a file."""
+"""``tierd metadata export`` and ``tierd metadata import``: the metadata of a cluster, from one store to another."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tierd.app import Deployment, export_metadata, run_in_loop
+from tierd.app import Deployment, export_metadata, import_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
-from tierd.cli.printing import print_exactly
+from tierd.cli.printing import print_exactly, print_line
 from tierd.cli.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.errors import NotConfirmedError, StateDirError
@@ -34,6 +34,28 @@ def export(
     deployment = Deployment(begin(config), config)
     with progress_line("exporting") as report_progress, _writer(file) as write:
         run_in_loop(export_metadata(deployment, write, tell=report_progress))
+
+
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A file that tierd metadata export wrote.", exists=True, dir_okay=False),
+    ],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Fill the configured, empty metadata store from an export of another store of any kind.
+
+    The whole file is checked first, and every partition is read back after it was written. After an interruption, run
+    the same command again. A store that is not empty is refused with exit code 4. Stop the daemons of both stores
+    first.
+
+    Example: tierd metadata import metadata.jsonl --config postgres.yaml
+    """
+    deployment = Deployment(begin(config), config)
+    with progress_line("importing") as report_progress:
+        counts = run_in_loop(import_metadata(deployment, file, tell=report_progress))
+    before = f", {counts.present} of them were there already" if counts.present else ""
+    print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
 
 
 @contextlib.contextmanager

@@ -1,9 +1,13 @@
-"""Push replication in words, for the status on a terminal and for the page."""
+"""Parts of the status in words, for a terminal and for the page."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypeVar
 
 from tierd.serve.control_answers import (
+    DrillsSummary,
+    EndpointGroupSummary,
+    EndpointSummary,
     KeptPartition,
     PushLeaderSummary,
     PushStandbySummary,
@@ -13,7 +17,11 @@ from tierd.serve.control_answers import (
     UnprotectedSummary,
 )
 
+_T = TypeVar("_T")
+
 _MOST_LINES: Final = 20
+_MOST_GROUPS: Final = 20
+_URGENCY: Final = ("quarantined", "waiting", "paused", "loading", "copying")  # these need a person first
 _MIB: Final = 1 << 20
 
 
@@ -124,3 +132,82 @@ def _bounded(lines: Sequence[str]) -> list[str]:
     left_out = len(lines) - _MOST_LINES
     more = [f"{left_out} more problems: tierd status --json"] if left_out > 0 else []
     return [*lines[:_MOST_LINES], *more]
+
+
+def drill_line(drills: DrillsSummary) -> str:
+    """Return what is proven, in one line; empty where drills are off and nothing was ever proven."""
+    if not drills.enabled and drills.last_success_ms is None:
+        return ""
+    parts = [f"{drills.partitions - drills.unproven} of {drills.partitions} partitions proven to come back"]
+    if drills.proven_until_ms:
+        parts.append(f"oldest proof {_moment(drills.proven_until_ms)}")
+    if drills.running:
+        parts.append(f"running now: {drills.partition or 'planning'}")
+    elif drills.next_begin_ms is not None:
+        parts.append(f"next at {_moment(drills.next_begin_ms)}")
+    if drills.next_broker_begin_ms is not None:
+        parts.append(f"the whole broker at {_moment(drills.next_broker_begin_ms)}")
+    return f"drills: {', '.join(parts)}"
+
+
+def drill_problems(drills: DrillsSummary) -> list[str]:
+    """Return a line for each problem: why drills are not done, and the partitions whose last drill was no proof."""
+    lines = [f"drills: {drills.problem}"] if drills.problem else []
+    lines += [f"drill of {partition} {why}" for partition, why in drills.failing.items()]
+    left_out = drills.failing_partitions - len(drills.failing)
+    return [*lines, f"{left_out} more partitions are not proven: tierd drill --history"] if left_out > 0 else lines
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def endpoint_line(endpoint: EndpointSummary) -> str:
+    """Return the state of the endpoint in one line; empty where it is off."""
+    if not endpoint.listeners:
+        return ""
+    connections = ", ".join(f"{each.connections} at {name}" for name, each in sorted(endpoint.listeners.items()))
+    age_s = endpoint.watermark_age_s
+    age = "" if age_s is None else f", high watermarks of the {endpoint.watermark_source} {age_s:.1f} s old"
+    return f"read endpoint: {endpoint.topics} topics, connections: {connections}{age}"
+
+
+def endpoint_problems(endpoint: EndpointSummary) -> list[str]:
+    """Return a line for each problem of the endpoint, and for the clients that it holds back."""
+    lines = []
+    if endpoint.watermark_problem:
+        lines.append(f"read endpoint: no high watermarks from the broker: {endpoint.watermark_problem}")
+    if endpoint.certificate_problem:
+        lines.append(f"read endpoint: the former certificate is in force: {endpoint.certificate_problem}")
+    held = [*(f"listener {name}" for name in endpoint.held_listeners), *endpoint.held_principals]
+    if held:
+        lines.append(f"read endpoint: held back until tierd endpoint release: {', '.join(held)}")
+    return lines
+
+
+def group_lines(endpoint: EndpointSummary) -> list[str]:
+    """Return a line for each consumer group, those with the largest lag first."""
+    ordered = sorted(endpoint.groups.items(), key=lambda item: (-(item[1].lag or 0), item[0]))
+    lines = [f"group {name}: {_group(group)}" for name, group in ordered[:_MOST_GROUPS]]
+    left_out = len(ordered) - _MOST_GROUPS
+    return [*lines, f"{left_out} more groups: tierd status --json"] if left_out > 0 else lines
+
+
+def _group(group: EndpointGroupSummary) -> str:
+    bound = "" if group.is_lag_complete else "at least "
+    lag = "lag not known" if group.lag is None else f"{bound}{group.lag} records behind"
+    return f"{group.state}, {group.members} members, {group.partitions} partitions, {lag}"
+
+
+def by_urgency(partitions: Iterable[_T], *, state_of: Callable[[_T], str]) -> list[_T]:
+    """Return ``partitions`` by the urgency of their states; partitions of equal urgency keep their order."""
+    return sorted(partitions, key=lambda partition: _rank(state_of(partition)))
+
+
+def cause_and_remedy(last_error: str | None, reason: str | None, remedy: str) -> str:
+    """Return why a partition is in its state, in a line: the error, or else the reason, and the next step."""
+    return "; ".join(filter(None, (last_error or reason, remedy)))
+
+
+def _rank(state: str) -> int:
+    return _URGENCY.index(state) if state in _URGENCY else len(_URGENCY)
