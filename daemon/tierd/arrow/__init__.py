@@ -9,13 +9,3 @@ if TYPE_CHECKING:
     from tierd.arrow.wanted_records import ALL, Range, WantedRecords
 else:
     __getattr__ = exports_on_demand(__name__)
-
-__all__ = [
-    "ALL",
-    "TIMESTAMP_TYPES",
-    "ArrowRows",
-    "Range",
-    "TimestampNotExpressibleError",
-    "WantedRecords",
-    "rows_of_pieces",
-]

@@ -12,25 +12,3 @@ if TYPE_CHECKING:
     from tierd.cost.usage_ledger import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger
 else:
     __getattr__ = exports_on_demand(__name__)
-
-__all__ = [
-    "FREE",
-    "HOUR_MS",
-    "IN_A_PUT",
-    "OTHER_TOPIC",
-    "Bound",
-    "Cost",
-    "CostReport",
-    "Plan",
-    "PriceList",
-    "RequestClass",
-    "TopicCost",
-    "TopicEstimate",
-    "Usage",
-    "UsageLedger",
-    "cost_report",
-    "estimate_log_dirs",
-    "load_prices",
-    "reading_cost",
-    "thaw_offers",
-]

@@ -9,14 +9,3 @@ if TYPE_CHECKING:
     from tierd.exporting.topic_export import ExportedRange, ExportJob, ExportProgress, export_job
 else:
     __getattr__ = exports_on_demand(__name__)
-
-__all__ = [
-    "ExportFolder",
-    "ExportFormat",
-    "ExportJob",
-    "ExportLimits",
-    "ExportProgress",
-    "ExportRequest",
-    "ExportedRange",
-    "export_job",
-]
