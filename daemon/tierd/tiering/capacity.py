@@ -14,11 +14,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from tierd.clock import Clock, wait_for_event
-from tierd.config import CopySettings
 from tierd.tiering.recorder import TieringRecorder
+
+if TYPE_CHECKING:
+    from tierd.config import CopySettings  # the schema of the whole file, which a command that only reads does not need
 
 UNLIMITED = 2**63 - 1
 DEFAULT_WINDOWS = 11
@@ -203,7 +205,7 @@ class Capacity:
     """Slots for copies and for deletions, and the quota of copies with its gate."""
 
     def __init__(
-        self, settings: CopySettings, *, copies: Slots, deletions: Slots, recorder: TieringRecorder, clock: Clock
+        self, settings: "CopySettings", *, copies: Slots, deletions: Slots, recorder: TieringRecorder, clock: Clock
     ) -> None:
         self.copies = copies
         self.deletions = deletions
