@@ -287,6 +287,7 @@ __all__ = [
     "check_segment",
     "columns_of",
     "committed_batches",
+    "compare_batches",
     "compare_with_local",
     "compress_batch",
     "crc_matches",

@@ -32,7 +32,9 @@ class LedSetup:
         self.story = PushStory()
         self.pushes = RoutedPushes(self.story)
         self.assignments = LeaderAssignments(self.clock)
-        self.led = LedReplicators(self.pushes, self.assignments, ReplicatorSettings(), clock=self.clock)
+        self.led = LedReplicators(
+            self.pushes, self.assignments, ReplicatorSettings(), process_epoch=1, clock=self.clock
+        )
         self.server = PushLeaderServer(self.led, self.assignments, clock=self.clock, limits=limits)
 
     def lead(self, partition: int = 0, *nodes: PeerNode, topic_id: UUID = TOPIC_ID) -> MemoryLeaderLog:

@@ -28,7 +28,6 @@ from tierd.replication.model.replication_state import (
     ReplicationState,
 )
 
-
 NOT_COMPARED: Final = 0
 
 
@@ -201,7 +200,7 @@ class FollowedPartition:
             ValueError: the state does not allow it.
         """
         self.state = self.state.transition(ReplicationMode.PUSH)
-        self.stage = FetchStage.FETCHING
+        self.stage, self.comparison = FetchStage.FETCHING, None
         self.bounds.begin_session()
 
     def enter_pull(self, stage: FetchStage, *, now_s: float) -> None:
@@ -213,7 +212,7 @@ class FollowedPartition:
             self.compared_version = NOT_COMPARED
             self.state = self.state.transition(ReplicationMode.PULL)
             self.pull_transitions += 1
-        self.stage = stage
+        self.stage, self.comparison = stage, None
         self._paused_until_s = now_s
 
     def pause(self, *, now_s: float, for_s: float | None = None) -> None:
@@ -233,7 +232,7 @@ class FollowedPartition:
         self._check_absence(log, now_s=now_s)
         if self.stage is FetchStage.TRUNCATING and log.is_empty:
             self.stage = FetchStage.FETCHING
-        if self.comparison is None or self.comparison.log_end_offset != log.log_end_offset:
+        if self.comparison is not None and self.comparison.log_end_offset != log.log_end_offset:
             self.end_comparison()
         kind, epoch = QuestionKind.BOUNDS, -1
         if self.stage in {FetchStage.FETCHING, FetchStage.COMPARING}:
@@ -279,4 +278,4 @@ class FollowedPartition:
             return
         longest_s = max(self.delete_retention_s, self.times.shortest_absence_s)
         if self.sync.was_away(longest_s, now_s=now_s):
-            self.stage = FetchStage.REBUILDING
+            self.stage, self.comparison = FetchStage.REBUILDING, None

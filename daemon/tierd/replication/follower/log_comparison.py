@@ -14,8 +14,12 @@ leader's log (``PartitionLeadership.log_version``)::
         └──────── truncated, or cut once more ◄──────┘   └──────────────────┘
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
+
+Span = tuple[int, int]
 
 COMPARED_BYTES: Final = 16 << 10
 """Size of the first range, about. A log that was cut back ends with the batches of before only by a rare coincidence:
@@ -55,3 +59,32 @@ class LogComparison:
         """Return the range below ``start``, after a difference at ``differs_at`` and nothing that agrees."""
         size_bytes = min(self.size_bytes * _GROWTH, _MAX_BYTES)
         return replace(self, below=start, size_bytes=size_bytes, start=None, differs_at=differs_at)
+
+
+def first_gap(theirs: Iterable[Span], own: Iterable[Span], *, start: int, end: int) -> int | None:
+    """Return the first offset of ``[start, end)`` that batches of one side alone have; None without one.
+
+    A truncation inside a batch leaves a gap before the log end, which the leader may fill with records.
+
+    Args:
+        theirs: first and exclusive last offsets of the batches of the leader, ascending.
+        own: those of the log.
+        start: where both sides were read from.
+        end: exclusive.
+    """
+    for one, other in zip_longest(_joined(theirs, start, end), _joined(own, start, end), fillvalue=(end, end)):
+        if one != other:
+            return min(one[0], other[0]) if one[0] != other[0] else min(one[1], other[1])
+    return None
+
+
+def _joined(spans: Iterable[Span], start: int, end: int) -> list[Span]:
+    """Return the spans inside of ``[start, end)``, those that touch as one."""
+    joined: list[Span] = []
+    for base, next_offset in spans:
+        first, after = max(base, start), min(next_offset, end)
+        if joined and joined[-1][1] == first:
+            joined[-1] = (joined[-1][0], after)
+        elif first < after:
+            joined.append((first, after))
+    return joined

@@ -217,8 +217,9 @@ class PullFetcher:
             await self._take_all(
                 turn,
                 codes,
-                lambda key, replica: compared.get(key)
-                or (lambda log: take_fetched(replica.followed, answers[key], log, now_s=now_s)),
+                lambda key, replica: (
+                    compared.get(key) or (lambda log: take_fetched(replica.followed, answers[key], log, now_s=now_s))
+                ),
             )
         return any(_moves(each) for each in response.partitions)
 
@@ -237,9 +238,7 @@ class PullFetcher:
                 if match is not None and match.differs_at is not None:
                     where = {"partition": str(replica.partition), "leader": self._leader_id}
                     _LOG.warning("log_differs_from_leader", offset=match.differs_at, **where)
-                decisions[key] = partial(
-                    take_compared, replica.followed, answers[key], match, start=fetch.fetch_offset
-                )
+                decisions[key] = partial(take_compared, replica.followed, answers[key], match, start=fetch.fetch_offset)
         return decisions
 
     # Answers

@@ -4,7 +4,7 @@ Records, high watermark and log start of a change are one call of the log's writ
 change whose caller was cancelled may still be carried out after the next change was decided.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from tierd.log import (
     iter_batches,
 )
 from tierd.model import TopicPartition
+from tierd.replication.follower.log_comparison import first_gap
 from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
 from tierd.replication.follower.record_runs import LeaderBatches
 from tierd.replication.model.push_error_code import PushErrorCode
@@ -129,17 +130,22 @@ class ServiceFollowerLog:
 def _compare(log: UnifiedLog, *, theirs: LeaderBatches) -> LogMatch:
     """Compare in a thread of the readers."""
     theirs.check_sums()
-    end = min(theirs.next_offset, log.log_end_offset)
+    start, end = max(theirs.first_offset, log.log_start_offset), min(theirs.next_offset, log.log_end_offset)
     walked = iter_batches(theirs.data, name="records of the leader", check_crc=False)
     copied = [batch for batch in walked if batch.base_offset < end]
-    own = tuple(_batches(log, max(theirs.first_offset, log.log_start_offset), end))
+    own = tuple(_batches(log, start, end))
     found = compare_batches(copied, own)
-    at = found.differs_at
+    gap = None if log.config.is_compacted else first_gap(_spans(copied), _spans(own), start=start, end=end)
+    at = min((each for each in (found.differs_at, gap) if each is not None), default=None)
     if at is None:
         return LogMatch(end, agrees=found.records > 0)
     below = compare_batches([batch for batch in copied if batch.last_offset < at], own)
-    differs_at = next(batch.base_offset for batch in own if batch.base_offset <= at <= batch.last_offset)
+    differs_at = next((batch.base_offset for batch in own if batch.base_offset <= at <= batch.last_offset), at)
     return LogMatch(end, agrees=below.records > 0, differs_at=differs_at)
+
+
+def _spans(batches: Iterable[RecordBatch]) -> list[tuple[int, int]]:
+    return [(batch.base_offset, batch.last_offset + 1) for batch in batches]
 
 
 def _batches(log: UnifiedLog, start: int, end: int) -> Iterator[RecordBatch]:
