@@ -164,6 +164,12 @@ class Chaos:
             node, log = led
             bases = [each.base_offset for each in log.log.batches][-4:]
             offset = max(self._world.rng.choice(bases), log.log_start_offset)
+            if self._world.rng.random() < 0.4:
+                record.lossy_epochs.add(record.leader_epoch)
+                self._trace(f"the broker of node {node.node_id} loses what is behind {offset}, and keeps its epoch")
+                grow = partial(self._grow_again, record, node)
+                self._world.take_turn(node, lambda: log.lose_and_grow(offset, grow))
+                return
             record.leader_epoch += 1
             self._trace(f"the broker of node {node.node_id} truncates to {offset}, epoch {record.leader_epoch}")
             self._world.take_turn(node, lambda: log.truncate(offset, leader_epoch=record.leader_epoch))
