@@ -1,4 +1,4 @@
-"""Brokers that lose records in a crash, keep their leader epoch and write others at the same offsets: what copies have."""
+"""Brokers that lose records, keep their leader epoch and write other records at the same offsets: what copies have."""
 
 from pathlib import Path
 
