@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from tests.replication.follower.following import PARTITION, Following, batch
 from tests.replication.follower.model_leader import ModelLeader, catch_up, compare_once
 from tests.replication.follower.standby_setup import StandbyDisk
+from tierd.errors import CorruptRecordError
 from tierd.log import LogConfig
 from tierd.replication.follower.followed_partition import NOT_COMPARED, FetchStage, LeaderQuestion
 from tierd.replication.follower.log_comparison import LogComparison, first_gap
 from tierd.replication.follower.log_facts import LogChange, LogMatch
 from tierd.replication.follower.pull_answers import take_compared, take_failure, take_fetched
+from tierd.replication.follower.pull_changes import PullChanges
+from tierd.replication.follower.record_intake import RecordIntake
 from tierd.replication.follower.record_runs import BadRecordsError, LeaderBatches, read_batches
 from tierd.replication.follower.service_log import ServiceFollowerLog
+from tierd.replication.follower.standby_replicas import StandbyReplica
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.replication_state import ReplicationMode
 
@@ -248,3 +252,34 @@ async def test_start_of_a_range_is_below_its_end_and_about_its_size_away() -> No
         assert 60 - log.start_before(60, 10 * size_bytes) == pytest.approx(10, abs=2)
     async with on_disk() as log:
         assert log.start_before(0, 100) == 0
+
+
+async def test_damaged_batch_of_the_copy_does_not_keep_it_from_following_its_leader() -> None:
+    async with on_disk(batch(0), batch(1)) as log:
+        replica = StandbyReplica(Following().followed, log)
+        changes = PullChanges(RecordIntake(max_bytes=1 << 20), clock=StandbyDisk().clock, keep_lost_copy=_keep)
+        fetched = same_leader().fetch(0, -1)
+        assert await changes.match(replica, fetched) == LogMatch(2, agrees=True)
+
+        async def compare(_: LeaderBatches) -> LogMatch:
+            raise CorruptRecordError("orders-0", 0, "wrong checksum")
+
+        log.compare = compare  # type: ignore[method-assign]
+        assert await changes.match(replica, fetched) == LogMatch(2, agrees=False)
+        assert replica.last_error == ""
+
+
+async def test_comparison_that_fails_for_now_pauses_the_copy_and_is_tried_again() -> None:
+    async with on_disk(batch(0), batch(1)) as log:
+        replica = StandbyReplica(Following().followed, log)
+        changes = PullChanges(RecordIntake(max_bytes=1 << 20), clock=StandbyDisk().clock, keep_lost_copy=_keep)
+        damaged = bytearray(batch(1))
+        damaged[-1] ^= 1
+        fetched = replace(same_leader().fetch(0, -1), records=(batch(0), bytes(damaged)))
+        assert await changes.match(replica, fetched) is None
+        assert "checksum" in replica.last_error
+        assert replica.followed.paused_until_s() == pytest.approx(StandbyDisk().clock.monotonic_s() + 1)
+
+
+async def _keep(_replica: StandbyReplica) -> None:
+    raise AssertionError("no copy is lost")

@@ -68,7 +68,7 @@ class PullChanges:
             replica.note(str(error))
         except TierError as error:
             if not error.retriable:
-                _LOG.warning("log_not_compared", partition=str(replica.partition), error=str(error))
+                _LOG.warning("copy_not_compared", partition=str(replica.partition), error=str(error))
                 return LogMatch(log.facts.log_end_offset, agrees=False)
             replica.note(error)
         replica.followed.pause(now_s=self._clock.monotonic_s())
