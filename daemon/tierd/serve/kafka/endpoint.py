@@ -23,7 +23,7 @@ from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, EndpointStat
 from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import Handler
-from tierd.tasks import end_tasks
+from tierd.tasks import end_tasks, run_to_end
 
 _THREADS: Final = 4
 """Threads that read local segments that are not in memory; a disk that hangs holds up those reads only."""
@@ -98,7 +98,7 @@ class KafkaEndpoint:
                 accepting += listener.accept(group)
             yield addresses
         finally:
-            await asyncio.shield(self._stop(accepting, watching))
+            await run_to_end(self._stop(accepting, watching), name="kafka closing")
 
     def statistics(self) -> EndpointStatistics:
         """Return the state now."""
