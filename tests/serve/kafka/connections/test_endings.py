@@ -490,6 +490,34 @@ async def test_ports_are_known_before_the_first_connection_is_accepted() -> None
     assert 0 not in ports
 
 
+async def test_second_cancellation_of_the_stop_waits_for_no_answer_and_leaves_nothing() -> None:
+    handler, entered = Waiting(minds_the_stop=False), asyncio.Event()
+    found: list[RunningEndpoint] = []
+
+    async def run() -> None:
+        async with running_endpoint({FETCH: handler}, limits=LIMITS) as running:
+            found.append(running)
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                running.clients.clear()
+
+    with nothing_left():
+        task = asyncio.create_task(run(), name="endpoint")
+        await entered.wait()
+        async with waiting_client(found[0], handler) as client:
+            sleeping = found[0].clock.sleeping
+            task.cancel()
+            await eventually(lambda: found[0].clock.sleeping == sleeping + 1, what="the deadline of the stop")
+            assert not task.done()
+            task.cancel()
+            await asyncio.wait({task})
+            await client.close()
+        assert task.cancelled()
+        assert handler.cancelled == 1
+
+
 async def test_endpoint_whose_stop_is_cancelled_again_leaves_no_task_and_no_port() -> None:
     ports: list[int] = []
 
