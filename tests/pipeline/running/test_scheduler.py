@@ -16,7 +16,7 @@ from tests.pipeline.running.told_run import ToldRun
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import RunTally
-from tierd.pipeline.running.run_history import RunHistory, RunOutcome
+from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
 from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.schedule import Schedule
@@ -231,7 +231,7 @@ async def test_run_whose_end_is_cancelled_again_has_ended_and_is_recorded(tmp_pa
             assert lab.scheduler.current is None
             records.append(lab.history.read())
 
-    records: list[tuple[object, ...]] = []
+    records: list[list[RunReport]] = []
     with nothing_left():
         while await cancel_twice_at(suspension, work):
             suspension += 1

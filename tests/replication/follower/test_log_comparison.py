@@ -261,7 +261,8 @@ async def test_damaged_batch_of_the_copy_does_not_keep_it_from_following_its_lea
         fetched = same_leader().fetch(0, -1)
         assert await changes.match(replica, fetched) == LogMatch(2, agrees=True)
 
-        async def compare(_: LeaderBatches) -> LogMatch:
+        async def compare(records: LeaderBatches) -> LogMatch:
+            del records
             raise CorruptRecordError("orders-0", 0, "wrong checksum")
 
         log.compare = compare  # type: ignore[method-assign]

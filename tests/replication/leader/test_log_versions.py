@@ -77,13 +77,7 @@ async def test_log_that_was_cut_back_has_another_version_and_ends_the_wait_of_a_
     await setup.fetch(fetch_of(0, 10, compared_version=before))  # which raises the watermark
     polling = await setup.begin_poll(fetch_of(0, 10, compared_version=before))
 
-    log.batches.pop()
-    log.log_end_offset = 5
-    log.listener, listener = None, log.listener
-    log.append(count=7)
-    log.listener = listener
-    assert listener is not None
-    listener.on_truncated(log.log_end_offset)
+    log.lose_and_grow(5, count=7)
 
     (result,) = (await polling).partitions
     assert (result.log_version, result.records) == (version(setup, log), ())
