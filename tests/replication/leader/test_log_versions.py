@@ -23,7 +23,7 @@ async def fetched(
 def version(setup: LedSetup, log: MemoryLeaderLog) -> int:
     replicator = setup.led.find(log.partition.topic_id, log.partition.partition)
     assert replicator is not None
-    return replicator.log_version
+    return replicator._leadership.log_version
 
 
 async def test_standby_that_has_not_compared_its_log_gets_the_version_and_no_records() -> None:
@@ -92,4 +92,4 @@ async def test_versions_of_a_process_are_above_those_of_the_processes_before() -
         log.truncate(0)
     later = LedReplicators(setup.pushes, setup.assignments, ReplicatorSettings(), process_epoch=2, clock=setup.clock)
     again = later.lead(MemoryLeaderLog(log.partition), [NODE])
-    assert 0 < first < version(setup, log) < again.log_version
+    assert 0 < first < version(setup, log) < again._leadership.log_version

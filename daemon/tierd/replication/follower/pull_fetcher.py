@@ -341,4 +341,5 @@ def _epoch_query(replica: StandbyReplica, question: LeaderQuestion) -> EpochQuer
 
 def _moves(result: PartitionFetchResult) -> bool:
     """Return True if the answer changes what is asked next."""
-    return bool(result.error_code or result.diverging is not None or result.log_version or size_of(result.records))
+    is_compared_next = result.log_version and not result.push_started
+    return bool(result.error_code or result.diverging is not None or is_compared_next or size_of(result.records))

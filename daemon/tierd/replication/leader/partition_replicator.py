@@ -85,11 +85,6 @@ class PartitionReplicator:
         return self._leadership.epoch
 
     @property
-    def log_version(self) -> int:
-        """Version of the log: another one each time that it was cut back."""
-        return self._leadership.log_version
-
-    @property
     def replica_ids(self) -> tuple[int, ...]:
         """Node ids of the assigned standbys."""
         return self._replicas.ids
