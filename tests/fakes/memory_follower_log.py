@@ -73,6 +73,7 @@ class MemoryFollowerLog:
         records.check_sums()
         end = min(records.next_offset, self.log_end_offset)
         own = {each.base_offset: each for each in self.batches}
+        own_end = self.batches[-1].last_offset + 1 if self.batches else self.log_start_offset
         agrees = False
         for header in records.headers:
             mine = own.get(header.base_offset)
@@ -85,8 +86,9 @@ class MemoryFollowerLog:
                 if each.base_offset <= header.last_offset and each.last_offset >= header.base_offset
             )
             differs_at = next(crossed, None)
-            if differs_at is None and not self._is_compacted and header.base_offset < end:
-                differs_at = max(header.base_offset, self.log_start_offset)  # the log has a gap
+            is_gap = not self._is_compacted or header.last_offset >= max(own_end, self.log_start_offset)
+            if differs_at is None and is_gap and header.base_offset < self.log_end_offset:
+                differs_at = max(header.base_offset, self.log_start_offset)
             if differs_at is not None:
                 return LogMatch(end, agrees=agrees, differs_at=differs_at)
         return LogMatch(end, agrees=agrees)

@@ -26,6 +26,7 @@ from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.replication_state import ReplicationMode
 
 VERSION = 5
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
 
 
 class Comparing(Following):
@@ -224,7 +225,7 @@ async def test_record_that_the_log_lacks_is_a_difference_unless_a_cleaner_may_ha
     kept = [batch(offset) for offset in (0, 1, 4)]
     async with on_disk(*kept) as log:
         assert await log.compare(theirs) == LogMatch(5, agrees=True, differs_at=2)
-    async with on_disk(*kept, config=LogConfig(cleanup_policy=frozenset({"compact"}))) as log:
+    async with on_disk(*kept, config=COMPACTED) as log:
         assert await log.compare(theirs) == LogMatch(5, agrees=True)
 
 
@@ -233,6 +234,14 @@ async def test_gap_that_a_truncation_left_before_the_log_end_is_a_difference() -
         await log.apply(LogChange(expected_end=5, end_offset=3, truncate_to=3))
         assert log.facts.log_end_offset == 3
         assert await log.compare(joined(batch(0), batch(1), batch(2))) == LogMatch(3, agrees=True, differs_at=1)
+
+
+async def test_gap_before_the_end_of_a_compacted_log_is_a_difference() -> None:
+    async with on_disk(batch(0), batch(2), batch(3, 4), config=COMPACTED) as log:
+        await log.apply(LogChange(expected_end=7, end_offset=5, truncate_to=5))
+        theirs = [batch(0), batch(1), batch(2), batch(3), batch(4), batch(5)]
+        assert await log.compare(joined(*theirs)) == LogMatch(5, agrees=True, differs_at=3)
+        assert await log.compare(joined(*theirs[:4])) == LogMatch(4, agrees=True)
 
 
 async def test_batch_of_the_leader_that_was_damaged_on_its_way_is_no_difference() -> None:

@@ -135,7 +135,10 @@ def _compare(log: UnifiedLog, *, theirs: LeaderBatches) -> LogMatch:
     copied = [batch for batch in walked if batch.base_offset < end]
     own = tuple(_batches(log, start, end))
     found = compare_batches(copied, own)
-    gap = None if log.config.is_compacted else first_gap(_spans(copied), _spans(own), start=start, end=end)
+    gaps_from = start
+    if log.config.is_compacted:  # a cleaner makes gaps anywhere; behind the last record, which it keeps, it does not
+        gaps_from = end if end < log.log_end_offset else own[-1].last_offset + 1 if own else start
+    gap = first_gap(_spans(copied), _spans(own), start=gaps_from, end=end)
     at = min((each for each in (found.differs_at, gap) if each is not None), default=None)
     if at is None:
         return LogMatch(end, agrees=found.records > 0)
