@@ -260,7 +260,7 @@ class Chaos:
         """Move the leadership of a partition: to a replica in sync, if there is one and chance has it."""
         record, rng = self._partition(), self._world.rng
         candidates = [node for node in self._running() if node.node_id in self._controller.leader_ids]
-        clean = [node for node in candidates if node.node_id in record.in_sync]
+        clean = [node for node in candidates if self._controller.is_in_sync(record, node)]
         if clean and rng.random() < 0.9:
             self._controller.elect(record, rng.choice(clean))
         elif candidates and rng.random() < 0.3:

@@ -96,10 +96,14 @@ class Controller:
 
     # Elections
 
+    def is_in_sync(self, record: PartitionRecord, node: SimulatedNode) -> bool:
+        """Return True if the election of a node is clean, as far as its leader can know."""
+        return node.node_id in record.in_sync and not node.disk.log(record.partition).is_begun_again
+
     def elect(self, record: PartitionRecord, node: SimulatedNode) -> None:
         """Make a node lead in the next epoch."""
         before = self.nodes[record.leader_id]
-        is_clean = node is before or node.node_id in record.in_sync
+        is_clean = node is before or self.is_in_sync(record, node)
         if not self.is_owned:
             self._copy_broker_log(record, before, node)
         record.in_sync = (record.in_sync | {before.node_id}) - self.lost if is_clean else set()
