@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from tierd.errors import CorruptRecordError, LogDirOfflineError
 from tierd.kernels import crc32c
 from tierd.model import Lineage
-from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError
-from tierd.replication.follower.record_runs import read_batches
+from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
+from tierd.replication.follower.record_runs import LeaderBatches, read_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,43 @@ class MemoryFollowerLog:
 
     async def cleaned_to(self) -> int:
         return self.cleaned_offset
+
+    def start_before(self, offset: int, size_bytes: int) -> int:
+        start = self.log_start_offset
+        for each in reversed(self.batches):
+            if each.base_offset < offset:
+                start, size_bytes = each.base_offset, size_bytes - len(each.data)
+                if size_bytes <= 0:
+                    break
+        return max(start, self.log_start_offset)
+
+    async def compare(self, records: LeaderBatches) -> LogMatch:
+        return self.match(records)
+
+    def match(self, records: LeaderBatches) -> LogMatch:
+        """Compare batches of the leader as ``compare`` does; a cleaner removes whole batches here."""
+        records.check_sums()
+        end = min(records.next_offset, self.log_end_offset)
+        own = {each.base_offset: each for each in self.batches}
+        own_end = self.batches[-1].last_offset + 1 if self.batches else self.log_start_offset
+        agrees = False
+        for header in records.headers:
+            mine = own.get(header.base_offset)
+            if mine is not None and mine.data == records.data[header.position : header.end_position]:
+                agrees = True
+                continue
+            crossed = (
+                each.base_offset
+                for each in self.batches
+                if each.base_offset <= header.last_offset and each.last_offset >= header.base_offset
+            )
+            differs_at = next(crossed, None)
+            is_gap = not self._is_compacted or header.last_offset >= max(own_end, self.log_start_offset)
+            if differs_at is None and is_gap and header.base_offset < self.log_end_offset:
+                differs_at = max(header.base_offset, self.log_start_offset)
+            if differs_at is not None:
+                return LogMatch(end, agrees=agrees, differs_at=differs_at)
+        return LogMatch(end, agrees=agrees)
 
     def set_high_watermark(self, offset: int) -> None:
         self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))

@@ -73,6 +73,8 @@ def _requests() -> list[bytes]:
         log_start_offset=0,
         max_bytes=100,
         session_id=3,
+        compared_version=7,
+        is_comparison=True,
     )
     query = EpochQuery(topic_id=_TOPIC_ID, partition=0, current_leader_epoch=1, epoch=1)
     requests = (
@@ -95,7 +97,13 @@ def _responses() -> list[bytes]:
     diverging = DivergingEpoch(3, 40)
     appended = PartitionAppendResult(topic_id=_TOPIC_ID, partition=0, error_code=0, diverging=diverging, throttle_ms=5)
     fetched = PartitionFetchResult(
-        topic_id=_TOPIC_ID, partition=0, error_code=0, records=(b"x",), diverging=diverging, push_started=True
+        topic_id=_TOPIC_ID,
+        partition=0,
+        error_code=0,
+        records=(b"x",),
+        diverging=diverging,
+        push_started=True,
+        log_version=7,
     )
     ends = EpochEndOffsetResult(topic_id=_TOPIC_ID, partition=0, error_code=74)
     bounds = LogBoundsResult(topic_id=_TOPIC_ID, partition=0, error_code=0)

@@ -202,7 +202,9 @@ class JoinedPair:
             transition_max_lag_bytes=settings.transition_max_lag_bytes,
             replica_lag_time_max_s=settings.replica_lag_time_max_s,
         )
-        self.led = LedReplicators(self.push, self.assignments, replicator_settings, clock=self.clock)
+        self.led = LedReplicators(
+            self.push, self.assignments, replicator_settings, process_epoch=LEADER.process_epoch, clock=self.clock
+        )
         self.server = PushLeaderServer(self.led, self.assignments, clock=self.clock)
         self.push.startup()
         self._tasks.append(asyncio.create_task(self.led.run(), name="led replicators"))

@@ -136,6 +136,22 @@ async def test_copy_follows_a_truncation_of_its_leader(tmp_path: Path) -> None:
         await pair.pushed(log)
 
 
+async def test_copy_follows_records_that_its_leader_lost_and_wrote_anew_in_one_epoch(tmp_path: Path) -> None:
+    async with JoinedPair(tmp_path) as pair:
+        log = await pair.lead()
+        await pair.append(log, 10)
+        await pair.same_content(log)
+        await pair.pushed(log)
+
+        pair.link.cut()
+        await pair.leader_logs.truncate_to(ORDERS, 6)
+        await pair.append(log, 8, size=50)
+        pair.link.is_up = True
+
+        await pair.same_content(log)
+        await pair.pushed(log)
+
+
 @pytest.mark.spec("push-replication F12")
 async def test_copy_of_a_deleted_topic_is_deleted(tmp_path: Path) -> None:
     async with JoinedPair(tmp_path) as pair:

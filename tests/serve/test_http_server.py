@@ -13,7 +13,9 @@ import pytest
 import pytest_asyncio
 from pydantic import JsonValue
 
+from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
 from tierd.clock import Clock, SystemClock
 from tierd.errors import ListenError
@@ -511,3 +513,23 @@ async def test_readiness_and_page_show_control_characters_and_markup_as_text(sce
         assert r"\x1b[2J\u202e" in text
     assert "<script>" not in page
     assert readiness.count("\n") == 1
+
+
+async def test_server_whose_stop_is_cancelled_again_leaves_no_task_and_no_port() -> None:
+    ports: list[int] = []
+
+    async def serve() -> None:
+        async with asyncio.TaskGroup() as group, server_of(Scene()).listening(group) as url:
+            ports.append(int(url.rpartition(":")[2]))
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    suspension = 1
+    with nothing_left():
+        while await cancel_twice_at(suspension, serve):
+            suspension += 1
+    assert len(ports) > 4
+    for port in ports:
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", port))

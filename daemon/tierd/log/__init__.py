@@ -10,7 +10,13 @@ from tierd.on_demand import exports_on_demand
 if TYPE_CHECKING:
     from tierd.log.broker.check import SegmentCheckResult, check_segment
     from tierd.log.broker.live_segment import data_bytes
-    from tierd.log.broker.local_comparison import batch_identity, compare_with_local, local_batches, record_identity
+    from tierd.log.broker.local_comparison import (
+        batch_identity,
+        compare_batches,
+        compare_with_local,
+        local_batches,
+        record_identity,
+    )
     from tierd.log.broker.local_log import (
         EndMarkerAt,
         LocalLog,

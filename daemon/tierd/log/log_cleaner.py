@@ -37,6 +37,7 @@ from tierd.log.log_errors import (
 from tierd.log.log_writer import LogWriter
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
+from tierd.tasks import wait_all
 
 _LOG = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -260,7 +261,7 @@ class LogCleaner:
         except asyncio.CancelledError:
             if self._running is not None:
                 self._running[1].abort()
-            await asyncio.wait({running})
+            await wait_all([running])
             raise
 
     def _where(self, partition: TopicPartition) -> dict[str, str]:

@@ -35,7 +35,7 @@ from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.model import TopicPartition
-from tierd.tasks import retrieve
+from tierd.tasks import retrieve, wait_all
 
 _LOG = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -137,10 +137,10 @@ class LogService:
             await self._tasks.__aexit__(kind, error, trace)
         finally:
             try:
-                await asyncio.shield(stopping)
-            except asyncio.CancelledError:
-                await asyncio.wait({stopping})  # its waits have deadlines
-                raise
+                await wait_all([stopping])  # its waits have deadlines
+            finally:
+                retrieve(stopping)
+            stopping.result()
 
     def writer(self, partition: TopicPartition) -> PartitionWriter:
         """Return the writer of a partition's log. The service itself changes the log through this writer too.

@@ -20,6 +20,7 @@ from tierd.ports import BACKLOG, Connection, ConnectionGate, accept_connections
 from tierd.serve.control_client import SOCKET_NAME, control_address
 from tierd.serve.control_protocol import ControlAnswerLine, ControlRequestLine, VerbHandler
 from tierd.streams import write
+from tierd.tasks import end_tasks
 
 MAX_REQUEST_BYTES = 1 << 20
 
@@ -76,10 +77,11 @@ class ControlServer:
             try:
                 yield
             finally:
-                accepting.cancel()
-                await asyncio.wait({accepting})  # before the socket is closed
-                for task in clients:
-                    task.cancel()
+                try:
+                    await end_tasks([accepting])  # before the socket is closed
+                finally:
+                    for task in clients:
+                        task.cancel()
 
     async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Connection

@@ -16,6 +16,7 @@ from tierd.errors import ListenError
 from tierd.ports import Connection, ConnectionGate, accept_connections, listening_sockets, peer_of
 from tierd.serve.page.page_routes import PageRoutes
 from tierd.serve.page.page_sources import PageSources
+from tierd.tasks import run_to_end
 
 _MAX_HEADERS = 64
 _STOP_TIMEOUT_S = 1.0
@@ -90,7 +91,7 @@ class HttpServer:
                 for task in tasks:
                     task.cancel()
                 # A slow scraper does not delay the stop: its connection is cut after one second.
-                await asyncio.shield(_stop(tasks, runner))
+                await run_to_end(_stop(tasks, runner), name="http stop")
 
     async def _bind(self) -> list[socket.socket]:
         try:

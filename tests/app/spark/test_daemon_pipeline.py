@@ -11,7 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.coded import coded
+from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
 from tests.pipeline.running.told_run import ToldRun
 from tierd.app.spark.build_pipeline import Pipeline
@@ -156,3 +158,12 @@ async def test_disabled_pipeline_begins_no_scheduled_run(lab: Lab) -> None:
         assert cast("Any", control.facts())["next_begin_ms"] is None
         assert lab.clock.sleeping == 0
     assert lab.outcomes() == []
+
+
+async def test_pipeline_whose_end_is_cancelled_again_leaves_no_task(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            await DaemonPipeline(Lab(tmp_path).pipeline, group, enabled=True).run()
+
+    with nothing_left():
+        assert await cancel_twice_at(1, run)

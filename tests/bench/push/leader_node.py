@@ -32,7 +32,7 @@ async def leader_node(root: Path, standby_port: int, port: int, clock: Clock) ->
     segments, assignments = OpenSegments(), LeaderAssignments(clock)
     me = PushLeader(LEADER.cluster_id, LEADER.node_id, LEADER.process_epoch)
     push = PushManager(PushSettings(), me, connector(LEADER).open, on_leadership_doubted=lambda *_: None)
-    led = LedReplicators(push, assignments, ReplicatorSettings(), clock=clock)
+    led = LedReplicators(push, assignments, ReplicatorSettings(), process_epoch=1, clock=clock)
     server = PushLeaderServer(led, assignments, clock=clock)
     async with log_service(root / "leader", lambda _: _CONFIG, clock=clock) as logs:
         verbs = LeaderVerbs(led, logs, segments, PeerNode(STANDBY.node_id, "127.0.0.1", standby_port))

@@ -5,7 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
 from tierd.errors import BackendUnavailableError
 from tierd.metadata import Batch, MemoryKeyValueStore, MetadataKeyFactory
@@ -140,3 +142,21 @@ class _Sometimes(MemoryKeyValueStore):
 
     async def apply(self, batch: Batch) -> None:
         await self._below.apply(batch)
+
+
+async def test_leases_are_released_however_often_the_end_of_the_block_is_cancelled() -> None:
+    lab = Lab()
+
+    async def hold() -> None:
+        lab.store = MemoryKeyValueStore()
+        async with lab.leases("one").held([ORDERS, PAYMENTS]):
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    suspension = 1
+    with nothing_left():
+        while await cancel_twice_at(suspension, hold):
+            async with lab.leases("two").held([ORDERS, PAYMENTS]) as (ours, refused):
+                assert (len(ours), refused) == (2, {}), f"cancelled at {suspension}"
+            suspension += 1
+    assert suspension > 4

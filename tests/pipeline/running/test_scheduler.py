@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
 from tests.pipeline.running.told_run import ToldRun
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import RunTally
-from tierd.pipeline.running.run_history import RunHistory, RunOutcome
+from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
 from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.schedule import Schedule
@@ -213,3 +215,25 @@ def test_outcome_distinguishes_a_partly_failed_run_from_an_idle_one() -> None:
     assert progress.outcome() is RunOutcome.FAILED
     progress.tally += RunTally(groups_replaced=1)
     assert progress.outcome() is RunOutcome.PARTLY
+
+
+async def test_run_whose_end_is_cancelled_again_has_ended_and_is_recorded(tmp_path: Path) -> None:
+    suspension = 1
+
+    async def work() -> None:
+        folder = tmp_path / str(suspension)
+        folder.mkdir()
+        lab = Lab(folder)
+        lab.job.ends.put_nowait(None)
+        try:
+            await lab.scheduler.run_now(None)
+        finally:
+            assert lab.scheduler.current is None
+            records.append(lab.history.read())
+
+    records: list[list[RunReport]] = []
+    with nothing_left():
+        while await cancel_twice_at(suspension, work):
+            suspension += 1
+    assert suspension > 2
+    assert all(len(each) == 1 for each in records)

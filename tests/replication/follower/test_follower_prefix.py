@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.memory_follower_log import MemoryFollowerLog
 from tests.replication.follower.following import PARTITION, batch
-from tests.replication.follower.model_leader import ModelLeader, catch_up
+from tests.replication.follower.model_leader import ModelLeader, answer_compared, catch_up, compare_once
 from tests.replication.follower.standby_setup import StandbyDisk, read_content
 from tierd.replication.follower.followed_partition import FollowedPartition, LeaderClaim
 from tierd.replication.follower.service_log import ServiceFollowerLog
@@ -28,6 +28,8 @@ class Leadership:
         followers: questions that each replica asks; it may stay behind.
         notes_epoch: the leader notes its epoch before the first record, as Kafka's does and tail mode cannot.
         watermark: part of the leader's batches, in percent, below its high watermark.
+        lost: batches that the leader loses in the middle of its epoch, after its followers have asked.
+        again: records of each batch that it appends after that, in the same epoch, before its followers ask again.
         starts: number of batches that the leader deletes at its log start, if so many are below its high watermark.
     """
 
@@ -35,6 +37,8 @@ class Leadership:
     appends: tuple[int, ...]
     followers: tuple[int, ...]
     notes_epoch: bool
+    lost: int
+    again: tuple[int, ...]
     watermark: int
     starts: int
 
@@ -45,6 +49,8 @@ leaderships = st.builds(
     appends=st.lists(st.integers(1, 4), max_size=4).map(tuple),
     followers=st.tuples(*[st.integers(0, 8)] * REPLICAS),
     notes_epoch=st.booleans(),
+    lost=st.integers(0, 4),
+    again=st.lists(st.integers(1, 4), max_size=5).map(tuple),
     watermark=st.integers(0, 100),
     starts=st.integers(0, 30),
 )
@@ -62,20 +68,29 @@ class Story:
         """Play one epoch; return its leader."""
         log = self.logs[leadership.leader]
         leader = ModelLeader(log)
+        leader.version = 10 * epoch + 1
         if leadership.notes_epoch:
             leader.lead(epoch)
         for count in leadership.appends:
             leader.append(batch(log.log_end_offset, count, epoch=epoch, value=b"of epoch %d" % epoch))
+        self._follow(leader, epoch, leadership)
+        if leadership.lost:
+            leader.lose_tail(min(leadership.lost, len(leadership.appends)))
+        for count in leadership.again:
+            leader.append(batch(log.log_end_offset, count, epoch=epoch, value=b"again in epoch %d" % epoch))
         ends = [log.log_start_offset, *(each.last_offset + 1 for each in log.batches)]
         log.set_high_watermark(ends[(len(ends) - 1) * leadership.watermark // 100])
         bases = [each.base_offset for each in log.batches if each.base_offset <= log.high_watermark]
         if leadership.starts < len(bases):
             log._raise_start(bases[leadership.starts])
+        self._follow(leader, epoch, leadership)
+        return leader
+
+    def _follow(self, leader: ModelLeader, epoch: int, leadership: Leadership) -> None:
         for index, questions in enumerate(leadership.followers):
             if index != leadership.leader:
                 self.followed[index].follow(LeaderClaim(leadership.leader, epoch), now_s=0.0)
                 catch_up(self.followed[index], leader, self.logs[index], rounds=questions)
-        return leader
 
 
 def is_prefix(log: MemoryFollowerLog, leader: MemoryFollowerLog) -> bool:
@@ -136,7 +151,12 @@ async def _catch_up_on_disk(
         now_s += 10
         question = followed.question(log.facts, now_s=now_s)
         assert question is not None
-        change = leader.answer(followed, question, log.facts, now_s=now_s)
+        if question.comparison is not None:
+            start, result, batches = compare_once(log, leader, question.comparison)
+            match = await log.compare(batches) if batches.headers else None
+            change = answer_compared(followed, result, match, log.facts, start=start, now_s=now_s)
+        else:
+            change = leader.answer(followed, question, log.facts, now_s=now_s)
         if change is not None and change.needs_disk:
             await log.apply(change)
         elif change is not None and change.high_watermark is not None:

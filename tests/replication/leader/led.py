@@ -32,7 +32,9 @@ class LedSetup:
         self.story = PushStory()
         self.pushes = RoutedPushes(self.story)
         self.assignments = LeaderAssignments(self.clock)
-        self.led = LedReplicators(self.pushes, self.assignments, ReplicatorSettings(), clock=self.clock)
+        self.led = LedReplicators(
+            self.pushes, self.assignments, ReplicatorSettings(), process_epoch=1, clock=self.clock
+        )
         self.server = PushLeaderServer(self.led, self.assignments, clock=self.clock, limits=limits)
 
     def lead(self, partition: int = 0, *nodes: PeerNode, topic_id: UUID = TOPIC_ID) -> MemoryLeaderLog:
@@ -77,6 +79,8 @@ def fetch_of(
     max_bytes: int = 1 << 20,
     topic_id: UUID = TOPIC_ID,
     leader_epoch: int = EPOCH,
+    compared_version: int = -1,
+    is_comparison: bool = False,
 ) -> ReplicaFetch:
     """Return the fetch of a partition, by a standby whose last record is of ``last_epoch``."""
     return ReplicaFetch(
@@ -88,4 +92,6 @@ def fetch_of(
         log_start_offset=0,
         max_bytes=max_bytes,
         session_id=session_id,
+        compared_version=compared_version,
+        is_comparison=is_comparison,
     )

@@ -59,6 +59,15 @@ class MemoryLeaderLog:
         if self.listener is not None:
             self.listener.on_truncated(offset)
 
+    def lose_and_grow(self, offset: int, *, count: int) -> None:
+        """Lose the records from ``offset`` on and get others in the same epoch, before the listener hears of it."""
+        listener, self.listener = self.listener, None
+        self.truncate(offset)
+        self.append(count=count)
+        self.listener = listener
+        if listener is not None:
+            listener.on_truncated(self.log_end_offset)
+
     def file_records(self, from_offset: int, to_offset: int) -> HeldRange | None:
         begins = {_bounds(each)[0] for each in self.batches} | {self.log_end_offset}
         if from_offset not in begins or (not self.has_open_files and from_offset < to_offset):

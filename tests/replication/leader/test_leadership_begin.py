@@ -100,7 +100,9 @@ def test_too_few_standbys_after_the_wait_keep_the_watermark_where_it_is() -> Non
 
 async def test_ticks_raise_the_watermark_of_an_idle_log_when_the_wait_is_over() -> None:
     clock, story = ManualClock(), PushStory()
-    led = LedReplicators(RoutedPushes(story), LeaderAssignments(clock), ReplicatorSettings(), clock=clock)
+    led = LedReplicators(
+        RoutedPushes(story), LeaderAssignments(clock), ReplicatorSettings(), process_epoch=1, clock=clock
+    )
     log = MemoryLeaderLog()
     log.append()
     replicator = led.lead(log, NODES, raise_high_watermark=log.raise_high_watermark)

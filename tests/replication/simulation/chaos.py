@@ -117,6 +117,19 @@ class Chaos:
             )
         self._trace(f"the broker of node {node.node_id} appends {count} batches")
 
+    def _grow_again(self, record: PartitionRecord, node: SimulatedNode) -> None:
+        """Have the leader write over what it has lost, before any standby can ask it."""
+        rng, log = self._world.rng, node.disk.log(record.partition)
+        for _ in range(rng.randint(0, 6)):
+            log.append_new(
+                count=rng.randint(1, 3),
+                epoch=record.leader_epoch,
+                key=rng.randrange(_KEYS),
+                is_tombstone=False,
+                size=80,
+            )
+        self._trace(f"partition {record.partition.partition} of node {node.node_id} grows to {log.log_end_offset}")
+
     def _raise_watermark(self) -> None:
         """Have a broker raise its watermark (tail mode)."""
         led = self._led(self._partition())
@@ -151,6 +164,12 @@ class Chaos:
             node, log = led
             bases = [each.base_offset for each in log.log.batches][-4:]
             offset = max(self._world.rng.choice(bases), log.log_start_offset)
+            if self._world.rng.random() < 0.4:
+                record.lossy_epochs.add(record.leader_epoch)
+                self._trace(f"the broker of node {node.node_id} loses what is behind {offset}, and keeps its epoch")
+                grow = partial(self._grow_again, record, node)
+                self._world.take_turn(node, lambda: log.lose_and_grow(offset, grow))
+                return
             record.leader_epoch += 1
             self._trace(f"the broker of node {node.node_id} truncates to {offset}, epoch {record.leader_epoch}")
             self._world.take_turn(node, lambda: log.truncate(offset, leader_epoch=record.leader_epoch))
@@ -209,13 +228,16 @@ class Chaos:
             self._boot_node(self._world.rng.choice(dead))
 
     def _boot_node(self, node: SimulatedNode) -> None:
-        """Begin a process; it leads what it has led, in another epoch if its host has lost records."""
+        """Begin a process; it leads what it has led, at times in another epoch if its host has lost records."""
         self._trace(f"node {node.node_id} begins, process epoch {node.process_epoch + 1}")
         node.boot()
         had_loss = node.node_id in self._controller.lost
         self._controller.lost.discard(node.node_id)
         for record in self._controller.records.values():
-            if record.leader_id == node.node_id and had_loss:
+            if record.leader_id == node.node_id and had_loss and self._world.rng.random() < 0.6:
+                self._grow_again(record, node)
+                self._controller.go_on(record, node)
+            elif record.leader_id == node.node_id and had_loss:
                 record.in_sync = set()
                 self._controller.begin_epoch(record, node, is_clean=False)
             elif record.leader_id == node.node_id:
@@ -238,7 +260,7 @@ class Chaos:
         """Move the leadership of a partition: to a replica in sync, if there is one and chance has it."""
         record, rng = self._partition(), self._world.rng
         candidates = [node for node in self._running() if node.node_id in self._controller.leader_ids]
-        clean = [node for node in candidates if node.node_id in record.in_sync]
+        clean = [node for node in candidates if self._controller.is_in_sync(record, node)]
         if clean and rng.random() < 0.9:
             self._controller.elect(record, rng.choice(clean))
         elif candidates and rng.random() < 0.3:

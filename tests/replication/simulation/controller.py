@@ -11,8 +11,10 @@ replicas are kept here across the processes and the leaderships of a partition, 
   has below its watermark is acknowledged.
 
 A replica whose host lost records is not in sync until the leader has heard of its new process; one that began its copy
-of a compacted log again is not in sync until the leader knows that. A host that loses
-records never leads again in the same epoch: records of the same offset and epoch are the same.
+of a compacted log again is not in sync until the leader knows that.
+
+**Lost within an epoch.** A host that loses records may lead again in the same epoch, and write other records at the
+offsets of the lost ones before any standby hears of it: leader epochs and end offsets do not show that.
 """
 
 from dataclasses import dataclass, field
@@ -34,6 +36,7 @@ class PartitionRecord:
     Attributes:
         leader_id: node that leads, or will when it runs again.
         in_sync: replicas that the watermark waits for, without the leader.
+        lossy_epochs: epochs in which the leader lost records, and went on.
         acked_offset: exclusive end of what is acknowledged.
         acked_tip: uid of the last acknowledged batch.
         highest_watermark: of all leaders.
@@ -45,6 +48,7 @@ class PartitionRecord:
     leader_id: int
     leader_epoch: int = 0
     in_sync: set[int] = field(default_factory=set)
+    lossy_epochs: set[int] = field(default_factory=set)
     acked_offset: int = 0
     acked_tip: int = NO_BATCH
     highest_watermark: int = 0
@@ -92,10 +96,14 @@ class Controller:
 
     # Elections
 
+    def is_in_sync(self, record: PartitionRecord, node: SimulatedNode) -> bool:
+        """Return True if the election of a node is clean, as far as its leader can know."""
+        return node.node_id in record.in_sync and not node.disk.log(record.partition).is_begun_again
+
     def elect(self, record: PartitionRecord, node: SimulatedNode) -> None:
         """Make a node lead in the next epoch."""
         before = self.nodes[record.leader_id]
-        is_clean = node is before or node.node_id in record.in_sync
+        is_clean = node is before or self.is_in_sync(record, node)
         if not self.is_owned:
             self._copy_broker_log(record, before, node)
         record.in_sync = (record.in_sync | {before.node_id}) - self.lost if is_clean else set()
@@ -117,6 +125,15 @@ class Controller:
             self.check_kept(record, log, f"node {node.node_id}, a clean leader,")
         elif self.is_owned:
             self.acknowledge(record, log)
+        self.lead(record, node)
+
+    def go_on(self, record: PartitionRecord, node: SimulatedNode) -> None:
+        """Have a node go on in the same epoch, whose host has lost records."""
+        record.in_sync = set()
+        record.lossy_epochs.add(record.leader_epoch)
+        self._world.trace(f"node {node.node_id} goes on in epoch {record.leader_epoch}")
+        if self.is_owned:
+            self.acknowledge(record, node.disk.log(record.partition))
         self.lead(record, node)
 
     def lead(self, record: PartitionRecord, node: SimulatedNode) -> None:

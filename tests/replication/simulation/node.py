@@ -239,7 +239,9 @@ class SimulatedNode:
         )
         self.pushes = ObservedPushes(self.manager, now_s=clock.monotonic_s, trace=self._trace)
         self.all_pushes.append(self.pushes)
-        self.led = LedReplicators(self.pushes, self.assignments, settings.replicator, clock=clock)
+        self.led = LedReplicators(
+            self.pushes, self.assignments, settings.replicator, process_epoch=self.process_epoch, clock=clock
+        )
         self.server = PushLeaderServer(self.led, self.assignments, clock=clock)
         identity = StandbyIdentity(cluster_id=_CLUSTER, node_id=self.node_id, process_epoch=self.process_epoch)
         self.replicas = StandbyReplicas()

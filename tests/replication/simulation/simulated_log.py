@@ -226,6 +226,13 @@ class SimulatedLeaderLog:
         if self._listener is not None:
             self._listener.on_truncated(self.log_end_offset)
 
+    def lose_and_grow(self, offset: int, appends: Callable[[], None]) -> None:
+        """Lose the records from ``offset`` on and grow by ``appends``, before the daemon beside the broker looks."""
+        self.log.lose_tail(offset)
+        appends()
+        if self._listener is not None:
+            self._listener.on_truncated(self.log_end_offset)
+
     def file_records(self, from_offset: int, to_offset: int) -> HeldRange | None:
         if from_offset < to_offset and not self.has_open_files:
             return None

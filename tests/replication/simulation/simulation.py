@@ -197,7 +197,16 @@ class PushSimulation:
         leader = self.controller.leader_of(record)
         if leader is None:
             return
-        led = leader.disk.log(record.partition)
+        led, replicator = (
+            leader.disk.log(record.partition),
+            leader.led.find(record.partition.topic_id, record.partition.partition),
+        )
+        assert replicator is not None
+        if (
+            record.leader_epoch in record.lossy_epochs
+            and followed.compared_version != replicator._leadership.log_version
+        ):
+            return  # the standby has yet to hear of the leader's process that goes on
         assert log.log_end_offset <= led.log_end_offset, f"node {node.node_id} has more than its leader"
         if not log.is_compacted and log.batches and led.batches and log.log_end_offset > led.log_start_offset:
             assert record.history.is_on_path(log.tip, led.tip), f"node {node.node_id} is no prefix of its leader"

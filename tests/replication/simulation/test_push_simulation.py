@@ -19,7 +19,7 @@ def test_push_replication_keeps_its_promises_in_every_story(first: int) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("seed", [3, 60, 563])
+@pytest.mark.parametrize("seed", [5, 60, 563])
 def test_seed_gives_the_same_steps_again(seed: int) -> None:
     first, second = list[str](), list[str]()
     run_push_seed(seed, first.append)

@@ -104,6 +104,8 @@ REQUESTS: dict[PushApi, st.SearchStrategy[PushRequest]] = {
                 max_bytes=INT,
                 session_id=LONG,
                 mode=st.sampled_from(ReplicationMode),
+                compared_version=LONG,
+                is_comparison=st.booleans(),
             )
         ),
     ),
@@ -149,6 +151,7 @@ RESPONSES: dict[PushApi, st.SearchStrategy[PushResponse]] = {
                 diverging=DIVERGING,
                 session_id=LONG,
                 push_started=st.booleans(),
+                log_version=LONG,
                 records=RECORDS,
             )
         ),

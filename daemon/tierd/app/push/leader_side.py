@@ -101,7 +101,9 @@ class LeaderSide:
         )
         self.tail = TailFollower(local.broker_log_dirs, tail_settings(push), clock=clock, random=random)
         assignments = LeaderAssignments(clock)
-        self.led = LedReplicators(self.manager, assignments, replicator_settings(push), clock=clock)
+        self.led = LedReplicators(
+            self.manager, assignments, replicator_settings(push), process_epoch=leader.process_epoch, clock=clock
+        )
         self.server = PushLeaderServer(self.led, assignments, clock=clock)
         self._logs = LeaderLogs(self.tail, local.service, local.own_log_dirs)
         self.leading = PartitionLeading(

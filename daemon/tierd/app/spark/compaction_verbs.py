@@ -25,6 +25,7 @@ from tierd.serve import (
     ask,
     ask_or_run,
 )
+from tierd.tasks import end_tasks
 
 _POLL_INTERVAL_S: Final = 1.0
 Facts = dict[str, JsonValue]
@@ -88,8 +89,7 @@ async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: T
     try:
         return report_json(await pipeline.scheduler.run_now(list(names) or None))
     finally:
-        reporting.cancel()
-        await asyncio.wait({reporting})
+        await end_tasks([reporting])
 
 
 async def _report_regularly(pipeline: Pipeline, tell: Tell) -> None:

@@ -12,6 +12,7 @@ from tierd.app.spark.erasure_verbs import erasure_handlers
 from tierd.errors import PipelineBusyError, TierError
 from tierd.pipeline import RunReport
 from tierd.serve import COMPACT, CompactionPlan, CompactRequest, RunBegun, VerbHandler
+from tierd.tasks import end_tasks
 
 log = structlog.get_logger()
 
@@ -32,18 +33,15 @@ class DaemonPipeline:
         lasting = [asyncio.create_task(self._pipeline.erasures.run(), name="erasures")]
         if self._enabled:
             lasting.append(asyncio.create_task(self._pipeline.scheduler.run(), name="scheduled runs"))
+        stopping = asyncio.create_task(self._stopping.wait(), name="stop of the pipeline")
         try:
-            stopping = asyncio.create_task(self._stopping.wait(), name="stop of the pipeline")
             await asyncio.wait({*lasting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
             for task in lasting:
                 if task.done():
                     task.result()  # the task ended by itself, which is a bug: raise its error
         finally:
-            ending = lasting if self._asked is None else [*lasting, self._asked]
-            for task in ending:
-                task.cancel()
-            await asyncio.wait(ending)
+            asked = [] if self._asked is None else [self._asked]
+            await end_tasks([stopping, *lasting, *asked])
 
     def stop(self) -> None:
         """End the run that is under way and begin no other; ``run`` returns once the run has ended."""

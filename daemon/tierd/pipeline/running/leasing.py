@@ -11,6 +11,7 @@ from tierd.clock import Clock
 from tierd.errors import LeaseHeldError, LeaseLostError, TierError
 from tierd.metadata import KeyValueStore, Lease, MetadataKeyFactory, acquire_lease, release_lease, renew_lease
 from tierd.model import TopicIdPartition, uuid_to_text
+from tierd.tasks import end_tasks, run_to_end
 
 log = structlog.get_logger()
 
@@ -54,9 +55,10 @@ class PartitionLeases:
             await _for_each(partitions, acquire)
             yield [partition for partition in partitions if partition in leases], refused
         finally:
-            renewing.cancel()
-            await asyncio.wait({renewing})
-            await asyncio.shield(self._release(leases))
+            try:
+                await end_tasks([renewing])
+            finally:
+                await run_to_end(self._release(leases), name="release leases")
 
     async def _acquire(self, partition: TopicIdPartition) -> Lease:
         name = f"pipeline-{uuid_to_text(partition.topic_id)}-{partition.partition}"
@@ -102,6 +104,4 @@ async def _for_each(partitions: Sequence[TopicIdPartition], do: Callable[[TopicI
     try:
         await asyncio.gather(*workers)
     finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.wait(workers)
+        await end_tasks(workers)

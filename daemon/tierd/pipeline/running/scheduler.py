@@ -14,6 +14,7 @@ from tierd.model import TopicPartition, random_id, uuid_to_text
 from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
 from tierd.pipeline.running.run_progress import RunProgress, RunTotals
 from tierd.schedule import Schedule
+from tierd.tasks import end_tasks, run_to_end
 from tierd.telemetry import PipelineUse
 
 log = structlog.get_logger()
@@ -123,7 +124,7 @@ class PipelineScheduler:
         finally:
             record = progress.ended(outcome, self._clock.now_ms())
             try:  # a caller that waits for the end finds it in the history, and the next run is added behind it
-                await asyncio.shield(self._remember(record))
+                await run_to_end(self._remember(record), name="remember a run")
             finally:
                 self.current, self.last = None, record
         return record
@@ -148,9 +149,7 @@ class PipelineScheduler:
             progress.add_problem(f"ended while {progress.stage}: {why}")
             return outcome
         finally:
-            for task in (working, ringing):
-                task.cancel()
-            await asyncio.wait({working, ringing})
+            await end_tasks([working, ringing])
 
     async def _remember(self, record: RunReport) -> None:
         tally, log_run = record.tally, log.warning if record.outcome.is_problem else log.info

@@ -15,9 +15,11 @@ the rules for what the leader sends.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from tierd.model import TopicIdPartition
 from tierd.replication.follower.leader_knowledge import KnownBounds, SyncTracker
+from tierd.replication.follower.log_comparison import LogComparison
 from tierd.replication.follower.log_facts import FollowerLogFacts
 from tierd.replication.model.replication_state import (
     FINAL_SESSION_ID,
@@ -25,6 +27,8 @@ from tierd.replication.model.replication_state import (
     ReplicationMode,
     ReplicationState,
 )
+
+NOT_COMPARED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class FetchStage(Enum):
     """Next step of a follower in pull mode."""
 
     TRUNCATING = "truncating"
+    COMPARING = "comparing"
     FETCHING = "fetching"
     OUT_OF_RANGE = "out of range"
     REBUILDING = "rebuilding"
@@ -58,6 +63,8 @@ class LeaderQuestion:
 
     Attributes:
         epoch: the epoch whose end is asked for, or that of the last record; -1 without one.
+        compared_version: as the follower's.
+        comparison: range of the log whose records are to be compared; None if records are to be appended.
     """
 
     kind: QuestionKind
@@ -67,6 +74,8 @@ class LeaderQuestion:
     log_end_offset: int
     log_start_offset: int
     epoch: int = -1
+    compared_version: int = NOT_COMPARED
+    comparison: LogComparison | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +103,8 @@ class FollowedPartition:
         leader: the leader that is followed; None before the first announcement.
         state: mode and session id.
         stage: of pull mode.
+        compared_version: version of the leader's log with which the log was compared; ``NOT_COMPARED`` before that.
+        comparison: of stage ``COMPARING``.
         bounds: high watermark and log start of the leader.
         sync: the time at which the log had every record of its leader.
         leader_end_offset: log end offset of the leader, as far as known; -1 before.
@@ -125,6 +136,8 @@ class FollowedPartition:
         self.leader: LeaderClaim | None = None
         self.state = ReplicationState(session_id=first_session_id)
         self.stage = FetchStage.TRUNCATING
+        self.compared_version = NOT_COMPARED
+        self.comparison: LogComparison | None = None
         self.bounds = KnownBounds()
         self.sync = SyncTracker()
         self.leader_end_offset = -1
@@ -162,6 +175,7 @@ class FollowedPartition:
             return False
         self.leader = leader
         self.leader_end_offset = -1
+        self.compared_version = NOT_COMPARED
         self.bounds = KnownBounds()
         self.enter_pull(FetchStage.TRUNCATING, now_s=now_s)
         return True
@@ -186,15 +200,19 @@ class FollowedPartition:
             ValueError: the state does not allow it.
         """
         self.state = self.state.transition(ReplicationMode.PUSH)
-        self.stage = FetchStage.FETCHING
+        self.stage, self.comparison = FetchStage.FETCHING, None
         self.bounds.begin_session()
 
     def enter_pull(self, stage: FetchStage, *, now_s: float) -> None:
-        """Fetch from now on, beginning with ``stage``; a session ends, and the next one has a higher id."""
+        """Fetch from now on, beginning with ``stage``; a session ends, and the next one has a higher id.
+
+        The leader may have cut its log back behind the last records of the session, which are compared.
+        """
         if self.is_pushed:
+            self.compared_version = NOT_COMPARED
             self.state = self.state.transition(ReplicationMode.PULL)
             self.pull_transitions += 1
-        self.stage = stage
+        self.stage, self.comparison = stage, None
         self._paused_until_s = now_s
 
     def pause(self, *, now_s: float, for_s: float | None = None) -> None:
@@ -214,8 +232,10 @@ class FollowedPartition:
         self._check_absence(log, now_s=now_s)
         if self.stage is FetchStage.TRUNCATING and log.is_empty:
             self.stage = FetchStage.FETCHING
+        if self.comparison is not None and self.comparison.log_end_offset != log.log_end_offset:
+            self.end_comparison()
         kind, epoch = QuestionKind.BOUNDS, -1
-        if self.stage is FetchStage.FETCHING:
+        if self.stage in {FetchStage.FETCHING, FetchStage.COMPARING}:
             kind, epoch = QuestionKind.RECORDS, log.last_epoch
         elif self.stage is FetchStage.TRUNCATING:
             latest = log.lineage.latest
@@ -228,7 +248,15 @@ class FollowedPartition:
             log_end_offset=log.log_end_offset,
             log_start_offset=log.log_start_offset,
             epoch=epoch,
+            compared_version=self.compared_version,
+            comparison=self.comparison,
         )
+
+    def end_comparison(self) -> None:
+        """Fetch from now on, if the log was being compared."""
+        self.comparison = None
+        if self.stage is FetchStage.COMPARING:
+            self.stage = FetchStage.FETCHING
 
     def is_current(self, question: LeaderQuestion, log: FollowerLogFacts) -> bool:
         """Return True if an answer to ``question`` still counts."""
@@ -237,6 +265,7 @@ class FollowedPartition:
             and self.leader == question.leader
             and self.session_id == question.session_id
             and self.stage is question.stage
+            and self.comparison == question.comparison
             and log.log_end_offset == question.log_end_offset
         )
 
@@ -249,4 +278,4 @@ class FollowedPartition:
             return
         longest_s = max(self.delete_retention_s, self.times.shortest_absence_s)
         if self.sync.was_away(longest_s, now_s=now_s):
-            self.stage = FetchStage.REBUILDING
+            self.stage, self.comparison = FetchStage.REBUILDING, None

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Protocol
 from tierd.errors import LogError
 from tierd.log import BatchHeader
 from tierd.model import EpochEndOffset, Lineage
+from tierd.replication.follower.record_runs import LeaderBatches
 from tierd.replication.model.messages import RecordBytes
 
 NO_EPOCH: Final = -1
@@ -97,6 +98,21 @@ class LogChange:
         return sum(map(len, self.records))
 
 
+@dataclass(frozen=True, slots=True)
+class LogMatch:
+    """Result of a comparison of batches of the leader with the follower's log, at the offsets that both have.
+
+    Attributes:
+        next_offset: exclusive end of what was compared.
+        agrees: some record of the leader's is the same in the log, below the first difference.
+        differs_at: base offset of the log's batch with the first record that differs; None without a difference.
+    """
+
+    next_offset: int
+    agrees: bool
+    differs_at: int | None = None
+
+
 class FollowerLog(Protocol):
     """Log of a followed partition, for its one follower. Reads of the properties do no I/O."""
 
@@ -118,6 +134,17 @@ class FollowerLog(Protocol):
 
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark, clipped to the bounds of the log."""
+
+    def start_before(self, offset: int, size_bytes: int) -> int:
+        """Return an offset about ``size_bytes`` below ``offset``, lower than it; the log start where less is there."""
+
+    async def compare(self, records: LeaderBatches) -> LogMatch:
+        """Compare batches of the leader, one at least, with this log. A log cleaner may have removed records of either.
+
+        Raises:
+            BadRecordsError: a batch of the leader has a wrong checksum.
+            LogError: the log cannot be read, or records of either side cannot be decoded.
+        """
 
     async def cleaned_to(self) -> int:
         """Return the exclusive end of what the log cleaner may have changed; 0 when it has changed nothing.

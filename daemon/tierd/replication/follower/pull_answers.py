@@ -1,8 +1,11 @@
 """Decision about each answer to a question of pull mode (push-replication 2.12): pure."""
 
+from dataclasses import replace
+
 from tierd.model import EpochEndOffset
-from tierd.replication.follower.followed_partition import FetchStage, FollowedPartition
-from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange
+from tierd.replication.follower.followed_partition import NOT_COMPARED, FetchStage, FollowedPartition
+from tierd.replication.follower.log_comparison import LogComparison
+from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogMatch
 from tierd.replication.follower.push_entries import append_of
 from tierd.replication.follower.record_runs import read_batches
 from tierd.replication.follower.truncation_rules import (
@@ -51,6 +54,9 @@ def take_fetched(
     if result.diverging is not None:
         end = EpochEndOffset(result.diverging.epoch, result.diverging.end_offset)
         return _truncation(followed, truncate_by_epoch(end, log, held_offset=log.log_end_offset), log)
+    if result.log_version:
+        _begin_comparison(followed, result, log)
+        return None
     change = _records_of(followed, result, log)
     if change.truncate_to is not None:
         return change
@@ -63,8 +69,48 @@ def take_fetched(
     return completed if completed.needs_disk or completed.high_watermark is not None else None
 
 
+def take_compared(
+    followed: FollowedPartition,
+    result: PartitionFetchResult,
+    match: LogMatch | None,
+    log: FollowerLogFacts,
+    *,
+    start: int,
+) -> LogChange | None:
+    """Return the truncation after a comparison; None where there is none yet, or no difference.
+
+    Args:
+        followed: the follower's state.
+        result: answer of the leader, with its records.
+        match: of these records with the log; None where there were none, or they could not be compared now.
+        log: the log.
+        start: first offset that was asked for.
+    """
+    comparison = followed.comparison
+    if comparison is None or result.log_version != comparison.version or result.log_end_offset <= start:
+        followed.end_comparison()  # the leader's log was cut back meanwhile
+        return None
+    if match is None:
+        return None
+    is_lowest = start <= max(log.log_start_offset, result.log_start_offset)
+    if match.differs_at is None and match.next_offset < comparison.below:
+        followed.comparison = replace(comparison, start=match.next_offset)
+        return None
+    differs_at = comparison.differs_at if match.differs_at is None else match.differs_at
+    if differs_at is None:
+        followed.end_comparison()
+        followed.compared_version = comparison.version
+        return None
+    if not match.agrees and not is_lowest:
+        followed.comparison = comparison.go_down(start, differs_at)
+        return None
+    followed.end_comparison()
+    return _truncation(followed, Truncation(differs_at, is_done=True), log)
+
+
 def take_failure(followed: FollowedPartition, code: int, *, now_s: float) -> None:
     """Take note of an error in the answer to a question."""
+    followed.end_comparison()
     if code == PushErrorCode.OFFSET_OUT_OF_RANGE and followed.stage is FetchStage.FETCHING:
         followed.stage = FetchStage.OUT_OF_RANGE
     else:
@@ -75,6 +121,7 @@ def take_change_failure(followed: FollowedPartition, change: LogChange, *, now_s
     """Take note that a change was not carried out, or only in part: the log is compared with its leader's again."""
     if change.restart_at is not None and not change.records:
         followed.sync.forget()  # the records of before may still be there
+    followed.compared_version = NOT_COMPARED
     if not followed.is_pushed:
         followed.stage = FetchStage.TRUNCATING
         followed.pause(now_s=now_s)
@@ -121,6 +168,20 @@ def _records_of(followed: FollowedPartition, result: PartitionFetchResult, log: 
         return LogChange(expected_end=end, end_offset=first, truncate_to=first)
     leader_epoch = -1 if followed.leader is None else followed.leader.leader_epoch
     return append_of(batches, first if first < end else None, log, leader_epoch=leader_epoch)
+
+
+def _begin_comparison(followed: FollowedPartition, result: PartitionFetchResult, log: FollowerLogFacts) -> None:
+    lowest_offset = max(log.log_start_offset, result.log_start_offset)
+    if lowest_offset >= log.log_end_offset:
+        followed.compared_version = result.log_version  # no record of the log is one of the leader's
+        return
+    followed.stage = FetchStage.COMPARING
+    followed.comparison = LogComparison(
+        version=result.log_version,
+        log_end_offset=log.log_end_offset,
+        lowest_offset=lowest_offset,
+        below=log.log_end_offset,
+    )
 
 
 def _truncation(followed: FollowedPartition, truncation: Truncation, log: FollowerLogFacts) -> LogChange:

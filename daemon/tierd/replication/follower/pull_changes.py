@@ -7,7 +7,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.replication.follower.followed_partition import LeaderQuestion
-from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange
+from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
 from tierd.replication.follower.pull_answers import (
     loses_every_record,
     rebuild_if_cleaned,
@@ -15,8 +15,9 @@ from tierd.replication.follower.pull_answers import (
     take_failure,
 )
 from tierd.replication.follower.record_intake import RecordIntake
-from tierd.replication.follower.record_runs import BadRecordsError
+from tierd.replication.follower.record_runs import BadRecordsError, read_batches
 from tierd.replication.follower.standby_replicas import StandbyReplica
+from tierd.replication.model.messages import PartitionFetchResult
 
 _LOG = structlog.get_logger(__name__)
 
@@ -50,6 +51,28 @@ class PullChanges:
         self.statistics = PullStatistics()
         self._clock = clock
         self._keep_lost_copy = keep_lost_copy
+
+    async def match(self, replica: StandbyReplica, result: PartitionFetchResult) -> LogMatch | None:
+        """Compare records of the leader with the log of a replica.
+
+        Returns None where there are none, or they cannot be compared now: then the replica pauses. A damaged batch of
+        the log, which ``tierd verify --standby`` finds, does not keep the log from following its leader.
+        """
+        log = replica.usable_log
+        if log is None:
+            return None
+        try:
+            theirs = read_batches(result.records, may_be_torn=True)
+            return await log.compare(theirs) if theirs.headers else None
+        except BadRecordsError as error:
+            replica.note(str(error))
+        except TierError as error:
+            if not error.retriable:
+                _LOG.warning("copy_not_compared", partition=str(replica.partition), error=str(error))
+                return LogMatch(log.facts.log_end_offset, agrees=False)
+            replica.note(error)
+        replica.followed.pause(now_s=self._clock.monotonic_s())
+        return None
 
     async def take(self, replica: StandbyReplica, question: LeaderQuestion, decide: Decision) -> None:
         """Carry out an answer to ``question``, unless the answer does not count any more."""

@@ -12,7 +12,8 @@ The decisions are those of ``pull_answers``. An error of the link delays all par
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -24,7 +25,14 @@ from tierd.model import EpochEndOffset
 from tierd.replication.follower.followed_partition import LeaderQuestion, QuestionKind
 from tierd.replication.follower.leader_connection import LeaderConnection
 from tierd.replication.follower.leader_refusals import refusal_text
-from tierd.replication.follower.pull_answers import take_bounds, take_epoch_end, take_failure, take_fetched
+from tierd.replication.follower.log_facts import NO_EPOCH
+from tierd.replication.follower.pull_answers import (
+    take_bounds,
+    take_compared,
+    take_epoch_end,
+    take_failure,
+    take_fetched,
+)
 from tierd.replication.follower.pull_changes import Decision, PullChanges
 from tierd.replication.follower.record_intake import RecordIntake, size_of
 from tierd.replication.follower.standby_identity import StandbyIdentity
@@ -205,12 +213,33 @@ class PullFetcher:
         codes = {key: each.error_code for key, each in answers.items()}
         now_s = self._clock.monotonic_s()
         with self._intake.holding(sum(size_of(each.records) for each in response.partitions)):
+            compared = await self._compare(turn, request.partitions, answers)
             await self._take_all(
                 turn,
                 codes,
-                lambda key, replica: lambda log: take_fetched(replica.followed, answers[key], log, now_s=now_s),
+                lambda key, replica: (
+                    compared.get(key) or (lambda log: take_fetched(replica.followed, answers[key], log, now_s=now_s))
+                ),
             )
         return any(_moves(each) for each in response.partitions)
+
+    async def _compare(
+        self,
+        asked: Sequence[_Asked],
+        fetches: Sequence[ReplicaFetch],
+        answers: Mapping[ReplicaKey, PartitionFetchResult],
+    ) -> dict[ReplicaKey, Decision]:
+        """Compare what was fetched for that; return the decisions about it."""
+        decisions: dict[ReplicaKey, Decision] = {}
+        for (replica, _), fetch in zip(asked, fetches, strict=True):
+            key = _key(replica)
+            if fetch.is_comparison and key in answers and not answers[key].error_code:
+                match = await self._changes.match(replica, answers[key])
+                if match is not None and match.differs_at is not None:
+                    where = {"partition": str(replica.partition), "leader": self._leader_id}
+                    _LOG.warning("log_differs_from_leader", offset=match.differs_at, **where)
+                decisions[key] = partial(take_compared, replica.followed, answers[key], match, start=fetch.fetch_offset)
+        return decisions
 
     # Answers
 
@@ -271,8 +300,8 @@ class PullFetcher:
         return min(max(next_s - now_s, self._settings.pause_s), self._settings.idle_s)
 
     def _partition_fetch(self, replica: StandbyReplica, question: LeaderQuestion) -> ReplicaFetch:
-        partition = replica.partition
-        return ReplicaFetch(
+        partition, comparison = replica.partition, question.comparison
+        fetch = ReplicaFetch(
             topic_id=partition.topic_id,
             partition=partition.partition,
             current_leader_epoch=question.leader.leader_epoch,
@@ -281,6 +310,19 @@ class PullFetcher:
             log_start_offset=question.log_start_offset,
             max_bytes=self._settings.partition_max_bytes,
             session_id=question.session_id,
+            compared_version=question.compared_version,
+        )
+        if comparison is None or replica.log is None:
+            return fetch
+        start = comparison.start
+        if start is None:
+            start = max(replica.log.start_before(comparison.below, comparison.size_bytes), comparison.lowest_offset)
+        return replace(
+            fetch,
+            fetch_offset=start,
+            last_fetched_epoch=NO_EPOCH,  # the leader has compared that of the log end
+            max_bytes=comparison.max_bytes,
+            is_comparison=True,
         )
 
 
@@ -299,4 +341,5 @@ def _epoch_query(replica: StandbyReplica, question: LeaderQuestion) -> EpochQuer
 
 def _moves(result: PartitionFetchResult) -> bool:
     """Return True if the answer changes what is asked next."""
-    return bool(result.error_code or result.diverging is not None or size_of(result.records))
+    is_compared_next = result.log_version and not result.push_started
+    return bool(result.error_code or result.diverging is not None or is_compared_next or size_of(result.records))

@@ -1,7 +1,7 @@
 """Records of a leader, checked by their headers and cut into runs that one append each can take (push-replication 2.9).
 
-The CRC of a batch is checked by the log, before the log writes anything. Only records of more than one run are
-checked here too, so that a damaged batch in the second run leaves the first run unwritten.
+The CRC of a batch is checked by the log, before the log writes anything. Records of more than one run are checked here
+too, so that a damaged batch in the second run leaves the first run unwritten; so are records that are only compared.
 """
 
 from collections.abc import Sequence
@@ -76,10 +76,15 @@ class LeaderBatches:
         if begun is not None:
             runs.append(self.data[begun.position : end])
         if len(runs) > 1:
-            self._check_sums()
+            self.check_sums()
         return tuple(runs)
 
-    def _check_sums(self) -> None:
+    def check_sums(self) -> None:
+        """Compare the checksum of each batch with its bytes.
+
+        Raises:
+            BadRecordsError: one is wrong.
+        """
         for header in self.headers:
             if crc32c(self.data[header.position + header.crc_start : header.end_position]) != header.crc:
                 problem = f"the batch at offset {header.base_offset} has a wrong checksum"

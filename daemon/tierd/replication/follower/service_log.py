@@ -4,14 +4,29 @@ Records, high watermark and log start of a change are one call of the log's writ
 change whose caller was cancelled may still be carried out after the next change was decided.
 """
 
+from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Final
 
 from tierd.clock import Clock
 from tierd.errors import CorruptRecordError, LogDirOfflineError, TierError, TierErrorCode, UnknownPartitionError
-from tierd.log import LogBusyError, LogService, LogTimeoutError, PartitionWriter, UnifiedLog
+from tierd.log import (
+    LogBusyError,
+    LogService,
+    LogTimeoutError,
+    PartitionWriter,
+    RecordBatch,
+    UnifiedLog,
+    compare_batches,
+    iter_batches,
+)
 from tierd.model import TopicPartition
-from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError
+from tierd.replication.follower.log_comparison import first_gap
+from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
+from tierd.replication.follower.record_runs import LeaderBatches
 from tierd.replication.model.push_error_code import PushErrorCode
+
+_READ_BYTES: Final = 1 << 20
 
 
 class ServiceFollowerLog:
@@ -65,6 +80,29 @@ class ServiceFollowerLog:
         """Set the high watermark, clipped to the bounds of the log."""
         self._writer.log.update_high_watermark(offset)
 
+    def start_before(self, offset: int, size_bytes: int) -> int:
+        """Return an offset about ``size_bytes`` below ``offset``, lower than it; the log start where less is there.
+
+        It is an estimate from the mean size of the records in the segment below ``offset``.
+        """
+        log = self._writer.log
+        end = log.log_end_offset
+        for segment in reversed(log.segments):
+            if segment.base_offset < offset:
+                offsets = (end - segment.base_offset) * size_bytes // max(segment.size_bytes, 1)
+                return max(offset - max(offsets, 1), log.log_start_offset)
+            end = segment.base_offset
+        return log.log_start_offset
+
+    async def compare(self, records: LeaderBatches) -> LogMatch:
+        """Compare batches of the leader, one at least, with this log. A log cleaner may have removed records of either.
+
+        Raises:
+            BadRecordsError: a batch of the leader has a wrong checksum.
+            LogError: the log cannot be read, or records of either side cannot be decoded.
+        """
+        return await self._writer.read(partial(_compare, theirs=records))
+
     async def cleaned_to(self) -> int:
         """Return the exclusive end of what the log cleaner may have changed; 0 when it has changed nothing.
 
@@ -87,6 +125,45 @@ class ServiceFollowerLog:
             log.increment_log_start_offset(start, reason="the leader's log start offset")
         if change.records and self._is_flushed_at_once:
             log.flush(including_active=True, now_ms=now_ms)
+
+
+def _compare(log: UnifiedLog, *, theirs: LeaderBatches) -> LogMatch:
+    """Compare in a thread of the readers."""
+    theirs.check_sums()
+    start, end = max(theirs.first_offset, log.log_start_offset), min(theirs.next_offset, log.log_end_offset)
+    walked = iter_batches(theirs.data, name="records of the leader", check_crc=False)
+    copied = [batch for batch in walked if batch.base_offset < end]
+    own = tuple(_batches(log, start, end))
+    found = compare_batches(copied, own)
+    gaps_from = start
+    if log.config.is_compacted:  # a cleaner makes gaps anywhere; behind the last record, which it keeps, it does not
+        gaps_from = end if end < log.log_end_offset else own[-1].last_offset + 1 if own else start
+    gap = first_gap(_spans(copied), _spans(own), start=gaps_from, end=end)
+    at = min((each for each in (found.differs_at, gap) if each is not None), default=None)
+    if at is None:
+        return LogMatch(end, agrees=found.records > 0)
+    below = compare_batches([batch for batch in copied if batch.last_offset < at], own)
+    differs_at = next((batch.base_offset for batch in own if batch.base_offset <= at <= batch.last_offset), at)
+    return LogMatch(end, agrees=below.records > 0, differs_at=differs_at)
+
+
+def _spans(batches: Iterable[RecordBatch]) -> list[tuple[int, int]]:
+    return [(batch.base_offset, batch.last_offset + 1) for batch in batches]
+
+
+def _batches(log: UnifiedLog, start: int, end: int) -> Iterator[RecordBatch]:
+    """Yield the batches with an offset in ``[start, end)``."""
+    at = start
+    while at < end:
+        data = log.read(at, max_bytes=_READ_BYTES, isolation=None).records
+        before = at
+        for batch in iter_batches(data, name=str(log.directory)):
+            if batch.base_offset >= end:
+                return
+            yield batch
+            at = batch.last_offset + 1
+        if at == before:
+            return
 
 
 def answer_code(error: TierError) -> PushErrorCode:

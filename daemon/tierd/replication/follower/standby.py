@@ -39,6 +39,7 @@ from tierd.replication.follower.standby_status import StandbyStatus, statuses
 from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_session import PeerIdentity
+from tierd.tasks import run_to_end
 
 _LOG = structlog.get_logger(__name__)
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -103,7 +104,7 @@ class Standby:
             self._group = None
             self._tasks.clear()
             self._watches.clear()
-            await asyncio.shield(self._keeper.save())
+            await run_to_end(self._keeper.save(), name="last save of the standby")
 
     def set_leaders(self, leader_ids: Collection[int]) -> None:
         """Follow these nodes from now on; the copies of others are kept as they are."""

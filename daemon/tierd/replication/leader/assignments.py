@@ -92,11 +92,6 @@ class LeaderAssignments:
                     del view.deleted[next(iter(view.deleted))]
                 view.note_change()
 
-    def is_assigned(self, topic_id: UUID, partition: int, replica_id: int) -> bool:
-        """Return True if a partition is sent to a standby, which may fetch it then."""
-        found = self._assigned.get((topic_id, partition))
-        return found is not None and replica_id in found.replica_ids
-
     def response_to(self, replica_id: int, known_version: int) -> AssignmentsResponse:
         """Return all that a standby is to know; without the partitions if it knows this version already."""
         view = self._standbys.get(replica_id)

@@ -208,7 +208,7 @@ class FetchPolls:
                 results[place] = result
             elif replicator is not None:
                 asked.append(_Asked(place, fetch, replicator))
-        if asked and not results:
+        if asked and not results and not any(each.fetch.is_comparison for each in asked):
             await self._wait_for_records(asked, request.min_bytes, peer, until_s)
         results |= await self._read(asked, request.max_bytes, peer, until_s)
         async for each in in_turns(asked):

@@ -9,6 +9,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from tierd.replication.model.messages import AssignedPartition
 from tierd.replication.model.push_session import PeerNode, PushSessionEndReason
 
 _TICK_S: Final = 1.0
+_VERSION_BITS: Final = 20  # a million logs and cuts for each millisecond between the starts of two processes
 
 _Key = tuple[UUID, int]
 
@@ -45,7 +47,13 @@ class LedReplicators:
     """
 
     def __init__(
-        self, push: PushSessions, assignments: LeaderAssignments, settings: ReplicatorSettings, *, clock: Clock
+        self,
+        push: PushSessions,
+        assignments: LeaderAssignments,
+        settings: ReplicatorSettings,
+        *,
+        process_epoch: int,
+        clock: Clock,
     ) -> None:
         """Begin without a partition.
 
@@ -53,12 +61,14 @@ class LedReplicators:
             push: the push manager.
             assignments: what the standbys are told.
             settings: of every replicator.
+            process_epoch: of this process, in ms; the versions of its logs are above those of all earlier processes.
             clock: for the ticks, and the time of the replicators.
         """
         self._push = push
         self._assignments = assignments
         self._settings = settings
         self._clock = clock
+        self._next_log_version = count((process_epoch << _VERSION_BITS) + 1).__next__
         self._led: dict[_Key, ReplicatedPartition] = {}
         self._by_name: dict[TopicPartition, TopicIdPartition] = {}
         self._lagging: dict[_Key, None] = {}
@@ -113,6 +123,7 @@ class LedReplicators:
                 raise_high_watermark=raise_high_watermark,
                 on_lagging=self._note_lagging,
                 on_leader_epoch=self._announce_epoch,
+                next_log_version=self._next_log_version,
             )
             replicator = PartitionReplicator(log, self._push, settings, hooks, now_s=self._clock.monotonic_s)
         else:

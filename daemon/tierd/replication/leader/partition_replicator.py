@@ -66,7 +66,7 @@ class PartitionReplicator:
         self._hooks = hooks
         self._now_s = now_s
         self._began_s = now_s()
-        self._leadership = PartitionLeadership(present_epoch(log), log.log_end_offset)
+        self._leadership = PartitionLeadership(present_epoch(log), log.log_end_offset, hooks.next_log_version())
         self._replicas = ReplicaSet(settings, self._leadership)
         self._history = LogEndHistory(log.log_end_offset, self._began_s)
         self._wakers: dict[Callable[[], None], None] = {}
@@ -191,7 +191,8 @@ class PartitionReplicator:
         self.wake_fetches()
 
     def on_truncated(self, log_end_offset: int) -> None:
-        """End all sessions: the replicas truncate their logs when they fetch."""
+        """End all sessions: the replicas compare their logs, and truncate them, when they fetch."""
+        self._leadership.log_version = self._hooks.next_log_version()
         self.end_sessions(PushSessionEndReason.LEADER_LOG_TRUNCATED)
         for progress in self._replicas:
             progress.forget_log()
@@ -257,6 +258,8 @@ class PartitionReplicator:
                 progress.forget_log()
                 self._raise_watermark()
             return answer
+        if fetch.is_comparison:
+            return None
         self._note_fetch(progress, fetch)
         if not self._transitions.try_push(progress, fetch, owner=self, now_s=self._now_s()):
             return None

@@ -15,6 +15,7 @@ from tierd.replication.leader.push_router import PushRouter
 from tierd.replication.leader.session_slot import NEVER
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_session import PeerNode
+from tierd.tasks import run_to_end
 
 log = structlog.get_logger()
 
@@ -86,7 +87,7 @@ class Pusher:
         finally:
             self._tasks = None
             self._cancel_timers()
-            await asyncio.shield(self._close_all())
+            await run_to_end(self._close_all(), name="push stop")
 
     def stop(self) -> None:
         """Finish once the connections are closed; peers that do not answer are left after a second."""

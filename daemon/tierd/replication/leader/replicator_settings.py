@@ -1,7 +1,8 @@
 """Settings of a replicator, its leadership, and what it tells its surroundings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.leader_log import LeaderLog
@@ -33,11 +34,13 @@ class ReplicatorHooks:
         raise_high_watermark: sets the high watermark of an owned log; None where a broker does it (tail mode).
         on_lagging: an in-sync replica is behind the log end: ``advance`` has to be called now and then.
         on_leader_epoch: the log has another leader epoch.
+        next_log_version: a number above 0 that no log of this node has had before, in no process of the node.
     """
 
     raise_high_watermark: Callable[[int], None] | None = None
     on_lagging: Callable[[TopicIdPartition], None] = lambda _partition: None
     on_leader_epoch: Callable[[TopicIdPartition, int], None] = lambda _partition, _epoch: None
+    next_log_version: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
 
 
 @dataclass(slots=True)
@@ -47,6 +50,8 @@ class PartitionLeadership:
     Attributes:
         epoch: leader epoch.
         start_offset: log end when the leadership began, as far as the leader knows.
+        log_version: of the log: another one for each leadership, and each time the log was cut back. Standbys compare
+            their logs with it once for each version, because a log may grow again in the same epoch after a cut.
         is_doubted: a standby knows a newer epoch: nothing is led until the control plane has spoken.
         is_moving: the log moves to another directory.
         is_closed: the leadership has ended.
@@ -54,6 +59,7 @@ class PartitionLeadership:
 
     epoch: int
     start_offset: int
+    log_version: int
     is_doubted: bool = False
     is_moving: bool = False
     is_closed: bool = False

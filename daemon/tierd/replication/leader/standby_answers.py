@@ -29,6 +29,7 @@ from tierd.replication.model.push_session import PeerIdentity
 from tierd.replication.model.replication_state import UNKNOWN_SESSION_ID
 
 _NO_ERROR: Final = PushErrorCode.NONE
+_COMPARES_NOTHING: Final = -1
 
 
 class StandbyAnswers:
@@ -65,7 +66,10 @@ class StandbyAnswers:
         refusal = check_fetch(fetch, self._facts())
         if isinstance(refusal, DivergingEpoch):
             return self.result(fetch, peer, diverging=refusal)
-        return None if refusal is None else self.result(fetch, peer, refusal)
+        if refusal is not None:
+            return self.result(fetch, peer, refusal)
+        has_to_compare = self._version_for(fetch) and not fetch.is_comparison
+        return self.result(fetch, peer) if has_to_compare else None
 
     def has_news(self, peer: PeerIdentity) -> bool:
         """Return True if the standby does not know the present high watermark."""
@@ -86,7 +90,8 @@ class StandbyAnswers:
         progress, log = self._replicas.get(peer.node_id), self._log
         if progress is None or error not in (_NO_ERROR, PushErrorCode.OFFSET_OUT_OF_RANGE):
             return PartitionFetchResult(topic_id=fetch.topic_id, partition=fetch.partition, error_code=error)
-        if error is _NO_ERROR and diverging is None:
+        log_version = self._version_for(fetch)
+        if error is _NO_ERROR and diverging is None and not log_version:  # with a version, the offsets do not count
             progress.told_high_watermark = log.high_watermark
         return PartitionFetchResult(
             topic_id=fetch.topic_id,
@@ -98,6 +103,7 @@ class StandbyAnswers:
             diverging=diverging,
             session_id=progress.state.session_id,
             push_started=push_started,
+            log_version=log_version,
             records=(records,) if len(records) else (),
         )
 
@@ -114,6 +120,12 @@ class StandbyAnswers:
         if refused is not _NO_ERROR:
             return LogBoundsResult(topic_id=query.topic_id, partition=query.partition, error_code=refused)
         return log_bounds(query, self._facts())
+
+    def _version_for(self, fetch: ReplicaFetch) -> int:
+        """Return the version of the log if the follower compares, or is to compare; else 0."""
+        version = self._leadership.log_version
+        is_compared = fetch.compared_version in (_COMPARES_NOTHING, version)
+        return 0 if is_compared and not fetch.is_comparison else version
 
     def _facts(self) -> LedLogFacts:
         log = self._log

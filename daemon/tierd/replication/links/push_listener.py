@@ -18,6 +18,7 @@ from tierd.replication.links.link_limits import LinkLimits, require_loopback
 from tierd.replication.links.link_registry import LinkRegistry
 from tierd.replication.links.node_certificates import NodeCertificates
 from tierd.replication.links.served_link import LinkFaults, LinkHandler, LinkScope, ServedLink
+from tierd.tasks import run_to_end
 
 _TLS_CLOSING_S: Final = 1.0
 
@@ -170,7 +171,7 @@ class PushListener:
         finally:
             link.abort()
             if link.connection.is_made:
-                await asyncio.shield(link.connection.wait_closed())
+                await run_to_end(link.connection.wait_closed(), name="end of a push link")
 
     async def _open(self, link: ServedLink, connected: socket.socket) -> None:
         """Make the transport of a link."""

@@ -128,6 +128,11 @@ class ReplicaFetch:
     max_bytes: int
     session_id: int
     mode: ReplicationMode = ReplicationMode.PULL
+    compared_version: int = -1
+    """Version of the leader's log with which the follower has compared its own; 0 for none yet. -1 for a follower of an
+    earlier version of tierd, which compares nothing."""
+    is_comparison: bool = False
+    """The follower has the records, and compares them: it gets them at once, and no session begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +163,8 @@ class PartitionFetchResult:
     diverging: DivergingEpoch | None = None
     session_id: int = -1
     push_started: bool = False
+    log_version: int = 0
+    """Version of the leader's log, another one after each cut; 0 where the follower has compared its log with it."""
     records: Sequence[RecordBytes] = ()
     """Whole batches, in one or more pieces; a decoded message has at most one piece."""
 

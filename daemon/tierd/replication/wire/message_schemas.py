@@ -162,6 +162,10 @@ _FETCH: Final = PushSchema(
                         "session_id": INT64,
                         "mode": Enumerated(ReplicationMode),
                     },
+                    {
+                        0: ("compared_version", TaggedField(INT64, -1)),
+                        1: ("is_comparison", TaggedField(BOOLEAN, default=False)),
+                    },
                 )
             ),
         },
@@ -184,7 +188,7 @@ _FETCH: Final = PushSchema(
                         "push_started": BOOLEAN,
                         "records": RECORDS,
                     },
-                    {0: ("diverging", _DIVERGING)},
+                    {0: ("diverging", _DIVERGING), 1: ("log_version", TaggedField(INT64, 0))},
                 )
             ),
         },

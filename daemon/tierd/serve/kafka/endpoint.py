@@ -23,7 +23,7 @@ from tierd.serve.kafka.endpoint_statistics import EndpointRecorder, EndpointStat
 from tierd.serve.kafka.loop_turns import LoopTurns
 from tierd.serve.kafka.memory_budget import MemoryBudget
 from tierd.serve.kafka.request_context import Handler
-from tierd.tasks import end_tasks
+from tierd.tasks import end_tasks, wait_all
 
 _THREADS: Final = 4
 """Threads that read local segments that are not in memory; a disk that hangs holds up those reads only."""
@@ -98,7 +98,14 @@ class KafkaEndpoint:
                 accepting += listener.accept(group)
             yield addresses
         finally:
-            await asyncio.shield(self._stop(accepting, watching))
+            stopping = asyncio.create_task(self._stop(accepting, watching), name="kafka closing")
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError:
+                for connection in self._connections():  # a second cancellation waits for no answer
+                    connection.cancel()
+                await wait_all([stopping])
+                raise
 
     def statistics(self) -> EndpointStatistics:
         """Return the state now."""
@@ -117,11 +124,14 @@ class KafkaEndpoint:
         for listener in self._listeners.values():
             listener.close()
         self._services.gate.cut_waiting()
-        await self._drain({task for listener in self._listeners.values() for task in listener.tasks})
+        await self._drain(self._connections())
         await end_tasks(watching)
         self._services.slices.close()
         self._executor.shutdown(wait=False)
         self._worker.shutdown(wait=False)
+
+    def _connections(self) -> set[asyncio.Task[None]]:
+        return {task for listener in self._listeners.values() for task in listener.tasks}
 
     async def _drain(self, connections: set[asyncio.Task[None]]) -> None:
         """Wait for answers under way, and cancel those that take longer than the stop may."""

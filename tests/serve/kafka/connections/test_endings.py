@@ -17,7 +17,9 @@ from kio.static.primitive import i32Timedelta
 from kio.static.protocol import RequestPayload, ResponsePayload
 from structlog.testing import capture_logs
 
+from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
+from tests.fakes.left_tasks import nothing_left
 from tests.fakes.open_files import open_targets
 from tests.serve.kafka.connections.running_endpoint import PLAIN, FrameClient, RunningEndpoint, running_endpoint
 from tests.serve.kafka.connections.test_requests import FETCH, GROUPS, LIST_GROUPS, LISTED, answering, unthrottled
@@ -486,3 +488,51 @@ async def test_ports_are_known_before_the_first_connection_is_accepted() -> None
 
     assert len(ports) == 2
     assert 0 not in ports
+
+
+async def test_second_cancellation_of_the_stop_waits_for_no_answer_and_leaves_nothing() -> None:
+    handler, entered = Waiting(minds_the_stop=False), asyncio.Event()
+    found: list[RunningEndpoint] = []
+
+    async def run() -> None:
+        async with running_endpoint({FETCH: handler}, limits=LIMITS) as running:
+            found.append(running)
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                running.clients.clear()
+
+    with nothing_left():
+        task = asyncio.create_task(run(), name="endpoint")
+        await entered.wait()
+        async with waiting_client(found[0], handler) as client:
+            sleeping = found[0].clock.sleeping
+            task.cancel()
+            await eventually(lambda: found[0].clock.sleeping == sleeping + 1, what="the deadline of the stop")
+            assert not task.done()
+            task.cancel()
+            await asyncio.wait({task})
+            await client.close()
+        assert task.cancelled()
+        assert handler.cancelled == 1
+
+
+async def test_endpoint_whose_stop_is_cancelled_again_leaves_no_task_and_no_port() -> None:
+    ports: list[int] = []
+
+    async def serve() -> None:
+        async with running_endpoint({}) as running:
+            ports.append(running.addresses["plain"][1])
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    suspension = 1
+    with nothing_left():
+        while await cancel_twice_at(suspension, serve):
+            suspension += 1
+    assert len(ports) > 4
+    for port in ports:
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", port))

@@ -19,7 +19,7 @@ from tierd.remote.backends.client_settings import HttpTimeouts
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal, error_for
 from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
 from tierd.remote.chunks import sliced
-from tierd.tasks import retrieve
+from tierd.tasks import end_tasks, retrieve
 
 _ROOT = "https://storage.googleapis.com"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
@@ -234,9 +234,7 @@ class _SharedToken(Token):
 
     async def settle(self) -> None:
         """End the requests for a token that are under way."""
-        for task in (*self._waits, *([self.acquiring] if self.acquiring else [])):
-            task.cancel()
-            await asyncio.wait({task})
+        await end_tasks([*self._waits, *([self.acquiring] if self.acquiring else [])])
 
 
 async def _first_bytes(stream: aiohttp.StreamReader, max_bytes: int) -> bytes:
