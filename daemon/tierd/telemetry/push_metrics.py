@@ -228,9 +228,9 @@ def push_histograms(use: PushUse | None) -> Iterator[HistogramMetricFamily]:
     yield from families
 
 
-def _cumulative(histogram: HistogramUse) -> Iterator[tuple[str, float]]:
+def _cumulative(seen: HistogramUse) -> Iterator[tuple[str, float]]:
     count = 0
-    for bound, more in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+    for bound, more in zip((*map(str, seen.bounds), "+Inf"), seen.counts, strict=True):
         count += more
         yield bound, count
 

@@ -40,8 +40,8 @@ class AzureRefusal:
         status = _STATUS.search(text)
         if status is None:
             return None
-        number, otherwise = int(status[1] or status[2]), first_line(text).rpartition(": ")[2]
-        return cls._parsed(operation, container, key, number, text=text, otherwise=otherwise)
+        otherwise = first_line(text).rpartition(": ")[2]
+        return cls._parsed(operation, container, key, int(status[1] or status[2]), text=text, otherwise=otherwise)
 
     @classmethod
     def from_answer(cls, operation: str, container: str, key: str, status: int, body: str) -> "AzureRefusal":

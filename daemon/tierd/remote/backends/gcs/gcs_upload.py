@@ -44,7 +44,8 @@ class ResumableUploads:
             key: the object's.
             checksum: of the whole, in the store's form, which the store verifies; None where it is not known yet.
         """
-        begin, abort = self._ask_for_upload(key, checksum), partial(self._abort, key)
+        begin = self._ask_for_upload(key, checksum)
+        abort = partial(self._abort, key)
         async with self._clean_ups.upload(key, begin, abort, patience_s=self._deadlines.clean_up_s) as url:
             yield ResumableUpload(self._connection, key, url, deadlines=self._deadlines, retry=self._retry)
 

@@ -85,8 +85,8 @@ class MultipartUploads:
 
     def begun(self, key: str) -> AbstractAsyncContextManager[MultipartUpload]:
         """Begin an upload, to be completed inside the context; after a failure or a cancellation it is aborted."""
-        begin, patience_s = self._create_upload(key), self._deadlines.clean_up_s
-        return self._clean_ups.upload(key, begin, self._abort, patience_s=patience_s)
+        begin = self._create_upload(key)
+        return self._clean_ups.upload(key, begin, self._abort, patience_s=self._deadlines.clean_up_s)
 
     async def send_bytes(self, upload: MultipartUpload, part: UploadPart, content: memoryview) -> str:
         """Send one part that is in memory; return its entity tag."""

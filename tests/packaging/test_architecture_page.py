@@ -1,0 +1,41 @@
+"""docs/architecture.md: the files and folders that it names exist, and it names every room."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PACKAGE = ROOT / "daemon" / "tierd"
+_FILE = re.compile(r"`((?:\w+/)*\w+\.py)`")
+_FOLDER = re.compile(r"`((?:\w+/)+)`")
+
+
+def named_nowhere(names: list[str]) -> list[str]:
+    """Return the names that no path of the package ends with, and that are no path below the root of the repository."""
+    modules = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")]
+    present = {f"/{each}" for path in modules for each in (path, *(f"{parent}/" for parent in path.parents))}
+    return [
+        name for name in names if not (ROOT / name).exists() and not any(path.endswith(f"/{name}") for path in present)
+    ]
+
+
+def test_every_file_of_the_page_exists() -> None:
+    named = _FILE.findall(PAGE)
+
+    assert len(named) > 100
+    assert named_nowhere(named) == []
+
+
+def test_every_folder_of_the_page_exists() -> None:
+    named = _FOLDER.findall(PAGE)
+
+    assert len(named) > 50
+    assert named_nowhere(named) == []
+
+
+def test_page_names_every_room() -> None:
+    rooms = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    modules = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py"}
+    rows = PAGE.partition("\n## Rooms\n")[2].partition("\n### ")[0]
+
+    assert {name for name in rooms | modules if f"`{name}`" not in rows} == set()
