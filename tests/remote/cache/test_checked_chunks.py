@@ -122,6 +122,22 @@ async def test_discarded_chunk_stays_open_for_an_answer_on_its_way(world: World)
     assert open_files(world.folder) == []
 
 
+async def test_names_are_those_of_kept_chunks_and_of_files_that_are_in_use(world: World) -> None:
+    file = await world.check(1)
+    await world.check(2)
+    world.go_on.clear()
+    checking = asyncio.create_task(world.check(3))
+    await eventually(lambda: world.checks == 3, what="the check")
+    assert world.chunks.names == {"1", "2", "3"}
+    world.chunks.discard(["1", "2", "3"])
+    assert world.chunks.names == {"1", "3"}
+    world.go_on.set()
+    await checking
+    del file
+    await asyncio.sleep(0)
+    assert world.chunks.names == set()
+
+
 async def test_file_used_longest_ago_is_closed_for_one_more(world: World) -> None:
     for number in (0, 1, 2):
         await world.check(number)
@@ -134,6 +150,7 @@ async def test_file_used_longest_ago_is_closed_for_one_more(world: World) -> Non
 async def test_no_file_is_opened_beyond_the_bound_while_answers_use_all(world: World) -> None:
     used = [await world.check(number) for number in range(MOST_OPEN)]
     assert await world.check(5) is None
+    assert world.checks == MOST_OPEN, "no file is read for nothing"
     assert len(world.open) == MOST_OPEN
     del used[0]
     await asyncio.sleep(0)
