@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -156,6 +157,23 @@ async def test_no_file_is_opened_beyond_the_bound_while_answers_use_all(world: W
     await asyncio.sleep(0)
     assert await world.check(6) is not None
     assert len(world.open) == MOST_OPEN
+
+
+@pytest.mark.parametrize(("limit", "most_open"), [(65536, 256), (1024, 32), (20, 0)])
+async def test_few_files_are_open_where_descriptors_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, most_open: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    chunks, path = CheckedChunks(clock=ManualClock()), tmp_path / "chunk"
+    path.write_bytes(b"chunk")
+
+    async def check() -> OpenFile:
+        return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    for number in range(300):
+        await chunks.check(str(number), check)
+    assert len(open_files(tmp_path)) == most_open
+    await chunks.close()
 
 
 async def test_old_files_are_closed_without_a_further_use(world: World) -> None:

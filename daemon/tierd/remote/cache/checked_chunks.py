@@ -10,6 +10,7 @@ counts for a bounded time. Clients compare the checksum of each batch; until the
 """
 
 import asyncio
+import resource
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,6 +27,8 @@ CHECKED_S: Final = 60.0
 MOST_OPEN: Final = 256
 """Files that are open at a time, those included that answers on their way still use."""
 
+_SHARE: Final = 32  # of the limit of descriptors, as of the local segments that are sent: most are for holds and copies
+
 Check = Callable[[], Awaitable[OpenFile | None]]
 
 
@@ -38,10 +41,16 @@ class _Checked:
 class CheckedChunks:
     """Checked files by the name of their chunk, in order of use. ``close`` it."""
 
-    def __init__(self, *, clock: Clock, most_open: int = MOST_OPEN) -> None:
-        """Open nothing yet; ``clock`` tells the age of a check."""
+    def __init__(self, *, clock: Clock, most_open: int | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            clock: tells the age of a check.
+            most_open: bound on the files that are open; None means ``MOST_OPEN``, or less where descriptors are few.
+        """
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._clock = clock
-        self._most_open = most_open
+        self._most_open = min(MOST_OPEN, descriptors // _SHARE) if most_open is None else most_open
         self._checked: OrderedDict[str, _Checked] = OrderedDict()
         self._alive: dict[int, str] = {}  # names of the files that are open, by the identity of the object
         self._checks: dict[str, asyncio.Task[OpenFile | None]] = {}
