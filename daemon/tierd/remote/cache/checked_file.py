@@ -115,10 +115,7 @@ def open_checked(path: Path, *, size_bytes: int, content_crc32c: int, touch: boo
     """
     fd = _open(path)
     try:
-        if os.fstat(fd).st_size != file_size_of(size_bytes):
-            raise DamagedFileError(f"{path}: has another size")
-        if _checksum_of(fd, size_bytes, path) != content_crc32c:
-            raise DamagedFileError(f"{path}: does not match the checksum of the chunk")
+        _require_content(fd, size_bytes, content_crc32c, path)
         if touch:
             with suppress(OSError):  # of another user, perhaps
                 os.utime(fd)
@@ -173,8 +170,9 @@ def _require_ours(status: os.stat_result, path: Path) -> None:
         raise DamagedFileError(f"{path}: belongs to another user")
 
 
-def _checksum_of(fd: int, size_bytes: int, path: Path) -> int:
-    """Return the checksum of the first ``size_bytes`` of a file, which are read step by step."""
+def _require_content(fd: int, size_bytes: int, content_crc32c: int, path: Path) -> None:
+    if os.fstat(fd).st_size != file_size_of(size_bytes):
+        raise DamagedFileError(f"{path}: has another size")
     buffer, position, checksum = _thread_buffer(), 0, 0
     while position < size_bytes:
         read = os.preadv(fd, [buffer[: size_bytes - position]], position)
@@ -182,7 +180,8 @@ def _checksum_of(fd: int, size_bytes: int, path: Path) -> int:
             raise DamagedFileError(f"{path}: became shorter")
         checksum = crc32c(buffer[:read], checksum)
         position += read
-    return checksum
+    if checksum != content_crc32c:
+        raise DamagedFileError(f"{path}: does not match the checksum of the chunk")
 
 
 def _checksum(content: bytes, identity: str) -> int:

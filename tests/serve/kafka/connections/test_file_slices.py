@@ -190,11 +190,14 @@ class TestOpenedFile:
 
         assert opened.opened is not None
         monkeypatch.setattr(os, "sendfile", fail)
-        with pytest.raises(OSError, match="Input/output error"):
+
+        async def send() -> object:
             if way == "push":
-                await world.slices.push(world.ours, opened, 0)
-            else:
-                world.slices.push_cached(world.ours, opened, 0)
+                return await world.slices.push(world.ours, opened, 0)
+            return world.slices.push_cached(world.ours, opened, 0)
+
+        with pytest.raises(OSError, match="Input/output error"):
+            await send()
         assert opened.opened.is_doubted
 
     async def test_client_that_goes_away_is_no_doubt_in_the_file(self, world: World, opened: FileSlice) -> None:
