@@ -30,6 +30,8 @@ from tierd.log import LOG_START_OFFSET_CHECKPOINT, LogConfig, file_name, write_o
 from tierd.log.files.disk import OsDisk
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, TopicIdPartition
+from tierd.serve import FileSlice
+from tierd.tiering.reading import known_batches
 
 TOPIC_ID = UUID("12345678-9abc-def0-fedc-ba9876543210")
 PARTITION = TopicIdPartition(TOPIC_ID, "orders", 0)
@@ -110,7 +112,8 @@ async def opened(
 ) -> AsyncIterator[SampleHost]:
     """Open the sample on one host: ``local`` only, ``half`` or all but its end in the tier only, or in ``both``.
 
-    In the mix ``cached``, all but its end is in the tier only, and was read into a chunk cache before.
+    In the mix ``cached``, all but its end is in the tier only, was read into a chunk cache before, and is sent from
+    its files.
     """
     shutil.copytree(written, tmp_path / "kafka")
     path = tmp_path / "kafka" / "orders-0"
@@ -130,6 +133,8 @@ async def opened(
     await session.manager._log_dirs.scan(path)
     async with contextlib.AsyncExitStack() as stack:
         if mix == "cached":
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(known_batches, "_SMALL_BATCH_BYTES", 0)  # the batches of the sample are small
             cache = await stack.enter_async_context(open_chunks(session.tier.store, tmp_path / "chunks"))
             storage = HeldStorage(session.tier, cache=cache)
         cached_logs = storage if mix == "cached" else None
@@ -138,6 +143,10 @@ async def opened(
         if mix == "cached":
             await offsets(host.log(PARTITION))
             await eventually(lambda: cache.statistics().entries == 3, what="the chunks on disk")
+            for base in (2, 8, 11):
+                (piece,) = (await read(host.log(PARTITION), base)).records
+                assert isinstance(piece, FileSlice)
+                assert piece.path.parent == tmp_path / "chunks"
         yield SampleHost(path, session, host, rows, storage)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,6 +123,22 @@ async def test_discarded_chunk_stays_open_for_an_answer_on_its_way(world: World)
     assert open_files(world.folder) == []
 
 
+async def test_names_are_those_of_kept_chunks_and_of_files_that_are_in_use(world: World) -> None:
+    file = await world.check(1)
+    await world.check(2)
+    world.go_on.clear()
+    checking = asyncio.create_task(world.check(3))
+    await eventually(lambda: world.checks == 3, what="the check")
+    assert world.chunks.names == {"1", "2", "3"}
+    world.chunks.discard(["1", "2", "3"])
+    assert world.chunks.names == {"1", "3"}
+    world.go_on.set()
+    await checking
+    del file
+    await asyncio.sleep(0)
+    assert world.chunks.names == set()
+
+
 async def test_file_used_longest_ago_is_closed_for_one_more(world: World) -> None:
     for number in (0, 1, 2):
         await world.check(number)
@@ -134,11 +151,29 @@ async def test_file_used_longest_ago_is_closed_for_one_more(world: World) -> Non
 async def test_no_file_is_opened_beyond_the_bound_while_answers_use_all(world: World) -> None:
     used = [await world.check(number) for number in range(MOST_OPEN)]
     assert await world.check(5) is None
+    assert world.checks == MOST_OPEN, "no file is read for nothing"
     assert len(world.open) == MOST_OPEN
     del used[0]
     await asyncio.sleep(0)
     assert await world.check(6) is not None
     assert len(world.open) == MOST_OPEN
+
+
+@pytest.mark.parametrize(("limit", "most_open"), [(65536, 256), (1024, 32), (20, 0)])
+async def test_few_files_are_open_where_descriptors_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, most_open: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    chunks, path = CheckedChunks(clock=ManualClock()), tmp_path / "chunk"
+    path.write_bytes(b"chunk")
+
+    async def check() -> OpenFile:
+        return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    for number in range(300):
+        await chunks.check(str(number), check)
+    assert len(open_files(tmp_path)) == most_open
+    await chunks.close()
 
 
 async def test_old_files_are_closed_without_a_further_use(world: World) -> None:

@@ -193,6 +193,14 @@ class TestOpenChecked:
         with pytest.raises(DamagedFileError, match="does not match the checksum of the chunk"):
             open_checked(tmp_path / "file", size_bytes=5, content_crc32c=crc32c(b"chunk"))
 
+    @pytest.mark.parametrize("damage", ["size", "content"])
+    def test_damaged_file_is_not_open_while_its_error_is_kept(self, tmp_path: Path, damage: str) -> None:
+        write_checked(tmp_path / "file", b"other", identity="mine")
+        with pytest.raises(DamagedFileError) as kept:
+            open_checked(tmp_path / "file", size_bytes=4 + (damage == "content"), content_crc32c=crc32c(b"chunk"))
+        assert kept.tb is not None
+        assert open_files(tmp_path) == []
+
     def test_link_is_damage(self, tmp_path: Path) -> None:
         write_checked(tmp_path / "file", b"chunk", identity="mine")
         (tmp_path / "link").symlink_to(tmp_path / "file")

@@ -459,6 +459,20 @@ async def test_read_of_a_chunk_on_disk_waits_for_no_write(
         held.go_on.set()
 
 
+class _HeldChecks:
+    """Checks of chunks that wait until they may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = threading.Event()
+        real = ChunkFiles.open
+
+        def check(files: ChunkFiles, name: str, *, size_bytes: int, crc32c: int) -> OpenFile:
+            assert self.go_on.wait(30)
+            return real(files, name, size_bytes=size_bytes, crc32c=crc32c)
+
+        monkeypatch.setattr(ChunkFiles, "open", check)
+
+
 class TestCheckedFiles:
     """Files of chunks that are sent without another look at their bytes."""
 
@@ -562,6 +576,73 @@ class TestCheckedFiles:
         else:
             await cache.drop("key", chunk(0))
         assert await self.opened(cache, 0) is None
+
+    @pytest.mark.parametrize("way", ["remove", "purge"])
+    async def test_chunk_that_another_process_evicted_is_not_given_after_its_removal(
+        self, open_cache: OpenCache, directory: Path, way: str
+    ) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0)
+        assert await self.opened(cache, 0) is not None
+        files(directory)[0].unlink()
+        await cache._list_again()
+        if way == "remove":
+            await cache.remove("key")
+        else:
+            assert await cache.purge(["key"]) == 0
+        assert await self.opened(cache, 0) is None
+        assert open_files(directory) == []
+
+    async def test_purge_counts_a_chunk_that_a_client_is_being_sent(
+        self, open_cache: OpenCache, directory: Path
+    ) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0, 1)
+        used = await self.opened(cache, 0)
+        assert await self.opened(cache, 1) is not None
+        assert await cache.purge(["other"]) == 0
+        assert await cache.purge(["key"]) == 1
+        assert files(directory) == []
+        assert used is not None
+        assert os.pread(used.descriptor, CHUNK, 0) == content(0)
+        del used
+        assert await cache.purge(["key"]) == 0
+        assert open_files(directory) == []
+
+    async def test_purge_counts_a_chunk_that_is_being_checked(
+        self, open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0)
+        held = _HeldChecks(monkeypatch)
+        try:
+            cache.check_ahead("key", chunk(0), crc32c=crc32c(content(0)))
+            assert await cache.purge(["key"]) == 1
+        finally:
+            held.go_on.set()
+        await eventually(lambda: not cache._checked._running, what="the check")
+        assert await cache.purge(["key"]) == 0
+
+    async def test_close_that_is_cancelled_during_a_check_leaves_no_threads(
+        self, open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache = await open_cache()
+        await self.kept(cache, 0)
+        held = _HeldChecks(monkeypatch)
+        try:
+            cache.check_ahead("key", chunk(0), crc32c=crc32c(content(0)))
+            closing = asyncio.create_task(cache.close())
+            for _ in range(3):  # until the close waits for the check
+                await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.sleep(0)
+            assert not closing.done()
+        finally:
+            held.go_on.set()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        assert cache._threads._shutdown
+        assert cache._writers._shutdown
 
     async def test_closed_cache_gives_no_file_and_has_none_open(self, open_cache: OpenCache, directory: Path) -> None:
         cache = await open_cache()

@@ -5,10 +5,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentFiles
-from tierd.metadata import Claim, PartitionRow, PartitionView
+from tierd.metadata import Claim, OwnBranch, PartitionRow, PartitionView
 from tierd.model import (
     EpochEntry,
     Lineage,
@@ -194,6 +196,40 @@ class TestTransactionIndexes:
 
     def test_next_indexed_segment_is_none_without_transaction_indexes(self) -> None:
         assert _log(_view((0, 99, [(0, 0)])), None).next_indexed_segment(10) is None
+
+    def test_segments_behind_the_last_transaction_index_are_not_walked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each read of committed records asks, and a tier may have ten thousand segments."""
+        segments = [(at, at + 99, [(0, at)]) for at in range(0, 1000, 100)]
+        log = _log(_view(*segments, txn_index_of=frozenset({3})), None)
+        walked, real = list[int](), OwnBranch.readable_end
+
+        def count(branch: OwnBranch, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
+            walked.append(offset)
+            return real(branch, metadata, offset)
+
+        monkeypatch.setattr(OwnBranch, "readable_end", count)
+        found = log.next_indexed_segment(110)
+        assert found is not None
+        assert (found.start_offset, found.end_offset, walked) == (200, 300, [110, 200])
+        assert log.next_indexed_segment(300) is None
+        assert walked == [110, 200]
+
+    @given(data=st.data())
+    def test_next_indexed_segment_is_that_of_a_walk_to_the_end(self, data: st.DataObject) -> None:
+        segments = list[tuple[int, int, list[tuple[int, int]]]]()
+        for _ in range(data.draw(st.integers(1, 5))):
+            start, epoch = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 2))
+            end = start + data.draw(st.integers(1, 8))
+            goes_on = data.draw(st.booleans())
+            segments.append((start, end, [(epoch, start), (epoch + 1, end)] if goes_on else [(epoch, start)]))
+        indexed = data.draw(st.frozensets(st.integers(1, len(segments))))
+        starts = sorted(data.draw(st.lists(st.integers(0, 25), min_size=1, max_size=3, unique=True)))
+        scan = data.draw(st.sampled_from([None, _scan(25, lineage=list(enumerate(starts)))]))
+        log = _log(_view(*segments, txn_index_of=indexed), scan)
+        for offset in range(30):
+            walk = log.branch.readable_ranges(offset, log.remote_end_offset)
+            expected = next((part for part in walk if not part.metadata.txn_index_empty), None)
+            assert log.next_indexed_segment(offset) == expected
 
 
 class TestGaps:

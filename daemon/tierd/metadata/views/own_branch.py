@@ -58,6 +58,11 @@ class OwnBranch:
         return max(ends, default=-1) + 1
 
     @cached_property
+    def indexed_end_offset(self) -> int:
+        """Return the exclusive end of the segments that may name aborted transactions; 0 when none may."""
+        return max((m.end_offset for m in self.finished if not m.txn_index_empty), default=-1) + 1
+
+    @cached_property
     def last_whole(self) -> RemoteLogSegmentMetadata | None:
         """Return the segment that ends last of those that are of the branch from end to end.
 

@@ -10,6 +10,7 @@ counts for a bounded time. Clients compare the checksum of each batch; until the
 """
 
 import asyncio
+import resource
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,6 +27,8 @@ CHECKED_S: Final = 60.0
 MOST_OPEN: Final = 256
 """Files that are open at a time, those included that answers on their way still use."""
 
+_SHARE: Final = 32  # of the limit of descriptors, as of the local segments that are sent: most are for holds and copies
+
 Check = Callable[[], Awaitable[OpenFile | None]]
 
 
@@ -38,20 +41,31 @@ class _Checked:
 class CheckedChunks:
     """Checked files by the name of their chunk, in order of use. ``close`` it."""
 
-    def __init__(self, *, clock: Clock, most_open: int = MOST_OPEN) -> None:
-        """Open nothing yet; ``clock`` tells the age of a check."""
+    def __init__(self, *, clock: Clock, most_open: int | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            clock: tells the age of a check.
+            most_open: bound on the files that are open; None means ``MOST_OPEN``, or less where descriptors are few.
+        """
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._clock = clock
-        self._most_open = most_open
+        self._most_open = min(MOST_OPEN, descriptors // _SHARE) if most_open is None else most_open
         self._checked: OrderedDict[str, _Checked] = OrderedDict()
-        self._alive: weakref.WeakSet[OpenFile] = weakref.WeakSet()
+        self._alive: dict[int, str] = {}  # names of the files that are open, by the identity of the object
         self._checks: dict[str, asyncio.Task[OpenFile | None]] = {}
-        self._running: set[asyncio.Task[OpenFile | None]] = set()  # also those of chunks that were discarded since
+        self._running: dict[asyncio.Task[OpenFile | None], str] = {}  # also of chunks that were discarded since
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
     def open(self) -> int:
         """Return the number of files that are open, in use or kept."""
         return len(self._alive)
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names of the chunks that are kept, being checked, or in use by answers on their way."""
+        return {*self._checked, *self._running.values(), *list(self._alive.values())}
 
     def find(self, name: str) -> OpenFile | None:
         """Return the file of a chunk if its last check is young enough."""
@@ -78,7 +92,7 @@ class CheckedChunks:
         if under_way is None:
             under_way = asyncio.create_task(self._checked_anew(name, check), name=f"check of {name}")
             self._checks[name] = under_way
-            self._running.add(under_way)
+            self._running[under_way] = name
             under_way.add_done_callback(self._ended)
         return under_way
 
@@ -101,11 +115,14 @@ class CheckedChunks:
         since_s = self._clock.monotonic_s()
         mine = asyncio.current_task()
         try:
+            if not self._has_room():
+                return None
             file = await check()
             if file is None or self._checks.get(name) is not mine or not self._has_room():
                 return None
             self._checked[name] = _Checked(file, since_s)
-            self._alive.add(file)
+            self._alive[id(file)] = name
+            weakref.finalize(file, self._alive.pop, id(file), None).atexit = False  # in the thread that drops the file
             self._sweep_later()
             return file
         finally:
@@ -113,7 +130,7 @@ class CheckedChunks:
                 del self._checks[name]
 
     def _ended(self, check: "asyncio.Task[OpenFile | None]") -> None:
-        self._running.discard(check)
+        self._running.pop(check, None)
         retrieve(check)
 
     def _has_room(self) -> bool:

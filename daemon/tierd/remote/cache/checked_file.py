@@ -113,22 +113,16 @@ def open_checked(path: Path, *, size_bytes: int, content_crc32c: int, touch: boo
         DamagedFileError: the file has other bytes, or is another user's.
         OSError: it cannot be opened or read.
     """
-    file = OpenFile(path, _open(path))
-    if os.fstat(file.descriptor).st_size != file_size_of(size_bytes):
-        raise DamagedFileError(f"{path}: has another size")
-    buffer, position, checksum = _thread_buffer(), 0, 0
-    while position < size_bytes:
-        read = os.preadv(file.descriptor, [buffer[: size_bytes - position]], position)
-        if not read:
-            raise DamagedFileError(f"{path}: became shorter")
-        checksum = crc32c(buffer[:read], checksum)
-        position += read
-    if checksum != content_crc32c:
-        raise DamagedFileError(f"{path}: does not match the checksum of the chunk")
-    if touch:
-        with suppress(OSError):  # of another user, perhaps
-            os.utime(file.descriptor)
-    return file
+    fd = _open(path)
+    try:
+        _require_content(fd, size_bytes, content_crc32c, path)
+        if touch:
+            with suppress(OSError):  # of another user, perhaps
+                os.utime(fd)
+    except BaseException:  # the error keeps this frame, until Python collects garbage
+        os.close(fd)
+        raise
+    return OpenFile(path, fd)
 
 
 def is_complete(path: Path) -> bool:
@@ -174,6 +168,20 @@ def _require_ours(status: os.stat_result, path: Path) -> None:
     # A command of root's reads what the daemon wrote into its own directory.
     if status.st_uid != user and (user or status.st_uid != path.parent.stat().st_uid):
         raise DamagedFileError(f"{path}: belongs to another user")
+
+
+def _require_content(fd: int, size_bytes: int, content_crc32c: int, path: Path) -> None:
+    if os.fstat(fd).st_size != file_size_of(size_bytes):
+        raise DamagedFileError(f"{path}: has another size")
+    buffer, position, checksum = _thread_buffer(), 0, 0
+    while position < size_bytes:
+        read = os.preadv(fd, [buffer[: size_bytes - position]], position)
+        if not read:
+            raise DamagedFileError(f"{path}: became shorter")
+        checksum = crc32c(buffer[:read], checksum)
+        position += read
+    if checksum != content_crc32c:
+        raise DamagedFileError(f"{path}: does not match the checksum of the chunk")
 
 
 def _checksum(content: bytes, identity: str) -> int:

@@ -202,7 +202,8 @@ class ChunkCache:
 
     async def remove(self, key: str) -> None:
         """Drop the chunks of an object that is gone. Chunks that other processes wrote since are evicted later."""
-        await self._remove([name for name in self._index if is_chunk_of(name, key)])
+        # Of some chunks only the file is there, which was checked: another process has evicted them.
+        await self._remove([name for name in {*self._index, *self._checked.names} if is_chunk_of(name, key)])
 
     async def drop(self, key: str, byte_range: ByteRange) -> None:
         """Drop the cached bytes of a range, because they are wrong: the next reader asks the store."""
@@ -212,7 +213,9 @@ class ChunkCache:
         await self._remove([name])
 
     async def purge(self, keys: Iterable[str]) -> int:
-        """Drop every chunk of these objects, of any process; return how many are still on their way to the disk.
+        """Drop every chunk of these objects, of any process; return how many are still on their way or open.
+
+        A chunk is on its way to the disk, or its file is open: it is being checked, or sent to a client.
 
         Raises:
             OSError: the directory cannot be listed.
@@ -220,9 +223,11 @@ class ChunkCache:
         parts = {object_part(key) for key in keys}
         under_way = {name for name in (*self._unwritten.contents, *self._downloads) if object_part_of(name) in parts}
         listed = await self._in_thread(self._files.list)
-        await self._remove([name for name, _ in listed if object_part_of(name) in parts])
-        left = await self._in_thread(self._files.list)
-        return len(under_way | {name for name, _ in left if object_part_of(name) in parts})  # some arrived meanwhile
+        names = {*self._checked.names, *(name for name, _ in listed)}
+        await self._remove([name for name in names if object_part_of(name) in parts])
+        left = await self._in_thread(self._files.list)  # some arrived meanwhile
+        names = {*self._checked.names, *(name for name, _ in left)}
+        return len(under_way | {name for name in names if object_part_of(name) in parts})
 
     async def close(self) -> None:
         """End the downloads, finish the writes; every later call is refused. Closing twice is harmless.
@@ -236,9 +241,11 @@ class ChunkCache:
         try:
             await wait_all([*downloads, *self._unwritten.tasks])
         finally:
-            await self._checked.close()
-            self._threads.shutdown(wait=False)
-            self._writers.shutdown(wait=False)
+            try:
+                await self._checked.close()
+            finally:
+                self._threads.shutdown(wait=False)
+                self._writers.shutdown(wait=False)
 
     # ------------------------------------------------------------ one lookup, shared by its callers
 

@@ -174,7 +174,7 @@ class TieredLog:
         lost its end, or another leader, wrote their offsets again. Such segments do not count. A hole ends nothing: a
         marker behind it may decide about records before it.
         """
-        readable = self.branch.readable_ranges(offset, self.remote_end_offset)
+        readable = self.branch.readable_ranges(offset, min(self.remote_end_offset, self.branch.indexed_end_offset))
         return next((part for part in readable if not part.metadata.txn_index_empty), None)
 
     def next_available(self, offset: int) -> int | None:

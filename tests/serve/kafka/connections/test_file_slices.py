@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -180,16 +181,23 @@ class TestOpenedFile:
             await send()
         assert opened.opened.is_doubted
 
+    @pytest.mark.parametrize("way", ["push_cached", "push"])
     async def test_file_that_the_disk_cannot_read_is_doubted(
-        self, world: World, opened: FileSlice, monkeypatch: pytest.MonkeyPatch
+        self, world: World, opened: FileSlice, monkeypatch: pytest.MonkeyPatch, way: str
     ) -> None:
         def fail(*_: object) -> int:
             raise OSError(errno.EIO, "Input/output error")
 
         assert opened.opened is not None
         monkeypatch.setattr(os, "sendfile", fail)
+
+        async def send() -> object:
+            if way == "push":
+                return await world.slices.push(world.ours, opened, 0)
+            return world.slices.push_cached(world.ours, opened, 0)
+
         with pytest.raises(OSError, match="Input/output error"):
-            await world.slices.push(world.ours, opened, 0)
+            await send()
         assert opened.opened.is_doubted
 
     async def test_client_that_goes_away_is_no_doubt_in_the_file(self, world: World, opened: FileSlice) -> None:
@@ -198,3 +206,18 @@ class TestOpenedFile:
         with pytest.raises(PeerGoneError):
             await world.slices.push(world.ours, opened, 0)
         assert not opened.opened.is_doubted
+
+    async def test_client_that_goes_away_leaves_no_file_open_until_garbage_is_collected(
+        self, world: World, piece: FileSlice, tmp_path: Path
+    ) -> None:
+        """The daemon collects rarely, and a file that is open takes one of few places."""
+        world.theirs.close()
+        gc.disable()
+        try:
+            file = OpenFile(piece.path, os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC))
+            with pytest.raises(PeerGoneError):
+                await world.slices.push(world.ours, replace(piece, opened=file), 0)
+            del file
+            await eventually(lambda: open_files(tmp_path) == [], what="the thread lets the file go")
+        finally:
+            gc.enable()

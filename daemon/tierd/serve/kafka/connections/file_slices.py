@@ -71,6 +71,7 @@ class FileSlices:
         Raises:
             SegmentChangedError: the file is shorter.
             PeerGoneError: the client went away.
+            OSError: the file cannot be read.
         """
         file = self._open_file(piece)
         if file is None:
@@ -85,6 +86,9 @@ class FileSlices:
             return 0
         except ConnectionError as error:
             raise PeerGoneError(error.strerror or "the client went away") from error
+        except OSError:  # a page between the probes is not in memory, and the disk cannot read it
+            _doubt(piece)
+            raise
         if not count:
             raise _shorter(piece)
         return count
@@ -112,6 +116,7 @@ class FileSlices:
         finally:
             if pushing.cancelled():
                 os.close(descriptor)
+            del pushing  # its error refers to this call, and would keep the file of the slice open
 
     async def read(self, piece: FileSlice, start: int, size_bytes: int) -> bytes | bytearray:
         """Return ``size_bytes`` of a slice behind its first ``start`` bytes, or as many as the slice has.
@@ -232,14 +237,17 @@ def _doubted_on_failure(piece: FileSlice) -> Iterator[None]:
     except (BlockingIOError, ConnectionError):  # of the socket
         raise
     except OSError:
-        if piece.opened is not None:
-            piece.opened.is_doubted = True
+        _doubt(piece)
         raise
 
 
-def _shorter(piece: FileSlice) -> SegmentChangedError:
+def _doubt(piece: FileSlice) -> None:
     if piece.opened is not None:
         piece.opened.is_doubted = True
+
+
+def _shorter(piece: FileSlice) -> SegmentChangedError:
+    _doubt(piece)
     return _changed(piece, "it is shorter")
 
 
