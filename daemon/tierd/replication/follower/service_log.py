@@ -6,6 +6,7 @@ change whose caller was cancelled may still be carried out after the next change
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from tierd.clock import Clock
@@ -75,6 +76,16 @@ class ServiceFollowerLog:
             await self._service.truncate_fully_and_start_at(self._partition, change.restart_at)
             expected_end = change.restart_at
         await self._writer.run(partial(self._append, change=change, expected_end=expected_end))
+
+    async def copy_aside(self, offset: int) -> Path | None:
+        """Keep copies of the records from ``offset`` on in a directory that only a person removes; return it.
+
+        None where there are no records.
+
+        Raises:
+            TierError: as ``LogService.copy_aside``.
+        """
+        return await self._service.copy_aside(self._partition, offset)
 
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark, clipped to the bounds of the log."""
