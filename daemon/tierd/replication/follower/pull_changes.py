@@ -56,7 +56,7 @@ class PullChanges:
         """Compare records of the leader with the log of a replica.
 
         Returns None where there are none, or they cannot be compared now: then the replica pauses. A damaged batch of
-        the log, which ``tierd verify --standby`` finds, does not keep the log from following its leader.
+        either log, which ``tierd verify`` finds, does not keep the log from following its leader.
         """
         log = replica.usable_log
         if log is None:
@@ -65,6 +65,9 @@ class PullChanges:
             theirs = read_batches(result.records, may_be_torn=True)
             return await log.compare(theirs) if theirs.headers else None
         except BadRecordsError as error:
+            if replica.followed.fail_comparison():
+                _LOG.warning("leader_not_compared", partition=str(replica.partition), error=str(error))
+                return LogMatch(log.facts.log_end_offset, agrees=False)
             replica.note(str(error))
         except TierError as error:
             if not error.retriable:
