@@ -1,6 +1,7 @@
 """MemoryFollowerLog: a follower's log in memory, with the rules of the log room that a follower relies on."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tierd.errors import CorruptRecordError, LogDirOfflineError
 from tierd.kernels import crc32c
@@ -31,6 +32,7 @@ class MemoryFollowerLog:
         self.cleaned_offset = 0
         self.is_online = True
         self.changes: list[LogChange] = []
+        self.aside: list[tuple[StoredBatch, ...]] = []
         self._is_compacted = is_compacted
         self._max_append_bytes = max_append_bytes
 
@@ -52,6 +54,13 @@ class MemoryFollowerLog:
 
     async def apply(self, change: LogChange) -> None:
         self.change(change)
+
+    async def copy_aside(self, offset: int) -> Path | None:
+        kept = tuple(each for each in self.batches if each.last_offset >= offset)
+        if not kept:
+            return None
+        self.aside.append(kept)
+        return Path("aside")
 
     async def cleaned_to(self) -> int:
         return self.cleaned_offset

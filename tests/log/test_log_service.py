@@ -5,6 +5,7 @@ import errno
 import random
 import threading
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -29,6 +30,7 @@ from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord
+from tierd.log.records.record_batch import iter_batches
 from tierd.model import TopicPartition
 from tierd.testing import cancel_at
 
@@ -86,6 +88,25 @@ def setup() -> ServiceSetup:
 
 def records(value: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
     return encode_batch([NewRecord(b"key", value, timestamp_ms)], base_offset=0)
+
+
+def batch_of(count: int) -> bytes:
+    return encode_batch([NewRecord(b"key", b"value", 1_700_000_000_000)] * count, base_offset=0)
+
+
+async def read_from(writer: PartitionWriter, offset: int) -> bytes:
+    """Return the batches from the one that has ``offset`` on, across all segments."""
+    found = b""
+
+    def read(log: UnifiedLog) -> None:
+        nonlocal found
+        at = offset
+        while data := log.read(at, max_bytes=1 << 20, isolation=None).records if at < log.log_end_offset else b"":
+            found += data
+            at = [batch.last_offset + 1 for batch in iter_batches(data, name="read")][-1]
+
+    await writer.read(read)
+    return found
 
 
 async def append(writer: PartitionWriter, value: bytes, *, durable: bool = False) -> int:
@@ -329,6 +350,61 @@ async def test_partition_created_again_during_its_deletion_has_a_new_log(setup: 
         again = await service.get_or_create(FIRST)
         assert again.log is setup.manager.get(FIRST)
         assert await append(again, b"y") == 0
+
+
+@pytest.mark.parametrize("offset", [0, 7, 8, 19])
+async def test_records_that_are_copied_aside_are_a_log_that_the_next_start_leaves_alone(
+    setup: ServiceSetup, offset: int
+) -> None:
+    async with setup.service() as service:
+        writer = await service.get_or_create(FIRST, topic_id=UUID(int=1))
+        for _ in range(10):
+            await writer.append_as_leader(batch_of(2), leader_epoch=3)
+        before = await read_from(writer, 0)
+        directory = await service.copy_aside(FIRST, offset)
+        assert directory is not None
+        assert directory.name.endswith("-stray")
+        assert await read_from(writer, 0) == before  # the log itself stays
+    async with setup.service() as service:
+        (aside,) = setup.manager.stray_logs()
+        start = offset - offset % 2  # whole batches
+        assert aside.directory == directory
+        assert (aside.log_start_offset, aside.log_end_offset, aside.topic_id) == (start, 20, UUID(int=1))
+        assert aside.leader_epochs.epoch_for(start) == 3
+        kept = b"".join(
+            read_file(setup.disk, directory / name)
+            for name in sorted(setup.disk.list_names(directory))
+            if name.endswith(".log")
+        )
+        assert kept == await read_from(service.writer(FIRST), start)
+
+
+async def test_nothing_is_made_where_there_are_no_records_to_copy_aside(setup: ServiceSetup) -> None:
+    async with setup.service() as service:
+        writer = await service.get_or_create(FIRST)
+        await writer.append_as_leader(batch_of(4), leader_epoch=3)
+        assert await service.copy_aside(FIRST, 4) is None
+        await service.truncate_to(FIRST, 2)  # inside of the batch: the log ends behind a gap
+        assert await service.copy_aside(FIRST, 1) is None
+        assert not setup.manager.stray_logs()
+        with pytest.raises(UnknownPartitionError):
+            await service.copy_aside(SECOND, 0)
+
+
+@pytest.mark.parametrize("operation", ["make_directory", "open", "write", "sync"])
+async def test_copies_aside_that_a_full_disk_ends_leave_the_log_as_it_was(setup: ServiceSetup, operation: str) -> None:
+    async with setup.service() as service:
+        writer = await service.get_or_create(FIRST)
+        for _ in range(3):
+            await append(writer, b"record")
+        before = await read_from(writer, 0)
+        setup.disk.faults.append(Fault(operation, ("-stray",), errno.ENOSPC, times=None))
+        with pytest.raises(LogDirOfflineError):
+            await service.copy_aside(FIRST, 1)
+        assert not service.is_online(FIRST)
+        setup.disk.faults.clear()
+    async with setup.service() as service:
+        assert await read_from(service.writer(FIRST), 0) == before
 
 
 async def test_log_that_is_set_aside_keeps_its_files_and_a_new_log_takes_its_place(setup: ServiceSetup) -> None:

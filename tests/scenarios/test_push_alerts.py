@@ -8,9 +8,11 @@ import pytest
 
 from tests.fakes.log_dirs import CLUSTER_ID, LogDirWriter, SegmentShape
 from tests.scenarios.installation import Daemon, Settings
-from tests.scenarios.push_hosts import PushHosts
+from tests.scenarios.push_hosts import PushHosts, batches_in, copies_of
 from tests.scenarios.watched_daemons import WatchedDaemons
 from tests.services.waiting import wait_until_stopped
+from tierd.log import read_offset_checkpoint
+from tierd.model import TopicPartition
 
 pytestmark = pytest.mark.service("prometheus")
 
@@ -31,7 +33,8 @@ class Hosts:
         self.leader = watched.install("leader", [self._log_dir.path], hosts.leader(**TIMES))
         standby = hosts.standby(folder / "standby", CLUSTER_ID, **TIMES)
         self.leading = self.leader.daemon()
-        self.standing_by: Daemon = watched.install("standby", [], standby).daemon()
+        self.standby = watched.install("standby", [], standby)
+        self.standing_by: Daemon = self.standby.daemon()
 
     def append(self) -> None:
         """Write a batch into the active segment."""
@@ -47,6 +50,26 @@ class Hosts:
             ),
             what="a session",
         )
+
+    def lose_last_batch(self) -> bytes:
+        """Take away the last committed batch, as an older image of the leader's disk does; return it."""
+        copies, end = copies_of(self.standby), self._partition.end_offset
+        known = copies / "replication-offset-checkpoint"
+        self.standing_by.wait_until(
+            lambda: known.exists() and read_offset_checkpoint(known).get(TopicPartition("orders", 0)) == end,
+            what="the high watermark of the standby",
+        )
+        last = max(batches_in(copies / "orders-0").items())
+        self._partition.cut_back(last[0])
+        return last[1]
+
+    def kept_aside(self) -> list[bytes]:
+        """Return the batches that the standby has set aside."""
+        return [
+            batch
+            for directory in copies_of(self.standby).glob("orders-0.*-stray")
+            for batch in batches_in(directory).values()
+        ]
 
     def freeze(self) -> None:
         """Freeze the standby, and write a batch that it does not get; return when the session has ended."""
@@ -91,3 +114,14 @@ def test_sessions_that_end_again_and_again_fire(frozen: Hosts, watched: WatchedD
     watched.require_silent("TierdPushSessionsEnd", frozen.leader)
     frozen.freeze()
     watched.require_firing("TierdPushSessionsEnd", frozen.leader)
+
+
+def test_leader_that_has_lost_committed_records_fires_at_the_standby_which_keeps_them(
+    frozen: Hosts, watched: WatchedDaemons
+) -> None:
+    frozen.thaw()
+    frozen.wait_protected()
+    watched.require_silent("TierdLeaderLostRecords", frozen.standby)
+    lost = frozen.lose_last_batch()
+    watched.require_firing("TierdLeaderLostRecords", frozen.standby)
+    assert frozen.kept_aside() == [lost]

@@ -27,6 +27,7 @@ from tierd.clock import Clock
 from tierd.errors import LogError, UnknownPartitionError
 from tierd.log.cleaning.cleaning_control import Throttle
 from tierd.log.cleaning.round_rewriter import StartRewriting
+from tierd.log.dirs.copied_records import copy_records
 from tierd.log.dirs.log_manager import LogManager
 from tierd.log.files.directory import partition_fields
 from tierd.log.log_cleaner import CleanerStatistics, LogCleaner
@@ -211,6 +212,27 @@ class LogService:
         """
         async with self._taken_out(partition):
             return await self._within_deadline(lambda: self._manager.set_aside(partition))
+
+    async def copy_aside(self, partition: TopicPartition, offset: int) -> Path | None:
+        """Keep durable copies of the records from ``offset`` on in a directory that only a person removes; return it.
+
+        None where there are no records.
+
+        The log stays as it is, and the caller keeps others from appending to it or cutting it meanwhile. The copies are
+        those of whole batches, and a log of their own. What was copied stays there after a failure.
+
+        Raises:
+            CorruptRecordError: a batch is damaged.
+            LogError: an error of ``LogManager.begin_aside``, or of a read or an append.
+            LogTimeoutError: no answer in time.
+        """
+        writer = self.writer(partition)
+        aside = await self._within_deadline(lambda: self._manager.begin_aside(partition, offset))
+        if aside is None:
+            return None
+        while await writer.read(lambda log: copy_records(log, aside, now_ms=self._clock.now_ms())):
+            pass  # about 1 MiB each, so that the deadline is not that of all
+        return aside.directory
 
     async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.app.push.push_pair import PushPair
 from tests.app.push.test_push_node import in_session
 from tests.fakes.eventually import eventually
 from tests.replication.tail.broker_log import BrokerLog
+from tests.scenarios.push_hosts import batches_in
 from tierd.app.push.push_node import PushNode
 
 
@@ -107,6 +109,30 @@ async def test_copy_that_is_the_same_is_not_truncated_by_a_restart_of_its_leader
             await pair.same("orders-0")
             await in_session(leader)
         assert truncations(standby) == 0
+
+
+async def test_damaged_batch_in_the_leaders_log_does_not_keep_the_copy_from_what_follows(tmp_path: Path) -> None:
+    async with PushPair(tmp_path) as pair:
+        log = BrokerLog(pair.log_dir)
+        for _ in range(3):
+            log.append(3)
+        log.roll()
+        log.append(3)
+        async with pair.leader(), pair.standby():
+            await pair.same("orders-0")
+        copies = pair.copies / "orders-0"
+        before, file = batches_in(copies), log.path / "00000000000000000000.log"
+        data = bytearray(file.read_bytes())
+        data[len(before[0]) + len(before[3]) - 1] ^= 1
+        file.write_bytes(data)
+        with capture_logs() as lines:
+            async with pair.leader() as leader, pair.standby() as standby:
+                await in_session(leader)
+                log.append(2)
+                await eventually(lambda: len(batches_in(copies)) == 5, what="the record behind it")
+                assert batches_in(copies).items() > before.items()
+                assert truncations(standby) == 0
+        assert [line["event"] for line in lines].count("leader_not_compared") == 1
 
 
 def truncations(standby: PushNode) -> int:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.remote_segments import segment
@@ -72,6 +74,15 @@ class TestChain:
         assert chain.missing == (missing and OffsetRange(*missing))
         assert chain.covered_to == (missing and missing[0])
         assert [m.start_offset for m in chain.covered().segments] == ([0] if missing else [0, 15])
+
+    @pytest.mark.parametrize(("local_start", "missing"), [(10, (10, 14)), (12, (12, 14)), (15, None)])
+    def test_hole_below_the_local_segments_of_an_owned_log_ends_nothing(
+        self, local_start: int, missing: tuple[int, int] | None
+    ) -> None:
+        """The leader epochs of a tiered log that tierd owns go down to the start of the total log."""
+        owned = candidate([remote(0, 9), remote(15, 19)], lineage=[(0, 0)])
+        chain = replace(owned, local_log_start_offset=local_start).chain()
+        assert chain.missing == (missing and OffsetRange(*missing))
 
     def test_first_of_several_holes_that_the_local_log_fills_ends_the_covered_part(self) -> None:
         chain = candidate([remote(10, 19), remote(25, 29), remote(40, 49)], lineage=[(0, 22)], log_start=0).chain()

@@ -186,7 +186,9 @@ def test_first_gap_is_the_first_offset_that_one_side_lacks(
 
 
 @asynccontextmanager
-async def on_disk(*batches: bytes, config: LogConfig | None = None) -> AsyncIterator[ServiceFollowerLog]:
+async def on_disk(
+    *batches: bytes, config: LogConfig | None = None, has_known_policy: bool = True
+) -> AsyncIterator[ServiceFollowerLog]:
     """Keep a log with these batches."""
     disk, name = StandbyDisk(), PARTITION.topic_partition
     disk.config = config or disk.config
@@ -194,7 +196,7 @@ async def on_disk(*batches: bytes, config: LogConfig | None = None) -> AsyncIter
         writer = await service.get_or_create(name, topic_id=PARTITION.topic_id)
         for each in batches:
             await writer.append_as_follower(each)
-        yield ServiceFollowerLog(service, name, clock=disk.clock)
+        yield ServiceFollowerLog(service, name, clock=disk.clock, has_known_policy=lambda: has_known_policy)
 
 
 def joined(*batches: bytes) -> LeaderBatches:
@@ -227,6 +229,12 @@ async def test_record_that_the_log_lacks_is_a_difference_unless_a_cleaner_may_ha
         assert await log.compare(theirs) == LogMatch(5, agrees=True, differs_at=2)
     async with on_disk(*kept, config=COMPACTED) as log:
         assert await log.compare(theirs) == LogMatch(5, agrees=True)
+
+
+async def test_gap_of_a_topic_without_known_settings_may_be_a_cleaners() -> None:
+    async with on_disk(*(batch(offset) for offset in range(5)), has_known_policy=False) as log:
+        assert await log.compare(joined(batch(0), batch(3), batch(4))) == LogMatch(5, agrees=True)
+        assert (await log.compare(joined(batch(0), batch(3, value=b"other"), batch(4)))).differs_at == 3
 
 
 async def test_gap_that_a_truncation_left_before_the_log_end_is_a_difference() -> None:
@@ -289,6 +297,36 @@ async def test_comparison_that_fails_for_now_pauses_the_copy_and_is_tried_again(
         assert await changes.match(replica, fetched) is None
         assert "checksum" in replica.last_error
         assert replica.followed.paused_until_s() == pytest.approx(StandbyDisk().clock.monotonic_s() + 1)
+
+
+async def test_batch_that_stays_damaged_in_the_leaders_log_is_passed_over() -> None:
+    async with on_disk(batch(0), batch(1)) as log:
+        replica = StandbyReplica(Following().followed, log)
+        changes = PullChanges(RecordIntake(max_bytes=1 << 20), clock=StandbyDisk().clock, keep_lost_copy=_keep)
+        damaged = bytearray(batch(1))
+        damaged[-1] ^= 1
+        fetched = replace(same_leader().fetch(0, -1), records=(batch(0), bytes(damaged)))
+        assert [await changes.match(replica, fetched) for _ in range(2)] == [None, None]
+        assert await changes.match(replica, fetched) == LogMatch(2, agrees=False)
+
+
+def test_leader_that_cannot_read_what_is_compared_is_followed_without() -> None:
+    follower = Comparing(same_leader())
+    for _ in range(3):
+        assert follower.followed.compared_version == NOT_COMPARED
+        if follower.followed.comparison is None:
+            follower.take(follower.question())
+        take_failure(follower.followed, PushErrorCode.KAFKA_STORAGE_ERROR, now_s=follower.now_s)
+        follower.now_s += 2
+    assert (follower.followed.stage, follower.followed.compared_version) == (FetchStage.FETCHING, VERSION)
+
+
+def test_known_difference_is_not_passed_over_where_the_leader_cannot_read() -> None:
+    follower = Comparing(same_leader())
+    follower.compared(LogMatch(10, agrees=False, differs_at=8), start=8)
+    follower.followed.failed_comparisons = 2
+    take_failure(follower.followed, PushErrorCode.KAFKA_STORAGE_ERROR, now_s=follower.now_s)
+    assert follower.followed.compared_version == NOT_COMPARED
 
 
 async def _keep(_replica: StandbyReplica) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tests.replication.follower.following import batch, entry
@@ -12,6 +13,7 @@ from tests.replication.follower.leaders import FakeLeaders
 from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun
 from tierd.errors import LogDirOfflineError
 from tierd.log import LogConfig, PartitionWriter
+from tierd.log.files.disk import read_file
 from tierd.model import TopicPartition
 from tierd.replication.follower.standby_memory import FILE_NAME, StandbyMemory
 from tierd.replication.model.push_error_code import PushErrorCode
@@ -381,6 +383,55 @@ async def test_copy_is_set_aside_when_its_leader_has_lost_every_record(
         replica = run.replica()
         assert replica is not None
         assert (stray.log_end_offset, replica.session_id) == (5, 2)
+
+
+async def test_committed_records_that_the_leader_lacks_are_kept_before_they_are_cut(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7)
+    leader.append_new(5, epoch=7)
+    leader.log.high_watermark = 5
+    lost = [each.data for each in leader.log.batches[2:]]
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(5)
+        await eventually(lambda: run.service.log(ORDERS).high_watermark == 5, what="the high watermark")
+    leader.log._truncate(2)  # the image of yesterday
+    leader.append_new(1, epoch=8)
+    leaders.nodes[1].announce("orders", OLD, epoch=8)
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        with capture_logs() as lines:
+            await run.reaches(3)
+        assert await run.content() == leader.log.content
+        (aside,) = disk.manager.stray_logs()
+        assert (aside.log_start_offset, aside.log_end_offset, aside.topic_id) == (2, 5, OLD)
+        named = {line["event"]: line for line in lines}
+        assert named["leader_lost_committed_records"]["offset"] == 2
+        assert named["lost_records_kept"]["directory"] == str(aside.directory)
+        kept = read_file(disk.disk, aside.directory / "00000000000000000002.log")
+        assert kept == b"".join(lost)
+    async with StandbyRun(disk, leaders, tmp_path):  # the next start leaves it where it is
+        (again,) = disk.manager.stray_logs()
+        assert (again.log_start_offset, again.log_end_offset, again.leader_epochs.epoch_for(2)) == (2, 5, 7)
+
+
+async def test_copy_is_set_aside_where_its_committed_records_cannot_be_copied(
+    disk: StandbyDisk, leaders: FakeLeaders, tmp_path: Path
+) -> None:
+    leader = leaders.nodes[1].announce("orders", OLD, epoch=7)
+    leader.append_new(5, epoch=7)
+    leader.log.high_watermark = 5
+    async with StandbyRun(disk, leaders, tmp_path) as run:
+        await run.reaches(5)
+        await eventually(lambda: run.service.log(ORDERS).high_watermark == 5, what="the high watermark")
+        damaged = disk.disk.open(run.service.log(ORDERS).directory / "00000000000000000000.log")
+        damaged.write(damaged.size_bytes - 1, [b"\xff"])
+        damaged.close()
+        leader.log._truncate(2)
+        leader.append_new(1, epoch=8)
+        leaders.nodes[1].announce("orders", OLD, epoch=8)
+        await run.reaches(3)
+        assert await run.content() == leader.log.content
+        assert 5 in {stray.log_end_offset for stray in disk.manager.stray_logs()}
 
 
 @pytest.mark.parametrize("topic_id", [OLD, NEW])

@@ -56,8 +56,15 @@ def topics(**settings: str) -> StandbyTopics:
 
 
 def test_topic_without_known_settings_is_kept_for_ever() -> None:
-    config = topics().config_for("orders")
-    assert (config.retention_ms, config.retention_bytes, config.is_compacted) == (-1, -1, False)
+    announced_without = topics()
+    announced_without.update("orders", {})
+    remembered_without = StandbyTopics({"orders": {}}, flush="never", flush_interval_s=1)
+    for known in (topics(), announced_without, remembered_without):
+        config = known.config_for("orders")
+        assert (config.retention_ms, config.retention_bytes, config.is_compacted) == (-1, -1, False)
+        assert not known.is_known("orders")
+    announced_without.update("orders", {"cleanup.policy": "compact"})
+    assert announced_without.is_known("orders")
 
 
 def test_settings_of_the_leader_are_those_of_the_log() -> None:

@@ -99,7 +99,13 @@ class CandidateSource:
             return None
         policy = topics.cleaning(partition.topic, self._settings)
         is_copied = topics(partition.topic).copy_enabled
-        return Candidate(view=view, lineage=lineage, policy=policy, is_copied=is_copied)
+        return Candidate(
+            view=view,
+            lineage=lineage,
+            policy=policy,
+            is_copied=is_copied,
+            local_log_start_offset=status.local_log_start_offset or 0,
+        )
 
 
 async def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Candidate:

@@ -61,6 +61,17 @@ class LogDirs:
         found = ((log_dir, log_dir.current.get(partition)) for log_dir in self._all)
         return next(((log_dir, each) for log_dir, each in found if each is not None), None)
 
+    def require(self, partition: TopicPartition) -> tuple[LogDir, UnifiedLog]:
+        """Return the log of a partition with its log dir, as ``find`` does.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+        """
+        found = self.find(partition)
+        if found is None:
+            raise UnknownPartitionError(f"{partition}: no log of it is here")
+        return found
+
     def take_out(self, partition: TopicPartition) -> tuple[LogDir, UnifiedLog]:
         """Forget a log; return it and where it is.
 
@@ -91,7 +102,7 @@ class LogDirs:
         """
         for log_dir in self.candidates(preferred_dir):
             with suppress(LogDirOfflineError):
-                created = _create_in(log_dir, partition, settings)
+                created = create_log_in(log_dir, partition, settings, DirectoryKind.CURRENT)
                 log_dir.current[partition] = created
                 log.info("log_created", **partition_fields(created.directory))
                 return created
@@ -103,8 +114,15 @@ class LogDirs:
         return [log_dir for log_dir in self._all if log_dir.path in parents]
 
 
-def _create_in(log_dir: LogDir, partition: TopicPartition, settings: LogManagerSettings) -> UnifiedLog:
-    directory = log_dir.path / directory_name(partition, DirectoryKind.CURRENT)
+def create_log_in(
+    log_dir: LogDir, partition: TopicPartition, settings: LogManagerSettings, kind: DirectoryKind
+) -> UnifiedLog:
+    """Make a log in a log dir, which does not know of it yet.
+
+    Raises:
+        LogDirOfflineError: the log dir is offline, or has just failed.
+    """
+    directory = log_dir.path / directory_name(partition, kind, directory_id=settings.new_id())
     with log_dir.offline.storage():
         make_directories(log_dir.disk, directory)
     return load_log(

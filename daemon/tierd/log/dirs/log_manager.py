@@ -18,10 +18,11 @@ from uuid import UUID
 import structlog
 
 from tierd.errors import LogDirOfflineError
+from tierd.log.dirs.copied_records import first_batch_from
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import DirLock, LogDir, make_directories
 from tierd.log.dirs.log_dir_start import DirStart, LoadProgress, RemainingLoad
-from tierd.log.dirs.log_dirs import LogDirs, one_log_alone, remove_directories
+from tierd.log.dirs.log_dirs import LogDirs, create_log_in, one_log_alone, remove_directories
 from tierd.log.dirs.log_manager_settings import LogManagerSettings
 from tierd.log.files.directory import DirectoryKind, directory_name, partition_fields
 from tierd.log.files.disk import Disk, OsDisk
@@ -227,6 +228,29 @@ class LogManager:
             self._checkpoint_without(log_dir)
             log_dir.set_cleaner_offset(partition, None)
             return aside.directory
+
+    def begin_aside(self, partition: TopicPartition, offset: int) -> UnifiedLog | None:
+        """Make a log for copies of the records of another one from ``offset`` on; None if there is no record.
+
+        Its directory has the ``-stray`` form, which nothing but a person removes. The log begins with the batch that
+        has ``offset``.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+            LogDirOfflineError: its log dir is offline, or has just failed.
+            OffsetOutOfRangeError: ``offset`` is not in the log.
+        """
+        with self._lock:
+            log_dir, of = self._dirs.require(partition)
+            start = first_batch_from(of, max(offset, of.log_start_offset))
+            if start is None:
+                return None
+            aside = create_log_in(log_dir, partition, self._settings, DirectoryKind.STRAY)
+            log_dir.stray.append(aside)
+            aside.truncate_fully_and_start_at(start, now_ms=self._clock.now_ms())
+            if of.topic_id is not None:
+                aside.assign_topic_id(of.topic_id)
+            return aside
 
     # Truncation and checkpoints
 

@@ -46,6 +46,8 @@ class Candidate:
         removes_unread: True if batches that unpack to more than tierd opens are to be removed, too.
         searched: ids of segments that need not be searched for ``erased_keys``.
         is_copied: True if the leader copies what the tier lacks of the local log.
+        local_log_start_offset: base of the first local segment. The lineage of a tiered log that tierd owns begins with
+            the total log, below that.
     """
 
     view: PartitionView
@@ -55,6 +57,7 @@ class Candidate:
     removes_unread: bool = False
     searched: frozenset[UUID] = frozenset()
     is_copied: bool = True
+    local_log_start_offset: int = 0
 
     @property
     def partition(self) -> TopicIdPartition:
@@ -64,7 +67,7 @@ class Candidate:
     def chain(self) -> Chain:
         """Return the readable segments of the partition. Slow: it reads every row."""
         earliest = self.lineage.earliest
-        local_start = None if earliest is None else earliest.start_offset  # a broker moves it up with its log start
+        local_start = None if earliest is None else max(earliest.start_offset, self.local_log_start_offset)
         return readable_chain(self.view, effective_lineage(self.view, self.lineage), local_start=local_start)
 
 

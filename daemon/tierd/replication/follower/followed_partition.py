@@ -29,6 +29,7 @@ from tierd.replication.model.replication_state import (
 )
 
 NOT_COMPARED: Final = 0
+_COMPARED_TIMES: Final = 3  # before records that the leader cannot send whole count as damaged in its log
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class FollowedPartition:
         stage: of pull mode.
         compared_version: version of the leader's log with which the log was compared; ``NOT_COMPARED`` before that.
         comparison: of stage ``COMPARING``.
+        failed_comparisons: answers with damaged records, or of a leader that could not read its log, since both agreed.
         bounds: high watermark and log start of the leader.
         sync: the time at which the log had every record of its leader.
         leader_end_offset: log end offset of the leader, as far as known; -1 before.
@@ -138,6 +140,7 @@ class FollowedPartition:
         self.stage = FetchStage.TRUNCATING
         self.compared_version = NOT_COMPARED
         self.comparison: LogComparison | None = None
+        self.failed_comparisons = 0
         self.bounds = KnownBounds()
         self.sync = SyncTracker()
         self.leader_end_offset = -1
@@ -175,7 +178,7 @@ class FollowedPartition:
             return False
         self.leader = leader
         self.leader_end_offset = -1
-        self.compared_version = NOT_COMPARED
+        self.compared_version, self.failed_comparisons = NOT_COMPARED, 0
         self.bounds = KnownBounds()
         self.enter_pull(FetchStage.TRUNCATING, now_s=now_s)
         return True
@@ -257,6 +260,19 @@ class FollowedPartition:
         self.comparison = None
         if self.stage is FetchStage.COMPARING:
             self.stage = FetchStage.FETCHING
+
+    def agree_with(self, version: int) -> None:
+        """Fetch from now on: the log does not differ from that version of the leader's."""
+        self.end_comparison()
+        self.compared_version, self.failed_comparisons = version, 0
+
+    def fail_comparison(self) -> bool:
+        """Take note that records of the leader could not be compared; return True if that is tried no more.
+
+        A batch that is damaged in the leader's log must not keep the follower from the records behind it.
+        """
+        self.failed_comparisons += 1
+        return self.failed_comparisons >= _COMPARED_TIMES
 
     def is_current(self, question: LeaderQuestion, log: FollowerLogFacts) -> bool:
         """Return True if an answer to ``question`` still counts."""

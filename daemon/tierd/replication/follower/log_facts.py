@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from tierd.errors import LogError
@@ -130,6 +131,16 @@ class FollowerLog(Protocol):
         Raises:
             LogChangedError: the log end is not the expected one; nothing was done.
             LogError: the change was refused or the disk failed.
+        """
+
+    async def copy_aside(self, offset: int) -> Path | None:
+        """Keep copies of the records from ``offset`` on in a directory that only a person removes; return it.
+
+        None where there are no records.
+
+        Raises:
+            CorruptRecordError: a batch is damaged.
+            LogError: they could not be copied.
         """
 
     def set_high_watermark(self, offset: int) -> None:

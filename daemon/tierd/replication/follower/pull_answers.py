@@ -98,8 +98,7 @@ def take_compared(
         return None
     differs_at = comparison.differs_at if match.differs_at is None else match.differs_at
     if differs_at is None:
-        followed.end_comparison()
-        followed.compared_version = comparison.version
+        followed.agree_with(comparison.version)
         return None
     if not match.agrees and not is_lowest:
         followed.comparison = comparison.go_down(start, differs_at)
@@ -110,6 +109,12 @@ def take_compared(
 
 def take_failure(followed: FollowedPartition, code: int, *, now_s: float) -> None:
     """Take note of an error in the answer to a question."""
+    comparison = followed.comparison
+    if comparison is not None and code == PushErrorCode.KAFKA_STORAGE_ERROR:
+        is_last = followed.fail_comparison()
+        if is_last and comparison.differs_at is None:
+            followed.agree_with(comparison.version)  # as far as the leader can read its log
+            return
     followed.end_comparison()
     if code == PushErrorCode.OFFSET_OUT_OF_RANGE and followed.stage is FetchStage.FETCHING:
         followed.stage = FetchStage.OUT_OF_RANGE

@@ -56,7 +56,7 @@ class PullChanges:
         """Compare records of the leader with the log of a replica.
 
         Returns None where there are none, or they cannot be compared now: then the replica pauses. A damaged batch of
-        the log, which ``tierd verify --standby`` finds, does not keep the log from following its leader.
+        either log, which ``tierd verify`` finds, does not keep the log from following its leader.
         """
         log = replica.usable_log
         if log is None:
@@ -65,6 +65,9 @@ class PullChanges:
             theirs = read_batches(result.records, may_be_torn=True)
             return await log.compare(theirs) if theirs.headers else None
         except BadRecordsError as error:
+            if replica.followed.fail_comparison():
+                _LOG.warning("leader_not_compared", partition=str(replica.partition), error=str(error))
+                return LogMatch(log.facts.log_end_offset, agrees=False)
             replica.note(str(error))
         except TierError as error:
             if not error.retriable:
@@ -79,11 +82,10 @@ class PullChanges:
         async with replica.lock:
             is_lost = await self._decide(replica, question, decide)
         if is_lost:
-            _LOG.error("leader_lost_every_record", partition=str(replica.partition), leader=question.leader.node_id)
             await self._keep_lost_copy(replica)
 
     async def _decide(self, replica: StandbyReplica, question: LeaderQuestion, decide: Decision) -> bool:
-        """Decide and carry out; return True if every record would be lost, so that nothing was done."""
+        """Decide and carry out; return True if nothing was done, because the log is to be set aside as a whole."""
         log = replica.usable_log
         if log is None or not replica.followed.is_current(question, log.facts):
             self.statistics.discarded_answers += 1
@@ -98,10 +100,38 @@ class PullChanges:
             replica.last_error = ""
             return False
         if loses_every_record(replica.followed, change, log.facts):
+            _LOG.error("leader_lost_every_record", partition=str(replica.partition), leader=question.leader.node_id)
             take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
             return True
+        try:
+            await self._keep_lost_records(replica, log, change, leader_id=question.leader.node_id)
+        except TierError as error:
+            self._fail(replica, change, error)
+            return not error.retriable  # a damaged batch; a disk that fails takes the log offline
+        if replica.followed.leader != question.leader:  # meanwhile; it may have the records
+            self.statistics.discarded_answers += 1
+            return False
         await self._carry_out(replica, log, change)
         return False
+
+    async def _keep_lost_records(
+        self, replica: StandbyReplica, log: FollowerLog, change: LogChange, *, leader_id: int
+    ) -> None:
+        """Copy committed records that a truncation would remove: no other log may have them."""
+        facts, offset = log.facts, change.truncate_to
+        if offset is None or offset >= facts.high_watermark or facts.is_empty or replica.kept == (offset, facts):
+            return
+        where = {"partition": str(replica.partition), "leader": leader_id, "offset": offset}
+        _LOG.error("leader_lost_committed_records", **where, high_watermark=facts.high_watermark)
+        directory = await log.copy_aside(offset)
+        replica.kept = offset, facts
+        if directory is not None:
+            _LOG.warning("lost_records_kept", **where, log_end_offset=facts.log_end_offset, directory=str(directory))
+
+    def _fail(self, replica: StandbyReplica, change: LogChange, error: TierError) -> None:
+        replica.note(error)
+        take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
+        _LOG.warning("follower_change_failed", partition=str(replica.partition), error=str(error))
 
     async def _carry_out(self, replica: StandbyReplica, log: FollowerLog, change: LogChange) -> None:
         before = log.facts
@@ -115,11 +145,10 @@ class PullChanges:
                 cleaned_to = await log.cleaned_to()
                 if rebuild_if_cleaned(replica.followed, change, before, cleaned_to=cleaned_to):
                     return
+            replica.kept = None
             await log.apply(change)
         except TierError as error:
-            replica.note(error)
-            take_change_failure(replica.followed, change, now_s=self._clock.monotonic_s())
-            _LOG.warning("follower_change_failed", partition=str(replica.partition), error=str(error))
+            self._fail(replica, change, error)
             return
         replica.last_error = ""
         self._count(replica, change, before)

@@ -221,7 +221,8 @@ class PullFetcher:
                     compared.get(key) or (lambda log: take_fetched(replica.followed, answers[key], log, now_s=now_s))
                 ),
             )
-        return any(_moves(each) for each in response.partitions)
+        compared_keys = {(each.topic_id, each.partition) for each in request.partitions if each.is_comparison}
+        return any(_moves(each, is_compared=key in compared_keys) for key, each in answers.items())
 
     async def _compare(
         self,
@@ -272,6 +273,8 @@ class PullFetcher:
         if code != PushErrorCode.OFFSET_OUT_OF_RANGE:
             replica.note(f"node {self._leader_id} answered {question.kind.value} with {refusal_text(code)}")
         take_failure(replica.followed, code, now_s=self._clock.monotonic_s())
+        if replica.followed.compared_version != question.compared_version:
+            _LOG.warning("leader_not_compared", partition=str(replica.partition), error=replica.last_error)
 
     # Questions
 
@@ -339,7 +342,7 @@ def _epoch_query(replica: StandbyReplica, question: LeaderQuestion) -> EpochQuer
     )
 
 
-def _moves(result: PartitionFetchResult) -> bool:
+def _moves(result: PartitionFetchResult, *, is_compared: bool) -> bool:
     """Return True if the answer changes what is asked next."""
-    is_compared_next = result.log_version and not result.push_started
+    is_compared_next = result.log_version and not result.push_started and not is_compared
     return bool(result.error_code or result.diverging is not None or is_compared_next or size_of(result.records))

@@ -8,6 +8,7 @@ cancelled: the book has them already, and asks for none of them again.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -196,7 +197,13 @@ class ReplicaKeeper:
             await self._set_other_incarnation_aside(name)
             await self._service.get_or_create(name, topic_id=partition.topic_id)
         is_flushed_at_once = self._settings.flush == "always"
-        return ServiceFollowerLog(self._service, name, clock=self._clock, is_flushed_at_once=is_flushed_at_once)
+        return ServiceFollowerLog(
+            self._service,
+            name,
+            clock=self._clock,
+            is_flushed_at_once=is_flushed_at_once,
+            has_known_policy=partial(self._topics.is_known, name.topic),
+        )
 
     async def _set_other_incarnation_aside(self, name: TopicPartition) -> None:
         """Set a log aside of an incarnation that no leader has announced, or whose deletion ends at this moment."""

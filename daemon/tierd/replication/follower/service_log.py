@@ -4,8 +4,9 @@ Records, high watermark and log start of a change are one call of the log's writ
 change whose caller was cancelled may still be carried out after the next change was decided.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from tierd.clock import Clock
@@ -33,13 +34,28 @@ class ServiceFollowerLog:
     """Log of one followed partition in a log dir of tierd."""
 
     def __init__(
-        self, service: LogService, partition: TopicPartition, *, clock: Clock, is_flushed_at_once: bool = False
+        self,
+        service: LogService,
+        partition: TopicPartition,
+        *,
+        clock: Clock,
+        is_flushed_at_once: bool = False,
+        has_known_policy: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Use the log of ``partition``, which the service has; ``is_flushed_at_once`` makes each append durable."""
+        """Use the log of ``partition``.
+
+        Args:
+            service: has the log.
+            partition: of the log.
+            clock: for the appends.
+            is_flushed_at_once: makes each append durable.
+            has_known_policy: False while a log cleaner may change the leader's log, because its settings are not known.
+        """
         self._service = service
         self._partition = partition
         self._clock = clock
         self._is_flushed_at_once = is_flushed_at_once
+        self._has_known_policy = has_known_policy
         self._writer: PartitionWriter = service.writer(partition)
 
     @property
@@ -76,6 +92,16 @@ class ServiceFollowerLog:
             expected_end = change.restart_at
         await self._writer.run(partial(self._append, change=change, expected_end=expected_end))
 
+    async def copy_aside(self, offset: int) -> Path | None:
+        """Keep copies of the records from ``offset`` on in a directory that only a person removes; return it.
+
+        None where there are no records.
+
+        Raises:
+            TierError: as ``LogService.copy_aside``.
+        """
+        return await self._service.copy_aside(self._partition, offset)
+
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark, clipped to the bounds of the log."""
         self._writer.log.update_high_watermark(offset)
@@ -101,7 +127,8 @@ class ServiceFollowerLog:
             BadRecordsError: a batch of the leader has a wrong checksum.
             LogError: the log cannot be read, or records of either side cannot be decoded.
         """
-        return await self._writer.read(partial(_compare, theirs=records))
+        may_be_cleaned = self._writer.log.config.is_compacted or not self._has_known_policy()
+        return await self._writer.read(partial(_compare, theirs=records, may_be_cleaned=may_be_cleaned))
 
     async def cleaned_to(self) -> int:
         """Return the exclusive end of what the log cleaner may have changed; 0 when it has changed nothing.
@@ -127,7 +154,7 @@ class ServiceFollowerLog:
             log.flush(including_active=True, now_ms=now_ms)
 
 
-def _compare(log: UnifiedLog, *, theirs: LeaderBatches) -> LogMatch:
+def _compare(log: UnifiedLog, *, theirs: LeaderBatches, may_be_cleaned: bool) -> LogMatch:
     """Compare in a thread of the readers."""
     theirs.check_sums()
     start, end = max(theirs.first_offset, log.log_start_offset), min(theirs.next_offset, log.log_end_offset)
@@ -136,7 +163,7 @@ def _compare(log: UnifiedLog, *, theirs: LeaderBatches) -> LogMatch:
     own = tuple(_batches(log, start, end))
     found = compare_batches(copied, own)
     gaps_from = start
-    if log.config.is_compacted:  # a cleaner makes gaps anywhere; behind the last record, which it keeps, it does not
+    if may_be_cleaned:  # a cleaner makes gaps anywhere; behind the last record, which it keeps, it does not
         gaps_from = end if end < log.log_end_offset else own[-1].last_offset + 1 if own else start
     gap = first_gap(_spans(copied), _spans(own), start=gaps_from, end=end)
     at = min((each for each in (found.differs_at, gap) if each is not None), default=None)

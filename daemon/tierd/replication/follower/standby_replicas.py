@@ -8,7 +8,7 @@ from uuid import UUID
 from tierd.errors import TierError
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.follower.followed_partition import FollowedPartition
-from tierd.replication.follower.log_facts import FollowerLog
+from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts
 from tierd.replication.model.push_error_code import PushErrorCode
 
 ReplicaKey = tuple[UUID, int]
@@ -24,6 +24,7 @@ class StandbyReplica:
         unavailable: answer to the leader while there is no log.
         lock: held while a change of the log is decided and carried out.
         last_error: the last failure, for the status; empty after a success.
+        kept: offset from which the records of the log were copied aside, and the log of then; None after a change.
         is_gone: the replica was deleted or set aside; whoever waits for the lock does nothing.
     """
 
@@ -32,6 +33,7 @@ class StandbyReplica:
     unavailable: PushErrorCode = PushErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_error: str = ""
+    kept: tuple[int, FollowerLogFacts] | None = None
     is_gone: bool = False
 
     @property

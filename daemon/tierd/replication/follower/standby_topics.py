@@ -40,7 +40,11 @@ class StandbyTopics:
 
     def config_for(self, topic: str) -> LogConfig:
         """Return the settings of a log of ``topic``."""
-        return self._configs.get(topic) or self._with_flush(LogConfig(retention_ms=-1, retention_bytes=-1))
+        return self._configs.get(topic) or self._read(topic, {})
+
+    def is_known(self, topic: str) -> bool:
+        """Return True if a leader has announced settings of a topic."""
+        return bool(self._settings.get(topic))
 
     def update(self, topic: str, settings: dict[str, str]) -> bool:
         """Take over settings; return True if those of the logs changed."""
@@ -55,6 +59,8 @@ class StandbyTopics:
         self._configs.pop(topic, None)
 
     def _read(self, topic: str, settings: dict[str, str]) -> LogConfig:
+        if not settings:
+            return self._with_flush(LogConfig(retention_ms=-1, retention_bytes=-1))
         usable: dict[str, str] = {}
         for name, value in settings.items():
             if name not in _KNOWN or name in _OF_THE_LEADER:
