@@ -23,7 +23,11 @@ async def run_to_end(work: Coroutine[Any, Any, T], *, name: str | None = None) -
         work: runs as a task of its own.
         name: of the task.
     """
-    task = asyncio.create_task(work, name=name)
+    return await result_of(asyncio.create_task(work, name=name))
+
+
+async def result_of(task: asyncio.Task[T]) -> T:
+    """Wait for the end of a task, then return its result or raise its error; a cancellation as in ``run_to_end``."""
     try:
         await wait_all([task])
     except asyncio.CancelledError as cancellation:

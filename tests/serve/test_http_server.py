@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 from pydantic import JsonValue
 
-from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
 from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
@@ -22,6 +21,7 @@ from tierd.errors import ListenError
 from tierd.model import TopicPartition
 from tierd.ports import ConnectionGate, ConnectionLimits
 from tierd.serve import HttpServer, Outage, PageSources, StatusSnapshot
+from tierd.testing import cancel_at
 from tierd.tiering import LogDirState, PartitionStatus
 from tierd.tiering.local.partition_log import CopyLag
 from tierd.tiering.partition_status import PartitionState
@@ -526,7 +526,7 @@ async def test_server_whose_stop_is_cancelled_again_leaves_no_task_and_no_port()
 
     suspension = 1
     with nothing_left():
-        while await cancel_twice_at(suspension, serve):
+        while await cancel_at(suspension, serve, times=2):
             suspension += 1
     assert len(ports) > 4
     for port in ports:

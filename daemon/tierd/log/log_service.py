@@ -36,7 +36,7 @@ from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.model import TopicPartition
-from tierd.tasks import retrieve, wait_all
+from tierd.tasks import result_of, retrieve
 
 _LOG = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -133,15 +133,11 @@ class LogService:
         """
         for task in self._tending:
             task.cancel()
-        stopping = asyncio.ensure_future(self._stop())
+        stopping = asyncio.create_task(self._stop())
         try:
             await self._tasks.__aexit__(kind, error, trace)
         finally:
-            try:
-                await wait_all([stopping])  # its waits have deadlines
-            finally:
-                retrieve(stopping)
-            stopping.result()
+            await result_of(stopping)  # its waits have deadlines
 
     def writer(self, partition: TopicPartition) -> PartitionWriter:
         """Return the writer of a partition's log. The service itself changes the log through this writer too.

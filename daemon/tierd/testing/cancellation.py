@@ -9,8 +9,8 @@ _T = TypeVar("_T")
 
 
 @types.coroutine
-def _cancelled_at(call: Awaitable[_T], suspension: int) -> Generator[object, object, _T]:
-    """Drive ``call``; at its ``suspension``-th wait, counted from 1, cancel the present task while it waits."""
+def _cancelled_at(call: Awaitable[_T], suspension: int, times: int) -> Generator[object, object, _T]:
+    """Drive ``call``; at ``times`` successive waits from the ``suspension``-th (from 1) on, cancel the present task."""
     steps = call.__await__()
     task = asyncio.current_task()
     assert task is not None
@@ -19,7 +19,7 @@ def _cancelled_at(call: Awaitable[_T], suspension: int) -> Generator[object, obj
         waited_for = next(steps)
         while True:
             waits += 1
-            if waits == suspension:
+            if suspension <= waits < suspension + times:
                 task.cancel()
             try:
                 answer = yield waited_for
@@ -32,14 +32,19 @@ def _cancelled_at(call: Awaitable[_T], suspension: int) -> Generator[object, obj
         return result
 
 
-async def cancel_at(suspension: int, call: Callable[[], Coroutine[object, object, object]]) -> bool:
+async def cancel_at(suspension: int, call: Callable[[], Coroutine[object, object, object]], *, times: int = 1) -> bool:
     """Run ``call`` in a task that is cancelled at its n-th suspension; False when it ended before that.
 
     The task is awaited: its cleanup is over when this returns.
+
+    Args:
+        suspension: counted from 1.
+        call: makes the coroutine.
+        times: cancellations, at successive suspensions; the later ones meet the cleanup.
     """
 
     async def run() -> None:
-        await _cancelled_at(call(), suspension)
+        await _cancelled_at(call(), suspension, times)
 
     task = asyncio.ensure_future(run())
     await asyncio.wait({task})

@@ -11,7 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.coded import coded
-from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
 from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
@@ -25,6 +24,7 @@ from tierd.pipeline.running.run_history import RunOutcome
 from tierd.schedule import Schedule
 from tierd.serve import COMPACT
 from tierd.serve.control_protocol import ControlRequestLine
+from tierd.testing import cancel_at
 
 MINUTE_S = 60.0
 
@@ -166,4 +166,4 @@ async def test_pipeline_whose_end_is_cancelled_again_leaves_no_task(tmp_path: Pa
             await DaemonPipeline(Lab(tmp_path).pipeline, group, enabled=True).run()
 
     with nothing_left():
-        assert await cancel_twice_at(1, run)
+        assert await cancel_at(1, run, times=2)

@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
 from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
@@ -13,6 +12,7 @@ from tierd.errors import BackendUnavailableError
 from tierd.metadata import Batch, MemoryKeyValueStore, MetadataKeyFactory
 from tierd.model import TopicIdPartition
 from tierd.pipeline.running.leasing import LEASE_S, PartitionLeases
+from tierd.testing import cancel_at
 
 ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
 PAYMENTS = TopicIdPartition(UUID(int=2), "payments", 3)
@@ -155,7 +155,7 @@ async def test_leases_are_released_however_often_the_end_of_the_block_is_cancell
 
     suspension = 1
     with nothing_left():
-        while await cancel_twice_at(suspension, hold):
+        while await cancel_at(suspension, hold, times=2):
             async with lab.leases("two").held([ORDERS, PAYMENTS]) as (ours, refused):
                 assert (len(ours), refused) == (2, {}), f"cancelled at {suspension}"
             suspension += 1

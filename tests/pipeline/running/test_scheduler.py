@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
 from tests.fakes.left_tasks import nothing_left
 from tests.fakes.manual_clock import ManualClock
@@ -20,6 +19,7 @@ from tierd.pipeline.running.run_history import RunHistory, RunOutcome, RunReport
 from tierd.pipeline.running.run_progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.schedule import Schedule
+from tierd.testing import cancel_at
 
 MIDNIGHT_MS = round(datetime(2026, 7, 1, tzinfo=UTC).timestamp() * 1000)
 HOUR_S = 3600.0
@@ -233,7 +233,7 @@ async def test_run_whose_end_is_cancelled_again_has_ended_and_is_recorded(tmp_pa
 
     records: list[list[RunReport]] = []
     with nothing_left():
-        while await cancel_twice_at(suspension, work):
+        while await cancel_at(suspension, work, times=2):
             suspension += 1
     assert suspension > 2
     assert all(len(each) == 1 for each in records)

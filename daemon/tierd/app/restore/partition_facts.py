@@ -3,9 +3,9 @@
 Archived objects of a plan have to be thawed before the restore begins (DESIGN 13, trap 13).
 """
 
-import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -18,6 +18,7 @@ from tierd.metadata import PartitionView
 from tierd.model import IndexType, Lineage, RemoteLogSegmentState, TopicIdPartition, TopicPartition, uuid_to_text
 from tierd.remote import ArchiveState, ObjectInfo, ObjectKeyFactory, ObjectStore, RemoteStorageManager
 from tierd.restore import PartitionPlan, PlanFinding, PlanSeverity, RestoreMode, newest_segment
+from tierd.tasks import together
 
 _READ: Final = (".log", ".indexes", ".manifest")
 _AT_ONCE: Final = 16
@@ -122,18 +123,7 @@ async def archived_objects(plan: PartitionPlan, store: ObjectStore, keys: Object
         wanted |= {factory.segment(part.metadata, suffix) for suffix in _READ}
     listed = [info for prefix in sorted(prefixes) for info in await store.list_objects(prefix)]
     unknown = [info.key for info in listed if info.key in wanted and info.archive is not ArchiveState.READABLE]
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def described(key: str) -> ObjectInfo:
-        async with slots:
-            return await store.head(key)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(described(key), name=f"head {key}") for key in unknown]
-    except ExceptionGroup as failures:  # the first one, which a handler knows, ended the others
-        raise failures.exceptions[0] from None
-    found = (task.result() for task in tasks)
+    found = await together({f"head {key}": partial(store.head, key) for key in unknown}, at_once=_AT_ONCE)
     return tuple(info for info in found if info.archive is not ArchiveState.READABLE)
 
 

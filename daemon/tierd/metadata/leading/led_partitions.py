@@ -23,7 +23,7 @@ from tierd.metadata.rows import Claim, MetadataKeyFactory, TierEpochs, fenced
 from tierd.metadata.stored import FollowedPartitions
 from tierd.metadata.views import PartitionView, ViewChange
 from tierd.model import TopicIdPartition
-from tierd.tasks import wait_all
+from tierd.tasks import result_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +328,7 @@ class LedPartitions:
             task = asyncio.create_task(_abandonable(operation), name=f"metadata of {led.partition}")
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-            await _finished(task)
+            await result_of(task)
 
 
 def _not_leading(partition: TopicIdPartition) -> FencedError:
@@ -340,12 +340,3 @@ async def _abandonable(operation: Callable[[], Awaitable[None]]) -> None:
         await operation()
     except asyncio.CancelledError as error:  # ``close`` cancelled the operation; the caller is not cancelled
         raise OutcomeUnknownError("tierd stopped before the metadata store had answered") from error
-
-
-async def _finished(task: asyncio.Task[None]) -> None:
-    try:
-        await wait_all([task])
-    except asyncio.CancelledError:
-        task.exception()  # retrieved, so that asyncio does not report it; the cancellation is raised
-        raise
-    task.result()

@@ -19,6 +19,7 @@ import asyncio
 import glob
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,7 @@ from tierd.restore.log_dir.restore_manifest import MANIFEST, has_all_logs, write
 from tierd.restore.log_dir.restored_partition import LogDirRequest, OnProgress, RestoredPartition, RestoreStage
 from tierd.restore.log_dir.segment_staging import StagedSegment
 from tierd.restore.plan.partition_plan import PartitionPlan, PlanSeverity, RestoreMode, SegmentPart
-from tierd.tasks import in_thread
+from tierd.tasks import in_thread, together
 
 _PARALLEL_FETCHES: Final = 4
 _IN_LOG_DIR: Final = (RestoreStage.SWAPPED, RestoreStage.CHECKPOINTED, RestoreStage.DONE)
@@ -222,24 +223,18 @@ class _PartitionRestore:
     async def _fetch(self, journal: RestoreJournal) -> list[CheckedLog]:
         known, parts = journal.fetched(), self._plan.parts
         fetch = PartFetch(self._storage, self._work / PARTS, lambda size: self._on_progress(RestoreStage.FETCHED, size))
-        fetched: dict[int, CheckedLog] = {}
-        bound, writing = asyncio.Semaphore(_PARALLEL_FETCHES), asyncio.Lock()
+        writing = asyncio.Lock()
 
-        async def one(index: int, part: SegmentPart) -> None:
-            async with bound:
-                file = known.get(_segment_id(part))
-                fetched[index], now = await fetch.fetch(part, file)
-                if now != file:
-                    async with writing:
-                        await in_thread(journal.write_fetched, part.metadata.segment, now)
+        async def one(part: SegmentPart) -> CheckedLog:
+            file = known.get(_segment_id(part))
+            fetched, now = await fetch.fetch(part, file)
+            if now != file:
+                async with writing:
+                    await in_thread(journal.write_fetched, part.metadata.segment, now)
+            return fetched
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for index, part in enumerate(parts):
-                    tasks.create_task(one(index, part), name=f"fetch {part.metadata.segment}")
-        except ExceptionGroup as group:  # the first one, which a handler knows, ended the others
-            raise group.exceptions[0] from None
-        return [fetched[index] for index in range(len(parts))]
+        works = {f"fetch part {n}, {part.metadata.segment}": partial(one, part) for n, part in enumerate(parts)}
+        return await together(works, at_once=_PARALLEL_FETCHES)
 
     def _require_as_planned(self, local: LocalRemains) -> None:
         """Refuse a plan whose joins are not possible any more: a standby that runs goes on with cleaning."""

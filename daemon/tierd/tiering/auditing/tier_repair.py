@@ -29,7 +29,7 @@ from tierd.errors import (
     TierError,
 )
 from tierd.metadata import RECORD_IN_DOUBT, KeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager, read_segment
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.tiering.auditing.recopy import LocalSource, ReadyCopy, RemoteLogCopy, RemoteSource, prepare_local
 from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
@@ -192,8 +192,7 @@ class TierRepair:
                 await self._tools.store.abort_upload(report.upload)
 
     async def _require_not_last_copy(self, row: RemoteLogSegmentMetadata) -> None:
-        started = row.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
-        if started and await self._tools.deletion.is_last_copy(row):
+        if await self._tools.deletion.is_last_copy(row):
             raise RefusedError(f"{row.segment}: {KEPT}", remedy=KEPT_REMEDY)
 
     async def _repair_log_start(self, action: RepairAction) -> None:

@@ -134,6 +134,8 @@ class SegmentDeletion:
         Raises:
             RemoteStorageError: the store did not answer.
         """
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            return False
         return await is_last_copy(
             metadata, self._metadata.view(metadata.segment.topic_id_partition), self._remote.objects_present
         )

@@ -143,8 +143,6 @@ class LeftDeletions:
         log.info("left_deletion_ended", segment=str(metadata.segment), was=metadata.state.name)
 
     async def _is_last_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            return False
         if is_kept := await self._deletion.is_last_copy(metadata):
             log.error("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
         return is_kept

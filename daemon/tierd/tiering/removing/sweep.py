@@ -123,8 +123,7 @@ class DanglingSweep:
 
     async def _is_last_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Return whether a copy without an end is kept, because its records may be nowhere else; looked at again."""
-        started = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
-        if not started or not await self._deletion.is_last_copy(metadata):
+        if not await self._deletion.is_last_copy(metadata):
             self._kept.pop(metadata.segment.id, None)
             return False
         if metadata.segment.id not in self._kept:

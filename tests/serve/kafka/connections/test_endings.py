@@ -17,7 +17,6 @@ from kio.static.primitive import i32Timedelta
 from kio.static.protocol import RequestPayload, ResponsePayload
 from structlog.testing import capture_logs
 
-from tests.fakes.cancelled_twice import cancel_twice_at
 from tests.fakes.eventually import eventually
 from tests.fakes.left_tasks import nothing_left
 from tests.fakes.open_files import open_targets
@@ -32,6 +31,7 @@ from tierd.serve.kafka.endpoint_statistics import RequestOutcome
 from tierd.serve.kafka.request_context import Handler, RequestContext
 from tierd.serve.kafka.served.served_log import FileSlice
 from tierd.serve.kafka.wire.fetch_answer import FetchAnswer
+from tierd.testing import cancel_at
 
 LIMITS = EndpointLimits(
     idle_timeout_s=600, login_timeout_s=30, request_timeout_s=20, send_timeout_s=40, stop_timeout_s=5
@@ -529,7 +529,7 @@ async def test_endpoint_whose_stop_is_cancelled_again_leaves_no_task_and_no_port
 
     suspension = 1
     with nothing_left():
-        while await cancel_twice_at(suspension, serve):
+        while await cancel_at(suspension, serve, times=2):
             suspension += 1
     assert len(ports) > 4
     for port in ports:

@@ -3,9 +3,9 @@
 The marker of an aborted transaction may be segments behind its records, and the index entry is where the marker is.
 """
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snaps
 from tierd.metadata import OwnBranch, ReadableRange
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
+from tierd.tasks import together
 
 _AT_ONCE: Final = 8
 
@@ -80,12 +81,9 @@ class RemoteTransactions:
         return self._stable[last.segment.id]
 
     async def _load(self, ranges: Sequence[ReadableRange]) -> list[TransactionIndex]:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                loading = [tasks.create_task(self._index(each.metadata), name="transaction index") for each in ranges]
-        except ExceptionGroup as failures:  # the first one, which the callers know, ended the others
-            raise failures.exceptions[0] from None
-        return [task.result() for task in loading]
+        return await together(
+            {f"transaction index {n}": partial(self._index, each.metadata) for n, each in enumerate(ranges)}
+        )
 
     async def _index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
         if metadata.segment.id not in self._indexes:
