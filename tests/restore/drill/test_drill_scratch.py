@@ -10,10 +10,23 @@ from tierd.errors import AlreadyRunningError, RefusedError, StateDirError
 from tierd.restore.drill.drill_scratch import held_scratch
 
 
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file system of the tests have room, whatever else is on this machine."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1000, 0, 1000))
+
+
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
+@pytest.mark.usefixtures("roomy_disk")
 def test_scratch_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     with held_scratch(tmp_path / "state" / "drill") as scratch:
         place = scratch.new_place(0)
@@ -28,6 +41,7 @@ def test_second_drill_is_refused_while_one_holds_the_scratch(tmp_path: Path) -> 
         assert names(tmp_path / "drill") == ["lock"]
 
 
+@pytest.mark.usefixtures("roomy_disk")
 def test_place_of_a_killed_drill_is_removed_by_the_next_one(tmp_path: Path) -> None:
     with held_scratch(tmp_path / "drill") as scratch:
         place = scratch.new_place(0)
@@ -49,12 +63,6 @@ def test_sweep_takes_nothing_but_places_and_follows_no_link(tmp_path: Path) -> N
     with held_scratch(tmp_path / "drill"):
         assert names(tmp_path / "drill") == ["drill-1", "drill-of-mine", "lock", "notes"]
     assert (tmp_path / "precious").exists()
-
-
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
 
 
 @pytest.mark.parametrize(("size_bytes", "fits"), [(100, True), (137, True), (138, False), (1000, False)])
