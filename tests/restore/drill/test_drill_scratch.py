@@ -65,16 +65,22 @@ def test_sweep_takes_nothing_but_places_and_follows_no_link(tmp_path: Path) -> N
     assert (tmp_path / "precious").exists()
 
 
-@pytest.mark.parametrize(("size_bytes", "fits"), [(100, True), (137, True), (138, False), (1000, False)])
-def test_drill_leaves_a_part_of_the_file_system_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, fits: bool
+@pytest.mark.parametrize(
+    ("free_bytes", "size_bytes", "fits"),
+    [
+        *[(200, 100, True), (200, 137, True), (200, 138, False), (200, 1000, False)],
+        *[(40, 0, True), (40, 2, True), (40, 3, False)],
+    ],
+)
+def test_drill_leaves_a_part_of_the_file_system_free_or_most_of_a_smaller_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, size_bytes: int, fits: bool
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1000, 800, 200))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1000, 1000 - free_bytes, free_bytes))
     with held_scratch(tmp_path / "drill") as scratch:
         if fits:
             scratch.new_place(size_bytes)
             return
-        with pytest.raises(RefusedError, match="200 bytes are free"):
+        with pytest.raises(RefusedError, match=f"{free_bytes} bytes are free"):
             scratch.new_place(size_bytes)
 
 

@@ -28,6 +28,7 @@ log = structlog.get_logger()
 _PLACE: Final = re.compile(r"drill-[0-9]{1,9}")
 _HEADROOM: Final = 1.1
 _LEAST_FREE: Final = 0.05  # of the file system: a broker may have its log dirs on it
+_LEAST_KEPT: Final = 0.95  # of a smaller room: there a drill is to be hardly noticed
 
 
 class DrillScratch:
@@ -44,11 +45,12 @@ class DrillScratch:
             size_bytes: that the partition will need.
 
         Raises:
-            RefusedError: the file system would be nearly full with it.
+            RefusedError: less than 5 % of the file system would be free, or less than 95 % of what is free now.
             OSError: it cannot be made.
         """
         usage = shutil.disk_usage(self._directory)
-        needed, reserve = int(size_bytes * _HEADROOM), int(usage.total * _LEAST_FREE)
+        needed = int(size_bytes * _HEADROOM)
+        reserve = int(min(usage.total * _LEAST_FREE, usage.free * _LEAST_KEPT))
         if usage.free - needed < reserve:
             raise RefusedError(
                 f"{self._directory}: {usage.free} bytes are free; the drill needs {needed}, and leaves {reserve}",
